@@ -193,6 +193,10 @@ ATTACKS: Final[dict[str, tuple[Prepare, Attack]]] = {
         topics(1),
         again(request("POST", "/v0/watch", {"topics": {"t0": {}}, "node": NODES})),
     ),
+    "sessions as large as may be": (
+        topics(1),
+        again(request("POST", "/v0/watch", {"topics": {"t0": {}}, "node": NODES[:18_000]})),
+    ),
     "long polls": (topics(1), polls),
     "a star of routers": (star, copies),
     "streams that leave out nodes": (

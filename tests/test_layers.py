@@ -222,7 +222,6 @@ UNTESTED = {
     "protocol/http/bodies/types.py": TYPES,
     "protocol/http/statuses.py": "a table: test_docs holds it to docs/api.md",
     "protocol/maintenance/steps.py": TYPES,
-    "protocol/model/commands.py": TYPES,
     "protocol/model/limits.py": TYPES,
     "protocol/model/ports.py": "types: store/test_ports holds each store to them",
     "protocol/model/records.py": TYPES,

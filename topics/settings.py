@@ -289,6 +289,9 @@ class Settings:
     max_body_bytes: int = _row(
         64 << 20, _integer(1, 1 << 30), REQUESTS, "Bytes of one request body."
     )
+    max_command_bytes: int = _row(
+        256 << 10, _integer(1, 1 << 30), REQUESTS, "Bytes of the body of anything but a write."
+    )
     max_batch_records: int = _row(10_000, _integer(1, 1 << 20), REQUESTS, "Records of one write.")
     max_record_bytes: int = _row(
         1 << 20, _integer(1, 1 << 30), REQUESTS, "Bytes of one record's data and meta."

@@ -10,9 +10,11 @@ import pytest
 from protocol.durable import Durable
 
 from topics.arrow.columns import FIELDS, schema
+from topics.arrow.local import LocalSource
 from topics.arrow.loss import Gap
 from topics.arrow.source import NoSuchTopic, NotReadable, Wanted
 from topics.protocol.model.errors import Corrupt
+from topics.store.witness import Witness
 
 from .writer import as_rows, opened, read_all, writer
 
@@ -187,6 +189,165 @@ def test_an_ephemeral_topic_is_refused(path: Path) -> None:
         source.bounds("t")
     with opened(engine) as source, pytest.raises(NoSuchTopic, match='topic "u" does not exist'):
         source.bounds("u")
+
+
+def test_a_topic_that_was_made_anew(path: Path) -> None:
+    """A range of the instance before it is lost, whatever seqs the topic has by now. (§1.4)"""
+    engine = writer(path)
+    engine.append(1, 2, 3)
+    epoch = engine.state()["epoch"]
+    assert rows(engine, epoch=epoch) == read_all(engine)
+    engine.drop()
+    engine.append(*range(10))
+
+    assert rows(engine, 2, 3, epoch=epoch) == [{"gap": (2, 3, "recreated")}]
+    assert rows(engine, 3, 2, epoch=epoch) == []
+
+
+def written(engine: Durable, **put: Any) -> None:
+    """From here on what is appended is in the log, and synced when the test says so."""
+    engine.put(**put)
+    engine.store.idle()
+    engine.auto = False
+
+
+def heads(engine: Durable) -> tuple[int, int]:
+    """What a source shows of the topic: what is durable, and what is visible."""
+    found = []
+    for consistency in ("durable", "visible"):
+        with LocalSource(engine.files.path, consistency=consistency) as source:  # type: ignore[arg-type]
+            head_seq = source.bounds("t").head_seq
+            seqs = [row["$seq"] for row in as_rows(source.read("t", 1, head_seq, Wanted(ALL)))]
+            assert seqs == list(range(1, head_seq + 1))
+            found.append(head_seq)
+    return found[0], found[1]
+
+
+def test_what_is_written_is_visible_and_not_durable(path: Path) -> None:
+    """By `visible` a source shows what the server shows; by default what no crash takes back. (§0.6)"""
+    engine = writer(path)
+    written(engine)
+    engine.append(1, 2, 3)
+    assert heads(engine) == (0, 0)
+    engine.write()
+
+    assert heads(engine) == (0, 3)
+    assert engine.topic().published_seq == 3
+    engine.sync()
+    assert heads(engine) == (3, 3)
+
+
+def test_class_fsync_is_visible_when_it_is_durable(path: Path) -> None:
+    """No reader of such a topic sees what a power loss could take back, whatever it asks for. (§2.3)"""
+    engine = writer(path)
+    written(engine, durability="fsync")
+    engine.append(1, 2, 3)
+    engine.write()
+
+    assert heads(engine) == (0, 0)
+    assert engine.topic().published_seq == 0
+
+
+def test_a_class_that_is_written_only_promises_nothing_yet(path: Path) -> None:
+    """While a change of class waits for its sync, records wait as the stricter class has it."""
+    engine = writer(path)
+    written(engine, durability="fsync")
+    engine.append(1)
+    engine.put(durability="disk")
+    engine.append(2)
+    engine.write()
+
+    assert heads(engine) == (0, 0)
+    engine.sync()
+    assert heads(engine) == (2, 2)
+
+
+def test_no_seq_is_visible_before_it_is_reserved_durably(path: Path) -> None:
+    """A power loss takes an unsynced reservation back, and its seqs would be other records'."""
+    engine = writer(path)
+    written(engine)
+    reserved = engine.topic().reserved_durably
+    assert reserved
+    engine.append(*range(reserved - 5))
+    engine.write()
+    engine.append(*range(20))
+    engine.write()
+
+    assert engine.topic().head_seq == reserved + 15
+    assert heads(engine) == (0, reserved)
+
+
+def test_a_topic_is_visible_when_its_creation_is_durable(path: Path) -> None:
+    """Another topic could have its name after a power loss, so a stream must not know it yet."""
+    engine = writer(path)
+    engine.append(0)
+    written(engine)
+    engine.append(1, name="new")
+    engine.write()
+
+    with LocalSource(path, consistency="visible") as source:
+        assert source.topics() == ["t"]
+        with pytest.raises(NoSuchTopic, match='"new"'):
+            source.bounds("new")
+        engine.sync()
+        source.refresh()
+        assert source.topics() == ["new", "t"]
+        assert source.bounds("new").head_seq == 1
+
+
+def test_a_server_that_never_rests(path: Path) -> None:
+    """Each sync covers what a source applied some looks ago, and never all of it: the source shows
+    that, and does not wait until nothing more is written."""
+    engine = writer(path)
+    written(engine, durability="fsync")
+    witness = Witness(engine.files, bytes.fromhex(engine.store.instance_id))
+    batches = []
+    with LocalSource(path, consistency="visible") as source:
+        for n in range(1, 40):
+            engine.append(n)
+            engine.write()
+            source.refresh()
+            position = source._store.position
+            assert position is not None
+            batches.append(position.batch)
+            if n > 3:
+                witness.note(batches[-3])
+                source.refresh()
+                assert source.bounds("t").head_seq == n - 2
+    witness.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_visible_source_follows_the_server(path: Path, seed: int) -> None:
+    """One that stays open shows what a fresh one shows, never less than what is durable, never more
+    than there is; and all that the server shows once nothing waits."""
+    engine = writer(path, segment_max_records=64)
+    chance = random.Random(seed)
+    written(engine)
+    with LocalSource(path, consistency="visible") as source:
+        for _ in range(60):
+            match chance.randrange(5):
+                case 0 | 1:
+                    engine.append(*range(chance.randrange(1, 300)))
+                case 2:
+                    engine.delete(before_seq=max(engine.topic().head_seq - 50, 1))
+                case 3:
+                    engine.sync()
+                case 4:
+                    engine.put(durability=chance.choice(["disk", "fsync", "memory"]))
+            engine.write()
+            if chance.random() < 0.6:
+                source.refresh()
+                durable, visible = (
+                    seen.bounds("t").head_seq
+                    for seen in (LocalSource(path), LocalSource(path, consistency="visible"))
+                )
+                shown = source.bounds("t").head_seq
+                assert durable <= shown <= visible <= engine.topic().head_seq
+        engine.sync()
+        source.refresh()
+        assert source.bounds("t").head_seq == engine.topic().published_seq
+        assert as_rows(source.read("t", 1, 1 << 40, Wanted(ALL))) == read_all(engine)
 
 
 def test_damage_is_an_error_that_names_the_place(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from topics import Client, NewRecord, Tombstone, TopicsError
 from topics.arrow.columns import FIELDS, schema
 from topics.arrow.loss import Gap
 from topics.arrow.remote import RemoteSource
-from topics.arrow.source import NoSuchTopic, Wanted
+from topics.arrow.source import NoSuchTopic, NotDurable, Wanted
 from topics.client import Retry
 from topics.testing import MemoryTopics
 
@@ -102,6 +103,55 @@ def test_a_topic_that_was_made_anew(memory: MemoryTopics) -> None:
     memory.client.append("t", "new")
 
     assert rows(memory, 20, 50) == [{"gap": (20, 50, "recreated")}]
+
+
+def test_a_topic_that_is_made_anew_under_a_scan(memory: MemoryTopics) -> None:
+    """The other instance has the same seqs by now: none of its records is taken for one of the first,
+    and what was not read is lost. (§1.4)"""
+    client = memory.client
+    client.append_many("t", ["old"] * 5000)
+    with opened(memory) as source:
+        wanted = Wanted(schema(["seq", "data"]), batch_rows=1000, epoch=source.bounds("t").epoch)
+        found = source.read("t", 1, 5000, wanted)
+        read = [next(found)]
+        client.delete_topic("t")
+        client.append_many("t", ["new"] * 6000)
+        read += found
+
+    *batches, gap = read
+    assert {text for batch in batches for text in batch.column("data").to_pylist()} == {'"old"'}
+    through = sum(len(batch) for batch in batches)
+    assert gap == Gap("t", through + 1, 5000, "recreated")
+
+
+def test_a_topic_that_is_deleted_under_a_scan(memory: MemoryTopics) -> None:
+    """What was not read yet is lost with it; a scan of any instance ends with an error."""
+    memory.client.append_many("t", ["old"] * 5000)
+    with opened(memory) as source:
+        wanted = Wanted(schema(["seq"]), batch_rows=1000)
+        of_epoch = replace(wanted, epoch=source.bounds("t").epoch)
+        kept, any_instance = (source.read("t", 1, 5000, each) for each in (of_epoch, wanted))
+        read = [next(kept)]
+        next(any_instance)
+        memory.client.delete_topic("t")
+        read += kept
+        with pytest.raises(NoSuchTopic):
+            list(any_instance)
+
+    *batches, gap = read
+    assert gap == Gap("t", sum(map(len, batches)) + 1, 5000, "deleted")
+
+
+def test_durable_records_of_a_server(memory: MemoryTopics) -> None:
+    """Its readers see class `fsync` when it is durable; of another class no answer says so. (§2.3)"""
+    memory.client.put_topic("safe", durability="fsync")
+    memory.client.append("safe", 1)
+    memory.client.append("t", 1)
+
+    with RemoteSource(memory.client, ahead=1, consistency="durable") as source:
+        assert source.bounds("safe").head_seq == 1
+        with pytest.raises(NotDurable, match=r'"t" is of class disk: .*read it by path'):
+            source.bounds("t")
 
 
 def test_errors_say_what_is_wrong(memory: MemoryTopics) -> None:

@@ -131,3 +131,17 @@ def test_a_wrong_argument_is_told_at_once(engine: Durable) -> None:
             topics.arrow.scan(engine.files.path, "t", **wrong)
     with pytest.raises(ValueError, match="batch_rows 0 is below 1"):
         topics.arrow.scan(engine.files.path, "t", batch_rows=0)
+
+
+def test_what_is_only_written_is_asked_for(engine: Durable) -> None:
+    """`visible` has it, the default does not, and a source that is open has its own answer."""
+    engine.auto = False
+    engine.append("new", name="a.one")
+    engine.write()
+
+    assert scan(engine, "a.one") == ['"a"']
+    assert scan(engine, "a.one", consistency="visible") == ['"a"', '"new"']
+    with pytest.raises(ValueError, match="'quick' is none of durable, visible"):
+        scan(engine, "a.one", consistency="quick")
+    with opened(engine) as source, pytest.raises(ValueError, match="this one is open"):
+        topics.arrow.scan(source, "a.one", consistency="visible")

@@ -78,7 +78,12 @@ class Shared:
     def server(self, host: Host) -> Server:
         if host.name not in self._servers:
             home = self._make_home(f"shared-{host.name}")
-            settings = {"max_body_bytes": MAX_BODY_BYTES, "max_record_bytes": 100_000}
+            # Large bodies go to every parser: what bounds them otherwise is another bound.
+            settings = {
+                "max_body_bytes": MAX_BODY_BYTES,
+                "max_command_bytes": MAX_BODY_BYTES,
+                "max_record_bytes": 100_000,
+            }
             self._servers[host.name] = Server(home, host, **settings).start()
         return self._servers[host.name]
 

@@ -57,7 +57,8 @@ def test_limits(api: Api) -> None:
     limits = api.ok("GET", "/v0/limits")
 
     defaults = {
-        "max_body_bytes": MAX_BODY_BYTES, "max_batch_records": 10_000, "max_record_bytes": 100_000,
+        "max_body_bytes": MAX_BODY_BYTES, "max_command_bytes": 262_144, "max_batch_records": 10_000,
+        "max_record_bytes": 100_000,
         "max_meta_bytes": 16_384, "max_tag_bytes": 256, "max_node_bytes": 128, "max_limit": 1000,
         "max_watch_topics": 256, "max_claim": 1000, "max_topics": 100_000, "max_routers": 10_000,
         "max_watch_sessions": 10_000, "max_sse_connections": 10_000,

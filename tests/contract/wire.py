@@ -22,6 +22,7 @@ from .described import assert_described
 from .server import DEADLINE_S
 
 Headers = Mapping[str, str]
+"""A value with line feeds is sent as as many fields; an empty one is not sent."""
 
 CODES: Final = {
     "invalid_request": 400,
@@ -138,6 +139,10 @@ def assert_envelope(answer: Answer, known: Any) -> None:
         assert answer.headers["allow"]
 
 
+def _fields(headers: Headers) -> Iterator[tuple[str, str]]:
+    return ((name, line) for name, value in headers.items() if value for line in value.split("\n"))
+
+
 class Wire(Protocol):
     """One way to ask a server."""
 
@@ -213,7 +218,7 @@ class Http1:
             known.setdefault("content-length", str(len(body)))  # type: ignore[arg-type]
         elif not is_whole:
             known["transfer-encoding"] = "chunked"
-        lines = [f"{method} {target} HTTP/1.1", *(f"{k}: {v}" for k, v in known.items() if v)]
+        lines = [f"{method} {target} HTTP/1.1", *(f"{k}: {v}" for k, v in _fields(known))]
         head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
         if isinstance(body, bytes):
             self.send_raw(method, head + body)
@@ -357,7 +362,7 @@ class Http2:
         if isinstance(body, bytes) and body:
             known.setdefault("content-length", str(len(body)))
         self._streams.append((stream, method))
-        lines = [*head, *((k, v) for k, v in known.items() if v)]
+        lines = [*head, *_fields(known)]
         self._h2.send_headers(stream, lines, end_stream=is_whole and not body)
         self._flush()
         if isinstance(body, bytes):

@@ -68,7 +68,9 @@ def test_an_answer_follows_its_sync(tmp_path: Path) -> None:
             for kind in ("disk", "fsync"):
                 api.append(kind, f"token-{kind}-{number}-")
         assert server.stop() == 0
-    until("the whole trace", lambda: f"{pid} +++ exited with 0 +++" in trace.read_text())
+    # strace pads a short pid.
+    ended = re.compile(rf"^{pid} +\+\+\+ exited with 0 \+\+\+$", re.MULTILINE)
+    until("the whole trace", lambda: ended.search(trace.read_text()))
 
     written: dict[str, str] = {}
     synced: set[str] = set()

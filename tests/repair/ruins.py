@@ -1,9 +1,11 @@
 """Damaged directories of a small world."""
 
+from dataclasses import replace
+
 from sim.files import SimFiles
 from sim.model import Found
 from sim.process import Process
-from sim.script import append, delete, maintain, plain
+from sim.script import PLAIN, append, delete, maintain, plain
 from sim.world import START_MS, World
 
 from topics.protocol.model.limits import Limits
@@ -25,6 +27,19 @@ def lived(*, size: int = 100) -> World:
     maintain(world, checkpoint=True)
     append(world, 4)
     world.settle()
+    return world
+
+
+def shared() -> World:
+    """Two topics, `a` and `b`, eight records each, sealed in one segment; killed."""
+    world = World(7, replace(PLAIN, names=("a", "b")))
+    world.start()
+    for _ in range(2):
+        for name in ("a", "b"):
+            world.traffic.append_some(name, 4, None)
+            world.end_turn()
+        world.settle()
+        maintain(world, checkpoint=True)
     return world
 
 
@@ -54,13 +69,20 @@ def header_of(files: SimFiles, world: World, name: str) -> segment.SegmentHeader
     )
 
 
-def shown(world: World, files: SimFiles) -> Found:
-    """The topic as a start of the directory shows it."""
+def shown(world: World, files: SimFiles, name: str = "a") -> Found:
+    """A topic as a start of the directory shows it."""
     recovery = world.recovery
     world.clock_ms = max(world.clock_ms, NOW_MS)
     found, _ = world.shown_by(files.kill())
     world.recovery = recovery
-    return found["a"]
+    return found[name]
+
+
+def section_of(files: SimFiles, world: World, name: str, number: int) -> tuple[int, int]:
+    """Where the columns and the text of one of a segment's runs begin."""
+    header = header_of(files, world, name)
+    row = segment.read_table(files.open(name), name, header)[number]
+    return int(row["section_offset"]), int(row["text_offset"])
 
 
 def starts(files: SimFiles) -> Process:

@@ -13,7 +13,18 @@ from topics.store.checkpoint import Checkpoints
 from topics.store.inspect import inspect
 from topics.store.layout import PAGE, log_name
 
-from .ruins import NOW_MS, flip, header_of, left, lived, segments, shown, starts
+from .ruins import (
+    NOW_MS,
+    flip,
+    header_of,
+    left,
+    lived,
+    section_of,
+    segments,
+    shared,
+    shown,
+    starts,
+)
 
 
 def repaired(files: SimFiles, *, may_lose: bool) -> list[str]:
@@ -94,6 +105,61 @@ def test_a_segment_that_is_no_segment_takes_its_runs(damage: str) -> None:
     assert gone <= told | set(range(1, now.evict_floor))
     assert now.count == len(now.texts)
     assert inspect(files).problems == []
+
+
+@pytest.mark.parametrize("part", ["columns", "text"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_other_runs_of_a_damaged_segment_are_moved(part: str, number: int) -> None:
+    """A segment holds runs of many topics.  Those that can be read go into another one, so that the
+    damaged one is no longer part of the directory, and everything verifies. (decision 84)"""
+    world = shared()
+    files = left(world)
+    [name] = segments(files)
+    before = {topic: shown(world, left(world), topic) for topic in ("a", "b")}
+    columns, text = section_of(files, world, name, number)
+    flip(files, name, columns + 16 if part == "columns" else text + 20)
+
+    found = plan(files)
+    kept = repaired(files, may_lose=True)
+
+    assert inspect(files).problems == []
+    assert plan(files).report.ok
+    assert kept == [f"{name}.quarantine"]
+    assert name not in files.names()
+    assert len({lost.topic for lost in found.lost}) == 1
+    for topic, was in before.items():
+        gone = {
+            s for t in found.lost if t.topic == topic for s in range(t.first_seq, t.last_seq + 1)
+        }
+        now = shown(world, files, topic)
+        assert now.texts == {s: t for s, t in was.texts.items() if s not in gone}
+        assert now.count == len(now.texts)
+        told = {s for first, last in now.holes for s in range(first, last + 1)}
+        assert gone <= told | set(range(1, now.evict_floor))
+
+
+@pytest.mark.parametrize("may_lose", [True, False])
+def test_damage_in_what_is_no_longer_used_loses_nothing(may_lose: bool) -> None:
+    """A run that nothing refers to any more lies on in its segment: the others are moved out of it,
+    and no record is given up, also not where that is agreed to."""
+    world = shared()
+    world.traffic.delete_topic("b")
+    world.end_turn()
+    world.settle()
+    maintain(world, checkpoint=True)
+    files = left(world)
+    [name] = segments(files)
+    before = shown(world, left(world))
+    columns, _ = section_of(files, world, name, 0)
+    flip(files, name, columns + 16)
+
+    found = plan(files)
+    kept = repaired(files, may_lose=may_lose)
+
+    assert (found.mends, found.loses, found.lost) == (True, False, [])
+    assert kept == [f"{name}.quarantine"]
+    assert inspect(files).problems == []
+    assert shown(world, files) == before
 
 
 def test_without_consent_nothing_is_given_up() -> None:
@@ -210,15 +276,18 @@ def test_a_log_whose_end_is_wiped_is_cut(wiped: int, rotated: bool) -> None:
     assert starts(files.kill())
 
 
-@pytest.mark.parametrize("damage", ["text", "log"])
+@pytest.mark.parametrize("damage", ["text", "beside", "log"])
 def test_a_repair_may_be_killed_anywhere(damage: str) -> None:
     """After a kill or a power cut at any call, the repair is run again and ends as it would have."""
-    world = lived()
+    world = shared() if damage == "beside" else lived()
     for _ in range(3):
         append(world, 2)
         world.settle()
     ruin = left(world)
-    if damage == "text":
+    if damage == "beside":  # in the run of another topic
+        [name] = segments(ruin)
+        flip(ruin, name, section_of(ruin, world, name, 0)[0] + 16)
+    elif damage == "text":
         flip(ruin, segments(ruin)[-1], text_at(ruin, segments(ruin)[-1]))
     else:
         loaded = Checkpoints(ruin, bytes.fromhex(world.process.store.instance_id)).load()

@@ -26,10 +26,7 @@ from topics.export.manifest import Catalogue, Commit, Lineage, Settings
 from topics.export.planning import Sizer
 from topics.export.target import Target, codec_of, open_target
 from topics.protocol.model.events import Hole
-from topics.protocol.model.limits import Limits
-from topics.protocol.state.state import State
 from topics.store.files import Files
-from topics.store.reader import open_readonly
 
 from .busy import Busy
 from .invariants import check
@@ -55,13 +52,10 @@ class SimSource(local.LocalSource):
 
     def __init__(self, files: Files) -> None:
         self._sim = files
-        self.path = "sim"
-        self._open()
+        super().__init__("sim")
 
-    def _open(self) -> None:
-        self._store, self._state, _ = open_readonly(
-            self._sim, lambda store: State(Limits(), store), runs_of=local._sealed_runs
-        )
+    def _files(self) -> Files:
+        return self._sim
 
 
 class Quiet:

@@ -10,6 +10,7 @@ from protocol.durable import Durable
 from pyspark.sql.datasource import DataSourceReader, EqualTo, GreaterThan
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from topics.arrow import DataLossWarning
 from topics.arrow.loss import Gap
 from topics.spark.batch import Part, TopicsReader
 from topics.spark.errors import BadOption, SparkFailure
@@ -65,6 +66,71 @@ def test_a_part_begins_with_a_run(engine: Durable) -> None:
     """Segments are opened by one part only, where that keeps parts about even."""
     parts = reader(engine, minPartitions="3").partitions()
     assert [part.items[0].first_seq for part in parts if isinstance(part, Part)] == [1, 101, 201]
+
+
+def test_a_batch_of_what_is_visible(engine: Durable) -> None:
+    """What is written and not synced is in a read that asks for it, in every task of it."""
+    engine.auto = False
+    engine.append("new")
+    engine.write()
+
+    assert len(rows(reader(engine))) == 300
+    assert [row["data"] for row in rows(reader(engine, readConsistency="visible"))][-1:] == [
+        '"new"'
+    ]
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_topic_that_is_deleted_before_its_task_begins(engine: Durable) -> None:
+    """An error, a warning, or one row for all that was planned; the other topics are read. A repeated
+    batch of a stream could otherwise never be done."""
+    engine.append(1, name="u")
+    engine.store.idle()
+    reads = {
+        loss: reader(engine, subscribe="t,u", lossHandling=loss)
+        for loss in ("fail", "warn", "rows")
+    }
+    parts = {loss: read.partitions() for loss, read in reads.items()}
+    engine.drop()
+    engine.store.idle()
+
+    def found(loss: str) -> list[dict[str, Any]]:
+        batches = [batch for part in parts[loss] for batch in reads[loss].read(part)]
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    with pytest.raises(SparkFailure, match='topic "t" does not exist'):
+        found("fail")
+    with pytest.warns(DataLossWarning, match="reason deleted"):
+        assert [row["topic"] for row in found("warn")] == ["u"]
+    *stones, last = found("rows")
+    assert (last["topic"], last["_kind"]) == ("u", "record")
+    assert sum(stone["_gap"]["missed"] for stone in stones) == 300
+    assert {stone["_gap"]["reason"] for stone in stones} == {"deleted"}
+
+
+BOUNDS = [
+    ({"startingOffsets": '{"tt": 5}'}, 'startingOffsets: topic "tt" is none of those read'),
+    ({"endingOffsets": '{"t": 5, "capped": 5}'}, 'endingOffsets: topic "capped" is none'),
+    ({"startingOffsetsByTimestamp": '{"tx": 5}'}, "startingOffsetsByTimestamp: topic"),
+    (
+        {"subscribePattern": "cap.*", "subscribe": "", "startingOffsets": '{"caped": 9}'},
+        'did you mean "capped"',
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "line"), BOUNDS)
+def test_a_bound_of_a_topic_that_is_not_read(
+    engine: Durable, options: dict[str, str], line: str
+) -> None:
+    """It would not hold: a misspelt name read the topic from its beginning, in silence."""
+    given = {name: value for name, value in options.items() if value}
+    made = TopicsDataSource({"path": str(engine.files.path), "subscribe": "t", **given})
+    if "subscribePattern" in given:
+        made = TopicsDataSource({"path": str(engine.files.path), **given})
+    read = made.reader(made.schema())
+    with pytest.raises(SparkFailure, match=line):
+        read.partitions()
 
 
 def test_a_part_has_no_file_or_key(engine: Durable) -> None:

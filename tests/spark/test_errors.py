@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.arrow import DataLoss, Gap, NoSuchTopic, NotReadable
+from topics.arrow import DataLoss, Gap, NoSuchTopic, NotDurable, NotReadable
 from topics.client import BadAnswer, Forbidden, NotReady, Unauthorized, Unreachable
 from topics.protocol.model.errors import Corrupt, Unusable
 from topics.spark.errors import BadOption, SparkFailure, advice, explained
@@ -11,6 +11,7 @@ MENDABLE = [
     (DataLoss([Gap("t", 1, 2, "cap")] * 3), "and 2 more gaps; to go on, set startingOffsets"),
     (NoSuchTopic("t"), 'topic "t" does not exist; subscribe names'),
     (NotReadable("it is ephemeral"), "option url instead of path"),
+    (NotDurable("it is of class disk"), "disk, or set option readConsistency to visible"),
     (Unauthorized("unauthorized", 401, "no"), "the option apiKey, or TOPICS_API_KEY"),
     (Forbidden("forbidden", 403, "no"), "the option apiKey"),
     (Unreachable("unreachable", 0, "http://h"), "is `topics serve` running there"),

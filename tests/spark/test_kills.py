@@ -21,8 +21,9 @@ from .conftest import Reads
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
-RECORDS = 9000
-KILLS = 5
+FULL = 9000, 5
+SAMPLE = 5000, 2
+"""Records and kills.  A kill takes a driver of its own, half a minute of CPU."""
 PATIENCE_S = 300.0
 
 
@@ -75,20 +76,23 @@ class Driver:
         return (self.home / "driver.log").read_text()[-3000:]
 
 
+@pytest.mark.long
 def test_each_record_is_in_every_sink_once(
-    reads: Reads, client: Client, server: Server, home: Path, name: str
+    reads: Reads, client: Client, server: Server, home: Path, name: str, is_full: bool
 ) -> None:
-    """Kills in the middle of batches, and then to the end: topic, staged topic, folder, Delta table
-    and Spark's files have the records of the source, none twice and none missing."""
+    """Kills in the middle of batches, five in full size, and then to the end: topic, staged topic,
+    folder, Delta table and Spark's files have the records of the source, none twice and none
+    missing."""
     chance = random.Random(7)
-    client.append_many(name, [NewRecord({"n": n}, tag=f"t{n % 5}") for n in range(RECORDS)])
+    records, wanted = FULL if is_full else SAMPLE
+    client.append_many(name, [NewRecord({"n": n}, tag=f"t{n % 5}") for n in range(records)])
     kills = 0
-    while kills < KILLS:
+    while kills < wanted:
         kills += Driver(server, name, home).kill_after(chance.randrange(2, 5))
     while not Driver(server, name, home).finish():
         pass
 
-    expected = Counter((f"t{n % 5}", f'{{"n":{n}}}') for n in range(RECORDS))
+    expected = Counter((f"t{n % 5}", f'{{"n":{n}}}') for n in range(records))
     spark = reads.spark
     found = {
         "topic": reads(subscribe=f"{name}.copy"),

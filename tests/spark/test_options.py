@@ -78,9 +78,19 @@ WRONG = [
     ({"maxTriggerDelay": "soon"}, "'soon' is not a time"),
     ({"minPartitions": "0"}, "minPartitions: 0 is below 1"),
     ({"assign": '{"orders":[1]}', "subscribe": ""}, "exclude each other"),
+    ({"readConsistency": "strong"}, "'strong' is none of durable, visible"),
     ({"access": "local"}, "access local needs option path"),
     ({"subscribe": " , "}, "give option subscribe"),
-    ({"path": '["/a", "/b"]'}, "give one data directory"),
+    ({"path": '["/a", "/b"]'}, "is not one data directory"),
+    ({"path": '["/a"'}, "is not one data directory"),
+    ({"path": "[1]"}, "is not one data directory"),
+    ({"path": "file:"}, "is not one data directory"),
+    ({"startingOffsetsByTimestamp": "[1]"}, "is not JSON such as"),
+    ({"startingOffsetsByTimestamp": '{"orders": -5}'}, "is not JSON such as"),
+    ({"startingOffsets": "9" * 20}, "is not a word"),
+    ({"startingTimestamp": "9" * 5000}, r"startingTimestamp: '9{97}\.\.\.' is not a whole number"),
+    ({"retryFor": "-1"}, "'-1' is not a time"),
+    ({"maxTriggerDelay": "-5s"}, "'-5s' is not a time"),
 ]
 
 
@@ -89,6 +99,13 @@ def test_wrong_values(options: dict[str, str], line: str) -> None:
     """Each is refused with its name."""
     with pytest.raises(BadOption, match=line):
         read(**options)
+
+
+@pytest.mark.parametrize("text", ["[]", '"orders"', '{"orders": 0}', "{"])
+def test_an_assignment_of_another_shape(text: str) -> None:
+    """Kafka's form is an object of lists."""
+    with pytest.raises(BadOption, match=r"option assign: .* is not JSON such as"):
+        read_options({"url": HERE["url"], "assign": text})
 
 
 def test_a_stream_has_no_end() -> None:
@@ -105,6 +122,13 @@ def test_places() -> None:
     assert "sesame" not in repr(read(apiKey="sesame"))
     assert read(apiKey="sesame").place == Place(url=HERE["url"], api_key="sesame")
     assert read_options({"path": "/d", "assign": '{"a":[0],"b":[0]}'}).topics == ("a", "b")
+
+
+def test_consistency() -> None:
+    """What is durable, or what is visible; where nothing is said, the place decides."""
+    assert read().place.consistency is None
+    assert read(readConsistency="VISIBLE").place.consistency == "visible"
+    assert read(readConsistency="durable").place.consistency == "durable"
 
 
 def test_the_key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from arrow.writer import writer
 from protocol.durable import Durable
 
 from topics.arrow.local import LocalSource
-from topics.arrow.source import Source
+from topics.arrow.source import NotDurable, Source
 from topics.client import Unreachable
 from topics.spark import places
 from topics.spark.errors import BadOption
@@ -31,6 +31,8 @@ def server(engine: Durable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     served = {"path": str(engine.files.path)}
 
     def opened(place: Place) -> Source:
+        if place.url is not None and place.consistency == "durable":
+            raise NotDurable("no server says what is durable")
         return LocalSource(place.path or served["path"])
 
     monkeypatch.setattr(places, "open_place", opened)
@@ -60,6 +62,13 @@ def test_the_directory_of_the_server_is_read(
     server["path"] = str(other.files.path)
     assert settle(Place(path=path, url=URL), ("t",)).path is None
     assert settle(Place(path=path, url=URL), ("nowhere",)).path is None
+
+
+def test_the_directory_has_what_is_durable(engine: Durable, server: dict[str, str]) -> None:
+    """Its server need not say that of its topics to say whose directory it is."""
+    path = str(engine.files.path)
+    found = settle(Place(path=path, url=URL, consistency="durable"), ("t",))
+    assert (found.path, found.consistency) == (path, "durable")
 
 
 def test_a_server_that_is_away(engine: Durable) -> None:

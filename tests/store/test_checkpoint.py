@@ -1,20 +1,26 @@
 """Checkpoints: complete or absent, two generations, and the choice among them."""
 
 import errno
+from collections.abc import Iterator
 
 import pytest
 from sim.files import Cut, SimFiles
 
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import Checkpoint
-from topics.store.checkpoint import Checkpoints, Stored, decode, write
+from topics.store.checkpoint import WRITE_BYTES, Checkpoints, Stored, decode, write
 from topics.store.files import read_whole
-from topics.store.layout import CHECKPOINT_HEADER, checkpoint_name
+from topics.store.layout import (
+    CHECKPOINT_HEADER,
+    CHECKPOINT_MAGIC,
+    checkpoint_name,
+    seal_header,
+)
 from topics.store.store import DiskStore
 from topics.store.wal import Log, Position
 
 from .disks import begun, fail_next, flipped, outcome, recovered, small_directory
-from .ledger import Ledger
+from .ledger import Ledger, Topic
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before() -> None:
@@ -208,3 +214,47 @@ def test_a_checkpoint_names_a_batch_that_is_durable(
     assert newest in end.names()
 
     assert outcome(flipped(end.kill(), newest, 0, 0)) == after.content()
+
+
+class InPieces:
+    """An image that comes in pieces, as that of many topics does."""
+
+    def __init__(self, image: Checkpoint, size: int) -> None:
+        raw = b"".join(image.pieces())
+        self._pieces = [raw[at : at + size] for at in range(0, len(raw), size)]
+
+    def pieces(self) -> Iterator[bytes]:
+        yield from self._pieces
+
+
+def test_a_large_image_is_written_in_parts_and_read_as_one() -> None:
+    """Small pieces are joined up to the size of a write, so that memory holds one part of them.
+    (FORMAT.md)"""
+    files, ledger = SimFiles(), Ledger(None)
+    for n in range(1, 3000):
+        ledger.topics[n] = Topic(head=n)
+    image = ledger.image()
+    stored = Stored(1, Position(1, 4096, 7, 9), incarnation=1, next_segment=1, clean=False)
+    file = files.create("image")
+
+    write(file, InPieces(image, 1000), stored, b"instance")
+
+    body = CHECKPOINT_HEADER.size, file.size() - CHECKPOINT_HEADER.size
+    assert body[1] > 3 * WRITE_BYTES
+    assert len(files.log) == 1 + body[1] // WRITE_BYTES + 1 + 1
+    found, again = decode(read_whole(files, "image"), 1, b"instance")
+    assert again == stored
+    assert [topic.head_seq for topic in found.topics] == list(range(1, 3000))
+
+
+def test_a_header_that_is_sound_and_of_another_kind_is_refused() -> None:
+    """The digest of a header says that it is whole, and not what it is the header of. (FORMAT.md)"""
+    files, _ = small_directory()
+    name = max(name for name in files.names() if name.endswith(".ckpt"))
+    known = files.tree()[name]
+    fields = CHECKPOINT_HEADER.unpack(known[: CHECKPOINT_HEADER.size])[1:-1]
+    for magic, version in ((b"NOTACKPT", fields[0]), (CHECKPOINT_MAGIC, 99)):
+        header = seal_header(CHECKPOINT_HEADER, magic, version, *fields[1:])
+
+        with pytest.raises(ValueError, match="is not that of a checkpoint"):
+            decode(memoryview(header + known[CHECKPOINT_HEADER.size :]), 1, b"")

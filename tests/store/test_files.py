@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sim.files import Fault, SimFiles
 
+from topics.store import files as module
 from topics.store.files import File, Files, OsFiles, publish, read_at_most, read_whole, write_all
 from topics.store.layout import PAGE, SECTOR
 from topics.store.memory import MemoryFiles
@@ -229,3 +230,94 @@ def test_a_failed_sync_leaves_clean_pages_that_are_not_on_the_disk() -> None:
     assert content(file) == b"b" * SECTOR
     file.forget_cache()
     assert content(file) == b"a" * SECTOR
+
+
+def test_a_disk_that_takes_no_byte_is_an_error() -> None:
+    """Instead of a write that is tried for ever."""
+
+    class Idle:
+        name = "idle"
+
+        def write(self, data: Any, offset: int) -> int:
+            return 0
+
+    with pytest.raises(OSError, match="a write took no byte"):
+        write_all(Idle(), b"abc", 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [(errno.EAGAIN, True), (errno.EOPNOTSUPP, False)],
+    ids=["not in memory", "no such flag"],
+)
+def test_a_read_that_would_wait_is_left_to_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, again: bool
+) -> None:
+    """A file system without the flag is not asked again; one that lacks the bytes is. (F5)"""
+    files = OsFiles(tmp_path)
+    files.prepare(create=True)
+    file = files.create("a")
+    write_all(file, b"bytes", 0)
+    asked = []
+
+    def refuse(*arguments: object) -> int:
+        asked.append(arguments)
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    files.nowait = True
+    buffer = memoryview(bytearray(5))
+
+    assert [file.read_nowait(buffer, 0) for _ in range(2)] == [False, False]
+
+    assert len(asked) == (2 if again else 1)
+    files.close()
+
+
+def test_a_disk_that_cannot_read_is_reported_without_a_thread_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the disk is none of the flag. (§0.6)"""
+    files = OsFiles(tmp_path)
+    files.prepare(create=True)
+    file = files.create("a")
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "the disk fails")
+
+    monkeypatch.setattr(os, "preadv", fail)
+    files.nowait = True
+
+    with pytest.raises(OSError, match="the disk fails"):
+        file.read_nowait(memoryview(bytearray(5)), 0)
+    files.close()
+
+
+def test_a_directory_is_prepared_and_locked_once(tmp_path: Path) -> None:
+    """Again is no error, and takes no second descriptor; another process is refused."""
+    files = OsFiles(tmp_path / "data")
+    files.prepare(create=True)
+    assert files.lock()
+    descriptors = len(os.listdir("/proc/self/fd"))
+
+    files.prepare(create=True)
+
+    assert files.lock()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    other = OsFiles(tmp_path / "data")
+    other.prepare(create=False)
+    assert not other.lock()
+    other.close()
+    files.close()
+
+
+def test_a_machine_without_a_boot_id_counts_every_start_as_a_reboot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the page cache had is then not believed. (§0.10)"""
+    files = OsFiles(tmp_path)
+    assert files.boot_id() == files.boot_id()
+
+    monkeypatch.setattr(module, "BOOT_ID", str(tmp_path / "none"))
+
+    assert files.boot_id() != files.boot_id()

@@ -1,11 +1,15 @@
 """Following a log that another process writes, as far as it says."""
 
+import os
+from pathlib import Path
+
 import pytest
 from sim.files import SimFiles
 
 from topics.protocol.model.errors import Corrupt, Unusable
+from topics.store.files import OsFiles
 from topics.store.following import FollowingStore
-from topics.store.layout import log_name
+from topics.store.layout import PAGE, SECTOR, log_name, segment_name
 from topics.store.store import DiskStore
 
 from .ledger import Ledger
@@ -122,3 +126,103 @@ def test_flags_that_the_writer_has_set_leave_memory() -> None:
     assert store.settle_flags(10) == 1
     assert store.settle_flags(10) == 0
     assert reader.content() == writer.content()
+
+
+def test_a_follower_begins_at_the_newest_checkpoint() -> None:
+    """As a start does, with the log behind it alone."""
+    files, writer = begun()
+    writer.append(1, b"one", b"two")
+    writer.checkpoint()
+    writer.append(1, b"three")
+
+    store, reader = following(files, batch(writer))
+
+    assert store.batch == batch(writer)
+    assert reader.content() == writer.content()
+
+
+def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unusable):
+        FollowingStore(OsFiles(tmp_path / "none"))
+
+
+def two_files() -> tuple[SimFiles, Ledger, FollowingStore, Ledger]:
+    """A follower at the end of the first batch; behind it the writer ended the file and began another."""
+    files, writer = begun()
+    store, reader = following(files, batch(writer))
+    writer.append(1, b"one")
+    writer.store.sync()
+    writer.store.rotate()
+    writer.append(1, b"two")
+    writer.store.sync()
+    return files, writer, store, reader
+
+
+def spoil(files: SimFiles, name: str, at: int) -> None:
+    data = bytearray(files.tree()[name])
+    data[at] ^= 1
+    files.put(name, bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("number", "at", "says"),
+    [
+        (1, PAGE + SECTOR + 40, "the file does not follow batch 1"),
+        (2, 40, "the header of the log does not verify"),
+        (2, PAGE + 40, "was written and does not verify"),
+    ],
+    ids=["the next batch", "the next file", "the first batch of the next file"],
+)
+def test_damage_ahead_of_a_follower_is_told_with_its_place(number: int, at: int, says: str) -> None:
+    """It does not pass over a batch, in whichever file that stands."""
+    files, writer, store, reader = two_files()
+    spoil(files, log_name(number), at)
+
+    with pytest.raises(Corrupt, match=says):
+        store.follow(reader.apply, batch(writer), 1 << 20)
+
+
+def test_a_batch_that_stands_where_another_should_is_not_applied() -> None:
+    """It verifies by itself; its number and the digest that it names say that it is not the next."""
+    files, writer = begun()
+    store, reader = following(files, batch(writer))
+    name = log_name(1)
+    data = files.tree()[name]
+    first = data[PAGE : PAGE + SECTOR]
+    files.put(name, data[: PAGE + SECTOR] + first + data[PAGE + 2 * SECTOR :])
+
+    with pytest.raises((Corrupt, FileNotFoundError)):
+        store.follow(reader.apply, batch(writer) + 1, 1 << 20)
+
+    assert reader.content() == writer.content()
+
+
+def test_a_segment_that_was_let_go_serves_those_who_read_it(tmp_path: Path) -> None:
+    """Its file may be unlinked; it is closed with its last reader, and not before."""
+    root = OsFiles(tmp_path)
+    writer = Ledger(None)
+    writer.store = DiskStore(root, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
+    writer.store.recover(writer)
+    writer.create(1)
+    writer.append(1, b"one", b"two")
+    writer.seal(1)
+    store = FollowingStore(OsFiles(tmp_path))
+    reader = Ledger(store)
+    store.begin(reader, batch(writer))
+    expected = reader.content()
+    [(ref, _)] = reader.topics[1].runs
+
+    store.let_go([ref.segment])
+    (tmp_path / segment_name(ref.segment)).unlink()
+
+    assert reader.content() == expected
+    held = open_files(tmp_path)
+    store.close()
+    assert open_files(tmp_path) < held
+    writer.store.close(None)
+
+
+def open_files(root: Path) -> int:
+    """How many descriptors of files below a directory this process has."""
+    links = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+    return sum(os.path.realpath(link).startswith(str(root)) for link in links)

@@ -209,3 +209,14 @@ def test_a_segment_ends_where_it_began_or_is_gone() -> None:
     assert ends == {Access.CLOSED, Access.GONE}
     for end in ends:
         assert (end, Turn.CROWDED_OUT) not in ACCESS
+
+
+def test_a_run_that_a_segment_does_not_have_is_told(tmp_path: Path) -> None:
+    """A reference to the wrong file is damage of what refers to it, not an error of the program."""
+    segments, run, path = sealed(tmp_path)
+    handle = segments.handle(Segment(int(path.stem)))
+
+    with pytest.raises(Corrupt, match="the segment has no run 1"):
+        handle.row(1)
+
+    assert handle.row(0)["count"] == run.count

@@ -1,14 +1,26 @@
 """What an inspection finds: everything that a start refuses, and the number of files and rows."""
 
 import random
+from pathlib import Path
 
 import pytest
+from sim.files import SimFiles
 
 from topics.protocol.model.errors import Unusable
-from topics.store.inspect import inspect
+from topics.protocol.model.events import Floors, RunRef, RunsDropped, RunsSealed, TopicDeleted
+from topics.store.files import OsFiles
+from topics.store.inspect import Named, inspect
 from topics.store.layout import RESERVE_NAME
 
-from .disks import flipped, interesting, outcome, small_directory
+from .disks import (
+    begun,
+    copy_of,
+    flipped,
+    interesting,
+    log_names,
+    outcome,
+    small_directory,
+)
 
 
 def test_inspection_names_what_a_start_refuses() -> None:
@@ -67,3 +79,98 @@ def test_an_inspection_counts_what_is_there() -> None:
     assert [c.clean for c in report.checkpoints] == [False, False]
     assert report.checkpoints[-1].topics == 2
     assert (report.torn_bytes, report.clean, report.others) == (0, False, [])
+
+
+def test_a_segment_that_is_missing_is_a_problem() -> None:
+    """The report names the file; the others are checked all the same."""
+    files, _ = small_directory()
+    names = [name for name in files.names() if name.endswith(".seg")]
+    for name in names:
+        damaged = copy_of(files)
+        damaged.remove(name)
+
+        report = inspect(damaged)
+
+        assert [(p.path, p.what) for p in report.problems] == [
+            (f"sim/{name}", "the file is missing")
+        ]
+        assert len(report.segments) == len(names) - 1
+
+
+@pytest.mark.parametrize("how", ["dropped", "deleted"])
+def test_a_segment_that_no_run_refers_to_may_be_missing(how: str) -> None:
+    """The log says that its runs were dropped, or their topic deleted."""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.seal(1)
+    [name] = [name for name in files.names() if name.endswith(".seg")]
+    if how == "dropped":
+        ledger.write(RunsDropped(1, 1, [1], Floors()))
+    else:
+        ledger.write(TopicDeleted(1, 1))
+    ledger.store.sync()
+    assert inspect(files.kill()).segments[0].named is False
+
+    after = files.kill()
+    after.remove(name)
+
+    assert inspect(after).ok
+
+
+def test_a_log_file_that_cannot_be_read_is_a_problem() -> None:
+    """The report says where, and goes on with the segments."""
+    files, _ = small_directory()
+    name = log_names(files)[0]
+    files.unreadable.add(name)
+
+    report = inspect(files)
+
+    assert {problem.path for problem in report.problems} == {f"sim/{name}"}
+    assert report.segments
+
+
+def test_damage_before_the_newest_checkpoint_is_told_where_nothing_behind_it_vouches() -> None:
+    """The walk that begins at the oldest file ends at the damage as at a torn tail; the checkpoint
+    says that the log was durable beyond it. (F14)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"second")
+    store = ledger.store
+    boundary = store.rotate(stay=True)
+    store.sync()
+    store.checkpoint(ledger.image(), boundary)
+    whole = files.kill()
+    [name] = [name for name in log_names(whole) if any(whole.tree()[name])][:1]
+    last = whole.tree()[name].index(b"second")
+
+    report = inspect(flipped(whole, name, last, 1))
+
+    assert [(p.path, p.what) for p in report.problems] == [
+        (f"sim/{name}", "batch 3 had been durable and does not verify")
+    ]
+
+
+def test_what_is_no_data_directory_is_refused(tmp_path: Path) -> None:
+    """A path that is missing, and a directory of something else."""
+    (tmp_path / "notes.txt").write_text("of someone else")
+    for root in (tmp_path / "none", tmp_path):
+        with pytest.raises(Unusable):
+            inspect(OsFiles(root))
+
+
+def test_the_runs_that_a_log_refers_to_are_counted_to_its_end() -> None:
+    """Those of the checkpoint, without the dropped ones, and those that were sealed since."""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.create(2)
+    ledger.append(2, b"of another")
+    ledger.checkpoint()
+    named = Named()
+    named.restore(ledger.image())
+    assert named.refs() == ledger.refs()
+
+    ledger.append(1, b"more")
+    ledger.write(sealed := RunsSealed(1, 1, 2, 2, [RunRef(9, 0, 2, 1, 5)]))
+    named.apply(sealed)
+
+    assert [(ref.segment, ref.first_seq) for ref in named.refs()] == [(1, 1), (9, 2), (2, 1)]

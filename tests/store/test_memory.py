@@ -81,3 +81,19 @@ def test_files_behave_as_a_directory_does() -> None:
             look("b")
     files.rename("a", "b")
     assert files.names() == ["b"]
+
+
+def test_a_store_in_memory_has_nothing_to_clear_and_no_checkpoint_to_write() -> None:
+    """What a disk is asked for changes nothing: neither what is held, nor the room for more. (§2)"""
+    ledger = begun()
+    ledger.append(1, b"one", b"two")
+    ledger.seal(1)
+    before = ledger.content(), ledger.store.room(reserve=False)
+
+    ledger.store.find_room(1 << 20)
+    ledger.store.checkpoint(ledger.image(), ledger.store.rotate(fresh=True))
+    ledger.store.clear()
+
+    assert (ledger.content(), ledger.store.room(reserve=False)) == before
+    ledger.store.close_unsealed()
+    assert ledger.content() == before[0]

@@ -51,6 +51,56 @@ def test_a_reader_sees_what_is_durable() -> None:
     assert read(files)[1].content() == writer.history[-1]
 
 
+class Heard(Ledger):
+    """What a reader applied, and which batches of it are durable."""
+
+    def __init__(self, store: ReadOnlyStore) -> None:
+        super().__init__(store)
+        self.batches: list[tuple[int, bool]] = []
+        self.settled = 0
+
+    def end_batch(self, batch: int, *, is_durable: bool) -> None:
+        self.batches.append((batch, is_durable))
+
+    def settle(self, durable_through: int) -> None:
+        self.settled = durable_through
+
+
+def test_a_reader_of_what_is_written_hears_what_is_durable() -> None:
+    """It applies the batches that no sync covers yet, and hears of them when one does."""
+    files, writer = begun()
+    writer.append(1, b"one")
+    writer.store.sync()
+    writer.append(1, b"two")
+
+    store, reader, _ = open_readonly(files.other(), Heard, marks_of=lambda heard: heard)
+    [*durable, (last, is_durable)] = reader.batches
+    assert not is_durable
+    assert all(known for _, known in durable)
+    assert reader.settled == last - 1
+    assert reader.content() == writer.history[-1]
+
+    writer.append(1, b"three")
+    store.follow(reader, marks=reader)
+    assert reader.batches[-1] == (last + 1, False)
+    writer.store.sync()
+    store.follow(reader, marks=reader)
+    assert reader.settled == last + 1
+    assert reader.content() == writer.history[-1]
+
+
+def test_a_clean_stop_is_durable() -> None:
+    """Its mark is the last batch, and nothing vouches for it."""
+    files, writer = begun()
+    writer.append(1, b"one")
+    writer.stop()
+    files.put(LOCK_NAME, b"")
+
+    _, reader, _ = open_readonly(files.other(), Heard, marks_of=lambda heard: heard)
+    assert all(known for _, known in reader.batches)
+    assert reader.content() == writer.content()
+
+
 def test_without_a_note_a_later_batch_vouches() -> None:
     """As after a power loss, which takes the note."""
     files, writer = begun()
@@ -192,3 +242,20 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
         ReadOnlyStore(OsFiles(missing))
 
     assert not missing.exists()
+
+
+def test_a_reader_says_how_far_it_applied_the_log() -> None:
+    """In front of that a repair cuts the log; a log that was not begun has no such place."""
+    files, writer = begun()
+    writer.append(1, b"one")
+    writer.store.sync()
+    first = read(files)[0].position
+    writer.append(1, b"two")
+    writer.store.sync()
+    second = read(files)[0].position
+
+    assert first is not None
+    assert second is not None
+    assert (second.file_number, second.batch) == (first.file_number, first.batch + 1)
+    assert second.offset > first.offset
+    assert ReadOnlyStore(files.other()).position is None

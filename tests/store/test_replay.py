@@ -7,11 +7,14 @@ from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import Floors, RunsDropped
 from topics.store.inspect import inspect
-from topics.store.layout import LOCK_NAME, PAGE, RESERVE_NAME
+from topics.store.layout import BATCH_HEADER, LOCK_NAME, PAGE, RESERVE_NAME, seal_header
 from topics.store.reader import open_readonly
+from topics.store.replay import LogWalk, Window, batch_at, header_of
 from topics.store.store import DiskStore
+from topics.store.wal import Position
 
 from .disks import (
+    begun,
     copy_of,
     flipped,
     interesting,
@@ -180,3 +183,66 @@ def test_a_reader_names_it_too() -> None:
 
     with pytest.raises(Corrupt, match="cannot be applied: KeyError: 7"):
         open_readonly(files, lambda store: Ledger(store))
+
+
+def test_a_batch_that_verifies_and_cannot_be_decoded_is_damage() -> None:
+    """A start refuses, names the file and the batch's place in it, and changes nothing. (§0.10)"""
+    files = SimFiles()
+    ledger = begun(files)
+    at = ledger.store._log.position.offset  # type: ignore[attr-defined]
+    ledger.store.write(Frames([b"\xc1" * 64], 64, 1))
+    ledger.store.sync()
+    after = files.kill()
+
+    found = outcome(after)
+
+    assert isinstance(found, str)
+    assert found.startswith(f"sim/0000000001.wal: corrupt at byte {at}: ")
+    assert [problem.offset for problem in inspect(after).problems] == [at]
+
+
+def test_a_batch_of_another_file_is_none_of_this_one() -> None:
+    """A disk may show old bytes of another file: the header says where it belongs. (FORMAT.md)"""
+    files = SimFiles()
+    begun(files)
+    instance = files.entropy(8)
+    raw = files.tree()["0000000001.wal"]
+    header = header_of(window := Window(files.open("0000000001.wal"), "a"), 1, instance)
+    assert header is not None
+    assert batch_at(window, 1, PAGE, instance) is not None
+
+    assert batch_at(window, 2, PAGE, instance) is None
+    assert batch_at(window, 1, PAGE, b"stranger") is None
+    fields = BATCH_HEADER.unpack(raw[PAGE : PAGE + BATCH_HEADER.size])[:-1]
+    later = seal_header(BATCH_HEADER, fields[0], 99, *fields[2:])
+    files.put("later", raw[:PAGE] + later + raw[PAGE + len(later) :])
+    assert batch_at(Window(files.open("later"), "later"), 1, PAGE, instance) is None
+
+
+def test_a_file_that_does_not_follow_the_checkpoint_is_damage() -> None:
+    """The header of the first file behind a checkpoint names the batch that it begins with. (F14)"""
+    files, _ = many_files()
+    names = log_names(files)
+    start = Position(int(names[1][:-4]), 0, 1, 12345)
+    walk = LogWalk(files, files.entropy(8), start)
+    walk.open(lambda file: None)
+
+    assert list(walk.batches()) == []
+
+    with pytest.raises(Corrupt, match=f"{names[1]}.*the header of the log does not verify"):
+        walk.tail()
+    walk.close()
+
+
+def test_a_walk_reads_a_file_that_its_caller_has_open() -> None:
+    """A backup holds files that the writer may unlink: the walk is over what it holds."""
+    files = SimFiles()
+    ledger = begun(files)
+    file = files.open("0000000001.wal")
+    files.remove("0000000001.wal")
+    walk = LogWalk(files, files.entropy(8), None)
+
+    walk.hold(1, file)
+
+    found = [batch.number for _, batch in walk.batches()]
+    assert found == list(range(1, ledger.store.written_batch + 1))  # type: ignore[attr-defined]

@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from sim.files import SimFiles
 
 from topics.protocol.model.codec import Frames
-from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.errors import Corrupt, DamagedRun
 from topics.protocol.model.events import RunRef
-from topics.protocol.model.records import COLUMN_DTYPES, DELETED
+from topics.protocol.model.records import COLUMN_DTYPES, DELETED, LIVE
+from topics.store.handle import Segment
 from topics.store.inspect import inspect
 from topics.store.memory import MemoryStore
 from topics.store.store import DiskStore
 
-from .disks import FILE, begun, flipped, outcome, small_directory
+from .disks import FILE, begun, flipped, outcome, recovered, small_directory
 from .ledger import HotRun, Ledger, entry_of, live_rows, row_text
 from .stores import TAGS, TEXTS, Match, World, sealed
 
@@ -371,3 +373,76 @@ def test_a_flip_that_comes_before_a_kill_keeps_the_copy() -> None:
     flagged.do("flipped", 0)
     assert flagged.known is Known.COUNTED
     flagged.check()
+
+
+def test_a_reference_that_the_file_contradicts_is_damage() -> None:
+    """Another count of records, or another topic: the rows would be those of something else. (F18)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.seal(1)
+    [(ref, run)] = ledger.topics[1].runs
+    assert repr(run) == "SealedRun(1.0, seq 1 x 1)"
+
+    for wrong, topic_id in ((ref, 2), (replace(ref, count=2), 1)):
+        stranger = ledger.store.open_run(wrong, topic_id)
+        with pytest.raises(DamagedRun, match=r"run 0 is .* and not"):
+            _ = stranger.columns
+
+    assert row_text(run, 0) == b"first"
+
+
+def test_flags_that_were_repaired_stay_in_memory() -> None:
+    """A flag byte that was neither live nor deleted is read as the nearer; the file keeps what it has
+    beside the rows that were deleted, and so does memory. (F19)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"second", b"third")
+    ledger.seal(1)
+    [(ref, _)] = ledger.topics[1].runs
+    ledger.store.sync()
+    name = f"{ref.segment:010d}.seg"
+    data = bytearray(files.tree()[name])
+    handle = ledger.store._segments.handle(Segment(ref.segment))  # type: ignore[attr-defined]
+    data[int(handle.row(0)["flags_offset"]) + 2] ^= 1
+    after = files.kill()
+    after.put(name, bytes(data))
+    found = recovered(after)
+    [(_, run)] = found.topics[1].runs
+    found.recovered().delete(1, 1, 1)
+    found.store.sync()
+
+    found.store.flip()
+
+    assert run.flags.tolist() == [DELETED, LIVE, LIVE]
+    assert found.content() == {1: {2: b"second", 3: b"third"}}
+
+
+def test_a_segment_that_ends_in_its_text_is_told() -> None:
+    """A disk that brings less than it should is asked again for the rest, and not for ever. (F18)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"x" * 40_000)
+    ledger.seal(1)
+    [(_, run)] = ledger.topics[1].runs
+    assert run.columns.size.tolist() == [5, 40_000]
+    files.spoil = "short"
+
+    with pytest.raises(Corrupt, match="the file ends here"):
+        run.read_blocking([(1, 2)])
+
+    assert files.spoiled_reads > 10
+    files.spoil = None
+    assert row_text(run, 1) == b"x" * 40_000
+
+
+def test_a_row_without_text_is_read_as_nothing() -> None:
+    """No block of the file is asked for it. (FORMAT.md)"""
+    files = SimFiles()
+    store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=FILE)
+    store.recover(Ledger(store))
+    [ref] = store.seal([entry_of(HotRun(1, [b"", b"text"]))])
+    run = store.open_run(ref, 1)
+    assert run.columns.size.tolist() == [0, 4]
+    files.spoil = "error"
+
+    assert [bytes(text) for text in run.read_blocking([(0, 1)])] == [b""]

@@ -12,6 +12,7 @@ from sim.files import SimFiles
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.ports import SealEntry, SealPiece
 from topics.store import segment
+from topics.store.files import write_all
 from topics.store.layout import BLOCK, SEGMENT_HEADER, segment_name
 from topics.store.segment import Shape
 
@@ -185,3 +186,15 @@ def test_a_segment_of_a_log_that_lost_its_end_is_told() -> None:
     segment.require_log(header, "path", 5)
     with pytest.raises(Corrupt, match="ends with batch 4"):
         segment.require_log(header, "path", 4)
+
+
+def test_bytes_that_the_disk_cannot_read_are_damage_with_a_place() -> None:
+    """The error of the disk says what, the place says where. (F18)"""
+    files = SimFiles()
+    write_all(files.create("a.seg"), b"x" * 100, 0)
+    file = files.open("a.seg")
+    assert bytes(segment.read_exact(file, "sim/a.seg", 10, 5)) == b"xxxxx"
+    files.unreadable.add("a.seg")
+
+    with pytest.raises(Corrupt, match="at byte 10: cannot be read: unreadable"):
+        segment.read_exact(file, "sim/a.seg", 10, 5)

@@ -6,10 +6,13 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from sim.files import Cut, Fault, SimFiles
 
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import WriteFailed
+from topics.protocol.model.events import RunsSealed
+from topics.store.handle import Access
 from topics.store.layout import segment_name
 from topics.store.store import DiskStore
 
@@ -191,6 +194,73 @@ def test_a_segment_that_could_not_be_dropped_is_closed_for_others_again() -> Non
 
     assert not one.is_warm
     assert row_text(one, 0) == b"a"
+
+
+def test_a_damaged_orphan_does_not_prevent_a_start() -> None:
+    """No run refers to it: it is removed, as any orphan is. (§5)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.store.seal([entry_of(HotRun(1, [b"a"]))])
+    [name] = [n for n in files.names() if n.endswith(".seg")]
+    after = files.kill()
+    data = bytearray(after.tree()[name])
+    data[3] ^= 1
+    after.put(name, bytes(data))
+
+    found = recovered(after)
+
+    assert found.content() == {1: {1: b"first"}}
+    assert name not in after.names()
+
+
+def test_a_segment_whose_run_is_not_what_the_log_says_is_refused() -> None:
+    """A start compares the table of each segment with the references. (F18)"""
+    files = SimFiles()
+    ledger = begun(files)
+    [ref] = ledger.store.seal([entry_of(HotRun(1, [b"first"]))])
+    ledger.write(RunsSealed(1, 1, 1, 1, [replace(ref, text_bytes=ref.text_bytes + 1)]))
+    ledger.store.sync()
+
+    found = outcome(files.kill())
+
+    assert "run 0 does not cover what the log says" in str(found)
+
+
+def test_flags_of_a_damaged_segment_are_not_passed_over() -> None:
+    """Its header does not verify any more: the flags have no place to be written to, and the log is
+    read-only. (§5)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.seal(1)
+    ledger.delete(1, 1, 1)
+    ledger.store.sync()
+    [name] = [n for n in files.names() if n.endswith(".seg")]
+    files.inodes[name].cache[3] ^= 1
+
+    with pytest.raises(WriteFailed):
+        ledger.store.flip()
+
+    assert ledger.store.read_only
+
+
+def test_a_segment_that_is_closed_and_cannot_be_unlinked_stays_closed() -> None:
+    """It was damaged, so that it could not be opened for its readers; the drop is tried again. (§5)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.seal(1)
+    [name] = [n for n in files.names() if n.endswith(".seg")]
+    files.inodes[name].cache[3] ^= 1
+    [(_, run)] = ledger.topics[1].runs
+    ledger.drop_runs(1)
+    fail_next(files, 2, error=errno.EIO)  # the sync of the log, then the unlink
+
+    ledger.store.sync()
+
+    assert name in files.names()
+    assert run._segment.access is Access.CLOSED
+    ledger.append(1, b"more")
+    ledger.store.sync()
+    assert name not in files.names()
 
 
 @pytest.mark.parametrize("kind", [OSError, MemoryError])

@@ -1,10 +1,17 @@
 """How the log gets space, and what happens without any."""
 
+import errno
+
+import pytest
 from sim.files import SimFiles
 
-from topics.store.layout import PAGE, RESERVE_NAME
+from topics.protocol.model.errors import WriteFailed
+from topics.store.layout import PAGE, RESERVE_NAME, log_name
+from topics.store.space import FILE_MARGIN, FIRST_FILE_BYTES, LogFile, Space
+from topics.store.store import DiskStore
 
-from .disks import FILE, begun, recovered
+from .disks import FILE, begun, fail_next, recovered
+from .ledger import Ledger
 
 
 def test_a_large_write_finds_room_on_a_small_disk() -> None:
@@ -244,3 +251,130 @@ def test_a_batch_larger_than_a_file_gets_one_that_fits() -> None:
     ledger.store.sync()
 
     assert recovered(files.kill()).content() == ledger.history[-1]
+
+
+def whole_space(files: SimFiles, *, file_bytes: int, reserve_bytes: int) -> Space:
+    space = Space(files, next_number=1, file_bytes=file_bytes, reserve_bytes=reserve_bytes)
+    assert space.begin()
+    return space
+
+
+def test_a_write_that_no_file_can_take_fails_as_a_whole() -> None:
+    """Neither a new file nor the reserve has the space: the log is read-only, and the next start finds
+    all that was written before. (§0.6)"""
+    files = SimFiles()
+    ledger = begun(files)
+    before = dict(ledger.history[-1])
+    files.capacity_bytes = sum(len(data) for data in files.tree().values())
+
+    with pytest.raises(WriteFailed, match="no space"):
+        ledger.append(1, b"x" * (2 * FILE))
+
+    assert ledger.store.read_only
+    assert recovered(files.kill()).content() == before
+
+
+def test_the_reserve_takes_the_place_of_a_spare_that_is_too_small() -> None:
+    """A write that needs more than the prepared file has goes into the reserve, which gets the name of
+    that file. (F6)"""
+    files = SimFiles()
+    ledger = Ledger(None)
+    ledger.store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=4 * FILE)
+    ledger.store.recover(ledger)
+    ledger.create(1)
+    ledger.append(1, b"x" * (FILE // 2))  # so that the next file is prepared
+    ledger.store.sync()
+    assert len(files.tree()["0000000002.wal"]) == FILE
+    files.capacity_bytes = sum(len(data) for data in files.tree().values())
+
+    ledger.append(1, b"x" * (2 * FILE))
+    ledger.store.sync()
+
+    assert RESERVE_NAME not in files.names()
+    assert recovered(files.kill()).content() == ledger.history[-1]
+
+
+def test_a_file_is_prepared_small_where_a_large_one_finds_no_space() -> None:
+    """What the disk says is free may be another program's a moment later. (F6)"""
+    files = SimFiles()
+    space = whole_space(files, file_bytes=4 << 20, reserve_bytes=FILE)
+    with space.lock:
+        space.begun(space.take(0))
+    fail_next(files, 2, error=errno.ENOSPC)  # create, allocate
+
+    space.find(0)
+
+    assert len(files.tree()[log_name(2)]) == FIRST_FILE_BYTES
+    assert space.room(None, reserve=True) == FIRST_FILE_BYTES - FILE_MARGIN
+
+
+def test_a_prepared_file_whose_name_may_not_last_is_not_promised() -> None:
+    """It had taken the name of the one before, so that neither is there any more. (F6)"""
+    files = SimFiles()
+    space = whole_space(files, file_bytes=4 << 20, reserve_bytes=FILE)
+    fail_next(files, 5, error=errno.EIO)  # create, allocate, sync, rename, sync of the directory
+
+    space.find(2 << 20)
+
+    assert log_name(1) not in files.names()
+    assert space.room(None, reserve=False) < FILE
+    space.find(2 << 20)
+    assert space.room(None, reserve=False) > 1 << 20
+
+
+@pytest.mark.parametrize("ahead", [1, 2], ids=["allocate", "sync"])
+def test_a_reserve_that_cannot_grow_stays_as_large_as_it_was(ahead: int) -> None:
+    """It is tried again with the next sync. (F6)"""
+    files = SimFiles()
+    space = whole_space(files, file_bytes=4 << 20, reserve_bytes=4 << 20)
+    current = LogFile(files.open(log_name(1)), 2 << 20)
+    fail_next(files, ahead, error=errno.ENOSPC)
+
+    space.maintain(current)
+
+    assert space._reserve is not None
+    assert space._reserve.size == FIRST_FILE_BYTES
+    space.maintain(current)
+    assert space._reserve.size == 2 << 20
+
+
+def test_room_for_what_the_log_was_promised_is_kept_when_a_file_ends_early() -> None:
+    """A checkpoint begins a new file: the rest of the old one was promised, so that the new one, or the
+    reserve, has at least as much. (F6)"""
+    files = SimFiles()
+    space = whole_space(files, file_bytes=8 << 20, reserve_bytes=FILE)
+    with space.lock:
+        taken = space.take(4 << 20)
+        space.begun(taken)
+    taken.offset = PAGE
+    space._next_size = FILE
+
+    assert space.ready(taken, at_any_cost=False)
+
+    with space.lock:
+        assert space.take(0).size >= taken.room
+
+
+def test_a_spare_that_nothing_needs_goes_with_a_clean_stop() -> None:
+    """The next start prepares its own. (FORMAT.md)"""
+    files = SimFiles()
+    space = whole_space(files, file_bytes=FILE, reserve_bytes=FILE)
+    assert log_name(1) in files.names()
+
+    space.drop_spare()
+
+    assert log_name(1) not in files.names()
+    space.drop_spare()
+    assert RESERVE_NAME in files.names()
+
+
+def test_a_larger_file_takes_the_place_of_one_that_is_too_small_for_the_promise() -> None:
+    """Where neither the spare nor the reserve has what the rest of the log's file was promised for. (F6)"""
+    files = SimFiles()
+    space = whole_space(files, file_bytes=FILE, reserve_bytes=FILE)
+    current = LogFile(files.create("current"), 16 * FILE, offset=PAGE)
+
+    assert space.ready(current, at_any_cost=True)
+
+    with space.lock:
+        assert space.take(0).size >= current.room

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from sim.files import Cut, Fault, SimFiles
 
-from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.errors import Corrupt, WriteFailed
 from topics.store.inspect import inspect
 from topics.store.layout import PAGE, RESERVE_NAME, SECTOR
 from topics.store.space import FIRST_FILE_BYTES
@@ -329,3 +329,54 @@ def test_latencies_are_counted_in_buckets() -> None:
     assert (buckets[50] > 0, buckets[100], buckets[1000], buckets[1_000_000]) == (True, 1, 1, 1)
     assert (stats.fsync_us_over, stats.fsyncs_total - before) == (1, 5)
     assert sum(buckets.values()) + stats.fsync_us_over == stats.fsyncs_total
+
+
+def test_a_checkpoint_that_needs_a_fresh_file_is_refused_without_space() -> None:
+    """An erasure waits for such a file; the log goes on in the one that it has. (§5)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"first")
+    ledger.store.sync()
+    for name in [RESERVE_NAME, *[n for n in files.names() if n.endswith("2.wal")]]:
+        files.remove(name)
+    space = ledger.store._log._space
+    space._spare = space._reserve = None
+    files.capacity_bytes = sum(len(data) for data in files.tree().values())
+    before = ledger.store._log.position
+
+    with pytest.raises(OSError, match="no space for a log file"):
+        ledger.store.rotate(fresh=True)
+
+    assert ledger.store._log.position == before
+    assert not ledger.store.read_only
+    ledger.append(1, b"second")
+
+
+def test_a_log_that_failed_looks_for_no_space() -> None:
+    """It takes no write any more, whatever the disk has."""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.store.fail(OSError("the disk failed"))
+    calls = files.calls
+
+    ledger.store.find_room(1 << 20)
+
+    assert files.calls == calls
+    assert ledger.store.room(reserve=True) == 0
+
+
+def test_a_failure_that_is_none_of_the_disk_is_named_as_what_it_is() -> None:
+    """Want of memory while the next file is prepared: the log is read-only, and says why. (§0.6)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"x" * 40_000)
+
+    def fail(current: object) -> None:
+        raise MemoryError("no memory")
+
+    ledger.store._log._space.maintain = fail
+
+    with pytest.raises(WriteFailed, match="MemoryError: no memory"):
+        ledger.store.sync()
+
+    assert ledger.store.read_only

@@ -9,13 +9,14 @@ Needs `pyarrow` (`pip install "topics-server[export]"`).
 
 from topics.arrow.loss import DataLoss, Gap
 from topics.arrow.scan import DataLossWarning, reader, scan
-from topics.arrow.source import NoSuchTopic, NotReadable
+from topics.arrow.source import NoSuchTopic, NotDurable, NotReadable
 
 __all__ = [
     "DataLoss",
     "DataLossWarning",
     "Gap",
     "NoSuchTopic",
+    "NotDurable",
     "NotReadable",
     "reader",
     "scan",

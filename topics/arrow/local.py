@@ -4,8 +4,9 @@ Owns a read-only recovery (`topics.store.reader`) and what a scan asks of it: wh
 where each begins and ends, what was lost, and the batches of a range of seqs.  Changes nothing and
 takes no lock.
 
-Invariant: only durable records are shown: what a crash of the server could still take away is not
-part of any answer, so no seq that was read is ever given to another record.
+Invariant: no seq that was read is ever given to another record.  By default only durable records are
+shown: what a crash of the server could still take away is not part of any answer.  Of what is only
+written, a source shows the seqs whose reservation is durable, as the server does.
 """
 
 import os
@@ -16,8 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from topics.arrow.columns import BATCH_TEXT_BYTES, batch
+from topics.arrow.durable_heads import DurableHeads
 from topics.arrow.loss import Gap
-from topics.arrow.source import Bounds, NoSuchTopic, NotReadable, Wanted
+from topics.arrow.source import Bounds, Consistency, NoSuchTopic, NotReadable, Wanted
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Run
@@ -26,7 +28,7 @@ from topics.protocol.model.tags import TagRange, begins_with, equals
 from topics.protocol.state.selection import seek
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
-from topics.store.files import OsFiles
+from topics.store.files import Files, OsFiles
 from topics.store.reader import ReadOnlyStore, open_readonly
 from topics.store.runs import SealedRun
 
@@ -40,10 +42,18 @@ class LocalSource:
         Corrupt: A file does not verify.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, consistency: Consistency = "durable"
+    ) -> None:
+        """Args:
+        consistency: `visible` shows what the server shows, so also what is written and not synced
+            yet: a power loss can take it back.
+        """
         self.path = os.fspath(path)
+        self._is_visible = consistency == "visible"
         self._store: ReadOnlyStore
         self._state: State
+        self._durable: DurableHeads | None = None
         self._open()
 
     def __enter__(self) -> "LocalSource":
@@ -62,7 +72,7 @@ class LocalSource:
             Corrupt: A file does not verify.
         """
         try:
-            self._store.follow(self._state)
+            self._store.follow(self._durable or self._state, marks=self._durable)
             self._store.hold(_sealed_runs(self._state))
         except (Corrupt, FileNotFoundError):
             # The log went on without this reader, and the files that it needs are retired: only a
@@ -70,30 +80,49 @@ class LocalSource:
             self._store.close()
             self._open()
 
+    def _files(self) -> Files:
+        return OsFiles(self.path)
+
     def _open(self) -> None:
-        self._store, self._state, _ = open_readonly(
-            OsFiles(self.path), lambda store: State(Limits(), store), runs_of=_sealed_runs
+        files = self._files()
+        if not self._is_visible:
+            self._store, self._state, _ = open_readonly(files, _state, runs_of=_sealed_runs)
+            return
+        self._store, self._durable, _ = open_readonly(
+            files,
+            lambda store: DurableHeads(_state(store)),
+            runs_of=lambda heads: _sealed_runs(heads.state),
+            marks_of=lambda heads: heads,
         )
+        self._state = self._durable.state
 
     def topics(self) -> list[str]:
         """All names, sorted."""
-        return sorted(self._state.topics)
+        found = self._state.topics.values()
+        return sorted(topic.name for topic in found if self._is_shown(topic))
+
+    def _is_shown(self, topic: Topic) -> bool:
+        return self._durable is None or self._durable.has(topic)
 
     def _topic(self, name: str) -> Topic:
         topic = self._state.topics.get(name)
-        if topic is None:
+        if topic is None or not self._is_shown(topic):
             raise NoSuchTopic(name)
         if topic.config.durability == "ephemeral":
             raise NotReadable(
                 f'topic "{name}" is ephemeral: its records are only in the memory of its server; '
                 "read it by the server's URL"
             )
-        topic.published_seq = topic.head_seq
+        topic.published_seq = self._head(topic)
         return topic
+
+    def _head(self, topic: Topic) -> int:
+        """The last seq that is shown."""
+        return topic.head_seq if self._durable is None else self._durable.shown(topic)
 
     def bounds(self, name: str) -> Bounds:
         topic = self._topic(name)
-        return Bounds(topic.epoch, topic.head_seq, topic.earliest_seq)
+        return Bounds(topic.epoch, topic.published_seq, topic.earliest_seq)
 
     def seek(self, name: str, from_ts: int) -> int:
         return seek(self._topic(name), from_ts) + 1
@@ -160,6 +189,10 @@ class LocalSource:
     def read(
         self, name: str, first_seq: int, last_seq: int, wanted: Wanted
     ) -> Iterator[pa.RecordBatch | Gap]:
+        if wanted.epoch not in (None, self._topic(name).epoch):
+            if first_seq <= last_seq:
+                yield Gap(name, first_seq, last_seq, "recreated")
+            return
         for gap in self.gaps(name, first_seq, last_seq, asof_ms=wanted.asof_ms):
             yield from self._batches(name, first_seq, gap.first_seq - 1, wanted)
             yield gap
@@ -181,6 +214,10 @@ class LocalSource:
             rows = _kept(run, lo, hi, floor_ms, match, wanted)
             for part in _parts(run, rows, wanted):
                 yield batch(name, run, part, wanted.columns)
+
+
+def _state(store: ReadOnlyStore) -> State:
+    return State(Limits(), store)
 
 
 def _sealed_runs(state: State) -> Iterator[SealedRun]:

@@ -6,9 +6,12 @@ gets the gap.  What was deleted on request is silent (§5).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 Handling = Literal["fail", "warn", "rows"]
+
+DELETED: Final = "deleted"
+"""Reason of a gap: the topic was deleted while it was read."""
 
 
 @dataclass(frozen=True, slots=True)

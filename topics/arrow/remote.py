@@ -3,7 +3,8 @@
 Owns the pages of a scan (`POST /v0/topics/:topic/diff`, §3): several are asked for at once, each for
 seqs of its own, and are given back in order.  `data` and `meta` stay the text that the server sent.
 
-A server shows what is written; what is durable is its topics' class to say (§2.3).
+A server shows what is written, and no answer says how far that is durable.  Of class `fsync` it shows
+nothing else (§2.3), so a read of durable records by URL is of such topics only.
 """
 
 from collections import deque
@@ -17,8 +18,8 @@ import orjson
 import pyarrow as pa
 
 from topics.arrow.columns import GAP
-from topics.arrow.loss import Gap
-from topics.arrow.source import Bounds, NoSuchTopic, Wanted
+from topics.arrow.loss import DELETED, Gap
+from topics.arrow.source import Bounds, Consistency, NoSuchTopic, NotDurable, Wanted
 from topics.client import Client, Retry, TopicNotFound
 from topics.client.call import Call
 from topics.client.endpoints import topic_path
@@ -73,13 +74,16 @@ class RemoteSource:
         api_key: str | None = None,
         retry: Retry = PATIENCE,
         ahead: int = AHEAD,
+        consistency: Consistency = "visible",
     ) -> None:
         """A client that is given stays its owner's, with its key and its patience.
 
         Args:
             ahead: Pages asked for at once.
+            consistency: `durable` refuses topics of which a power loss could take back what was read.
         """
         self._ahead = ahead
+        self._is_durable = consistency == "durable"
         self._owns = isinstance(server, str)
         self._client = (
             Client(server, api_key=api_key, retry=retry) if isinstance(server, str) else server
@@ -113,6 +117,11 @@ class RemoteSource:
     def bounds(self, name: str) -> Bounds:
         with _named(name):
             state = self._client.topic(name, touch=False)
+        if self._is_durable and state.config.durability != "fsync":
+            raise NotDurable(
+                f'topic "{name}" is of class {state.config.durability}: its server does not say which of '
+                "its records are durable; read it by path, or give it the class fsync"
+            )
         return Bounds(state.epoch or "", state.head_seq, state.earliest_seq)
 
     def seek(self, name: str, from_ts: int) -> int:
@@ -180,6 +189,8 @@ class RemoteSource:
             "include_tags": "tag" in wanted.columns.names,
             "include_meta": "meta" in wanted.columns.names,
         }
+        if wanted.epoch:
+            asked["epoch"] = wanted.epoch
         if wanted.tag is not None:
             asked["match"] = ["tag", "Eq", wanted.tag]
         elif wanted.tag_prefix is not None:
@@ -195,7 +206,15 @@ class RemoteSource:
                     flying.append((self._later(name, asked, begin), begin, end))
                     begin = end + 1
                 future, first, last = flying.popleft()
-                page = future.result()
+                try:
+                    page = future.result()
+                except NoSuchTopic:
+                    if not wanted.epoch:
+                        raise
+                    # It was there when its epoch was asked for.
+                    gone = _Stone(first, last_seq, DELETED)
+                    yield _Page([], last_seq, last_seq, gone), first, last_seq
+                    return
                 reached = page.next_from_seq
                 if page.tombstone is not None and page.tombstone.reason == "recreated":
                     # The seqs of the range were another instance's: none of this one's is meant.

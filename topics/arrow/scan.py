@@ -12,7 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, get_args
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ import pyarrow as pa
 from topics.arrow.columns import BATCH_ROWS, FIELDS, schema
 from topics.arrow.local import LocalSource
 from topics.arrow.loss import DataLoss, Gap, Handling
-from topics.arrow.source import NoSuchTopic, Source, Wanted, now_ms
+from topics.arrow.source import Consistency, NoSuchTopic, Source, Wanted, now_ms
 
 Place: TypeAlias = int | str
 """A seq, or one of `PLACES`."""
@@ -43,20 +43,32 @@ class Range:
     last_seq: int
 
 
-def open_source(source: ScanSource, *, api_key: str | None = None) -> Source:
+def open_source(
+    source: ScanSource, *, api_key: str | None = None, consistency: Consistency | None = None
+) -> Source:
     """The topics at a path or a URL.
+
+    Args:
+        consistency: None: `durable` of a path, and `visible` of a URL.
 
     Raises:
         Unusable: There is no data directory of this version's formats at the path.
         Corrupt: A file does not verify.
+        ValueError: The consistency is none.
     """
+    if consistency not in (None, *get_args(Consistency)):
+        raise ValueError(
+            f"consistency {consistency!r} is none of {', '.join(get_args(Consistency))}"
+        )
     if isinstance(source, str) and re.match(r"https?://", source):
         from topics.arrow.remote import RemoteSource
 
-        return RemoteSource(source, api_key=api_key)
+        return RemoteSource(source, api_key=api_key, consistency=consistency or "visible")
     if isinstance(source, str | os.PathLike):
-        text = os.fspath(source)
-        return LocalSource(text.removeprefix("file://").removeprefix("file:"))
+        path = os.fspath(source).removeprefix("file://").removeprefix("file:")
+        return LocalSource(path, consistency=consistency or "durable")
+    if consistency is not None:
+        raise ValueError("consistency is said when a source is opened; this one is open")
     return source
 
 
@@ -115,8 +127,9 @@ def choose(source: Source, topics: str | Sequence[str] | None, pattern: str | No
             raise ValueError(f"pattern {pattern!r}: {error}") from None
         return [name for name in known if matches(name)]
     names = [topics] if isinstance(topics, str) else list(topics or ())
+    there = set(known)
     for name in names:
-        if name not in known:
+        if name not in there:
             raise NoSuchTopic(name)
     return names
 
@@ -135,6 +148,7 @@ def scan(
     loss: Handling = "fail",
     batch_rows: int = BATCH_ROWS,
     api_key: str | None = None,
+    consistency: Consistency | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Records of topics, each topic in the order of its seqs.
 
@@ -150,6 +164,7 @@ def scan(
             batch; `warn` warns and goes on; `rows` puts a row with `_kind` "tombstone" where the
             gap is, its `seq` the last one lost, and adds the columns of `columns.LOSS_FIELDS`.
         api_key: For a URL.
+        consistency: As `open_source`.
 
     Raises:
         DataLoss: `loss` is `fail` and there is a gap.
@@ -167,7 +182,7 @@ def scan(
         batch_rows=batch_rows,
     )
     is_ours = isinstance(source, str | os.PathLike)
-    opened = open_source(source, api_key=api_key)
+    opened = open_source(source, api_key=api_key, consistency=consistency)
     try:
         ranges = [
             resolve(opened, name, _of(start, name, "earliest"), _of(end, name, "latest"))
@@ -212,6 +227,7 @@ def read(source: Source, each: Range, wanted: Wanted, loss: Handling) -> Iterato
         DataLoss: `loss` is `fail` and there is a gap.
         NoSuchTopic, NotReadable, Corrupt, OSError: As `Source.read`.
     """
+    wanted = replace(wanted, epoch=each.epoch)
     for found in source.read(each.topic, each.first_seq, each.last_seq, wanted):
         if not isinstance(found, Gap):
             yield found

@@ -7,12 +7,16 @@ server's HTTP API.  Both give identical batches of the same topics.
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from topics.arrow.columns import BATCH_ROWS
 from topics.arrow.loss import Gap
+
+Consistency: TypeAlias = Literal["durable", "visible"]
+"""Which records a read shows: those that no crash of the server takes back, or those that its other
+readers see."""
 
 
 class NoSuchTopic(KeyError):
@@ -26,6 +30,10 @@ class NotReadable(Exception):
     """The topic's records are in the server's memory only (`ephemeral`): no file has them."""
 
 
+class NotDurable(NotReadable):
+    """Durable records were asked for, and the source cannot tell which of the topic's are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Where a topic begins and ends.
@@ -33,7 +41,8 @@ class Bounds:
     Attributes:
         epoch: Changes when the topic is deleted and created again, and where the data directory is
             another one (§1.4).
-        head_seq: The last durable seq; 0 where there is none yet.
+        head_seq: The last seq that is shown, as the source's consistency has it; 0 where there is
+            none yet.
         earliest_seq: Seq of the first live record; `head_seq + 1` where there is none.
     """
 
@@ -54,6 +63,9 @@ class Wanted:
         asof_ms: The wall clock by which records expire, milliseconds since the epoch; 0: none has.
             A replay of the same scan passes the same value and sees the same records.
         batch_rows: Rows of a batch at most.
+        epoch: Only records of this instance of the topic: where another one has taken its name, what
+            was not read yet is a gap with the reason `recreated`, and where it is gone, `deleted`.
+            None: any instance.
     """
 
     columns: pa.Schema
@@ -62,6 +74,7 @@ class Wanted:
     exclude_nodes: tuple[str, ...] = ()
     asof_ms: int = 0
     batch_rows: int = BATCH_ROWS
+    epoch: str | None = None
 
     def __post_init__(self) -> None:
         if self.tag is not None and self.tag_prefix is not None:

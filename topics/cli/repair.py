@@ -62,11 +62,13 @@ def _lines(found: "Plan", *, may_lose: bool) -> Iterator[str]:
         yield f"{name}: nothing refers to it: taken out"
     for name in found.flags:
         yield f"{name}: bytes that are no delete flag: the nearer value is written"
+    for number in found.stale:
+        yield f"{number:010d}.seg: damaged in what is not used any more: the rest of it is moved"
     if found.report.torn_bytes:
         yield f"{found.report.torn_bytes:,} bytes of torn log: set aside, as a start does"
     yield from found.remarks
     for number, runs in found.segments.items():
-        bad = sum(run.count if run.rows is None else len(run.rows) for run in runs)
+        bad = sum(run.lost_rows for run in runs)
         yield f"{number:010d}.seg: {counted(bad, 'row')} cannot be read: GIVEN UP"
     if found.cut is not None:
         cut = found.cut

@@ -70,13 +70,13 @@ def perform(files: Files, found: Plan, *, now_ms: int, may_lose: bool) -> list[s
     for name in [*found.torn, *found.unfinished]:
         files.unlink(name)
     files.sync_dir()
-    if may_lose and found.loses:
-        for number in found.segments:
-            copied += _copied(files, segment_name(number))
-        if found.cut is not None:
-            copied += _cut_log(files, found)
-        _give_up(files, found, now_ms)
-    elif found.report.torn_bytes and not found.loses:
+    if found.loses and not may_lose:
+        return copied
+    for number in (*found.segments, *found.stale):
+        copied += _copied(files, segment_name(number))
+    if found.cut is not None:
+        copied += _cut_log(files, found)
+    if found.loses or found.stale or found.report.torn_bytes:
         _give_up(files, found, now_ms)
     return copied
 
@@ -217,8 +217,9 @@ def _zero(files: Files, name: str, begin: int) -> None:
 
 
 def _give_up(files: Files, found: Plan, now_ms: int) -> None:
-    """Start as a server does, write what is lost, and stop cleanly."""
-    store = DiskStore(files, forgiven=frozenset(found.segments))
+    """Start as a server does, write what is lost, move what lies beside it, and stop cleanly."""
+    damaged = {**found.segments, **found.stale}
+    store = DiskStore(files, forgiven=frozenset(damaged))
     host = InlineHost(Limits(), store, now_ms)
     engine = host.driver.engine
     recovery = store.recover(engine.state)
@@ -231,7 +232,7 @@ def _give_up(files: Files, found: Plan, now_ms: int) -> None:
         lsn = store.sync()
         engine.on_synced(lsn)
         host.driver.commit.recovered(lsn)
-        for number in found.segments:
+        for number in damaged:
             if number not in engine.state.segments:
                 store.drop(number)
         host.driver.start()
@@ -249,7 +250,7 @@ def _give_up(files: Files, found: Plan, now_ms: int) -> None:
 def _write_losses(engine: Engine, store: DiskStore, found: Plan, now_ms: int) -> None:
     state, emit = engine.state, engine.unit.emit
     by_topic: dict[int, list[BadRun]] = {}
-    for runs in found.segments.values():
+    for runs in (*found.segments.values(), *found.stale.values()):
         for run in runs:
             by_topic.setdefault(run.topic_id, []).append(run)
     lost_of: dict[int, list[Lost]] = {}

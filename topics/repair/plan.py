@@ -39,13 +39,18 @@ class BadRun:
     """A run of a damaged segment.
 
     Attributes:
-        rows: Rows that cannot be read; None: all, and nothing else of the run can be read either.
+        rows: Rows that cannot be read, if any; None: all, and nothing else of the run can be read
+            either.
     """
 
     topic_id: int
     first_seq: int
     count: int
     rows: Any = None
+
+    @property
+    def lost_rows(self) -> int:
+        return self.count if self.rows is None else len(self.rows)
 
 
 @dataclass(slots=True)
@@ -57,7 +62,9 @@ class Plan:
         checkpoints: Those that do not verify beside one that does.
         orphans: Segments that do not verify, or lie behind the cut, and that nothing refers to.
         flags: Segments with flags that are neither live nor deleted.
-        segments: Damaged segments that are referred to, and the runs that lose something by it.
+        segments: Damaged segments that are referred to, and all their runs, of which at least one
+            loses something by it.
+        stale: Those of which every run can be read: what is damaged in them is of no use any more.
         incarnation: The greatest one that the newest checkpoint knows.
         cut: Where the log does not verify, with everything behind it; None: it does.
         lost: What is given up, ascending by topic and seq.
@@ -71,6 +78,7 @@ class Plan:
     orphans: list[str] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
     segments: dict[int, list[BadRun]] = field(default_factory=dict)
+    stale: dict[int, list[BadRun]] = field(default_factory=dict)
     incarnation: int = 0
     cut: Position | None = None
     lost: list[Lost] = field(default_factory=list)
@@ -79,7 +87,7 @@ class Plan:
     @property
     def mends(self) -> bool:
         """Whether something can be done that loses no record."""
-        found = (self.torn, self.unfinished, self.checkpoints, self.orphans, self.flags)
+        found = (self.torn, self.unfinished, self.checkpoints, self.orphans, self.flags, self.stale)
         return any(found) or self.report.torn_bytes > 0
 
     @property
@@ -139,11 +147,10 @@ def _segments(files: Files, store: ReadOnlyStore, state: State, found: Plan) -> 
                 found.orphans.append(name)
         elif number not in here or name not in verified:
             bad = [_bad_run(files, store, topic, run) for topic, run in runs[number]]
-            lossy = [each for each in bad if each is not None]
-            if lossy:
-                found.segments[number] = lossy
-                for each in lossy:
-                    found.lost += _lost(state.by_id[each.topic_id], each)
+            is_lossy = any(each.lost_rows for each in bad)
+            (found.segments if is_lossy else found.stale)[number] = bad
+            for each in bad:
+                found.lost += _lost(state.by_id[each.topic_id], each)
     found.lost.sort(key=lambda lost: (lost.topic, lost.first_seq))
 
 
@@ -151,8 +158,8 @@ def _batch(report: Report, name: str) -> int:
     return next((each.batch for each in report.segments if each.name == name), 0)
 
 
-def _bad_run(files: Files, store: ReadOnlyStore, topic: Topic, run: SealedRun) -> BadRun | None:
-    """What of a run in a damaged file cannot be read; None: all of it can."""
+def _bad_run(files: Files, store: ReadOnlyStore, topic: Topic, run: SealedRun) -> BadRun:
+    """What of a run in a damaged file cannot be read."""
     path = f"{files.path}/{segment_name(run.segment)}"
     whole = BadRun(topic.topic_id, run.first_seq, run.count)
     try:
@@ -165,8 +172,6 @@ def _bad_run(files: Files, store: ReadOnlyStore, topic: Topic, run: SealedRun) -
         segment.check_section(file, path, row)
         base = int(row["text_offset"])
         bad = [(each.offset - base) // BLOCK for each in run_damages(file, path, row)]
-        if not bad:
-            return None
         columns = run.columns
         first = columns.offset // BLOCK
         last = (columns.offset + np.maximum(columns.size, 1) - 1) // BLOCK

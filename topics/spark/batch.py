@@ -19,6 +19,7 @@ from topics.spark.places import (
     chosen,
     open_place,
     records,
+    require_named,
     settle,
     source_name,
     wanted_of,
@@ -53,9 +54,11 @@ class TopicsReader(DataSourceReader):
     def push(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take what is evaluated exactly here; the rest is Spark's.
 
-        Nothing is taken unless the option `pushFilters` asks for it.  Spark (4.3) keeps one plan for
-        all frames that come of one `load()`, the one that was made last: of two that are filtered
-        differently, say the sides of a union, both would read what the second filter left.
+        Nothing is taken unless the option `pushFilters` asks for it.  Spark (up to 4.3) keeps one plan
+        for all frames that come of one `load()`, the one that was made last: of two that are filtered
+        differently, say the sides of a union, both would read what the second filter left.  Nothing
+        here can know: each call has the source as it was pickled at `load()`, and a frame without a
+        filter takes that plan without a call.  SPARK-58551 gives each scan a plan of its own.
 
         A tombstone has neither tag nor seq of its own, so with `lossHandling=rows` a filter must
         see every row, and nothing is taken either.
@@ -79,6 +82,7 @@ class TopicsReader(DataSourceReader):
     def _plan(self, source: Source) -> list[list[Item]]:
         options = self._options
         names = chosen(source, options)
+        require_named(options, names)
         ranges = [r for n in names if seqs_of(r := bounded(source, n, options, self._pushed))]
         items: list[Item] = []
         size = 0

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from topics.arrow import DataLoss, NoSuchTopic, NotReadable
+from topics.arrow import DataLoss, NoSuchTopic, NotDurable, NotReadable
 from topics.protocol.model.errors import Corrupt, StoreError, Unusable
 
 
@@ -34,6 +34,8 @@ def advice(error: BaseException) -> str | None:
             return (
                 f"{error}; subscribe names topics that are there, subscribePattern may match none"
             )
+        case NotDurable():
+            return f"{error}, or set option readConsistency to visible"
         case NotReadable():
             return f"{error} (option url instead of path)"
         case Corrupt():

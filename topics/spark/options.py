@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar, cast, get_args
 
+from topics.arrow.source import Consistency
 from topics.spark.errors import BadOption
 
 T = TypeVar("T")
@@ -23,7 +24,7 @@ WriteMode = Literal["direct", "staged"]
 Where = int | str
 """A place in a topic: the first seq, or a word (`topics.arrow.scan.PLACES`)."""
 
-PLACE: Final = ("path", "url", "apiKey", "access", "retryFor")
+PLACE: Final = ("path", "url", "apiKey", "access", "retryFor", "readConsistency")
 NAMES: Final = ("subscribe", "subscribePattern", "assign")
 BOUNDS: Final = (
     *("startingOffsets", "endingOffsets", "fromSeq", "startingTimestamp", "endingTimestamp"),
@@ -58,6 +59,7 @@ SAMPLING_RECORDS: Final = 10_000
 CHUNK_RECORDS: Final = 10_000
 CHUNK_BYTES: Final = 32 << 20
 IDEMPOTENCY_WINDOW_MS: Final = 86_400_000
+NUMBER_MAX: Final = (1 << 63) - 1
 RETRY_FOR_S: Final = 120.0
 READ_RETRY_FOR_S: Final = 15.0
 """The client's own: a query that cannot begin says so soon."""
@@ -69,6 +71,7 @@ class Place:
 
     Attributes:
         retry_for_s: How long a read waits for a server that is busy or away.
+        consistency: None: `durable` of a path, and `visible` of a URL.
     """
 
     path: str | None = None
@@ -76,6 +79,7 @@ class Place:
     api_key: str | None = field(default=None, repr=False)
     access: Access = "auto"
     retry_for_s: float = READ_RETRY_FOR_S
+    consistency: Consistency | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,10 @@ class Bound:
 
     def time_of(self, topic: str) -> int | None:
         return self.ts_by_topic.get(topic, self.ts_ms)
+
+    def names(self) -> set[str]:
+        """The topics that it names."""
+        return {*self.by_topic, *self.ts_by_topic}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +183,12 @@ class _Given:
             return default
         try:
             return parse(value)
-        except (ValueError, TypeError, KeyError):
-            raise BadOption(f"option {name}: {value!r} is not {what}") from None
+        except (ValueError, TypeError, KeyError, AttributeError):
+            # JSON of another shape than the option's has no `items`.
+            raise BadOption(f"option {name}: {_short(value)} is not {what}") from None
 
     def count(self, name: str, default: int, *, least: int = 1) -> int:
-        value = self._parsed(name, int, default, "a whole number")
+        value = self._parsed(name, _number, default, "a whole number")
         if value < least:
             raise BadOption(f"option {name}: {value} is below {least}")
         return value
@@ -209,6 +218,18 @@ class _Given:
         given = [name for name in names if self.has(name)]
         if len(given) > 1:
             raise BadOption(f"options {' and '.join(given)} exclude each other")
+
+
+def _short(value: str) -> str:
+    return repr(value if len(value) <= 100 else f"{value[:97]}...")
+
+
+def _number(text: str) -> int:
+    """Any number that a record can have as seq or time, and so any size of a read."""
+    value = int(text)
+    if abs(value) > NUMBER_MAX:
+        raise ValueError(text)
+    return value
 
 
 def _unknown(name: str, by_lower: Mapping[str, str]) -> str:
@@ -241,7 +262,10 @@ def _size(text: str) -> int:
 def _duration_ms(text: str) -> int:
     text = text.strip().lower()
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
-    return int(digits) * _TIMES[text[len(digits) :].strip() or "ms"]
+    duration_ms = int(digits) * _TIMES[text[len(digits) :].strip() or "ms"]
+    if not 0 <= duration_ms <= NUMBER_MAX:
+        raise ValueError(text)
+    return duration_ms
 
 
 def _url(given: _Given) -> str | None:
@@ -251,16 +275,18 @@ def _url(given: _Given) -> str | None:
     return url
 
 
+def _path(text: str) -> str:
+    """A path, its `file:` URI, or, as `load([...])` hands it over, a JSON list of one."""
+    if text.startswith("["):
+        [text] = json.loads(text)
+    path = text.removeprefix("file://").removeprefix("file:")
+    if not path:
+        raise ValueError(text)
+    return path
+
+
 def _place(given: _Given) -> Place:
-    path, url = given.text("path"), _url(given)
-    if path is not None and path.startswith("["):
-        # `load([...])` hands the paths over as one JSON list.
-        paths = json.loads(path)
-        if len(paths) != 1:
-            raise BadOption("option path: give one data directory")
-        path = paths[0]
-    if path is not None:
-        path = path.removeprefix("file://").removeprefix("file:")
+    path, url = given._parsed("path", _path, None, "one data directory"), _url(given)
     access = given.word("access", get_args(Access), "auto")
     if path is None and url is None:
         raise BadOption("give option path (a data directory) or url (a server)")
@@ -268,7 +294,12 @@ def _place(given: _Given) -> Place:
         raise BadOption(f"access {access} needs option {'path' if access == 'local' else 'url'}")
     key = given.text("apiKey") or os.environ.get("TOPICS_API_KEY") or None
     retry_for_ms = given.delay_ms("retryFor", int(READ_RETRY_FOR_S * 1000))
-    return Place(path, url, key, access, retry_for_ms / 1000)
+    consistency = (
+        given.word("readConsistency", get_args(Consistency), "durable")
+        if given.has("readConsistency")
+        else None
+    )
+    return Place(path, url, key, access, retry_for_ms / 1000, consistency)
 
 
 def _topics(given: _Given) -> tuple[tuple[str, ...] | None, str | None]:
@@ -308,10 +339,16 @@ def _by_topic(text: str, meaning: Callable[[int], T]) -> dict[str, T]:
 
 def _seq(value: int) -> Where:
     """Kafka's -2 and -1 are words; its first offset is 0, and our first seq 1."""
-    if value < -2:
+    if not -2 <= value <= NUMBER_MAX:
         raise ValueError(value)
     words: dict[int, Where] = {-2: "earliest", -1: "latest", 0: 1}
     return words.get(value, value)
+
+
+def _time(value: int) -> int:
+    if not 0 <= value <= NUMBER_MAX:
+        raise ValueError(value)
+    return value
 
 
 STARTS: Final = ("earliest", "earliest-retained", "latest")
@@ -330,7 +367,7 @@ def _bound(given: _Given, side: str, words: tuple[str, ...], default: str) -> Bo
             return Bound(text.lower())
         if text.lstrip().startswith("{"):
             return Bound(default, _by_topic(text, _seq))
-        return Bound(_seq(int(text)))
+        return Bound(_seq(_number(text)))
 
     if given.has("fromSeq") and side == "starting":
         return Bound(given.count("fromSeq", 0, least=0) + 1)
@@ -339,7 +376,7 @@ def _bound(given: _Given, side: str, words: tuple[str, ...], default: str) -> Bo
     if given.has(by_time):
         what = 'JSON such as {"orders": 1795254071742}'
         none: dict[str, int] = {}
-        times = given._parsed(by_time, lambda text: _by_topic(text, int), none, what)
+        times = given._parsed(by_time, lambda text: _by_topic(text, _time), none, what)
         return Bound(default, ts_by_topic=times)
     found = given._parsed(offsets, parse, Bound(default), _OFFSETS.format(", ".join(words)))
     bad = [w for w in found.by_topic.values() if isinstance(w, str) and w not in words]

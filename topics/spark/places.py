@@ -4,8 +4,9 @@ Runs in the driver to plan and in every task to read: a task gets a path or a UR
 anew, so what was deleted meanwhile is not read.
 """
 
+import difflib
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 
 from topics.arrow import DataLoss, DataLossWarning
 from topics.arrow.columns import schema
-from topics.arrow.loss import Gap, Handling
+from topics.arrow.loss import DELETED, Gap, Handling
 from topics.arrow.scan import Range, choose, open_source, read, resolve, tombstone
 from topics.arrow.source import NoSuchTopic, NotReadable, Source, Wanted
 from topics.protocol.model.errors import StoreError
@@ -37,14 +38,15 @@ def open_place(place: Place) -> Source:
         Unusable, Corrupt: As `open_source`.
     """
     if place.path is not None:
-        return open_source(place.path)
+        return open_source(place.path, consistency=place.consistency)
     from topics.arrow.remote import RemoteSource
     from topics.client import Retry
 
     assert place.url is not None
     retry = Retry(for_s=place.retry_for_s)
     with url_checked():
-        return RemoteSource(place.url, api_key=place.api_key, retry=retry)
+        consistency = place.consistency or "visible"
+        return RemoteSource(place.url, api_key=place.api_key, retry=retry, consistency=consistency)
 
 
 def settle(place: Place, topics: Sequence[str] | None, pattern: str | None = None) -> Place:
@@ -63,7 +65,7 @@ def settle(place: Place, topics: Sequence[str] | None, pattern: str | None = Non
     except (StoreError, OSError):
         return remote
     try:
-        there = open_place(remote)
+        there = open_place(replace(remote, consistency=None))
         try:
             return (
                 replace(place, url=None, access="local")
@@ -104,6 +106,17 @@ def chosen(source: Source, options: ReadOptions) -> list[str]:
         return choose(source, options.topics, options.pattern)
     except ValueError as error:
         raise BadOption(f"option subscribePattern: {error}") from None
+
+
+def require_named(options: ReadOptions, names: Collection[str]) -> None:
+    """Raises BadOption: A bound is given for a topic that is not read, so that it would not hold."""
+    there = set(names)
+    for side, bound in (("starting", options.start), ("ending", options.end)):
+        for name in sorted(bound.names() - there):
+            near = difflib.get_close_matches(name, there, n=1)
+            hint = f'; did you mean "{near[0]}"?' if near else ""
+            what = "Offsets" if name in bound.by_topic else "OffsetsByTimestamp"
+            raise BadOption(f'option {side}{what}: topic "{name}" is none of those read{hint}')
 
 
 def bounded(source: Source, name: str, options: ReadOptions, pushed: Pushed) -> Range:
@@ -180,7 +193,14 @@ def records(
 
 def _found(source: Source, each: Range, wanted: Wanted, loss: Handling) -> Iterator[pa.RecordBatch]:
     """The records of a range, which was planned in another process, or at another time."""
-    bounds = source.bounds(each.topic)
+    try:
+        bounds = source.bounds(each.topic)
+    except NoSuchTopic:
+        if loss == "fail":
+            raise
+        # Else a batch of a stream that is repeated could never be done.
+        yield from lost(Gap(each.topic, each.first_seq, each.last_seq, DELETED), wanted, loss)
+        return
     if bounds.epoch != each.epoch:
         yield from lost(Gap(each.topic, each.first_seq, each.last_seq, RECREATED), wanted, loss)
         return

@@ -38,6 +38,7 @@ from topics.spark.places import (
     open_place,
     place_of,
     records,
+    require_named,
     settle,
     source_name,
     wanted_of,
@@ -81,7 +82,9 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with explained():
             source, options = self._opened(), self._options
             begins = {}
-            for name in chosen(source, options):
+            names = chosen(source, options)
+            require_named(options, names)
+            for name in names:
                 at = place_of(source, name, options.start, "starting", options)
                 found = resolve(source, name, at, "latest")
                 begins[name] = Position(found.first_seq - 1, found.epoch)

@@ -7,7 +7,7 @@ starts again.  Changes nothing.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from topics.protocol.model.errors import Corrupt, Unusable
 from topics.protocol.model.events import RunRef
@@ -24,6 +24,16 @@ from topics.store.wal import Position
 ATTEMPTS: Final = 5
 
 Sink = TypeVar("Sink", bound=RecoverySink)
+
+
+class Marks(Protocol):
+    """Hears how far what was applied is durable, where a reader goes further."""
+
+    def end_batch(self, batch: int, *, is_durable: bool) -> None:
+        """The events that were applied since the last call are those of this batch."""
+
+    def settle(self, durable_through: int) -> None:
+        """All batches through this one are durable by now."""
 
 
 class ReadOnlyStore:
@@ -67,11 +77,14 @@ class ReadOnlyStore:
             self.incarnation = stored.incarnation
             sink.restore(image)
 
-    def follow(self, sink: RecoverySink, *, to_the_end: bool = False) -> Recovery:
+    def follow(
+        self, sink: RecoverySink, *, to_the_end: bool = False, marks: Marks | None = None
+    ) -> Recovery:
         """Apply what has become durable since the last call, or since the checkpoint.
 
         Args:
             to_the_end: Apply all that verifies: nobody writes, and no power loss can follow.
+            marks: Apply also what is written and not durable yet, as far as it verifies.
 
         Raises:
             Corrupt, FileNotFoundError: Damage; or the log went on without this reader and what it
@@ -93,8 +106,17 @@ class ReadOnlyStore:
                 is_final = clean or to_the_end
                 durable = max(walk.vouched, noted)
                 while waiting and (is_final or waiting[0][1].number <= durable):
-                    events += self._apply(*waiting.popleft(), sink)
+                    at, next_batch = waiting.popleft()
+                    events += self._apply(at, next_batch, sink)
+                    if marks is not None:
+                        marks.end_batch(next_batch.number, is_durable=True)
             tail = walk.tail()
+            if marks is not None:
+                durable = max(walk.vouched, noted)
+                marks.settle(durable)
+                for position, batch in waiting:
+                    events += self._apply(position, batch, sink)
+                    marks.end_batch(batch.number, is_durable=batch.number <= durable)
         finally:
             walk.close()
         same_boot = tail.boot_id == self._files.boot_id()
@@ -127,12 +149,14 @@ def open_readonly(
     make_sink: Callable[[ReadOnlyStore], Sink],
     *,
     runs_of: Callable[[Sink], Iterable[SealedRun]] = lambda sink: (),
+    marks_of: Callable[[Sink], Marks | None] = lambda sink: None,
 ) -> tuple[ReadOnlyStore, Sink, Recovery]:
     """*Blocking.* Read-only recovery, without a lock.
 
     Args:
         make_sink: Makes the receiver of checkpoint and events, anew for each attempt.
         runs_of: The runs of the recovered state; their segments are opened before this returns.
+        marks_of: As `marks` of `ReadOnlyStore.follow`.
 
     Raises:
         Unusable: There is no data directory of this format.
@@ -143,7 +167,7 @@ def open_readonly(
         sink = make_sink(store)
         try:
             store.restore(sink)
-            recovery = store.follow(sink)
+            recovery = store.follow(sink, marks=marks_of(sink))
             store.hold(runs_of(sink))
             return store, sink, recovery
         except (Corrupt, FileNotFoundError):

@@ -168,12 +168,10 @@ class Log:
 
     @property
     def position(self) -> Position:
-        """The position of the next batch."""
+        """The position of the next batch, once the log has a file."""
         current = self._current
-        number, offset = self._space.next_number, PAGE
-        if current is not None:
-            number, offset = number - 1, current.offset
-        return Position(number, offset, self._batch, self._digest)
+        assert current is not None
+        return Position(self._space.next_number - 1, current.offset, self._batch, self._digest)
 
     def room(self, *, reserve: bool) -> int:
         """Bytes of frames that the next `write` can have for certain."""
@@ -302,8 +300,8 @@ class Log:
     def _end_page(self) -> None:
         """Move to the next page: a page that a sync has begun to cover is not written again."""
         current = self._current
-        if current is not None:
-            self._go_to(current, aligned(current.offset, PAGE))
+        assert current is not None  # something is unsynced
+        self._go_to(current, aligned(current.offset, PAGE))
 
     def _go_to(self, current: LogFile, offset: int) -> None:
         self.written_bytes += offset - current.offset

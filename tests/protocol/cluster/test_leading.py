@@ -35,6 +35,7 @@ from topics.protocol.cluster.steps import (
     SendFailed,
     Sent,
     Shown,
+    TakeSnapshot,
 )
 from topics.protocol.cluster.unit import (
     Shard,
@@ -728,3 +729,62 @@ def test_a_record_of_a_newer_version_halts() -> None:
 
     assert isinstance(rig.did[-1], Halt)
     assert "format 2" in rig.did[-1].why
+
+
+def test_what_another_look_showed_says_nothing_to_a_node_that_joins() -> None:
+    """It waits for the answer to its own question. (docs/design.md)"""
+    for rig in (Rig(), proving()):
+        state = rig.node.state
+
+        assert rig.hear(Shown(99, [])) == []
+        assert rig.node.state is state
+
+
+def test_a_snapshot_that_cannot_be_proven_is_not_installed() -> None:
+    """The log was trimmed past it meanwhile: another one is asked for, once."""
+    rig = aside()
+    other = Place(1, 1, 1, b"?" * 16, 0, 0)
+    rig.hear(Offered(other, Mark(other)))
+    [prove] = [each for each in rig.did if isinstance(each, Prove)]
+
+    assert rig.hear(NotShown(prove.proof + 1, is_lost=False)) == []
+    assert rig.hear(NotShown(prove.proof, is_lost=False)) == [TakeSnapshot()]
+    assert rig.hear(NotShown(prove.proof, is_lost=False)) == []
+
+
+def test_a_term_of_an_attempt_with_the_same_nonce_is_not_this_one() -> None:
+    """The log has the first attempt's record twice; the second copy comes while the node begins
+    again: it leads by no record that is skipped."""
+    rig = leading()
+    first = rig.log[0]
+    rig.another_begins()
+    rig.show()
+    rig.hear(Lead(OURS), EndIs(len(rig.log)))
+    assert rig.node.state is NodeState.BEGINNING
+
+    rig.read(first)
+
+    assert rig.names() == ["NotElected"]
+    assert rig.node.state is NodeState.FOLLOWING
+
+
+def test_a_term_whose_record_the_log_refused_is_not_led() -> None:
+    """And the refusal of another record says nothing of it."""
+    rig = beginning()
+    [send] = rig.sent()
+
+    assert rig.hear(SendFailed(b"?" * 16, is_known=True)) == []
+    rig.hear(SendFailed(send.ticket, is_known=True))
+
+    assert rig.names() == ["NotElected"]
+
+
+def test_a_unit_that_nobody_waits_for_answers_who_asks_behind_it() -> None:
+    """What the engine decides by itself, as time passes, has no client; a read behind it has."""
+    rig = leading()
+    send = rig.decide()
+    rig.hear(Asked("read"))
+
+    rig.hear(rig.land(send))
+
+    assert rig.replies() == [(("read",), Reply.ACCEPTED)]

@@ -333,3 +333,14 @@ def test_a_part_or_a_term_is_no_end_of_a_unit() -> None:
     for raw in (encode(began(1), SHARD), encode(first, SHARD), b"?"):
         assert not is_history(anchor, anchor, [(1, raw)], SHARD)
     assert not is_history(anchor, anchor, [(2, log[1][1])], SHARD)
+
+
+def test_a_history_that_cannot_be_read_is_not_shown() -> None:
+    """A record of a newer version stands in it: this one cannot tell what it was."""
+    anchor, place, log = history()
+    raw = bytearray(log[2][1])
+    raw[4] = 2
+    raw[32:48] = units._digest(bytes(raw[:32]), bytes(raw[48:]))
+
+    assert is_history(anchor, place, log[1:], SHARD)
+    assert not is_history(anchor, place, [log[1], (2, bytes(raw)), log[3]], SHARD)

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from protocol.harness import Harness
+from topics.protocol.commit import memory_eviction
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import FloorsRaised, Hole
 from topics.protocol.state.state import State
@@ -395,3 +396,16 @@ def test_durable_records_are_last_to_go() -> None:
     assert engine.state()["earliest_seq"] > 30
     floors = [event for event in engine.events if isinstance(event, FloorsRaised)]
     assert floors[-1].floors.cap_through == engine.state()["earliest_seq"] - 1
+
+
+def test_all_of_a_topic_in_memory_may_hold_less_than_is_asked_for() -> None:
+    """Then all of it is what may go; sealed runs are passed over. (§11)"""
+    engine = Harness()
+    engine.put(durability="ephemeral")
+    engine.append("x" * 100, "y" * 100)
+
+    assert memory_eviction._through(engine.topic(), 1) == 1
+    assert memory_eviction._through(engine.topic(), 1 << 30) == 2
+    engine.append("z", name="logged")
+    engine.seal_all()
+    assert memory_eviction._through(engine.topic("logged"), 1 << 30) == 0

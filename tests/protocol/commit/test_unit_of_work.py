@@ -59,3 +59,17 @@ def test_a_delete_is_logged_where_a_restart_would_undo_it() -> None:
     before = engine.store.stats.frames_total
     engine.delete(before_seq=4)
     assert engine.store.stats.frames_total > before
+
+
+def test_a_unit_is_on_its_way_until_the_log_has_it() -> None:
+    """Other processes follow the log up to the one before it. (§3)"""
+    engine = Harness(auto=False)
+    unit = engine.engine.unit
+    engine.append(1)
+    assert not unit.is_on_its_way
+
+    frames = engine.engine.take_frames()
+    assert unit.is_on_its_way
+    engine.engine.on_written(engine.store.write(frames))
+
+    assert not unit.is_on_its_way

@@ -9,7 +9,7 @@ from protocol.workers import alarm, cold, parked, queue
 from topics.protocol.commit.admission import FRAME_BYTES, Admission
 from topics.protocol.decide.dead_letters import DAMAGED_REST_MS, MOVED_MAX
 from topics.protocol.model.codec import Frames
-from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.errors import Corrupt, DamagedRun
 from topics.protocol.model.events import RecordsAppended
 from topics.protocol.model.moment import Moment
 from topics.protocol.state.state import State
@@ -444,3 +444,75 @@ def test_the_log_knows_what_had_expired_before_a_dead_letter() -> None:
 
     assert (topic.count, topic.size_bytes) == topic.recount()
     assert topic.floors.ttl_through == 1
+
+
+def test_a_damaged_run_keeps_its_own_jobs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says which seqs it concerns: they are passed over, and told once; the others move
+    without a search. (§10.6)"""
+    engine = Harness()
+    queue(engine, max_deliveries=1, dead_letter="d", lease_ms=1000)
+    engine.append(*["x" * 100] * 30, name="q")
+    engine.seal_all()
+    engine.append("small", name="q")
+    engine.seal_all()
+    assert [run.first_seq for run in engine.topic("q").runs] == [1, 31]
+    engine.claim(max=31)
+    engine.now_ms += 1001
+    whole = SealedRun.read
+    tries: list[int] = []
+    told: list[str] = []
+    engine.engine.queue_commands._dead_letters._report = told.append
+
+    def damaged(run: SealedRun, spans: list[tuple[int, int]]) -> Any:
+        tries.append(run.first_seq)
+        if run.first_seq == 1:
+            raise DamagedRun(Corrupt("0000000001.seg", 4096, "does not verify"), 1, 30)
+        return whole(run, spans)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SealedRun, "read", damaged)
+        assert engine.claimed(node="other", max=31) == []
+        assert tries == [1, 31]
+        assert engine.counters() == (0, 0, 30)
+        assert len(engine.datas("d")) == 1
+        engine.now_ms += DAMAGED_REST_MS
+        assert engine.claimed(node="other", max=31) == []
+
+    assert len(told) == 1
+    assert told[0].startswith("jobs 1, 2, 3")
+    engine.now_ms += DAMAGED_REST_MS
+    engine.claimed(node="other", max=31)
+    assert len(engine.datas("d")) == 31
+
+
+def test_one_dead_letter_makes_the_topic_where_all_have_no_room() -> None:
+    """The log has room for some of them: they are tried half by half, and the first that fits makes
+    the dead-letter topic. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d")
+    engine.append(*["x" * 3000] * 8, name="q")
+    engine.claim(max=8)
+    engine.nack(*range(1, 9))
+    engine.auto = False
+    engine.room_bytes = 20_000
+
+    engine.claim(node="other")
+    engine.sync()
+
+    assert "d" in engine.engine.state.topics
+    assert 0 < engine.state("d")["count"] < 8
+
+
+def test_a_queue_that_lost_its_dead_letter_topic_keeps_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The setting was taken away while the text was read: the job may be claimed again. (§10.6)"""
+    engine = Harness()
+    exhausted(engine)
+    with cold(monkeypatch):
+        assert engine.claimed(node="other") == []
+        engine.put("q", type="queue", lease_ms=1000)
+        engine.work_off()
+
+    assert "d" not in engine.engine.state.topics
+    engine.now_ms += 60_000
+    assert engine.claimed(node="other") == [1]

@@ -339,3 +339,25 @@ def test_an_erased_or_damaged_text_keeps_no_other(monkeypatch: pytest.MonkeyPatc
 
     assert (dead_lettered(engine), engine.counters()) == (2, (0, 0, 1))
     assert engine.datas("d") == ["a", "c"]
+
+
+def test_a_queue_whose_text_is_being_read_has_no_alarm_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another job of it comes to its end meanwhile: it is looked at when the text has come."""
+    engine = queue(max_deliveries=1, dead_letter="d", lease_ms=1000)
+    engine.append("first", "second", name="q")
+    engine.seal_all()
+    engine.claim(max=1)
+    engine.now_ms += 1001 + AFTER_MS
+    with cold(monkeypatch):
+        engine.engine.work_off(engine.moment)
+        assert engine.counters() == (1, 0, 1)
+        assert engine.claimed() == [2]
+        assert engine.engine.alarm_ms() is None
+
+        engine.work_off()
+        assert engine.engine.alarm_ms() == engine.now_ms + 1001 + AFTER_MS
+        ring(engine)
+
+    assert engine.seqs(name="d") == [1, 2]

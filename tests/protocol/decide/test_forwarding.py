@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from protocol.harness import Harness, tagged
-from topics.protocol.decide.forwarding import SLICE_ROUTERS, SLICE_ROWS, VISIT_ROWS
+from topics.protocol.decide.forwarding import SLICE_ROUTERS, SLICE_ROWS, VISIT_ROWS, _Plan
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import CursorsMoved, RecordsAppended
 from topics.protocol.model.outcomes import Fetch
+from topics.protocol.model.ports import Extent
 from topics.store.runs import SealedRun
 
 
@@ -372,3 +373,37 @@ def test_damage_that_is_met_at_once_blocks_too(
     slice_of(engine)
 
     assert "Input/output error" in engine.router()["blocked"]["message"]
+
+
+def test_all_of_one_run_may_be_deleted_meanwhile(cold: Cold) -> None:
+    """What was read of the other is copied, and no text is asked for again."""
+    engine = cold.engine
+    engine.append(tagged("u", 7), tagged("u", 8), name="s")
+    engine.sync()
+    engine.seal_all()
+    assert len(engine.topic("s").runs) == 2
+    (fetch,) = cold.begun()
+    texts = fetch.read()
+    engine.delete("s", match="u")
+    engine.sync()
+
+    fetch.done(texts)
+    slice_of(engine)
+
+    assert engine.engine.take_fetches() == []
+    assert shown(engine) == [1, 2, 3, 4, 5, 6]
+
+
+def test_text_of_more_than_was_read_is_read_anew(engine: Harness) -> None:
+    """A ring that was opened meanwhile lets records through that were left out before. (§6.1)"""
+    engine.append("a", "b", "c", name="s")
+    [run] = engine.topic("s").runs
+    wanted = [Extent(run, [(0, 3)])]
+    plan = _Plan([Extent(run, [(0, 1)])], 3)
+    plan.texts = [run.read_blocking([(0, 1)])]
+    forwarding = engine.engine.router_commands._forwarding
+    router = engine.engine.state.routers.by_name["r"]
+
+    found = forwarding._texts(router, wanted, plan)
+
+    assert found == (wanted, [run.read_blocking([(0, 3)])])

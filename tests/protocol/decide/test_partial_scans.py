@@ -521,3 +521,74 @@ def test_columns_are_read_by_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert sum(run.is_warm for run in engine.topic().runs) == len(read) + topic.WARMED_MAX
     assert asked.end()["caught_up"]
+
+
+def test_a_router_that_looked_at_enough_leaves_the_rest_to_the_next_turn() -> None:
+    """No other router of the slice looks at runs then; the cursor has moved. (§6)"""
+    engine = Harness(segment_max_records=2)
+    engine.put()
+    for n in range(2):
+        engine.put(f"d{n}")
+        engine.route(f"r{n}", "t", f"d{n}", filter="absent")
+    sealed(engine=engine)
+    engine.engine.work_off(engine.moment)
+    engine.sync()
+    cursors = [engine.engine.state.routers.by_name[f"r{n}"].cursor for n in range(2)]
+    assert max(cursors) < 40
+    assert engine.engine.has_work
+
+    engine.work_off()
+
+    assert [engine.router(f"r{n}")["lag"] for n in range(2)] == [0, 0]
+    assert [engine.state(f"d{n}")["count"] for n in range(2)] == [0, 0]
+
+
+def test_columns_that_a_thread_cannot_read_are_met_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread hands over the error, and the scan that looks there is refused. (§0.5)"""
+    engine = sealed()
+    for run in engine.topic().runs:
+        assert isinstance(run, SealedRun)
+        run._segment.handle = None
+    asked = deletion(engine, match="even:*")
+    (fetch,) = engine.engine.take_fetches()
+    error = DamagedRun(Corrupt("0000000016.seg", 512, "the columns do not verify"), 31, 32)
+
+    def damaged(run: SealedRun) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SealedRun, "warm", damaged)
+        found = fetch.read()
+    fetch.done(found)
+
+    assert found is error
+    assert asked.end()["deleted"] == 20
+
+
+def test_what_changed_until_the_last_look_is_looked_at_in_one_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However much that is: the delete ends. (§5)"""
+    monkeypatch.setattr(partial_scans, "LOOKS_AGAIN_MAX", 0)
+    engine = sealed()
+
+    asked = deletion(engine, match="even:*")
+
+    assert asked.end()["deleted"] == 20
+    assert engine.state()["count"] == 20
+
+
+def test_a_run_may_be_dropped_while_a_delete_goes_on() -> None:
+    """Another client deleted all of it: what was found there is no part of this delete. (§5)"""
+    engine = sealed()
+    doing = deletion(engine, match="even:*")
+    for _ in range(2):
+        assert not doing.turn()
+    for seq in (3, 4):
+        remove(engine, seq)
+    engine.compaction.drop_runs(engine.now_ms)
+    engine.sync()
+    assert [run.first_seq for run in engine.topic().runs][:2] == [1, 5]
+
+    assert doing.end()["deleted"] == 19
+    assert engine.seqs(limit=1000) == [1, *range(5, 40, 2)]

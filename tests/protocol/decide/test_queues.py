@@ -5,7 +5,7 @@ import re
 import pytest
 
 from protocol.harness import START_MS, Harness, refusal, shown, tagged
-from protocol.workers import Puller, alarm, given, parked, queue
+from protocol.workers import Puller, alarm, given, held_by, parked, queue
 from topics.protocol.decide import queues
 from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.http import bodies
@@ -718,3 +718,68 @@ def test_a_claim_that_only_met_dead_jobs_looks_again(monkeypatch: pytest.MonkeyP
 
     (answer,) = engine.woken()
     assert [job["$seq"] for job in answer["claimed"]] == [3]
+
+
+def test_large_jobs_that_came_back_are_claimed_a_few_at_a_time() -> None:
+    """An answer holds so many bytes: those that do not fit may be claimed at once by another. (§10.2)"""
+    engine = queue()
+    engine.append(*["x" * 900_000] * 12, name="q")
+    assert engine.claimed(max=12)[0] == 1
+    while engine.claimed(max=12):
+        pass
+    engine.nack(*range(1, 13))
+
+    first = engine.claimed(max=12)
+    rest = engine.claimed(node="other", max=12)
+
+    assert 0 < len(first) < 12
+    assert rest[0] == first[-1] + 1
+    assert engine.counters() == (12 - len(first) - len(rest), len(first) + len(rest), 0)
+
+
+def test_a_log_that_failed_hands_out_nothing_to_those_who_wait() -> None:
+    """Neither to a claim whose time has come, nor to a stream that looks. (§0.5)"""
+    engine = queue()
+    parked(engine)
+    worker = Puller(engine)
+    assert worker.pull() == []
+    engine.append(1, name="q")
+    engine.engine.on_failed()
+    assert engine.engine.unit.read_only
+
+    engine.engine.work_off(engine.moment)
+    late = Puller(engine)
+
+    assert given(engine) in ([], [[]])
+    assert held_by(engine).in_flight == 0
+    assert engine.engine.queue_commands.take(late.stream, engine.moment) == []
+
+
+def test_what_a_stream_was_given_is_sent_when_its_leases_hold() -> None:
+    """With the sync where they are durable, at once where they are not; and where its queue has gone,
+    nothing is waited for. (§10.3, §10.8)"""
+    for durable, gate in ((True, Gate.SYNCED), (False, Gate.NOW)):
+        engine = queue(leases_durable=durable, durability="fsync")
+        worker = Puller(engine)
+        commands = engine.engine.queue_commands
+        assert commands.gate(worker.stream) is gate
+        engine.drop("q")
+        assert commands.gate(worker.stream) is Gate.NOW
+
+
+def test_a_stop_and_a_delete_reach_claims_and_streams_alike() -> None:
+    """A claim is answered, a stream is woken to find that it is over. (§0.5, §1.4)"""
+    for end in ("stop", "delete"):
+        engine = queue()
+        worker = Puller(engine)
+        assert worker.pull() == []
+        parked(engine)
+        if end == "stop":
+            engine.engine.queue_commands.release_all()
+            assert given(engine) == [[]]
+        else:
+            engine.drop("q")
+            [refused] = engine.woken()
+            assert STATUSES[refused.code] == 404
+            assert worker.stream.ended_by is not None
+        assert worker.news

@@ -114,3 +114,18 @@ def test_a_wait_does_not_stand_where_a_scan_stopped(monkeypatch: pytest.MonkeyPa
         assert page["next_from_seq"] > from_seq
         from_seq, found = page["next_from_seq"], page["records"]
     assert [r["$seq"] for r in found] == [26]
+
+
+def test_a_server_that_stops_answers_every_poll() -> None:
+    """Of each topic, with what there is; none waits any more. (§0.5)"""
+    engine = Harness()
+    for name in ("t", "u"):
+        engine.put(name)
+        assert engine.wait(name=name) is None
+    assert engine.wait() is None
+    assert engine.engine.reads.parked == 3
+
+    engine.engine.reads.release_all()
+
+    assert [page["records"] for page in engine.woken()] == [[], [], []]
+    assert engine.engine.reads.parked == 0

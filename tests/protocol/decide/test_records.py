@@ -2,14 +2,17 @@
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from protocol.harness import Harness, refusal, tagged
+from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.decide import partial_scans
-from topics.protocol.http.bodies import parse_delete, parse_purge
+from topics.protocol.http.bodies import parse_append, parse_delete, parse_purge
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import Purge
 from topics.protocol.model.events import RecordsAppended, TopicCreated
-from topics.protocol.model.outcomes import Gate, Outcome, Parked
+from topics.protocol.model.outcomes import Appended, Deleted, Gate, Outcome, Parked
 
 
 def test_an_append_creates_its_topic_with_the_config_it_brings() -> None:
@@ -48,6 +51,52 @@ def test_what_is_refused_makes_no_topic() -> None:
     assert engine.append("a")["seqs"] == [1]
 
 
+def test_a_config_that_is_applied_asks_for_more_than_a_write() -> None:
+    """The scope `admin`, where the topic is absent; where it is there nothing is configured. (§0.2)"""
+    engine = Harness()
+    writer = Caller("writer", frozenset({"write"}))
+    engine.put("there")
+
+    def write(name: str, **fields: object) -> Outcome | Parked:
+        body = orjson.dumps({"records": [{"data": 1}], **fields})
+        made = parse_append(name, body, engine.limits, return_seqs=True, header_key=None)
+        return engine.ask(replace(made, caller=writer))
+
+    assert STATUSES[refusal(write, "new", config={}).code] == 403
+    assert "new" not in engine.engine.state.topics
+    assert isinstance(write("new"), Outcome)
+    assert isinstance(write("there", config={}), Outcome)
+
+
+def test_what_has_expired_leaves_its_room_to_a_write() -> None:
+    """Expired records count for nothing, also where no read has passed them. (§0.10)"""
+    engine = Harness()
+    engine.put(ttl_ms=100, cap_records=1, discard="reject")
+    engine.append("a")
+    assert STATUSES[refusal(engine.append, "b").code] == 422
+
+    engine.now_ms += 1000
+
+    assert engine.append("b")["seqs"] == [2]
+
+
+def test_the_room_that_a_write_needs_in_the_log() -> None:
+    """Its records, where they are logged, and its topic, where that has to be made. (§2)"""
+    engine = Harness()
+    engine.put("disk")
+    engine.put("volatile", durability="ephemeral")
+    long = "x" * 50_000
+    engine.room_bytes = 20_000
+    assert STATUSES[refusal(engine.append, long, name="disk").code] == 429
+    assert engine.append(long, name="volatile")["seqs"] == [1]
+
+    engine.room_bytes = FRAME_BYTES + 1000
+    assert engine.append("short", name="disk")["seqs"] == [1]
+    assert STATUSES[refusal(engine.append, "short", name="new").code] == 429
+    engine.room_bytes = 2 * FRAME_BYTES + 1000
+    assert engine.append("short", name="new")["seqs"] == [1]
+
+
 def test_a_repeated_batch_is_told_what_the_first_was() -> None:
     """Under one key of one topic, within its window, whatever the retry holds. (§0.8)"""
     engine = Harness()
@@ -65,6 +114,36 @@ def test_a_repeated_batch_is_told_what_the_first_was() -> None:
     engine.now_ms += 1001
     assert engine.append("f", idempotency_key="k")["seqs"] == [5]
     assert engine.datas("t") == ["a", "b", "c", "d", "f"]
+
+
+def test_a_repeated_batch_waits_for_the_first() -> None:
+    """A hit is answered when the original is durable, and its head is no older than that. (§0.8)"""
+    engine = Harness(auto=False)
+    engine.put(durability="fsync")
+    engine.sync()
+    body = orjson.dumps({"records": [{"data": 1}, {"data": 2}], "idempotency_key": "k"})
+    command = parse_append("t", body, engine.limits, return_seqs=True, header_key=None)
+    engine.ask(command)
+
+    waits = engine.ask(command)
+    assert isinstance(waits, Appended)
+    assert (waits.first_seq, waits.head_seq, waits.gate) == (1, 2, Gate.SYNCED)
+
+    engine.sync()
+    known = engine.ask(command)
+    assert isinstance(known, Appended)
+    assert (known.first_seq, known.head_seq, known.gate) == (1, 2, Gate.NOW)
+
+
+def test_a_window_of_none_forgets_a_key() -> None:
+    """Also one that was remembered while there was a window. (§0.8)"""
+    engine = Harness()
+    engine.put(idempotency_window_ms=1000)
+    engine.append("a", idempotency_key="k")
+
+    engine.put(idempotency_window_ms=0)
+
+    assert engine.append("a", idempotency_key="k")["seqs"] == [2]
 
 
 def test_a_delete_is_silent_and_says_what_is_left() -> None:
@@ -133,6 +212,22 @@ def test_an_append_and_a_delete_wait_for_what_the_class_promises(durability: str
     engine.delete(before_seq=2)
 
     assert gates == [Gate.SYNCED if durability == "fsync" else Gate.WRITTEN] * 2
+
+
+@pytest.mark.parametrize("durability", ["ephemeral", "disk", "fsync"])
+def test_an_erasure_waits_for_a_sync(durability: str) -> None:
+    """In every class, and names the topic whose bytes are to go; a delete names none. (§5)"""
+    engine = Harness()
+    engine.put(durability=durability)
+    engine.append("a", "b")
+
+    erased = engine.ask(parse_delete("t", b'{"before_seq":2,"erase":true}', engine.limits))
+    deleted = engine.ask(parse_delete("t", b'{"before_seq":3}', engine.limits))
+
+    assert isinstance(erased, Deleted)
+    assert (erased.removed, erased.erases, erased.gate) == (1, engine.topic().topic_id, Gate.SYNCED)
+    assert isinstance(deleted, Deleted)
+    assert (deleted.removed, deleted.erases) == (1, None)
 
 
 def test_a_delete_of_nothing_there_is_404() -> None:

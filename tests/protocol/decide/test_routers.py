@@ -4,10 +4,13 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from protocol.harness import START_MS, Harness, by, refusal, tagged
 from topics.protocol.http import bodies
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.access import Caller
+from topics.protocol.model.commands import DeleteRouter, GetRouter
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
 
@@ -856,3 +859,50 @@ def test_copies_in_a_queue_are_jobs(engine: Harness) -> None:
     assert engine.router("r2")["blocked"]["code"] == "topic_full"
     engine.ack(1, name="q")
     assert engine.claimed("q", max=10) == [3]
+
+
+def test_a_router_between_topics_of_others_is_outside() -> None:
+    """403 for a key that may not have both of its ends, whatever the router is called. (§0.2)"""
+    engine = Harness()
+    for name in ("a:s", "b:d"):
+        engine.put(name)
+    engine.route("a:r", "a:s", "b:d")
+    caller = Caller("k", prefixes=("a:",))
+
+    for command in (GetRouter("a:r", caller=caller), DeleteRouter("a:r", caller=caller)):
+        assert STATUSES[refusal(engine.ask, command).code] == 403
+    assert engine.router("a:r")["cursor"] == 0
+
+
+def test_the_source_of_others_is_not_named_in_a_refusal() -> None:
+    """409 says that the destination has a source; which, to whom that may concern. (§6.1)"""
+    engine = Harness()
+    for name in ("a:s", "a:d", "b:s"):
+        engine.put(name)
+    engine.route("b:r", "b:s", "a:d")
+    asked = bodies.parse_put_router("a:r", b'{"source":"a:s","dest":"a:d"}')
+
+    for prefixes, told in ((("a:",), None), ((), "b:s")):
+        command = replace(asked, caller=Caller("k", prefixes=prefixes))
+        refused = refusal(engine.ask, command)
+        assert STATUSES[refused.code] == 409
+        assert (refused.detail or {}).get("source") == told
+        assert ("b:s" in refused.message) is (told is not None)
+
+
+def test_copies_that_are_held_back_are_not_made() -> None:
+    """The log is to be sealed first; then they go on where they were. (§6.1)"""
+    engine = Harness()
+    for name in ("s", "d"):
+        engine.put(name)
+    engine.route()
+    engine.append(1, name="s")
+    engine.engine.router_commands.is_held = True
+
+    engine.engine.router_commands.step(engine.moment)
+    engine.sync()
+    assert engine.engine.state.routers.by_name["r"].cursor == 0
+    engine.engine.router_commands.is_held = False
+    engine.work_off()
+
+    assert engine.datas() == [1]

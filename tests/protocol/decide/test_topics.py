@@ -15,7 +15,7 @@ from topics.protocol.model.commands import GetTopic, ListTopics
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.events import TopicConfigured
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.outcomes import TopicsListed
+from topics.protocol.model.outcomes import TopicShown, TopicsListed
 from topics.protocol.model.permission import permitted
 
 
@@ -213,3 +213,15 @@ def test_a_write_that_configures_is_the_admins() -> None:
     engine.ask(plain)
     engine.ask(writer)
     assert engine.topic("t").head_seq == 2
+
+
+def test_the_name_of_a_dead_letter_topic_is_told_to_whom_it_may_concern() -> None:
+    """A key for other names sees the queue's config without it. (§0.2)"""
+    engine = Harness()
+    engine.put("a:q", type="queue", dead_letter="b:dead")
+
+    for prefixes, told in ((("a:",), None), (("a:", "b:"), "b:dead"), ((), "b:dead")):
+        asked = GetTopic("a:q", touch=False, caller=Caller("k", prefixes=prefixes))
+        shown = engine.ask(asked)
+        assert isinstance(shown, TopicShown)
+        assert shown.view.config.dead_letter == told

@@ -246,6 +246,19 @@ def test_under_load_writes_wait_by_priority(host: Pressed) -> None:
     assert 100 < replies[0].throttle_ms <= WAIT_MS_MAX
 
 
+def test_the_load_is_told_in_figures(host: Pressed) -> None:
+    """How far the loop lags, and what part of the bound that is; both go when it rests. (§8.3)"""
+    assert (host.driver.lag_ms, host.driver.load) == (0, 0)
+
+    lag(host, 0.5)
+    assert 0.4 * LAG_MS_MAX < host.driver.lag_ms <= 0.5 * LAG_MS_MAX
+    assert 0.4 < host.driver.load <= 0.5
+
+    host.advance(ms=600_000)
+    assert host.driver.lag_ms < 1
+    assert host.driver.load < 0.01
+
+
 def test_under_more_load_the_lowest_are_refused(host: Pressed) -> None:
     """429 when they come, while higher ones wait or pass. (§0.6)"""
     made(host, low=-5, middle=0, high=900)
@@ -431,3 +444,71 @@ def test_another_command_waits_for_room_too(narrow: Pressed) -> None:
         narrow.next()
     narrow.advance(ms=RETRY_MS + 1)
     assert narrow.heard == ["put: done"]
+
+
+def test_what_gives_way_may_find_the_line_too_long(host: Pressed) -> None:
+    """The log filled up while it waited: it is refused then, as it would be now. (§0.6)"""
+    made(host, low=-5)
+    lag(host, 0.55)
+    ticket = write_to(host, "low", None)
+    assert isinstance(ticket, Ticket)
+    host.fill(1.0)
+
+    while not host.heard:
+        host.advance(ms=50)
+
+    assert [line.split()[1] for line in host.heard] == ["429"]
+
+
+def test_draining_passes_over_who_left_while_it_gave_way(host: Pressed) -> None:
+    """The others are let in. (§0.5)"""
+    made(host, low=-5)
+    lag(host, 0.55)
+    ticket = write_to(host, "low", None)
+    assert isinstance(ticket, Ticket)
+    ticket.cancel()
+    before = host.driver.engine.state.topics["low"].count
+
+    host.driver.drain()
+
+    assert host.heard == []
+    assert host.driver.engine.state.topics["low"].count == before
+    assert not host.driver._delayed
+
+
+def test_a_command_that_finds_no_room_yet_waits_on(narrow: Pressed) -> None:
+    """It is tried again, since nothing says how much it needs. (§0.6, F6)"""
+    narrow.driver.store.allocated_bytes = 100  # type: ignore[attr-defined]
+    narrow.holds = {Sync}
+    narrow.ask(bodies.parse_put("new", b"{}"), "put")
+    for _ in range(3):
+        narrow.advance(ms=RETRY_MS + 1)
+    assert narrow.heard == []
+    narrow.holds.clear()
+    while narrow.steps:
+        narrow.next()
+
+    narrow.advance(ms=RETRY_MS + 1)
+
+    assert narrow.heard == ["put: done"]
+
+
+def test_a_client_that_leaves_after_its_turn_came_takes_nothing_back(host: Pressed) -> None:
+    """The write is on its way to the log; the ticket is that of a write which did not wait. (§2.2)"""
+    host.fill(0.75)
+    host.append("first", size=MB)
+    ticket = host.append("second", size=MB)
+    assert isinstance(ticket, Ticket)
+    host.settle()
+    host.heard.clear()
+    host.holds = {Write}
+    while not host.steps:
+        host.advance(ms=10)
+
+    ticket.cancel()
+    host.holds.clear()
+    while host.steps:
+        host.next()
+    host.settle()
+
+    assert host.heard == ["second: done"]

@@ -12,8 +12,9 @@ from topics.protocol.driver.group_commit import Reply, Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http import bodies
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import Append, Command
-from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
 from topics.store.memory import MemoryStore
@@ -250,3 +251,198 @@ def test_a_stop_waits_for_the_write_that_is_on_its_way(host: Host) -> None:
 
     assert ended == [None]
     assert isinstance(host.answers["append"], Outcome)
+
+
+# ---------------------------------------------------------------------- answers that change others
+
+
+def test_an_answer_may_cancel_the_next_one(host: Host) -> None:
+    """Two polls see the same record; the client of both leaves when it has the first. (§3)"""
+    tickets: list[Ticket] = []
+    heard: list[str] = []
+
+    def first(reply: Reply) -> None:
+        heard.append("first")
+        tickets[1].cancel()
+
+    for take in (first, lambda reply: heard.append("second")):
+        ticket = host.driver.submit(diff("t", wait_ms=1000), take)
+        assert isinstance(ticket, Ticket)
+        tickets.append(ticket)
+
+    host.ask(append("t"), "append")
+    host.settle()
+
+    assert heard == ["first"]
+    assert host.driver.parked == 0
+
+
+def test_an_answer_may_cancel_another_read_of_copies(
+    routed: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both wait for the same copies. (§6.2)"""
+    monkeypatch.setattr(module, "COPY_SLICES", 0)
+    written(routed)
+    tickets: list[Ticket] = []
+    heard: list[str] = []
+
+    def first(reply: Reply) -> None:
+        heard.append("first")
+        tickets[1].cancel()
+
+    for take in (first, lambda reply: heard.append("second")):
+        ticket = routed.driver.submit(diff("copies", from_seq=0), take)
+        assert isinstance(ticket, Ticket)
+        tickets.append(ticket)
+
+    routed.settle()
+
+    assert heard == ["first"]
+
+
+def test_a_read_behind_two_routers_sees_the_copies_of_both(routed: Host) -> None:
+    """A slice copies from one topic to the next: as many are made as the way is long. (§6.2)"""
+    routed.ask(bodies.parse_put("far", b"{}"), "put")
+    routed.ask(bodies.parse_put_router("r2", b'{"source":"copies","dest":"far"}'), "route")
+    routed.settle()
+    routed.answers.clear()
+    written(routed)
+
+    routed.ask(diff("far", from_seq=0), "read")
+
+    assert routed.answers["read"].records.extents
+
+
+def test_an_answer_that_breaks_is_told_and_the_others_come(host: Host) -> None:
+    """A client that is gone in an unforeseen way costs the others nothing. (§0.5)"""
+    broken: list[Exception] = []
+    host.on_broken_answer = broken.append  # type: ignore[method-assign]
+
+    def fail(reply: Reply) -> None:
+        raise ZeroDivisionError
+
+    host.driver.submit(diff("t", wait_ms=1000), fail)
+    host.ask(diff("t", wait_ms=1000), "poll")
+
+    host.ask(append("t"), "append")
+    host.settle()
+
+    assert [type(error) for error in broken] == [ZeroDivisionError]
+    assert set(host.answers) == {"append", "poll"}
+
+
+def test_a_write_that_is_cancelled_is_written_all_the_same(host: Host) -> None:
+    """It was decided: there is nothing to take back. (§2.2)"""
+    host.holds = {Write}
+    ticket = host.ask(append("t"), "append")
+    assert isinstance(ticket, Ticket)
+
+    ticket.cancel()
+    host.go_on()
+
+    assert isinstance(host.answers["append"], Outcome)
+
+
+# ---------------------------------------------------------------------- jobs that somebody waits for
+
+
+def claim(node: str = "w", **fields: object) -> Command:
+    return bodies.parse_claim("q", orjson.dumps({"node": node, **fields}), LIMITS)
+
+
+def queue(host: Host, **config: object) -> None:
+    host.ask(bodies.parse_put("q", orjson.dumps({"type": "queue", **config})))
+    host.settle()
+    host.answers.clear()
+
+
+def test_a_job_whose_lease_is_not_in_the_log_is_not_handed_out(host: Host) -> None:
+    """The claim waited, a job came, and the log failed with the lease: its outcome is unknown. (§0.5)"""
+    queue(host, leases_durable=True, durability="fsync")
+    host.ask(claim(wait_ms=1000), "claim")
+    host.ask(append("q"), "append")
+    host.driver.end_turn()
+    write = host.store.write
+
+    def fail(frames: Frames) -> int:
+        raise OSError("the disk is gone")
+
+    host.store.write = fail  # type: ignore[method-assign]
+    host.settle()
+    host.store.write = write  # type: ignore[method-assign]
+
+    assert isinstance(host.answers["append"], Outcome)
+    refused = host.answers["claim"]
+    assert isinstance(refused, Rejection)
+    assert STATUSES[refused.code] == 500
+    assert (refused.detail or {})["outcome"] == "unknown"
+
+
+def test_time_moves_a_job_that_was_delivered_too_often(host: Host) -> None:
+    """No command comes: the driver asks to be called when the lease ends, and moves the job. (§10.6)"""
+    queue(host, max_deliveries=1, dead_letter="d", lease_ms=1000)
+    host.ask(append("q"), "append")
+    host.settle()
+    host.ask(claim(), "claim")
+    host.settle()
+    host.advance(1000)
+    assert "d" not in host.driver.engine.state.topics
+
+    while (alarm := host.driver.alarm_ms()) is not None and alarm < START_MS + 10_000:
+        host.advance(alarm - host.steady_ms)
+
+    assert host.driver.engine.state.topics["d"].count == 1
+
+
+# ---------------------------------------------------------------------- who else looks
+
+
+def test_who_shows_the_log_to_others_hears_of_each_publication(host: Host) -> None:
+    """Other processes follow the log as far as it is shown. (§3)"""
+    shown: list[int] = []
+    host.driver.when_shown = lambda: shown.append(host.store.written_lsn)
+
+    host.ask(append("t"))
+    host.settle()
+
+    assert shown
+    assert shown[-1] == host.store.written_lsn
+
+
+def test_a_change_without_a_command_is_not_looked_at_when_all_is_over(host: Host) -> None:
+    """A client's stream closes after the server's last write. (§0.5)"""
+    host.driver.drain()
+    host.driver.stop(lambda error: None)
+    written_lsn = host.store.written_lsn
+
+    host.driver.nudge()
+    host.settle()
+
+    assert host.store.written_lsn == written_lsn
+
+
+def test_a_job_whose_lease_is_in_the_log_is_handed_out_then(host: Host) -> None:
+    """The claim waited; it is answered when the lease is as durable as it was asked for. (§10.3)"""
+    queue(host, leases_durable=True, durability="fsync")
+    host.ask(claim(wait_ms=1000), "claim")
+    host.ask(append("q"), "append")
+    host.settle()
+
+    assert host.answers["claim"].jobs.grant.seqs == [1]
+    assert host.driver.parked == 0
+
+
+def test_damage_that_a_command_meets_is_told(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client gets 500, and an operator the place. (§0.5)"""
+
+    def damaged(*_: object, **named: object) -> None:
+        raise DamagedRun(Corrupt("a.seg", 7, "does not verify"), 1, 1).refusal() from Corrupt(
+            "a.seg", 7, "does not verify"
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host.driver.engine, "submit", damaged)
+        with pytest.raises(Rejection):
+            host.ask(diff("t"), "read")
+
+    assert host.lines == [("error", "a.seg: corrupt at byte 7: does not verify")]

@@ -20,6 +20,7 @@ from topics.protocol.driver.group_commit import (
     Ticket,
     Write,
     WriterState,
+    read_only,
 )
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http import bodies
@@ -128,11 +129,15 @@ def test_a_turn_is_one_write_and_each_class_has_its_gate(host: Slow) -> None:
     assert [type(step) for step in host.steps] == [Write]
     assert host.heard == []
 
+    assert host.driver.commit.depth == 2
+
     host.next()
     assert host.heard == ["disk: done"]
+    assert host.driver.commit.depth == 1
 
     host.next()
     assert host.heard == ["disk: done", "fsync: done"]
+    assert host.driver.commit.depth == 0
 
 
 def test_the_next_turn_begins_while_a_write_is_on_its_way(host: Slow) -> None:
@@ -438,3 +443,53 @@ def test_a_turn_is_due_until_it_has_ended(host: Slow) -> None:
     host.settle()
     assert not commit.is_turn_due
     assert host.heard == ["disk: done"]
+
+
+# ---------------------------------------------------------------------- bugs, and want of memory
+
+
+@pytest.mark.parametrize("call", ["take_frames", "on_synced"])
+def test_what_fails_between_a_decision_and_its_answer_ends_writing(
+    host: Slow, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The state may be ahead of the log then: the write's outcome is unknown, and no other follows.
+    (§0.5)"""
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(host.driver.engine, call, fail)
+    host.ask(append("t", 1, durability="fsync"), "write")
+
+    host.settle()
+
+    assert host.heard == ["write: 500 write_failed"]
+    assert isinstance(host.driver.commit.failure, MemoryError)
+    assert host.marks_left == 1
+
+
+def test_a_mark_that_ends_after_the_log_failed_changes_nothing(host: Slow) -> None:
+    """The log has no turn to go on with. (§0.6)"""
+    host.driver.commit.failed(OSError("the disk is gone"))
+    writer = host.driver.commit.writer
+
+    host.driver.commit.marked()
+
+    assert host.driver.commit.writer is writer is WriterState.FAILED
+
+
+def test_who_waits_for_a_write_hears_that_the_log_failed(host: Slow) -> None:
+    """Maintenance waits for what is on its way, too; a clock that rings later changes nothing. (§0.6)"""
+    host.holds = {Write}
+    host.ask(append("t", 1), "write")
+    host.driver.end_turn()
+    heard: list[Exception | None] = []
+    host.driver.commit.when_written(heard.append)
+    assert heard == []
+
+    host.driver.commit.failed(OSError("the disk is gone"))
+
+    assert [str(error) for error in heard] == [str(read_only())]
+    host.now_ms += 10_000
+    host.driver.commit.ring()
+    assert host.heard == ["write: 500 write_failed"]

@@ -7,13 +7,16 @@ from typing import Any
 import orjson
 import pytest
 
-from topics.protocol.driver.group_commit import Reply, Ticket
+from protocol.workers import cold
+from topics.protocol.commit.unit_of_work import StateUnknown
+from topics.protocol.driver.group_commit import Mark, Reply, Ticket
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import Append, Command
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.errors import Corrupt, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
+from topics.protocol.state.hot_memory import freeze
 from topics.store.memory import MemoryStore
 
 START_MS = 1_750_000_000_000
@@ -143,3 +146,83 @@ def test_time_goes_forward() -> None:
     """A test that means to go back has made a mistake."""
     with pytest.raises(AssertionError):
         started().advance(-1)
+
+
+def test_a_log_without_space_for_another_file_goes_on_in_its_own() -> None:
+    """A rotation that finds no space is refused, and nothing has failed. (F6)"""
+    store = MemoryStore()
+    host = started(store)
+    asked(host, append())
+
+    def full(**_: object) -> int:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    store.rotate = full  # type: ignore[method-assign]
+    told: list[tuple[int, Exception | None]] = []
+    host.driver.commit.rotate(lambda boundary, error: told.append((boundary, error)))
+
+    [(boundary, error)] = told
+    assert (boundary, isinstance(error, OSError)) == (0, True)
+    assert host.driver.commit.failure is None
+    (reply,) = asked(host, append())
+    assert isinstance(reply.result, Outcome)
+
+
+@pytest.mark.parametrize("call", ["rotate", "idle"])
+def test_another_step_of_the_log_that_fails_ends_writing_too(call: str) -> None:
+    """Whatever it was that failed, it is not known what the file holds. (F1)"""
+    store = MemoryStore()
+    host = started(store)
+    asked(host, append())
+
+    def broken(**_: object) -> int:
+        raise ValueError("a bug")
+
+    setattr(store, call, broken)
+    if call == "rotate":
+        host.driver.commit.rotate(lambda boundary, error: None)
+    else:
+        host.perform(Mark())
+
+    assert isinstance(host.driver.commit.failure, ValueError)
+
+
+def test_a_failure_of_which_no_mark_can_be_left_is_told() -> None:
+    """An operator has to leave it: the next start would believe the page cache. (§0.10)"""
+    store = MemoryStore()
+    host = started(store)
+    store.leave_failure_mark = lambda: "no mark could be left"  # type: ignore[method-assign]
+
+    host.driver.commit.failed(OSError("the disk is gone"))
+
+    assert ("critical", "no mark could be left") in host.lines
+
+
+def test_text_that_a_disk_has_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dead letter whose text is not in memory moves in the same turn. (§10.6)"""
+    host = started()
+    config = {"type": "queue", "max_deliveries": 1, "dead_letter": "d", "lease_ms": 1000}
+    asked(host, append("q", **config))
+    host.driver.maintenance.calm()
+    for topic in host.driver.engine.state.by_id.values():
+        freeze(topic)
+        host.driver.engine.state.memory.full[topic.topic_id] = topic
+    host.driver.maintenance.round(lambda error: None)
+    host.settle()
+    asked(host, bodies.parse_claim("q", b'{"node": "w"}', Limits()))
+
+    with cold(monkeypatch):
+        host.advance(10_000)
+
+    assert host.driver.engine.state.topics["d"].count == 1
+
+
+def test_a_state_that_is_unknown_is_told_by_the_answers_alone() -> None:
+    """There is no process to end: the engine refuses all from then on. (§0.5)"""
+    host = started()
+
+    host.on_broken(StateUnknown("a bug"))
+
+    assert host.lines == []
+    host.on_damage(Corrupt("a.seg", 7, "does not verify"))
+    assert host.lines == [("error", "a.seg: corrupt at byte 7: does not verify")]

@@ -92,3 +92,22 @@ def test_a_full_disk_is_looked_at_every_second() -> None:
         host.advance(ms=maintenance.RETRY_MS)
 
     assert host.calls.count("flip") == 5
+
+
+def test_a_step_that_cannot_be_begun_fails_the_task() -> None:
+    """As one does that fails later: a host without a thread to spare says so at once. (§8.3)"""
+
+    class Crowded(InlineHost):
+        def call(self, step: maintenance.Call) -> None:
+            raise RuntimeError("no thread can be started")
+
+    host = Crowded(Limits(), MemoryStore(), START_MS)
+    host.driver.recover()
+    host.driver.start()
+    ended: list[Exception | None] = []
+
+    host.driver.maintenance.round(ended.append)
+
+    assert [str(error) for error in ended] == ["no thread can be started"]
+    assert host.driver.maintenance.is_idle
+    assert host.driver.commit.failure is None

@@ -175,3 +175,13 @@ def test_large_batches_are_counted_apart() -> None:
 
     assert refused == []
     assert counts == [10_000] * 75
+
+
+def test_a_body_that_is_nested_without_end_is_refused() -> None:
+    """400, as any text that is no body; the stack of the process is not used up. (§0.5)"""
+    anything = msgspec.json.Decoder(object)
+
+    refused = refusal(decode, anything, b"[" * 100_000)
+
+    assert refused.code is ErrorCode.INVALID_REQUEST
+    assert "nested too deeply" in refused.message

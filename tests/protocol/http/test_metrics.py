@@ -302,3 +302,45 @@ def test_a_key_with_prefixes_sees_its_own() -> None:
     assert 'topics_topic_queue_dead{topic="in.q"}' not in told
     assert f"topics_topics {len(engine.engine.state.topics)}" in told
     assert "topics_routers 2" in told
+
+
+def test_without_a_state_the_process_is_shown() -> None:
+    """During replay another thread has it: what counts topics is 0, and nothing is shown of one. (§8.3)"""
+    core = Harness().engine
+    found = metrics.families(metrics.Source(None, core.watches, StoreStats()), PROCESS)
+    told = metrics.as_text(found).decode().splitlines()
+
+    for line in ("topics_topics 0", "topics_records_live 0", "topics_recovery_progress 0.25"):
+        assert line in told
+    assert not [line for line in told if "{topic=" in line]
+
+
+def test_queues_and_routers_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run between them: a topic that went meanwhile has no lag. (§8.3)"""
+    monkeypatch.setattr(metrics, "QUEUES_A_SLICE", 2)
+    monkeypatch.setattr(metrics, "TOPICS_A_SLICE", 1)
+    engine = Harness()
+    for n in range(4):
+        engine.put(f"q{n}", type="queue")
+    for n in range(3):
+        engine.put(f"s{n}")
+        engine.route(f"r{n}", f"s{n}", f"d{n}")
+    looks = metrics.collecting(source(engine), PROCESS)
+    slices = 0
+    while True:
+        try:
+            next(looks)
+        except StopIteration as done:
+            found = done.value
+            break
+        slices += 1
+        if slices == 2 + len(engine.engine.state.topics) + 1:
+            engine.drop("s2")
+
+    assert slices == 2 + 10 + 3
+    told = metrics.as_text(found).decode().splitlines()
+    assert [line for line in told if line.startswith("topics_router_lag{")] == [
+        'topics_router_lag{router="r0"} 0',
+        'topics_router_lag{router="r1"} 0',
+    ]
+    assert 'topics_router_blocked{router="r2"} 0' in told

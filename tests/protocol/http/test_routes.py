@@ -344,3 +344,15 @@ def test_no_other_coding_is_taken(coding: bytes) -> None:
     """415. (§0.5)"""
     refused = refusal(routes.check_content_encoding, coding)
     assert refused.code is ErrorCode.UNSUPPORTED_MEDIA_TYPE
+
+
+def test_the_history_is_asked_for_in_steps_that_it_has() -> None:
+    """400 with the steps for any other; without a step, the longest. (§8.6)"""
+    assert routes.parse_history({}) == (routes.HISTORY_STEPS_MS[-1], 0)
+    step = routes.HISTORY_STEPS_MS[0]
+    assert routes.parse_history({"step_ms": str(step), "after_ms": "7"}) == (step, 7)
+
+    refused = refusal(routes.parse_history, {"step_ms": "1"})
+
+    assert refused.code is ErrorCode.INVALID_REQUEST
+    assert all(str(known) in refused.message for known in routes.HISTORY_STEPS_MS)

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ from topics.protocol.state.frames import (
 )
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.topic import Tombstone
+from topics.protocol.state.watched import StreamEnd
 
 VIEW = View(limit=1, budget_bytes=1)
 
@@ -197,3 +199,14 @@ def test_any_json_arrives_whole(
 
     assert [event.kind for event in events] == ["record", "caught-up"]
     assert [record["data"] for record in json.loads(events[0].data)["records"]] == datas
+
+
+@pytest.mark.parametrize("why", list(StreamEnd), ids=lambda why: why.name)
+def test_the_end_of_a_stream_says_why(why: StreamEnd) -> None:
+    """An `error` event with a status of §0.6 is the last one that comes. (§7.5)"""
+    [event] = EventSource().feed(sse.ended(why))
+
+    assert event.kind == "error"
+    told = json.loads(event.data)
+    assert told["error"] == why.value
+    assert 400 <= told["code"] < 600

@@ -146,3 +146,10 @@ def test_a_token_is_known_where_a_browser_may_send_one() -> None:
     refused = refusal(require_known_parameters, BY_LINE["GET /v0/topics"], {"token": "t"})
 
     assert refused.message == "unknown parameter 'token' - at `?token`"
+
+
+def test_a_route_without_a_body_has_no_field_to_refuse() -> None:
+    """Whatever a client sends with it is not looked at. (decision 90)"""
+    for route in ROUTES:
+        if OPERATIONS[route.line].body is None:
+            require_known_fields(route, b'{"zzz": 1}')

@@ -1,5 +1,8 @@
 """What a client may have meant."""
 
+from typing import Literal
+
+import msgspec
 import pytest
 
 from topics.protocol.http import bodies, routes
@@ -67,3 +70,20 @@ def test_the_values_of_an_enum_are_found_by_its_path() -> None:
     assert allowed_values(bodies.AppendBody, "$.records[...].tag") == []
     assert allowed_values(bodies.AppendBody, "$.nowhere.at.all") == []
     assert allowed_values(bodies.AppendBody, "key in `$`") == []
+
+
+def test_what_a_list_holds_is_found_behind_any_choice() -> None:
+    """A field may be null or a list, or hold others by name; where it is neither, a path that goes into
+    it leads nowhere."""
+
+    class Part(msgspec.Struct):
+        kind: Literal["c"]
+
+    class Body(msgspec.Struct):
+        kinds: list[Literal["a", "b"]] | None = None
+        parts: int | dict[str, Part] = 0
+        text: str = ""
+
+    assert allowed_values(Body, "$.kinds[...]") == ["a", "b"]
+    assert allowed_values(Body, "$.parts[...].kind") == ["c"]
+    assert allowed_values(Body, "$.text[...]") == []

@@ -39,6 +39,23 @@ def refusal(**message: Any) -> Rejection:
     return found
 
 
+def test_only_what_is_published_is_large() -> None:
+    """A subscription has the bound of a watch's body; its refusal is told with its id. (§7.7, §2)"""
+    limits = Limits(max_command_bytes=200)
+
+    def asked(**message: Any) -> websocket.Asked:
+        return websocket.parse(json.dumps({"request_id": 7, **message}).encode(), limits)
+
+    long = {"topic": "a", "unknown": "x" * 200}
+    assert isinstance(asked(op="subscribe", topic="a").order, websocket.Subscribe)
+    refused = asked(op="subscribe", **long)
+    assert isinstance(refused.order, Rejection)
+    assert refused.order.code is ErrorCode.INVALID_REQUEST
+    assert refused.request_id == b"7"
+    published = asked(op="publish", records=[{"data": 1}], **long)
+    assert isinstance(published.order, websocket.Publish)
+
+
 # ---------------------------------------------------------------------- what is asked
 
 
@@ -303,3 +320,19 @@ def test_a_removed_key_may_order_nothing() -> None:
     assert harness.refusal(websocket.permitted_order, websocket.Ping(), caller).code is (
         ErrorCode.UNAUTHORIZED
     )
+
+
+def test_a_frame_is_made_once_for_all_sockets() -> None:
+    """The second one gets the same bytes, and no record is read for it. (§7.7)"""
+    engine = Harness()
+    engine.append(1, 2)
+    socket = Socket(engine)
+    socket.subscribe("t")
+    frame = socket.pull()
+    assert isinstance(frame, RecordFrame)
+    [(run, spans)] = frame.records.extents
+
+    first = websocket.encode(frame, run.read(spans) or [])
+
+    assert json.loads(first)["to_seq"] == 2
+    assert websocket.encode(frame) is first

@@ -76,3 +76,35 @@ def test_what_a_failed_checkpoint_froze_is_sealed_later() -> None:
 
     (job,) = engine.seal()
     assert len(job.entries) == 1
+
+
+def test_a_topic_that_does_not_fit_is_sealed_in_several_parts() -> None:
+    """Each into a segment of its own, with nothing left out. (§0.10)"""
+    engine = Harness(segment_max_records=2, segment_max_bytes=4096)
+    for n in range(20):
+        engine.append("x" * 900, n)
+    plan = engine.begin_checkpoint()
+    jobs = 0
+    while (job := engine.checkpointing.plan_seal(plan)) is not None:
+        engine.sealing.install(job, engine.store.seal(job.entries), engine.now_ms, plan.images)
+        jobs += 1
+
+    found = engine.finish_checkpoint(plan)
+
+    assert jobs > 1
+    assert sum(run.count for run in found.topics[0].runs) == 40
+
+
+def test_a_topic_that_went_is_not_sealed_for_a_checkpoint_that_failed() -> None:
+    """Of those that are left the runs are due as full ones are."""
+    engine = Harness()
+    engine.append(1, name="gone")
+    engine.append(1, name="left")
+    plan = engine.begin_checkpoint()
+    assert len(plan.images.unsealed) == 2
+    engine.drop("gone")
+
+    engine.checkpointing.abandon(plan)
+
+    (job,) = engine.seal()
+    assert [entry.topic_id for entry in job.entries] == [engine.topic("left").topic_id]

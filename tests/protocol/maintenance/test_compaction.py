@@ -1,5 +1,9 @@
 """Compaction: what is dropped, and what is written anew to give space back (§5)."""
 
+from collections import deque
+
+import pytest
+
 from protocol.harness import Harness, tagged
 from topics.protocol.maintenance import compaction
 from topics.protocol.model.events import RunsDropped
@@ -215,3 +219,88 @@ def test_keys_are_forgotten_when_their_window_has_passed() -> None:
         engine.now_ms += 500
 
     assert totals == [2, 1, 0, 0]
+
+
+def test_a_topic_frees_its_memory_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run between two parts. (§5)"""
+    monkeypatch.setattr(compaction, "FREED_BYTES_MAX", 1)
+    engine = Harness(segment_max_records=1)
+    for n in range(3):
+        engine.append(n)
+    engine.delete(before_seq=4)
+
+    left = []
+    while engine.compaction.drop_runs(engine.now_ms):
+        engine.sync()
+        left.append(len(engine.topic().runs))
+
+    assert left == [2, 1, 0]
+
+
+def test_a_run_that_is_being_sealed_is_not_dropped() -> None:
+    """Its rows are read meanwhile; it goes once it is sealed. (§5)"""
+    engine = Harness(segment_max_records=2)
+    engine.append(1, 2)
+    engine.append(3)
+    job = engine.sealing.plan(engine.now_ms)
+    assert job is not None
+    engine.delete(before_seq=3)
+
+    engine.compaction.drop_runs(engine.now_ms)
+    engine.sync()
+    assert [run.first_seq for run in engine.topic().runs] == [1, 3]
+    engine.sealing.install(job, engine.store.seal(job.entries), engine.now_ms)
+    engine.sync()
+    engine.seal()
+
+    assert [run.first_seq for run in engine.topic().runs] == [3]
+
+
+def test_a_topic_that_goes_before_it_is_estimated_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A start looks at some of its topics at a time. (§5)"""
+    monkeypatch.setattr(compaction, "TOPICS_MAX", 1)
+    engine = Harness()
+    for n in range(4):
+        engine.append(n, name=f"t{n}")
+    assert engine.compaction.drop_runs(engine.now_ms)
+    for n in range(1, 4):
+        engine.drop(f"t{n}")
+
+    while engine.compaction.drop_runs(engine.now_ms):
+        engine.sync()
+
+    assert engine.seqs(name="t0") == [1]
+
+
+def test_a_sparse_segment_with_a_run_that_cannot_be_read_is_left_as_it_is() -> None:
+    """To write the others anew would not let it go. (§0.5)"""
+    engine = shared()
+    (segment,) = segments(engine)
+    engine.delete(match="*")
+    engine.drop("u")
+    contents = engine.store.contents(segment)
+    engine.compaction.measure(segment, contents)
+    while engine.compaction.drop_runs(engine.now_ms):
+        engine.sync()
+    assert engine.compaction.is_sparse(segment)
+    engine.sealing.avoided.add((engine.topic("other").topic_id, 1))
+
+    assert engine.compaction.to_rewrite(segment, contents) == []
+
+    assert segment not in engine.compaction.candidates()
+
+
+def test_what_a_topic_had_in_a_segment_goes_with_it() -> None:
+    """It was to be written anew, and was deleted before that. (§5)"""
+    engine = shared()
+    (segment,) = segments(engine)
+    contents = engine.store.contents(segment)
+    wanted = deque(engine.compaction.remains(segment, contents))
+    assert len(wanted) == 3
+    for name in ("t", "u", "other"):
+        engine.drop(name)
+
+    assert engine.compaction.planning_rewrite(wanted).whole() is None
+    assert not wanted

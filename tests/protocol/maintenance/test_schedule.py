@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,9 +11,12 @@ import pytest
 from protocol.disk import LOG_BYTES, Disk
 from protocol.driver.test_group_commit import START_MS, InlineHost
 from topics.protocol.http import bodies
-from topics.protocol.maintenance import schedule
+from topics.protocol.maintenance import schedule, sealing
+from topics.protocol.maintenance.compaction import Remains
 from topics.protocol.maintenance.schedule import LOG_FILES, SEALED_EVENT_BYTES
+from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import Limits
+from topics.protocol.state import checkpoint
 from topics.protocol.state.hot_memory import freeze
 from topics.store.store import DiskStore
 
@@ -266,3 +271,274 @@ def test_a_full_disk_and_an_erasure_wait_for_no_budget() -> None:
     left = [s for s in schedule.compaction.candidates() if schedule.compaction.is_sparse(s)]
     host.round()
     assert not left or host.calls.count("seal") > 0
+
+
+# ---------------------------------------------------------------------- damage, and what goes meanwhile
+
+
+def damage_once(host: Disk, what: str = "seal") -> list[int]:
+    """The next call meets a damaged segment; returns a list of the calls that were made."""
+    call, calls = getattr(host.store, what), list[int]()
+
+    def meets(*given: Any, **named: Any) -> Any:
+        calls.append(len(calls))
+        if len(calls) == 1:
+            raise Corrupt("0000000001.seg", 512, "does not verify")
+        return call(*given, **named)
+
+    setattr(host.store, what, meets)
+    return calls
+
+
+def small_neighbours() -> Disk:
+    """A small sealed run, and records behind it that would be merged with it."""
+    host = Disk()
+    host.write("t", 3)
+    host.round(checkpoint=True)
+    host.write("t", 3)
+    assert [run.ref is None for run in host.driver.engine.state.topics["t"].runs] == [False, True]
+    return host
+
+
+def warnings(host: Disk) -> list[str]:
+    return [what for _, what in host.lines if "cannot be read" in what]
+
+
+def test_a_last_seal_that_meets_damage_seals_the_rest() -> None:
+    """The damaged run stays as it is, and the stop is a clean one. (§0.5, §8.2)"""
+    host = small_neighbours()
+    calls = damage_once(host)
+    ended: list[Exception | None] = []
+    host.driver.drain()
+
+    host.driver.stop(ended.append)
+
+    assert ended == [None]
+    assert len(calls) == 2
+    assert len(warnings(host)) == 1
+
+
+def test_a_seal_that_meets_damage_is_planned_again_without_it() -> None:
+    """In the same round; the records read as before. (§0.5)"""
+    host = small_neighbours()
+    state = host.driver.engine.state
+    for topic in state.memory.unsealed.values():
+        freeze(topic)
+        state.memory.full[topic.topic_id] = topic
+    calls = damage_once(host)
+
+    host.round()
+
+    assert len(calls) == 2
+    assert len(warnings(host)) == 1
+    assert not state.memory.unsealed
+    assert state.topics["t"].count == 6
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EMFILE, "too many open files")])
+def test_a_segment_that_cannot_be_looked_at_now_is_none_that_is_damaged(error: Exception) -> None:
+    """The round breaks off, and the next one looks again. (§0.5)"""
+    host = sparse(rate=0)
+    contents = host.store.contents
+
+    def fail(segment: int) -> Any:
+        raise error
+
+    host.store.contents = fail  # type: ignore[method-assign]
+    with pytest.raises(type(error)):
+        host.round()
+    host.store.contents = contents  # type: ignore[method-assign]
+
+    assert not warnings(host)
+    assert host.round().count("seal") >= 1
+
+
+def test_leases_that_a_stop_has_no_time_for_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were in no log, and only the last image would hold them. (§10.3)"""
+    monkeypatch.setattr(schedule, "LAST_MS", 0)
+    host = Disk()
+    put = bodies.parse_put("q", b'{"type": "queue"}')
+    host.driver.submit(put, lambda reply: None)
+    host.write("q", 3)
+    host.driver.submit(bodies.parse_claim("q", b'{"node": "w"}', Limits()), lambda reply: None)
+    host.settle()
+    ended: list[Exception | None] = []
+    host.driver.drain()
+
+    host.driver.stop(ended.append)
+
+    assert ended == [None]
+    assert "there is no time to seal all: leases end with this process" in [
+        what for _, what in host.lines
+    ]
+
+
+def test_maintenance_without_room_in_the_log_is_tried_again() -> None:
+    """It looks for space once, and says so where there is none. (§11)"""
+    host = Disk()
+    host.write("t", 20)
+    store, asked = host.store, list[int]()
+    room, find = store.room, store.find_room
+    store.room = lambda *, reserve: 0  # type: ignore[method-assign]
+    store.find_room = asked.append  # type: ignore[method-assign]
+
+    with pytest.raises(OSError, match="no space in the log for maintenance"):
+        host.round(checkpoint=True)
+
+    assert schedule.ROUND_BYTES in asked
+    store.room, store.find_room = room, find  # type: ignore[method-assign]
+    assert "seal" in host.round(checkpoint=True)
+
+
+def test_room_that_maintenance_finds_is_used() -> None:
+    """Another program freed some. (§11)"""
+    host = Disk()
+    host.write("t", 20)
+    store, room = host.store, host.store.room
+    store.room = lambda *, reserve: 0  # type: ignore[method-assign]
+
+    def find(size_bytes: int) -> None:
+        if size_bytes >= schedule.ROUND_BYTES:  # and not the look that begins a round
+            store.room = room  # type: ignore[method-assign]
+
+    store.find_room = find  # type: ignore[method-assign]
+
+    assert "seal" in host.round(checkpoint=True)
+
+
+def test_a_write_that_is_refused_while_room_is_made_begins_no_longer_wait() -> None:
+    """It says that the disk is full once more: the next round tries at once. (§11)"""
+    host = Disk()
+    host.write("t", 20)
+    host.driver.maintenance.disk_is_full(0)
+
+    def refused(*given: Any) -> Any:
+        host.driver.maintenance.schedule.disk_is_full = True
+        raise OSError(errno.ENOSPC, "no space left")
+
+    seal, host.store.seal = host.store.seal, refused  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="no space"):
+        host.round()
+    host.store.seal = seal  # type: ignore[method-assign]
+
+    assert host.driver.maintenance.schedule.disk_is_full
+    assert host.round().count("checkpoint") == 2
+
+
+def test_a_plan_that_fails_at_once_leaves_no_run_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was planned by then. (§5)"""
+    host = Disk()
+    host.write("t", 120)
+
+    def fail(planning: object) -> bool:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sealing.SealPlanning, "go_on", fail)
+        with pytest.raises(MemoryError):
+            host.round()
+
+    assert not host.driver.maintenance.schedule.sealing.busy
+    host.round()
+    assert "t" in host.driver.engine.state.topics
+
+
+def test_a_large_job_is_installed_and_imaged_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run between them. (§8.2)"""
+    monkeypatch.setattr(sealing, "ENTRIES_MAX", 1)
+    monkeypatch.setattr(checkpoint, "SLICE_WEIGHT", 1)
+    host = Disk()
+    for n in range(4):
+        host.write(f"t{n}", 3)
+    slices: list[int] = []
+    monkeypatch.setattr(schedule, "yield_to_commands", lambda: slices.append(1))
+
+    assert "checkpoint" in host.round(checkpoint=True)
+
+    assert len(slices) >= 8
+    assert not host.driver.engine.state.memory.unsealed
+
+
+def test_rewrites_go_on_in_the_next_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After some files, so that a checkpoint is not kept waiting. (§5)"""
+    monkeypatch.setattr(schedule, "SEALS_MAX", 1)
+    host = sparse(rate=0)
+    found = host.driver.maintenance.schedule
+    wanted: deque[Remains] = deque()
+    for segment in sorted(host.driver.engine.state.segments):
+        wanted += found.compaction.remains(segment, host.store.contents(segment))
+    assert len(wanted) >= 2
+    monkeypatch.setattr(sealing.SealBuilder, "is_full", property(lambda self: bool(self._entries)))
+
+    host.driver.maintenance.run(found._rewrite(wanted, whole=False), lambda error: None)
+
+    assert found.has_more
+    assert wanted
+
+
+def test_what_was_to_be_rewritten_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its topics were deleted meanwhile: there is nothing to write, and no file is. (§5)"""
+    host = sparse(rate=0)
+    found = host.driver.maintenance.schedule
+    wanted = deque([Remains(1, 999, [1])])
+    host.calls.clear()
+    ended: list[Exception | None] = []
+
+    host.driver.maintenance.run(found._rewrite(wanted, whole=False), ended.append)
+
+    assert (ended, host.calls) == ([None], [])
+
+
+def test_an_erasure_of_what_stays_in_use_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever refers to the segment still: the delete is not answered as erased. (§5)"""
+    host = sparse(rate=0)
+    found = host.driver.maintenance.schedule
+    raw = b'{"before_seq": 46, "erase": true}'
+    answers: list[object] = []
+
+    def nothing(wanted: object, *, whole: bool) -> Iterator[None]:
+        return iter(())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(found, "_rewrite", nothing)
+        host.driver.submit(bodies.parse_delete("t3", raw), answers.append)
+        host.settle()
+        with pytest.raises(OSError, match="segments to be erased are in use"):
+            host.round()
+    assert answers == []
+
+    host.round()
+    assert len(answers) == 1
+
+
+def test_what_one_rewrite_left_in_use_the_next_one_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run may change while it is rewritten, and stay where it is: the erasure looks once more, and
+    is over when nothing refers to the segment. (§5)"""
+    host = sparse(rate=0)
+    found = host.driver.maintenance.schedule
+    rewrite, calls = found._rewrite, list[bool]()
+
+    def at_the_second_call(wanted: Any, *, whole: bool) -> Any:
+        calls.append(whole)
+        return rewrite(wanted, whole=whole) if calls.count(True) > 1 else iter(())
+
+    monkeypatch.setattr(found, "_rewrite", at_the_second_call)
+    raw = b'{"before_seq": 46, "erase": true}'
+    answers: list[object] = []
+    host.driver.submit(bodies.parse_delete("t3", raw), answers.append)
+    host.settle()
+    host.round()
+
+    assert calls.count(True) == 2
+    assert len(answers) == 1
+
+
+def test_a_segment_that_cannot_be_read_is_left_as_it_is() -> None:
+    """It is told once, and the round goes on to its end. (§0.5)"""
+    host = sparse(rate=0)
+    damage_once(host, "contents")
+
+    host.round()
+
+    assert len(warnings(host)) == 1
+    assert len(host.driver.maintenance.schedule.compaction.damaged) == 1

@@ -325,3 +325,38 @@ def test_what_is_deleted_while_a_cut_is_under_way_is_not_lost(
 
     assert engine.seqs() == [1, 3, 4, 9, 11, 12, 13]
     assert sealed(engine) == [4, 4]
+
+
+def test_a_topic_that_goes_while_others_are_planned_is_not_sealed() -> None:
+    """Commands run between two slices of the plan: under pressure, and where runs grow old. (§5)"""
+    for limits in ({"max_hot_bytes": 10_000}, {"segment_max_age_ms": 60_000}):
+        engine = Harness(**limits)
+        for n in range(3):
+            engine.append("x" * 3000, name=f"t{n}")
+        engine.now_ms += 60_000 + AGE_CHECK_MS
+        due = engine.sealing._due(engine.now_ms)
+        first = next(due)
+        for n in range(3):
+            if f"t{n}" != first.name:
+                engine.drop(f"t{n}")
+
+        assert list(due) == []
+
+
+def test_without_an_age_nothing_is_sealed_for_it() -> None:
+    """`segment_max_age_ms` 0: a run is sealed when it is full, or with a checkpoint. (§5)"""
+    engine = Harness(segment_max_age_ms=0)
+    engine.append(1)
+    engine.now_ms += 10**9
+
+    assert engine.seal() == []
+    assert hot(engine) == [1]
+
+
+def test_runs_that_are_in_a_job_already_are_not_added_again() -> None:
+    """Nothing is left to add of such a topic. (§5)"""
+    engine = Harness()
+    engine.append(1)
+    engine.seal_all()
+
+    assert not sealing.SealBuilder(engine.sealing, engine.engine).add_runs(engine.topic(), [])

@@ -212,3 +212,21 @@ def test_a_frame_of_an_unknown_event_is_refused() -> None:
 
     with pytest.raises(ValueError, match="unknown event 250"):
         list(codec.decode_all(memoryview(body), 1))
+
+
+def test_records_whose_columns_are_not_there_are_cut_short() -> None:
+    """A frame says by its mask which columns follow; without sizes there is no text to find.
+    (FORMAT.md)"""
+    event = RecordsAppended(
+        now_ms=1, topic_id=1, first_seq=1,
+        batch=Batch(text=b"ab,", ts_ms=1, size=np.array([2], np.uint32), data_size=np.array([1], np.uint32)),
+        floors=Floors(), count=1, size_bytes=2, reserved_through=9,
+    )  # fmt: skip
+    frame = b"".join(codec.encode(event))
+    assert codec.decode_all(memoryview(frame), 1)
+    fields = codec.FRAME_HEADER.unpack_from(frame)
+
+    for cut in (len(frame) - 16, len(frame) - 8):
+        header = codec.FRAME_HEADER.pack(cut, *fields[1:])
+        with pytest.raises(ValueError):
+            list(codec.decode_all(memoryview(header + frame[len(header) : cut]), 1))

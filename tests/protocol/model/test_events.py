@@ -1,10 +1,12 @@
 """What events say of themselves; how they are written is in `test_codec` (§3.3, §5)."""
 
+import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.protocol.model.events import Floors, Marks, RecordsDeleted, RunRef
+from topics.protocol.model.events import Floors, Marks, RecordsDeleted, RunRef, array_header
 
 SEQS = st.integers(0, 1000)
 
@@ -40,3 +42,9 @@ def test_a_run_ends_with_its_last_row() -> None:
     fields = dict.fromkeys(RunRef.__struct_fields__, 0) | {"first_seq": 11, "count": 10}
 
     assert RunRef(**fields).last_seq == 20
+
+
+@pytest.mark.parametrize("items", [0, 15, 16, 65_535, 65_536, 70_000])
+def test_the_head_of_an_array_is_as_msgpack_has_it(items: int) -> None:
+    """A checkpoint of many topics is written one by one behind such a head. (FORMAT.md)"""
+    assert msgspec.msgpack.decode(array_header(items) + b"\1" * items) == [1] * items

@@ -309,6 +309,45 @@ def test_a_key_lasts_though_what_is_in_memory_only_surrounds_its_record() -> Non
     assert engine.append("again", idempotency_key="k")["deduped"]
 
 
+def test_a_large_image_stays_in_pieces_and_reads_as_one() -> None:
+    """To join it would hold it twice: it is written piece by piece. (§0.10)"""
+    engine = Harness()
+    for n in range(3000):
+        engine.append(n, idempotency_key=f"key {n}")
+    engine.append(1, name="small")
+
+    plan = engine.begin_checkpoint()
+    image = engine.finish_checkpoint(plan)
+
+    sizes = [len(piece) for piece in plan.image.pieces()]
+    assert max(sizes) < checkpoint.JOINED_BYTES < sum(sizes)
+    keys = {topic.name: len(topic.keys) for topic in image.topics}
+    assert keys == {"t": 3000, "small": 0}
+
+
+def test_a_checkpoint_that_is_given_up_among_the_jobs_of_a_queue_is_begun_anew(
+    tiny_slices: None,
+) -> None:
+    """The jobs that were taken are no part of the next one, which is of its own boundary. (§0.10)"""
+    engine = Harness()
+    engine.put("q", type="queue", leases_durable=True)
+    engine.append(*range(9), name="q")
+    assert engine.claimed(max=9) == list(range(1, 10))
+    images = engine.engine.state.images
+    plan = engine.checkpointing.begin(engine.now_ms)
+    for _ in range(2):
+        engine.checkpointing.make_images(plan)
+    assert images._jobs
+    engine.checkpointing.abandon(plan)
+    assert not images._jobs
+
+    engine.ack(1, 2)
+    found = engine.finish_checkpoint(engine.begin_checkpoint())
+
+    [topic] = found.topics
+    assert sorted(job.seq for job in topic.queue.jobs) == list(range(3, 10))
+
+
 def test_a_place_is_in_the_checkpoint_of_a_clusters_node_alone() -> None:
     """Of any other engine the array ends before it, as it always did. (FORMAT.md)"""
     engine = Harness()

@@ -173,3 +173,37 @@ def test_what_is_buried_is_bounded() -> None:
             engine.append(*["x" * 1000] * 20, name=f"e{n}")
         engine.drop(f"e{n}")
         assert sum(run.memory_bytes for run in memory.buried) <= 1 << 20
+
+
+def test_a_run_that_went_before_it_was_packed_is_passed_over() -> None:
+    """Rows of it were deleted, which was too much for one turn; then all of it went. (§11)"""
+    engine = Harness()
+    engine.put(durability="ephemeral")
+    engine.append("x" * 100, "y")
+    topic, memory = engine.topic(), engine.engine.state.memory
+    memory.unpacked[topic.topic_id] = {99: None}
+
+    memory.pack_some_deleted(topic)
+
+    assert topic.topic_id not in memory.unpacked
+    assert engine.seqs() == [1, 2]
+
+
+def test_a_topic_that_went_is_not_looked_at_for_its_waste() -> None:
+    """A write found no room: all topics in memory are looked at, some at a time, and once. (§11)"""
+    engine = Harness()
+    for name in ("e", "f"):
+        engine.put(name, durability="ephemeral")
+        engine.append("x", name=name)
+    memory, state = engine.engine.state.memory, engine.engine.state
+    memory.want_room()
+    looks = list(memory._to_look)
+    memory.want_room()
+    assert list(memory._to_look) == looks
+    assert len(looks) == 2
+    left = {topic_id: state.by_id[topic_id] for topic_id in looks[1:]}
+
+    assert list(memory.free_some(left)) == []
+
+    assert not memory._to_look
+    assert engine.seqs(name="e") == [1]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.harness import Harness
 from topics.protocol.model.render import render_batch
 from topics.protocol.model.tags import begins_with, equals, parse_subject
 from topics.protocol.state.hot_run import HotRun
@@ -299,3 +300,15 @@ def test_the_tags_of_some_rows_are_all_that_is_asked_for(
         assert [row for row in range(lo, hi) if column[row] in some] == expected
         assert [row for row in range(lo, hi) if column[row] in every] == expected
         assert some.tolist() == sorted(some.tolist())
+
+
+def test_a_run_in_memory_has_nothing_to_wait_for() -> None:
+    """It is warm, and stays as it is when it is asked to be."""
+    engine = Harness()
+    engine.append("a")
+    [run] = engine.topic().runs
+
+    run.warm()
+
+    assert run.is_warm
+    assert engine.seqs() == [1]

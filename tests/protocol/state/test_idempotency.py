@@ -3,7 +3,12 @@
 import msgspec
 
 from topics.protocol.model.events import KeyImage, array_header
-from topics.protocol.state.idempotency import BLOCK_ROWS, RememberedBatch, TopicKeys
+from topics.protocol.state.idempotency import (
+    BLOCK_ROWS,
+    IdempotencyKeys,
+    RememberedBatch,
+    TopicKeys,
+)
 
 A, B, C = (bytes([i]) * 16 for i in range(3))
 
@@ -117,3 +122,41 @@ def test_a_key_whose_records_are_in_memory_only_survives_no_restart() -> None:
     assert read_back(keys) == [KeyImage(B, 2, 1, 1000)]
     assert keys.forget(now_ms=2000, window_ms=1000) == 1
     assert keys.forget(now_ms=2010, window_ms=10) == 1
+
+
+def test_a_block_that_is_full_is_handed_out_as_it_is() -> None:
+    """It is not written any more, so that a checkpoint need not copy it. (§0.8)"""
+    keys = TopicKeys()
+    for n in range(BLOCK_ROWS):
+        keys.remember(n.to_bytes(16, "big"), n, 1, 1000)
+
+    count, blocks = keys.pieces()
+
+    assert count == BLOCK_ROWS
+    assert blocks == [keys._blocks[0]]
+    assert blocks[0] is keys._blocks[0]
+    keys.remember(C, 1, 1, 1000)
+    assert len(keys.pieces()[1]) == 2
+
+
+def test_a_topic_whose_checkpoint_has_no_keys_has_none_to_forget() -> None:
+    """It is looked at again with its first key. (§0.8)"""
+    keys = IdempotencyKeys(lambda topic_id: 100)
+    keys.restore(1, [], 100)
+    assert not keys.has_old(10**9)
+
+    keys.remember(1, A, 1, 1, 1000)
+
+    assert not keys.has_old(1099)
+    assert keys.has_old(1100)
+    assert keys.forget_old(1100) == 1
+
+
+def test_a_key_of_no_record_is_not_restored() -> None:
+    """A checkpoint of an earlier version may have such keys: nothing could be repeated of them. (§0.8)"""
+    keys = TopicKeys()
+
+    for image in (KeyImage(A, 1, 0, 1000), KeyImage(B, 1, 2, 1000)):
+        keys.restore(image)
+
+    assert list(keys) == [B]

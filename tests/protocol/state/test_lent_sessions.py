@@ -173,3 +173,31 @@ def test_a_stream_that_takes_over_here_ends_the_one_there(pair: Pair) -> None:
     assert session.stream is viewer.stream
     assert viewer.told() == ["t 1-2", "t caught up at 2"]
     assert pair.watches.connection_shares.used == 1
+
+
+def test_news_do_not_end_a_stand_in() -> None:
+    """It is woken as a stream is, also when its topic goes: only its own end is passed on. (§7.3)"""
+    pair = Pair()
+    _, stand_in, _ = pair.lend(Viewer(pair.lender))
+
+    pair.append(1)
+    pair.drop()
+    assert pair.ended == []
+
+    stand_in.wake()
+    assert pair.ended == []
+
+
+def test_a_session_whose_stream_has_gone_is_given_back_as_it_is() -> None:
+    """The borrower's client left before it: there is no stream to close. (§7.3)"""
+    pair = Pair()
+    session, stand_in, there = pair.lend(Viewer(pair.lender))
+    borrowed = pair.borrower.engine.watches.sessions[there.wid]
+    there.close()
+    assert borrowed.stream is None
+
+    image = give_back(pair.borrower.engine.watches, borrowed)
+    take_back(pair.watches, session, stand_in, pair.lender.now_ms, image)
+
+    assert session.stream is None
+    assert there.wid not in pair.borrower.engine.watches.sessions

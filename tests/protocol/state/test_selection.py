@@ -4,6 +4,7 @@ import pytest
 
 from protocol.durable import Durable
 from protocol.harness import START_MS, Harness, by, stone
+from topics.protocol.state import selection
 from topics.protocol.state.selection import ReadQuery, select
 
 
@@ -134,3 +135,19 @@ def test_scanned_counts_rows_looked_at() -> None:
     engine.append(*[by("me")] * 6, by("you"))
     page = select(engine.topic(), ReadQuery(0, 10, 1 << 20, ("me",)))
     assert (page.count, page.scanned, page.next_seq) == (1, 7, 7)
+
+
+def test_the_first_and_the_last_record_are_found_behind_deleted_ones() -> None:
+    """Whole windows and whole runs may hold no live record. (§3.1)"""
+    engine = Harness(segment_max_records=100)
+    engine.append(*range(300))
+    topic = engine.topic()
+    seqs = [*range(2, 290), *range(291, 301)]
+    engine.engine.unit.remove(topic, seqs, engine.moment)
+    engine.sync()
+
+    assert selection._first_since(topic, START_MS) == 1
+    engine.delete(before_seq=2)
+    assert selection._first_since(topic, START_MS) == 290
+    assert selection._last_live(topic, 301) == 290
+    assert selection._last_live(topic, 290) == 0

@@ -35,13 +35,16 @@ def test_the_total_is_for_all_together() -> None:
     shares = Shares("max_things", 2)
     assert taken(shares, NOBODY) == 2
     assert refusal(shares, LOCAL) == {"limit": "max_things", "max": 2}
+    assert shares.refused == 2
     shares.give_back(NOBODY)
     assert taken(shares, LOCAL) == 1
 
 
 def test_no_total_is_no_bound() -> None:
     """0 is unlimited. (§11)"""
-    assert taken(Shares("max_things", 0), Holder("a")) == 10_000
+    for holder in (Holder("a"), KEY):
+        assert taken(Shares("max_things", 0), holder) == 10_000
+    assert Shares("max_things", 0).most_held == 0
 
 
 def test_one_address_leaves_something_for_others() -> None:
@@ -52,6 +55,7 @@ def test_one_address_leaves_something_for_others() -> None:
     assert got == sorted(got, reverse=True)
     assert got[3] > 0
     assert refusal(shares, Holder("a")) == {"limit": "max_things", "max": 1000, "reason": "share"}
+    assert shares.refused == 5
 
 
 def test_an_address_of_many_clients_may_have_all() -> None:
@@ -67,6 +71,7 @@ def test_bounds_of_one_holder() -> None:
     assert refusal(shares, KEY) == {"limit": "max_things_per_key", "max": 3}
     assert refusal(shares, LOCAL) == {"limit": "max_things_per_ip", "max": 2}
     assert taken(shares, NOBODY, 100) == 100
+    shares.require(NOBODY, 100)
     assert (shares.refused, shares.most_held) == (5, 3)
 
 
@@ -78,6 +83,12 @@ def test_what_is_given_back_with_it_does_not_count() -> None:
     with pytest.raises(Rejection):
         shares.require(KEY)
 
+    own = Shares("max_things", 0, per_key=1)
+    own.take(KEY)
+    own.require(KEY, freed=1)
+    with pytest.raises(Rejection):
+        own.require(KEY)
+
 
 def test_what_is_not_held_cannot_be_given_back() -> None:
     """A count that is too small by mistake is no bound."""
@@ -85,6 +96,23 @@ def test_what_is_not_held_cannot_be_given_back() -> None:
     shares.take(KEY)
     with pytest.raises(AssertionError):
         shares.give_back(KEY, 2)
+
+
+@pytest.mark.parametrize(
+    ("limits", "bounded"),
+    [
+        ((0, 0, 0), ()),
+        ((5, 0, 0), (KEY, LOCAL, NOBODY)),
+        ((0, 5, 0), (KEY,)),
+        ((0, 0, 5), (LOCAL, NOBODY)),
+    ],
+)
+def test_what_bounds_a_holder(limits: tuple[int, int, int], bounded: tuple[Holder, ...]) -> None:
+    """Of what nothing bounds, nothing is counted."""
+    total, per_key, per_ip = limits
+    shares = Shares("max_things", total, per_key=per_key, per_ip=per_ip)
+
+    assert {holder for holder in (KEY, LOCAL, NOBODY) if shares.bounds(holder)} == set(bounded)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=80))
@@ -105,3 +133,16 @@ def test_counts_are_those_of_the_holders(steps: list[tuple[str, bool]]) -> None:
             model[name] -= 1
     assert {name: shares.held(Holder(name)) for name in model} == model
     assert shares.used == sum(model.values()) <= 20
+    # An address that holds nothing any more is forgotten: there are more of them than memory.
+    assert {holder.name for holder in shares._held} == {name for name in model if model[name]}
+
+
+def test_a_holder_is_bound_by_the_total_or_by_its_own_share() -> None:
+    """Where neither has a bound, nothing need be counted for it. (§11)"""
+    free = Shares("max_things", 0)
+    assert not free.bounds(KEY)
+    assert not free.bounds(LOCAL)
+
+    assert Shares("max_things", 2).bounds(NOBODY)
+    assert Shares("max_things", 0, per_key=2).bounds(KEY)
+    assert not Shares("max_things", 0, per_key=2).bounds(LOCAL)

@@ -1,5 +1,7 @@
 """One topic: what a read shows, what is lost and what was removed (§3, §5), against a naive model."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -9,7 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from protocol.harness import START_MS, Harness, by, stone, tagged
 from protocol.naive_model import Model
+from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import Hole
+from topics.store.runs import SealedRun
 
 TAGS = st.sampled_from([None, "a", "b", "ab"])
 
@@ -241,3 +245,87 @@ def test_no_cursor_stands_still() -> None:
             cursor = page["next_from_seq"]
             seen += 1
             assert seen < 50
+
+
+# ---------------------------------------------------------------------- runs that cannot be read
+
+
+def two_runs() -> Harness:
+    """Seqs 1 to 60 in one sealed run, 61 and 62 in another, which is too small to be merged."""
+    engine = Harness()
+    engine.put(ttl_ms=1000)
+    engine.append(*range(60))
+    engine.seal_all()
+    engine.now_ms += 100
+    engine.append(60, 61)
+    engine.seal_all()
+    assert [run.count for run in engine.topic().runs] == [60, 2]
+    return engine
+
+
+@contextmanager
+def damaged(*first_seqs: int) -> Iterator[None]:
+    """The columns of the runs that begin there cannot be read."""
+    columns = SealedRun.columns.fget  # type: ignore[attr-defined]
+
+    def found(run: SealedRun) -> Any:
+        if run.first_seq in first_seqs:
+            raise Corrupt("a.seg", 0, "does not verify")
+        return columns(run)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SealedRun, "columns", property(found))
+        yield
+
+
+def test_a_damaged_run_is_counted_by_its_flags() -> None:
+    """Its records are counted one by one, the bytes of their text by what of the run lives. (§0.5)"""
+    engine = two_runs()
+    engine.delete(before_seq=31)
+    topic = engine.topic()
+    assert topic.recount() == (topic.count, topic.size_bytes)
+
+    with damaged(1):
+        count, size_bytes = topic.recount()
+
+    assert count == 32
+    assert size_bytes == topic.runs[0].text_bytes // 2 + topic.live_between(61, 62)[1]
+
+
+@pytest.mark.parametrize(
+    ("broken", "at_ms"), [((1,), 1101), ((1, 61), 1101)], ids=["the older run", "both"]
+)
+def test_records_that_cannot_be_read_expire_no_sooner_than_those_behind_them(
+    broken: tuple[int, ...], at_ms: int
+) -> None:
+    """Their time is that of the next one that can be read; where none can, that of the last write.
+    (§2.4)"""
+    engine = two_runs()
+    assert engine.topic().expires_ms() == START_MS + 1001
+
+    with damaged(*broken):
+        assert engine.topic().expires_ms() == START_MS + at_ms
+        engine.now_ms = START_MS + at_ms
+        assert engine.state()["count"] == 0
+
+
+def test_the_first_live_records_are_found_behind_deleted_ones() -> None:
+    """A whole window of rows may hold none: jobs that were acked lie between those that were not. (§10.2)"""
+    engine = Harness()
+    engine.append(*range(400))
+    topic = engine.topic()
+    engine.engine.unit.remove(topic, range(3, 390), engine.moment)
+    engine.sync()
+
+    assert topic.first_live(1, 5) == [1, 2, 390, 391, 392]
+
+
+def test_a_damaged_run_without_a_record_takes_no_share() -> None:
+    """What the topic counts is shared among the rows that are there. (§0.5)"""
+    engine = two_runs()
+    engine.delete(before_seq=61)
+    topic = engine.topic()
+    assert topic.runs[0].dead == 60
+
+    with damaged(1, 61):
+        assert int(topic.sizes(topic.runs[1]).sum()) == topic.size_bytes

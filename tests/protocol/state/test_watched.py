@@ -4,6 +4,8 @@ from itertools import product
 
 import pytest
 
+from protocol.harness import Harness
+from protocol.viewers import Viewer
 from topics.protocol.model.commands import View
 from topics.protocol.state.watched import (
     WATCH_TRANSITIONS,
@@ -77,3 +79,17 @@ def test_a_stream_that_is_ended_is_woken_to_say_why() -> None:
     stream.end(StreamEnd.TAKEN_OVER)
 
     assert woken == [StreamEnd.TAKEN_OVER]
+
+
+def test_a_stream_is_drained_where_nothing_is_to_be_pulled() -> None:
+    """Neither a topic to look at, nor one that is passed over, nor a frame that was made. (§7.2)"""
+    engine = Harness()
+    engine.put()
+    viewer = Viewer(engine).open()
+    assert not viewer.stream.is_drained
+    viewer.told()
+    assert viewer.stream.is_drained
+
+    engine.append(1)
+
+    assert not viewer.stream.is_drained

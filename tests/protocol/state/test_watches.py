@@ -10,6 +10,7 @@ from protocol.harness import Harness, by, refusal, tagged
 from protocol.viewers import Socket, Viewer, short
 from topics.protocol.http import bodies
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.access import Caller
 from topics.protocol.model.events import TailLost
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.tags import equals
@@ -565,3 +566,33 @@ def test_a_topic_may_have_filters_of_its_own() -> None:
     }
     assert views["a"].match == views["b"].match == equals("x")
     assert views["c"].match == equals("y")
+
+
+def test_a_session_without_a_stream_goes_with_its_key(engine: Harness) -> None:
+    """There is no stream to end: the next reconnect finds no session. (§7.7)"""
+    owner = Caller("k")
+    viewer = Viewer(engine)
+    engine.engine.watches.sessions[viewer.wid].owner = owner
+
+    engine.engine.watches.revoke(owner)
+
+    assert viewer.wid not in engine.engine.watches.sessions
+
+
+def test_records_that_cannot_be_read_after_their_topic_has_gone_change_nothing(
+    engine: Harness,
+) -> None:
+    """The stream was told that the topic was deleted: there is nothing left to try again. (§7.5)"""
+    engine.append(1, 2)
+    viewer = Viewer(engine).open()
+    stream = viewer.stream
+    frame = viewer.pull()
+    assert isinstance(frame, RecordFrame)
+    engine.drop()
+    assert "t deleted at 2" in viewer.told()
+    before = stream.watched["t"].place
+
+    engine.engine.watches.on_unreadable(stream, frame)
+
+    assert stream.watched["t"].place is before
+    assert viewer.told() == []

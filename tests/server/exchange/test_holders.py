@@ -5,7 +5,8 @@ import pytest
 from topics.protocol.model.holder import NOBODY, Holder, holder_at
 from topics.server.exchange.holders import Holders
 
-PROXIES = ("127.0.0.1/32", "10.0.0.0/8")
+PROXIES = ("127.0.0.1/32", "10.1.2.3/8")
+"""The second is a network, written by one of its hosts."""
 CASES = [
     ("a client's own word", "192.0.2.1", b"198.51.100.1", holder_at("192.0.2.1")),
     ("a proxy's word", "127.0.0.1", b"198.51.100.1", Holder("198.51.100.1")),
@@ -14,6 +15,7 @@ CASES = [
     ("proxies only", "127.0.0.1", b"10.9.9.9", NOBODY),
     ("a proxy that does not tell", "10.0.0.1", None, NOBODY),
     ("no address", "127.0.0.1", b"unknown", NOBODY),
+    ("a word before no address", "127.0.0.1", b"198.51.100.1, unknown", NOBODY),
     ("not ASCII", "127.0.0.1", b"\xff", NOBODY),
 ]
 

@@ -2,10 +2,11 @@
 
 import pytest
 
+from topics.protocol.http.routes import ROUTES, Route
 from topics.protocol.model.limits import Limits
 from topics.server.exchange.shell import Phase
 
-from .desk import Desk, code, document, header
+from .desk import JSON, Desk, code, document, header
 
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.FAILED])
@@ -23,6 +24,38 @@ def test_before_the_log_is_replayed_only_probes_answer(phase: Phase) -> None:
     assert desk.ask("GET", "/v0/health").status == 200
     assert desk.ask("GET", "/v0/metrics").status == 200
     assert desk.ask("GET", "/v0/openapi.json").status == 200
+
+
+EARLY = {
+    "GET /",
+    "GET /v0/health",
+    "GET /healthz",
+    "GET /v0/metrics",
+    "GET /v0/openapi.json",
+    "GET /v0/docs",
+    "GET /v0/docs/:",
+    "GET /v0/console/:",
+    "GET /v0/stats/history",
+    "GET /v0/cluster",
+}
+"""What holds no data."""
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.line)
+def test_before_the_log_is_replayed_no_route_answers_from_data(route: Route) -> None:
+    """Every other one is 503, before its body is looked at. (§8.2)"""
+    desk = Desk()
+    desk.shell.phase = Phase.STARTING
+    names = {b"docs": "swagger-ui.css", b"console": "main.js"}
+    name = names.get(route.path[1], "a") if len(route.path) > 1 else ""
+    target = route.line.split()[1].replace(":", name)
+
+    answer = desk.ask(route.method, target, None, JSON, raw=b"no JSON")
+
+    if route.line in EARLY:
+        assert answer.status == 200
+    else:
+        assert code(answer) == (503, "not_ready")
 
 
 def test_while_stopping_everything_but_health_says_so() -> None:

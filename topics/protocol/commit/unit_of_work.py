@@ -395,7 +395,7 @@ class UnitOfWork:
             match cause:
                 case Forwarded(router_id, cursor):
                     self.emit(CursorsMoved(moment.now_ms, [(router_id, cursor, len(copies))]))
-                case DeadLettered():
+                case DeadLettered():  # pragma: no branch - a cause is of no other kind
                     self._delete_buried(cause, moment.now_ms)
         return Gate.SYNCED if self.publication.plan(dest) else Gate.WRITTEN
 

@@ -90,9 +90,7 @@ class ExhaustedJobs:
         while self._due and left:
             topic_id = next(iter(self._due))
             del self._due[topic_id]
-            topic = self._state.by_id.get(topic_id)
-            if topic is not None:
-                left -= self._move(topic, moment, left)
+            left -= self._move(self._state.by_id[topic_id], moment, left)
 
     def _move(self, topic: Topic, moment: Moment, limit: int) -> int:
         """Move jobs of one queue; returns how much of the turn's share that took."""

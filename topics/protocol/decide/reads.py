@@ -170,10 +170,9 @@ class Reads:
     def release_all(self) -> None:
         """Answer every long poll: the server is stopping."""
         for topic_id, parked in list(self._parked.items()):
-            topic = self._state.by_id.get(topic_id)
+            topic = self._state.by_id[topic_id]
             for poll in parked.values():
-                if topic is not None:
-                    self._answer(topic, poll)
+                self._answer(topic, poll)
         self._parked.clear()
 
     def _look_again(self, topic: Topic, poll: _LongPoll) -> None:

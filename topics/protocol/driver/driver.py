@@ -390,7 +390,9 @@ class Driver:
     def _may_copy(self) -> bool:
         """Whether routers may copy now; where they may not, sealing is to make room for them."""
         pressure, now_ms = self.pressure, self._host.steady_ms
-        may_go = self._copy_pace.may_go(pressure, self.engine.unit.planned_bytes, now_ms)
+        may_go = self._copy_pace.may_go(
+            pressure, self.engine.unit.planned_bytes, now_ms, is_awaited=self.commit.is_awaited
+        )
         if not may_go and pressure >= COPIES_SOFT:
             self.maintenance.press()
         return may_go
@@ -480,6 +482,7 @@ class Driver:
         self.commit.end_turn()
 
     def on_published(self) -> None:
+        self._copy_pace.wrote()
         if self.when_shown is not None:
             self.when_shown()
         self.work_soon()

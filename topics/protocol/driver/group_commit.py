@@ -231,6 +231,11 @@ class GroupCommit:
             self.turn_soon()
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether a command waits for the next write."""
+        return bool(self._unit)
+
+    @property
     def is_turn_due(self) -> bool:
         """Whether the host will call `end_turn`."""
         return self._is_turn_due
@@ -416,10 +421,6 @@ class GroupCommit:
     def is_synced(self) -> bool:
         """Whether all that is written is durable, and the sync was reported."""
         return self._synced_lsn >= self._store.written_lsn
-
-    @property
-    def synced_lsn(self) -> int:
-        return self._synced_lsn
 
     def want_sync(self) -> None:
         if self._sync_since_ms is None and self.failure is None:

@@ -259,8 +259,8 @@ class MaintenanceDriver:
         ended, self._ended = self._ended, None
         self._task = None
         self._answers = []
-        if ended is not None:
-            ended(error)
+        assert ended is not None
+        ended(error)
 
     def _ask(self, task: Task, wait: Wait) -> None:
         def done(value: Any, error: BaseException | None) -> None:
@@ -273,7 +273,7 @@ class MaintenanceDriver:
                 self._commit.rotate(done, fresh=wait.fresh, stay=wait.stay)
             case UntilSynced():
                 self._commit.when_synced(partial(done, None))
-            case UntilWritten():
+            case UntilWritten():  # pragma: no branch - a task waits for nothing else
                 self._commit.when_written(partial(done, None))
 
     # ------------------------------------------------------------------ what the schedule asks

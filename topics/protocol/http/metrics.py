@@ -55,9 +55,6 @@ class Column(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.names)
 
-    def __iter__(self) -> Iterator[Sample]:
-        return iter(self[:])
-
     def __getitem__(self, part: slice) -> list[Sample]:
         pairs = zip(self.names[part], self.values[part], strict=True)
         return [Sample(value, {self.label: name}) for name, value in pairs]

@@ -112,6 +112,13 @@ class Route(msgspec.Struct, frozen=True):
     """Whether a key may come as `?token=`, because the `EventSource` of a browser sends no header
     (§7.1)."""
 
+    def max_body_bytes(self, limits: Limits) -> int:
+        """What its body may have.  Only a write has records; any other body is parsed in one call, on
+        the event loop, and everything that is of use in it is bounded by other limits."""
+        if self.target is _append:
+            return limits.max_body_bytes
+        return min(limits.max_body_bytes, limits.max_command_bytes)
+
     @property
     def line(self) -> str:
         """As the table spells it: `GET /v0/topics/:`."""

@@ -56,7 +56,7 @@ def encode(
             data, event = tombstone_data(frame), b"tombstone"
         case CaughtUpFrame():
             data, event = orjson.dumps(_named(frame)), b"caught-up"
-        case DeletedFrame():
+        case DeletedFrame():  # pragma: no branch - a frame is of no other kind
             data, event = orjson.dumps({**_named(frame), "reason": "deleted"}), b"topic-deleted"
     return b"".join((b"id: %b\nevent: %b\ndata: " % (composite_id, event), data, b"\n\n"))
 

@@ -3,10 +3,10 @@
 Owns the measure of nearness, and what one search may cost: words of clients are cut to `WORD_MAX`.
 """
 
+import re
 import typing
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
-from enum import Enum
 from functools import cache
 from types import UnionType
 from typing import Any, Final, Literal, Union
@@ -73,13 +73,17 @@ def nearest_path(path: bytes, patterns: Iterable[tuple[bytes, ...]]) -> str | No
     return found
 
 
+_PART: Final = re.compile(r"\[\.\.\.\]|[^.\[]+")
+"""A field, or the step into what a list or a dict holds."""
+
+
 def allowed_values(kind: Any, path: str) -> list[str]:
     """The values of the enum at a path of a body's type; empty where none is there.
 
     Args:
         path: As msgspec spells it: `$.config.durability`, `$.topics[...].match`.
     """
-    for part in path.removeprefix("$").replace("[", ".[").split(".")[1:]:
+    for part in _PART.findall(path.removeprefix("$")):
         if part.startswith("["):
             kind = _element(kind)
         else:
@@ -87,9 +91,7 @@ def allowed_values(kind: Any, path: str) -> list[str]:
             kind = None if struct is None else field_types(struct).get(part)
     found: dict[str, None] = {}
     for each in _choices(kind):
-        if isinstance(each, type) and issubclass(each, Enum):
-            found.update((str(member.value), None) for member in each)
-        elif typing.get_origin(each) is Literal:
+        if typing.get_origin(each) is Literal:
             found.update((str(value), None) for value in typing.get_args(each))
     return sorted(found)
 

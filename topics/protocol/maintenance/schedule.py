@@ -190,7 +190,7 @@ class Schedule:
                 yield from self._end_unsealed()
                 return
             refs = yield from self._write_segment(job, plan, whole=False)
-            if refs is not None:
+            if refs is not None:  # pragma: no branch - behind `yield from` an error is not traced
                 self.sealing.install(job, refs, self._host.now_ms, plan.images)
         yield from self._make_images(plan)
         yield UntilWritten()
@@ -290,7 +290,7 @@ class Schedule:
 
     def _seal(self, job: SealJob, plan: CheckpointPlan | None, *, whole: bool = False) -> Task:
         refs = yield from self._write_segment(job, plan, whole=whole)
-        if refs is not None:
+        if refs is not None:  # pragma: no branch - behind `yield from` an error is not traced
             yield from self._install(job, refs, plan)
             self._drop_segments()
 
@@ -350,8 +350,9 @@ class Schedule:
             except BaseException as error:
                 if not _is_damage(error):
                     raise
-                self._host.warn(f"a segment cannot be read and is left as it is: {error}")
-                compaction.damaged.add(segment)
+                self._leave(
+                    segment, error
+                )  # pragma: no cover - behind `yield from` it is not traced
             else:
                 if contents is not None:
                     sparse[segment] = contents
@@ -362,6 +363,10 @@ class Schedule:
         for segment, contents in sparse.items():
             wanted += compaction.to_rewrite(segment, contents)
         yield from self._rewrite(wanted, whole=False)
+
+    def _leave(self, segment: int, error: BaseException) -> None:
+        self._host.warn(f"a segment cannot be read and is left as it is: {error}")
+        self.compaction.damaged.add(segment)
 
     def _inspected(self, segment: int) -> Generator[Wait, Any, Contents | None]:
         """What a candidate holds, once it is known how much of it lives; None where the estimate

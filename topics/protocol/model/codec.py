@@ -144,9 +144,6 @@ class Frames(msgspec.Struct, eq=False):
         self.size_bytes += len(frame[0]) if len(frame) == 1 else sum(map(len, frame))
         self.count += 1
 
-    def __len__(self) -> int:
-        return self.count
-
 
 def encode(event: Event) -> Frame:
     """The frame of an event.  Raises MemoryError, and nothing is held of it then."""

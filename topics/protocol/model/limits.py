@@ -16,6 +16,7 @@ class Limits:
     """Limits of requests, of resources, and of the store's files."""
 
     max_body_bytes: int = 64 << 20
+    max_command_bytes: int = 256 << 10
     max_batch_records: int = 10_000
     max_record_bytes: int = 1 << 20
     max_meta_bytes: int = 16 << 10

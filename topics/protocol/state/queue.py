@@ -94,6 +94,8 @@ class Queue:
                 heappush(self._again, job.seq)
         elif place is JobPlace.GONE:
             del self.jobs[job.seq]
+        else:
+            assert place is JobPlace.DYING
 
     def lose_track(self) -> None:
         """Leases begin or cease to be logged: until the log has another event of a job, what it says
@@ -298,8 +300,8 @@ class Queue:
             if at_ms is None or at_ms > now_ms:
                 break
             job = self.jobs[heappop(self._ends)[1]]
-            if job.place is JobPlace.AGAIN:
-                taken[job.seq] = job
+            assert job.place is JobPlace.AGAIN  # or `settle` would have made it so
+            taken[job.seq] = job
         return list(taken.values())
 
     # ------------------------------------------------------------------ leaving

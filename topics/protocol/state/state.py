@@ -274,7 +274,7 @@ class State:
         match cause:
             case Forwarded(router_id, cursor):
                 self._move_cursor(router_id, cursor, copies)
-            case DeadLettered():
+            case DeadLettered():  # pragma: no branch - a cause is of no other kind
                 self._dead_lettered(cause)
 
     def _dead_lettered(self, cause: DeadLettered) -> None:
@@ -411,7 +411,8 @@ class State:
         """A run is no longer one of the topic's."""
         if isinstance(run, HotRun):
             self.memory.release(topic, run)
-        elif run.ref is not None:
+        else:
+            assert run.ref is not None
             self.segments.release(run.ref)
 
     def pack(self, topic: Topic, wanted_bytes: int) -> None:

@@ -158,13 +158,12 @@ class Topic:
     def first_live_seq(self) -> int:
         """Seq of the first live record, `head_seq + 1` where none is; kept, as it never falls."""
         seq = max(self._earliest, self.gone_through + 1)
-        if self.count:
-            for run, lo, hi in self.runs.windows(seq):
-                live = run.flags[lo:hi] == LIVE
-                at = int(live.argmax())
-                if live[at]:
-                    self._earliest = run.first_seq + lo + at
-                    return self._earliest
+        for run, lo, hi in self.runs.windows(seq) if self.count else ():
+            live = run.flags[lo:hi] == LIVE
+            at = int(live.argmax())
+            if live[at]:
+                self._earliest = run.first_seq + lo + at
+                return self._earliest
         self._earliest = self.head_seq + 1
         return self._earliest
 
@@ -271,9 +270,8 @@ class Topic:
         """When the next record expires, at the earliest; None where none does."""
         if not self.config.ttl_ms or not self.count:
             return None
-        for run, lo in self.runs.reaching(max(self.gone_through + 1, self._earliest)):
-            return int(self._times(run)[lo]) + self.config.ttl_ms + 1
-        return None
+        run, lo = next(self.runs.reaching(max(self.gone_through + 1, self._earliest)))
+        return int(self._times(run)[lo]) + self.config.ttl_ms + 1
 
     def eviction(self, records: int, size_bytes: int, *, before_seq: int) -> Removal | None:
         """The oldest live records to lose so that at least this many records and bytes go.

@@ -229,11 +229,10 @@ class Watches:
         watched.is_queued = False
 
     def _unlist(self, watched: Watched) -> None:
-        listed = self._by_topic.get(watched.topic_id)
-        if listed is not None:
-            listed.pop(watched, None)
-            if not listed:
-                del self._by_topic[watched.topic_id]
+        listed = self._by_topic[watched.topic_id]
+        del listed[watched]
+        if not listed:
+            del self._by_topic[watched.topic_id]
 
     # ------------------------------------------------------------------ changes of topics
 

@@ -117,7 +117,7 @@ class Guard:
 
 def _token(head: Asked, header: Header, *, takes_token: bool) -> bytes | None:
     """What a request gives as its key; None where it gives none.  The header counts where both are
-    there, and two headers are one with a comma, which no key has (`exchange._LISTS`)."""
+    there, and two headers are one with a comma, which no key has (`exchange.fields`)."""
     value = header(b"authorization")
     if value is not None:
         scheme, _, token = value.strip().partition(b" ")

@@ -96,7 +96,7 @@ class ClusterExchange(TopicsExchange):
             self._scraping,
             self.history,
             self._trace_meta,
-            self._runtime.limits.max_body_bytes,
+            judged.max_body_bytes,
             self._beats,
             _neighbours=self._neighbours,
         )

@@ -34,7 +34,7 @@ from topics.protocol.model.permission import permitted
 from topics.protocol.model.records import Buffer
 from topics.server.access.guard import Guard
 from topics.server.access.key_ring import KeyRing
-from topics.server.exchange import usage
+from topics.server.exchange import fields, usage
 from topics.server.exchange.beats import Beats
 from topics.server.exchange.history import History
 from topics.server.exchange.holders import Holders
@@ -59,11 +59,6 @@ ALONE: Final = ClusterAnswer(enabled=False)
 
 _EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
-_LISTS: Final = frozenset(
-    (b"accept", b"accept-encoding", b"authorization", b"prefer", b"x-forwarded-for")
-)
-"""Headers that may come on several lines, which are one list (RFC 9110 §5.3).  Two keys are one
-list, too, and so they are none (§0.2)."""
 APART_BYTES: Final = 1 << 20
 """A larger body is parsed on a thread."""
 
@@ -72,6 +67,7 @@ class Judged(msgspec.Struct):
     """What follows from a head alone, for as long as the server runs.
 
     Attributes:
+        max_body_bytes: Of its body, on the wire and again where that is inflated.
         also: Headers of every answer, for a page of an allowed origin.
         label: Of its route, where requests are counted.
         needs_serving: It is answered only when the log was replayed.
@@ -85,6 +81,7 @@ class Judged(msgspec.Struct):
     header: Callable[[bytes], bytes | None]
     route: Route
     name: str
+    max_body_bytes: int
     also: Headers = ()
     label: str = OTHER
     needs_serving: bool = True
@@ -103,7 +100,7 @@ class Judged(msgspec.Struct):
         self.is_counted = not isinstance(target, Probe)
         self.needs_serving = self.is_counted or target is Probe.LIMITS
 
-    def check(self, max_body_bytes: int) -> None:
+    def check(self) -> None:
         """Refuse what the head alone decides: 406, then 413, then 415."""
         header, rule = self.header, self.route.body
         if self.route.target is StreamKind.WORK:
@@ -111,8 +108,8 @@ class Judged(msgspec.Struct):
         if self.route.target in _EVENT_FEEDS and not routes.accepts_event_stream(header(b"accept")):
             raise Rejection(ErrorCode.NOT_ACCEPTABLE, "this answers text/event-stream only")
         length = header(b"content-length")
-        if length is not None and length.isdigit() and int(length) > max_body_bytes:
-            raise too_large(max_body_bytes)
+        if length is not None and length.isdigit() and int(length) > self.max_body_bytes:
+            raise too_large(self.max_body_bytes)
         if rule is BodyRule.NONE:
             return
         kind = header(b"content-type")
@@ -161,7 +158,7 @@ class TopicsExchange:
         begun = time.perf_counter()
         memo = head.memo
         judged: Judged | None = None if memo is None else memo.judged
-        header = _reader(head.headers) if judged is None else judged.header
+        header = fields.reader(head.headers) if judged is None else judged.header
         call = Responder(self._runtime, self._observer, head, header, begun, OTHER)
         admitted = None
         try:
@@ -169,6 +166,7 @@ class TopicsExchange:
             # again in a head that came before and met none of them; whatever may change while the
             # server runs is decided for each request.
             if judged is None:
+                fields.require_single(head.headers)
                 found = self._find(head, call)
                 if isinstance(found, Answer):
                     return found
@@ -186,7 +184,7 @@ class TopicsExchange:
             if call.caller.is_key:
                 self.in_flight.enter(call.caller, admitted)
             if not judged.is_sound:
-                judged.check(self._runtime.limits.max_body_bytes)
+                judged.check()
                 judged.is_sound = True
                 if memo is not None:
                     memo.judged = judged
@@ -209,7 +207,7 @@ class TopicsExchange:
             self._scraping,
             self.history,
             self._trace_meta,
-            self._runtime.limits.max_body_bytes,
+            judged.max_body_bytes,
             self._beats,
         )
 
@@ -232,7 +230,8 @@ class TopicsExchange:
             if self._guard is not None:
                 self._guard.require_key(head, call.header)  # 401 comes before 404
             raise
-        return Judged(call.header, route, name, call.also)
+        max_body_bytes = route.max_body_bytes(self._runtime.limits)
+        return Judged(call.header, route, name, max_body_bytes, call.also)
 
     def connect(self, head: Head) -> Answer | Socket:
         """Judge a WebSocket handshake, which is a GET except for its answer (§7.7)."""
@@ -509,13 +508,3 @@ class Admitted(msgspec.Struct, eq=False):
         """The key was removed: an answer that waits for news is one that says so."""
         if self._waiting is not None:
             self._waiting.revoke()
-
-
-def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
-    known: dict[bytes, bytes] = {}
-    for name, value in headers:
-        if name not in known:
-            known[name] = value
-        elif name in _LISTS:
-            known[name] += b", " + value
-    return known.get
