@@ -8,6 +8,7 @@ kafka       that log in Kafka, who is to lead, and what the nodes say of themsel
 exchange    what is answered here, and what goes to the leader
 forwarding  a request carried to another node, and its answer carried back
 doubt       what a replica that lags may not say
+candidacy   whether a node may be the one that leads
 directory   the data directory of a node: which cluster and which node it belongs to
 lag         how old what a replica shows is
 node_standing  how a node stands from its start on, by its host and the other nodes' heartbeats

@@ -16,6 +16,7 @@ from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.unit import Shard
 from topics.protocol.model.errors import StoreError
 from topics.protocol.model.ports import Store
+from topics.server.cluster.candidacy import Candidacy
 from topics.server.cluster.directory import NodeDirectory
 from topics.server.cluster.exchange import ClusterExchange
 from topics.server.cluster.forwarding import Forwarder
@@ -33,9 +34,6 @@ from topics.server.cluster.runtime import ClusterRuntime
 
 LOOK_S: Final = 0.1
 """How often is looked at how this node stands."""
-CLOCK_MS_MAX: Final = checks.CLOCK_MS_MAX
-CLOCK_MS_AGAIN: Final = 800
-"""A clock that was off has to be this good again: else a node at the bound would come and go."""
 START_EVERY_S: Final = 10.0
 """How often is asked where the log begins."""
 END_WAIT_MS: Final = 5000
@@ -82,7 +80,7 @@ class ClusterNode:
         self._leaving: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_going = False
-        self._is_out = False
+        self._candidacy = Candidacy()
         self._said: tuple[str, int] | None = None
         """The role that was said last, and when."""
 
@@ -241,27 +239,25 @@ class ClusterNode:
             self._said = (beat.role, at_ms)
 
     def _judge(self, skew_ms: int) -> None:
-        """Whether this node may be a candidate: by its clock, its disk and its data."""
+        """Be a candidate or none."""
         placement, host = self._placement, self._standing.host
         if placement is None or host is None:
             return
-        clock_ms_max = CLOCK_MS_AGAIN if self._is_out else CLOCK_MS_MAX
-        is_late = abs(skew_ms) > clock_ms_max
-        has_data = host.member.state not in (NodeState.ASIDE, NodeState.HALTED)
         # Of the driver that serves: one that is being replaced is read-only for a moment.
         driver = host.member.driver
-        is_broken = driver is not None and driver.engine.read_only
-        is_out = is_late or is_broken or not has_data
-        if is_out == self._is_out:
+        if not self._candidacy.judge(
+            skew_ms=skew_ms,
+            is_read_only=driver is not None and driver.engine.read_only,
+            has_data=host.member.state not in (NodeState.ASIDE, NodeState.HALTED),
+        ):
             return
-        self._is_out = is_out
-        if not is_out:
+        refusal = self._candidacy.refusal
+        if refusal is None:
             log.info("this node may lead again")
             placement.enter()
-            return
-        why = f"its clock is {skew_ms} ms off the broker's" if is_late else "it cannot write"
-        log.error("this node does not lead: %s", why)
-        placement.withdraw()
+        else:
+            log.error("this node does not lead: %s", refusal)
+            placement.withdraw()
 
     async def _ask_start(self, brokers: Brokers) -> None:
         kafka, standing = self._kafka, self._standing
