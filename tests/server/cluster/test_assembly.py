@@ -156,3 +156,18 @@ def test_a_nodes_url_is_that_of_its_address(node_settings: Settings, host: str, 
         await node.stop()
 
     asyncio.run(story())
+
+
+def test_a_join_that_fails_is_told_to_the_server(node_settings: Settings) -> None:
+    """Which ends the process with the sentence. (§6)"""
+
+    async def story() -> None:
+        node = create_served(replace(node_settings, cluster_start_ms=1))
+        assert isinstance(node, ClusterNode)
+        await node.start()
+        failure = await node.wait_failed()
+        assert isinstance(failure, StoreError)
+        assert "did not answer for 1 ms" in str(failure)
+        await node.stop()
+
+    asyncio.run(asyncio.wait_for(story(), 60))

@@ -213,7 +213,7 @@ class ClusterNode:
     # ------------------------------------------------------------------ while it serves
 
     async def _watch_host(self, host: ClusterHost) -> None:
-        why = await host.halted
+        why = await asyncio.shield(host.halted)  # it is the host's, and outlives this task
         raise StoreError(f"this node cannot go on: {why}")
 
     async def _look(self, heartbeats: Heartbeats) -> None:
