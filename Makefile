@@ -20,7 +20,7 @@ serve: .venv/runtime  ## the server on port 4000, data in ./topics-data
 	$(BIN)/topics serve
 
 test: .venv/ready  ## every test but those of Spark
-	$(BIN)/python -m pytest --benchmark-disable -m "not spark" tests bench
+	$(BIN)/python -m pytest -n 2 --dist loadfile --benchmark-disable -m "not spark" tests bench
 
 test-spark: java  ## those that start a JVM
 	$(BIN)/python -m pytest --benchmark-disable -m spark tests bench

@@ -7,6 +7,7 @@ client made.  A test is written once, against `Face.do`, and runs over `Client` 
 import asyncio
 import inspect
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -140,3 +141,8 @@ async def _collect(client: AsyncClient, use: Callable[[Any], Any]) -> Any:
 
 
 ONE_TRY = Retry(for_s=0)
+
+
+def spelled(value: object) -> str:
+    """A value as the name of a test, which is the same in every process: without addresses."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

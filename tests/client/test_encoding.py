@@ -18,7 +18,7 @@ from topics.client import NewRecord
 from topics.client.encoding import encode_record, is_json
 from topics.testing import MemoryTopics
 
-from .script import Script, appended
+from .script import Script, appended, spelled
 
 UTC = datetime.UTC
 AT = datetime.datetime(2026, 3, 1, tzinfo=UTC)
@@ -73,7 +73,7 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "place"), ODD, ids=[repr(c[0])[:40] for c in ODD])
+@pytest.mark.parametrize(("value", "place"), ODD, ids=[spelled(c[0])[:40] for c in ODD])
 def test_what_json_cannot_say_is_refused(face: Any, value: Any, place: str) -> None:
     """It is a `TypeError` that names the place, alone or nested, and nothing is sent. (§0.3)"""
     for send in (
@@ -97,7 +97,7 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize("value", SAID, ids=repr)
+@pytest.mark.parametrize("value", SAID, ids=spelled)
 def test_what_json_can_say_is_sent(face: Any, value: Any) -> None:
     """JSON's own, classes made of them, and what names the types of its fields: these `Record[T]`
     reads back."""

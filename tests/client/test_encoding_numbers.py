@@ -14,7 +14,7 @@ from topics.client import NewRecord
 from topics.client.encoding import encode_record
 from topics.testing import MemoryTopics
 
-from .script import Script, appended
+from .script import Script, appended, spelled
 
 NAN, INF = math.nan, math.inf
 
@@ -53,7 +53,7 @@ class Graded:
         (NewRecord(1, meta={"m": NAN}), r"nan, at meta\.m$"),
         (NewRecord(msgspec.Raw(b"null"), meta={"m": NAN}), r"nan, at meta\.m$"),
     ],
-    ids=str,
+    ids=spelled,
 )
 def test_what_is_no_number_is_refused(face: Any, value: Any, place: str) -> None:
     """Alone, nested, in what msgspec makes of a type, and in meta; nothing is sent."""
@@ -82,7 +82,7 @@ def test_meta_of_all(face: Any) -> None:
         Reading(1.5),
         msgspec.Raw(b'{"a":null}'),
     ],
-    ids=repr,
+    ids=spelled,
 )
 def test_what_is_a_number_is_sent(face: Any, value: Any) -> None:
     """A null that was one, and anything that only resembles a NaN, goes as it is."""

@@ -6,7 +6,7 @@ The limits are set while it runs, so that they are met in the middle of its work
 import resource
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -62,7 +62,8 @@ def limited(server: Server, which: int, most: int) -> Iterator[None]:
     try:
         yield
     finally:
-        resource.prlimit(server.pid, which, before)
+        with suppress(ProcessLookupError):  # it may have ended of it
+            resource.prlimit(server.pid, which, before)
 
 
 def restarted(server: Server) -> Api:

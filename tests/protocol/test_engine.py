@@ -4,6 +4,7 @@ import pytest
 
 from topics.protocol.engine import Engine
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.codec import Frames
 from topics.protocol.model.outcomes import Gate, Outcome
 
 from .harness import Harness, by, refusal, tagged
@@ -138,6 +139,38 @@ def test_replay_tells_the_same_story() -> None:
     assert copy.diff() == engine.diff()
     assert [t["topic"] for t in copy.listing()["topics"]] == ["t"]
     assert copy.append("x", idempotency_key="k3")["deduped"] is True
+
+
+def test_a_replica_follows_events_of_all_kinds() -> None:
+    """What another engine decided, a unit at a time: a topic that goes within its unit is never seen, one
+    that goes later ends for who reads it, and jobs leave the queue that dead letters come from."""
+    leader, replica = Harness(), Harness()
+    done = 0
+
+    def catch_up() -> None:
+        nonlocal done
+        events, done = leader.events[done:], len(leader.events)
+        replica.engine.follow(events, b"".join(Frames.of(events).parts))
+        replica.write()
+
+    leader.put(name="q", type="queue", max_deliveries=1, dead_letter="d", lease_ms=1000)
+    leader.append("x", "y", name="q")
+    leader.append("z", name="short")
+    leader.drop("short")
+    catch_up()
+    assert [t["topic"] for t in replica.listing()["topics"]] == ["q"]
+    assert replica.state("q")["count"] == 2
+
+    assert leader.claimed() == [1]
+    leader.now_ms += 1001
+    assert leader.claimed() == [2]
+    catch_up()
+    assert replica.state("q")["count"] == 1
+    assert replica.datas() == ["x"]
+
+    leader.drop("q")
+    catch_up()
+    assert [t["topic"] for t in replica.listing()["topics"]] == ["d"]
 
 
 def test_a_counter_of_the_process_leaves_out_the_replay() -> None:

@@ -299,6 +299,20 @@ def test_a_stream_that_is_ended_is_told_at_once() -> None:
     assert (worker.stream.held, worker.stream.given) == ({}, [])
 
 
+def test_all_streams_of_an_engine_that_is_given_up_are_ended() -> None:
+    """What they held is free: whoever serves the queue next hands it out. (§10.8)"""
+    engine = queue()
+    engine.append("x", "y", name="q")
+    workers = [Puller(engine), Puller(engine)]
+    assert [worker.pull() for worker in workers] == [[1], [2]]
+    why = Rejection(ErrorCode.SHUTTING_DOWN, "it is given up")
+
+    engine.engine.queue_commands.end_streams(why)
+
+    assert [worker.stream.ended_by for worker in workers] == [why, why]
+    assert [worker.stream.held for worker in workers] == [{}, {}]
+
+
 def test_a_removed_keys_stream_takes_nothing_more_and_gives_back_what_it_holds() -> None:
     """It is woken to say so; its jobs go back when its connection closes, as those of any other. (§0.2,
     §10.8)"""

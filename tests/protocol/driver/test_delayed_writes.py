@@ -246,6 +246,19 @@ def test_under_load_writes_wait_by_priority(host: Pressed) -> None:
     assert 100 < replies[0].throttle_ms <= WAIT_MS_MAX
 
 
+def test_the_load_is_told_in_figures(host: Pressed) -> None:
+    """How far the loop lags, and what part of the bound that is; both go when it rests. (§8.3)"""
+    assert (host.driver.lag_ms, host.driver.load) == (0, 0)
+
+    lag(host, 0.5)
+    assert 0.4 * LAG_MS_MAX < host.driver.lag_ms <= 0.5 * LAG_MS_MAX
+    assert 0.4 < host.driver.load <= 0.5
+
+    host.advance(ms=600_000)
+    assert host.driver.lag_ms < 1
+    assert host.driver.load < 0.01
+
+
 def test_under_more_load_the_lowest_are_refused(host: Pressed) -> None:
     """429 when they come, while higher ones wait or pass. (§0.6)"""
     made(host, low=-5, middle=0, high=900)

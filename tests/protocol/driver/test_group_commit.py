@@ -129,11 +129,15 @@ def test_a_turn_is_one_write_and_each_class_has_its_gate(host: Slow) -> None:
     assert [type(step) for step in host.steps] == [Write]
     assert host.heard == []
 
+    assert host.driver.commit.depth == 2
+
     host.next()
     assert host.heard == ["disk: done"]
+    assert host.driver.commit.depth == 1
 
     host.next()
     assert host.heard == ["disk: done", "fsync: done"]
+    assert host.driver.commit.depth == 0
 
 
 def test_the_next_turn_begins_while_a_write_is_on_its_way(host: Slow) -> None:

@@ -511,6 +511,28 @@ def test_an_erasure_of_what_stays_in_use_is_tried_again(monkeypatch: pytest.Monk
     assert len(answers) == 1
 
 
+def test_what_one_rewrite_left_in_use_the_next_one_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run may change while it is rewritten, and stay where it is: the erasure looks once more, and
+    is over when nothing refers to the segment. (§5)"""
+    host = sparse(rate=0)
+    found = host.driver.maintenance.schedule
+    rewrite, calls = found._rewrite, list[bool]()
+
+    def at_the_second_call(wanted: Any, *, whole: bool) -> Any:
+        calls.append(whole)
+        return rewrite(wanted, whole=whole) if calls.count(True) > 1 else iter(())
+
+    monkeypatch.setattr(found, "_rewrite", at_the_second_call)
+    raw = b'{"before_seq": 46, "erase": true}'
+    answers: list[object] = []
+    host.driver.submit(bodies.parse_delete("t3", raw), answers.append)
+    host.settle()
+    host.round()
+
+    assert calls.count(True) == 2
+    assert len(answers) == 1
+
+
 def test_a_segment_that_cannot_be_read_is_left_as_it_is() -> None:
     """It is told once, and the round goes on to its end. (§0.5)"""
     host = sparse(rate=0)

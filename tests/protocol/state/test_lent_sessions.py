@@ -178,11 +178,13 @@ def test_a_stream_that_takes_over_here_ends_the_one_there(pair: Pair) -> None:
 def test_news_do_not_end_a_stand_in() -> None:
     """It is woken as a stream is, also when its topic goes: only its own end is passed on. (§7.3)"""
     pair = Pair()
-    pair.lend(Viewer(pair.lender))
+    _, stand_in, _ = pair.lend(Viewer(pair.lender))
 
     pair.append(1)
     pair.drop()
+    assert pair.ended == []
 
+    stand_in.wake()
     assert pair.ended == []
 
 

@@ -252,10 +252,12 @@ class Pair:
 
 
 @asynccontextmanager
-async def a_pair(guard: Callable[[], Guard] | None = None) -> AsyncIterator[Pair]:
+async def a_pair(
+    guard: Callable[[], Guard] | None = None, limits: Limits | None = None
+) -> AsyncIterator[Pair]:
     async with AsyncExitStack() as stack:
-        leader = Node(FakeStanding(leads=True, node="n1"), guard and guard(), None)
-        follower = Node(FakeStanding(node="n2"), guard and guard(), None)
+        leader = Node(FakeStanding(leads=True, node="n1"), guard and guard(), limits)
+        follower = Node(FakeStanding(node="n2"), guard and guard(), limits)
         nodes = (
             node_status("n1", leader.url, "leader"),
             node_status("n2", follower.url, "follower"),

@@ -8,6 +8,7 @@ import h2.connection
 import h2.events
 import pytest
 
+from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
 from topics.server.cluster.status import HistoryLoss
@@ -598,10 +599,11 @@ def test_a_replica_that_lags_is_not_ready() -> None:
 
 
 def test_a_large_read_goes_to_the_leader_unparsed() -> None:
-    """A body of more than a megabyte is parsed once, on the leader's thread."""
+    """A body of more than a megabyte, where the settings let one in, is parsed once, on the leader's
+    thread."""
 
     async def story() -> None:
-        async with a_pair() as pair:
+        async with a_pair(limits=Limits(max_command_bytes=8 << 20)) as pair:
             for node in (pair.leader, pair.follower):
                 node.put("t", 1)
             raw = json.dumps({"from_seq": 0, "node": ["x" * 100] * 11_000}).encode()

@@ -92,10 +92,10 @@ class Queue:
             if not job.queued:
                 job.queued = True
                 heappush(self._again, job.seq)
+        elif place is JobPlace.GONE:
+            del self.jobs[job.seq]
         else:
-            assert place in (JobPlace.DYING, JobPlace.GONE)
-            if place is JobPlace.GONE:
-                del self.jobs[job.seq]
+            assert place is JobPlace.DYING
 
     def lose_track(self) -> None:
         """Leases begin or cease to be logged: until the log has another event of a job, what it says
