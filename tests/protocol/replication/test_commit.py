@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.model.codec import decode_all
+from topics.protocol.driver.group_commit import Rotate, Sync, Write
+from topics.protocol.model.codec import Frames, decode_all
 from topics.protocol.model.errors import WriteFailed
 from topics.protocol.model.events import PlaceReached, RecordsAppended
 
@@ -132,3 +133,176 @@ def test_what_is_synced_here_is_known_as_an_offset(rig: Rig) -> None:
     commit.want_sync()
 
     assert commit.durable == rig.replica.node.mark.place.offset > before
+
+
+def held(rig: Rig, step: type, *, of: Any = None) -> list[Any]:
+    """Steps of this kind that a thread of the leader has begun, from now on: none ends by itself."""
+    steps: list[Any] = []
+    (of or rig.leader).host._steps[step] = steps.append
+    return steps
+
+
+def codes(rig: Rig) -> list[tuple[str, object]]:
+    """Why each client was refused, and what its refusal says of the outcome."""
+    return [(each.code.value, each.detail["outcome"]) for each in rig.answers]
+
+
+def test_a_replicas_units_that_come_during_a_write_are_the_next_one(rig: Rig) -> None:
+    """The place that a write shows is its own, not that of what was applied meanwhile. (§4)"""
+    writes = held(rig, Write, of=rig.replica)
+    commit, index = rig.replica.host.driver.commit, rig.replica.member.index
+    for data in "ab":
+        rig.append(data)
+        rig.land()
+    assert rig.replica.node.anchor.index == index + 2
+    rig.replica.host.driver.end_turn()
+    assert len(writes) == 1
+
+    commit.wrote(rig.replica.host.store.write(writes.pop().frames), 0.0)
+    assert rig.replica.member.index == index + 1
+    rig.land()
+    commit.wrote(rig.replica.host.store.write(writes.pop().frames), 0.0)
+
+    assert rig.replica.member.index == index + 2
+    assert rig.read(rig.replica) == ["a", "b"]
+
+
+def test_a_turn_that_was_due_ends_nothing_once_the_leader_ceased(rig: Rig) -> None:
+    """The host ends it all the same; what is on its way stays the last unit of the term."""
+    rig.append("a")
+    rig.turn()
+    rig.leader.member.cease()
+
+    rig.leader.host.driver.end_turn()
+
+    assert not rig.leader.host.driver.commit.is_turn_due
+    assert len(rig.leader.outbox) == 1
+    rig.land()
+    assert [answer["seqs"] for answer in rig.answers] == [[1]]
+
+
+def test_a_turn_whose_frames_cannot_be_made_ends_the_log(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is applied, and nobody is sent it: no answer may say that it is done. (§0.5)"""
+    rig.append("a")
+
+    def breaks() -> Frames:
+        raise MemoryError
+
+    monkeypatch.setattr(rig.leader.engine, "take_frames", breaks)
+    rig.turn()
+
+    assert codes(rig) == [("internal", "unknown")]
+    assert not rig.leader.outbox
+    assert rig.leader.engine.read_only
+    assert not rig.leader.decides
+
+
+def test_an_accepted_unit_that_cannot_be_marked_ends_the_log(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other nodes have it; this one writes none of it, and a restart reads it again. (§0.5)"""
+    before = stored(rig)
+    rig.append("a")
+    rig.turn()
+
+    def breaks(event: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(rig.leader.engine.state, "apply", breaks)
+    rig.land()
+
+    assert codes(rig) == [("internal", "unknown")]
+    assert stored(rig) == before
+    assert rig.read(rig.replica) == ["a"]
+
+
+def test_a_sync_that_fails_while_a_unit_is_on_its_way_is_answered_once(rig: Rig) -> None:
+    """The log's failure is one answer; that the node lets go of its term is no other. (§0.5)"""
+    syncs = held(rig, Sync)
+    rig.leader.sync()
+    rig.append("a")
+    rig.turn()
+    rig.delete(1)
+    assert len(syncs) == 1
+
+    rig.leader.host.driver.commit.failed(OSError(5, "Input/output error"))
+
+    assert sorted(codes(rig)) == [("internal", "unknown"), ("not_leader", "not_applied")]
+    rig.land()
+    assert len(rig.answers) == 2
+
+
+def test_a_sync_that_fails_once_the_engine_is_dropped_changes_no_answer(rig: Rig) -> None:
+    """The answers of what was on its way are the node's to give, whatever the old log does."""
+    rig.append("a")
+    rig.turn()
+    driver = rig.leader.host.driver
+    proposal = driver.commit.proposal
+    assert proposal is not None
+    driver.abandon("another node leads now")
+
+    driver.commit.failed(OSError(5, "Input/output error"))
+
+    assert rig.answers == []
+    assert len(proposal.waiters) == 1
+
+
+def test_what_is_accepted_is_answered_though_its_writer_is_dropped(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another node began a term while this node's disk wrote it: it is true all the same. (§2)"""
+    writes = held(rig, Write)
+    rig.append("a")
+    rig.land()
+    assert rig.answers == []
+    store, reopen = rig.leader.host.store, rig.leader.reopen
+
+    def joined() -> None:
+        """A host closes the store once its thread has written."""
+        [step] = writes
+        store.write(step.frames)
+        reopen()
+
+    monkeypatch.setattr(rig.leader, "reopen", joined)
+    rig.lead(rig.replica)
+
+    assert [answer["seqs"] for answer in rig.answers] == [[1]]
+    assert rig.read() == rig.read(rig.replica) == ["a"]
+
+
+def test_what_waits_for_a_dropped_log_is_told_so(rig: Rig) -> None:
+    """A new file, a sync and the end of all writes: none will come in this log."""
+    rotations, syncs = held(rig, Rotate), held(rig, Sync)
+    commit = rig.leader.host.driver.commit
+    rig.append("a")
+    rig.land()
+    said: list[object] = []
+    commit.when_synced(said.append)
+    commit.rotate(lambda boundary, error: said.append((boundary, error)))
+    commit.when_written(said.append)
+    assert (len(rotations), len(syncs), said) == (1, 1, [])
+
+    rig.lead(rig.replica)
+
+    written, (boundary, rotated), synced = said
+    assert boundary == 0
+    assert all(isinstance(why, WriteFailed) for why in (written, rotated, synced))
+    commit.rotated(7)
+    commit.synced(7, 0.0)
+    assert len(said) == 3
+
+
+def test_a_failed_log_that_is_dropped_answers_nobody_again(rig: Rig) -> None:
+    """Each has its answer from the failure."""
+    driver = rig.leader.host.driver
+    rig.append("a")
+    driver.commit.failed(OSError(5, "Input/output error"))
+    assert codes(rig) == [("internal", "unknown")]
+    failure = driver.commit.failure
+
+    driver.abandon("another node leads now")
+
+    assert len(rig.answers) == 1
+    assert driver.commit.failure is failure

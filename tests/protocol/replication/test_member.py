@@ -1,8 +1,14 @@
 """One node: effects in their order, and engines that are dropped and opened anew."""
 
+from typing import Any
+
 import pytest
 
 from topics.protocol.cluster.leading import NodeState
+from topics.protocol.cluster.steps import Found, Halt
+from topics.protocol.cluster.unit import Unit, encode, parts_of
+from topics.protocol.driver.group_commit import Write
+from topics.protocol.http import bodies
 from topics.protocol.model.access import ANYONE
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY
@@ -147,3 +153,111 @@ def test_a_node_without_a_state_shows_none(rig: Rig) -> None:
     assert refusal.code is ErrorCode.REPLICA_BEHIND
     rig.land()
     assert rig.read(again) == ["a", "b"]
+
+
+def test_answers_do_not_wait_for_the_store_to_be_opened(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host takes its time to open it, and may fail to: the clients learn at once what became of their
+    commands.  Nothing is shown or read meanwhile."""
+    rig.append("a")
+    rig.turn()
+    member, reopen, asked = rig.leader.member, rig.leader.reopen, []
+    assert member.may_read
+    monkeypatch.setattr(rig.leader, "reopen", lambda: asked.append(reopen))
+
+    member.give_up()
+
+    assert [outcome_of(answer) for answer in rig.answers] == [(ErrorCode.NOT_LEADER, "unknown")]
+    assert member.index == 0
+    assert not member.may_read
+    assert not member.is_settled
+    [opens] = asked
+    opens()
+    assert member.index == 1
+    assert member.may_read
+    rig.land()
+    assert len(rig.answers) == 1
+    assert rig.read() == rig.read(rig.replica) == ["a"]
+
+
+def test_an_answer_that_cannot_be_delivered_concerns_no_other(rig: Rig) -> None:
+    """Its client's connection is broken; the next client is answered, and an operator reads why."""
+    lines: list[tuple[str, str]] = []
+    rig.leader.log = lambda *line: lines.append(line)  # type: ignore[method-assign]
+
+    def broken(answer: object) -> None:
+        raise BrokenPipeError("gone")
+
+    rig.leader.ask(bodies.parse_put("t", b"{}"), broken)
+    rig.append("a")
+    rig.turn()
+
+    rig.leader.member.give_up()
+
+    assert [outcome_of(answer) for answer in rig.answers] == [(ErrorCode.NOT_LEADER, "unknown")]
+    assert ("error", "an answer could not be delivered: BrokenPipeError('gone')") in lines
+
+
+def test_a_node_begins_to_lead_once_it_wrote_what_it_followed(rig: Rig) -> None:
+    """Its term is accepted first, and may be over by then: then it never decides, and its engine, which
+    only followed, stays. (§2)"""
+    writes: list[Any] = []
+    host, member = rig.replica.host, rig.replica.member
+    host._steps[Write] = writes.append
+    rig.append("a")
+    rig.land()
+    member.lead(b"n" * 16)
+    rig.land()
+    assert member.state is NodeState.LEADING
+    assert not member.leads
+
+    member.give_up()
+    host._steps[Write] = host.write_log
+    host.write_log(writes.pop())
+    rig.land()
+
+    assert member.state is NodeState.FOLLOWING
+    assert not member.leads
+    assert rig.replica.host is host
+    assert rig.read(rig.replica) == ["a"]
+
+
+def test_a_unit_that_cannot_be_read_halts_the_node(rig: Rig) -> None:
+    """Nothing behind it may be applied, and it shows what it had. (§2)"""
+    rig.append("a")
+    rig.land()
+    node, halts = rig.replica.node, []
+    rig.replica.carry = halts.append  # type: ignore[method-assign]
+    rig.replica.member._apply = rig.replica._apply  # type: ignore[method-assign]
+    place = node.place
+    unit = Unit(place.term, place.index + 1, place.chain, 1, b"no event")
+    [part] = parts_of(unit, 1 << 20)
+    raw = encode(part, rig.world.shard)
+
+    rig.replica.hear(Found(place.read + 1, raw, node.mark.epoch))
+
+    [halt] = halts
+    assert isinstance(halt, Halt)
+    assert node.state is NodeState.HALTED
+    assert rig.replica.member.index == place.index
+    assert rig.read(rig.replica) == ["a"]
+
+
+def test_a_node_whose_log_failed_takes_no_further_part(rig: Rig) -> None:
+    """Its own log may not hold what it would apply: it hears nothing more, and shows what it had."""
+    rig.append("a")
+    rig.land()
+    member, index = rig.replica.member, rig.replica.member.index
+    rig.replica.host.driver.commit.failed(OSError(5, "Input/output error"))
+    member.failed()
+
+    rig.append("b")
+    rig.land()
+    member.lead(b"n" * 16)
+    rig.land()
+
+    assert rig.read() == ["a", "b"]
+    assert rig.read(rig.replica) == ["a"]
+    assert member.index == index
+    assert not rig.replica.outbox

@@ -245,15 +245,11 @@ class ClusterCommit(GroupCommit):
         self._sync_since_ms = self._flush_at_ms = None
 
     def fail(self, error: Exception) -> None:
-        super().fail(error)
-        if self.proposal is not None:
+        if self.failure is None and self.proposal is not None:
+            # They are of the turn on its way and answered as such, before the node, which hears of the
+            # failure, answers its proposal.  Of a dropped engine they are still the proposal's.
             self.proposal.waiters = []
-
-    def answer_proposal(self, proposal: Proposal, why: Rejection) -> None:
-        """The turn was not accepted."""
-        waiters, proposal.waiters = proposal.waiters, []
-        for waiter in waiters:
-            self.answer(waiter, Reply(why))
+        super().fail(error)
 
 
 def not_leader(why: str, *, is_unknown: bool) -> Rejection:

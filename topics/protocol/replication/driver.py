@@ -185,8 +185,9 @@ class ClusterDriver(Driver):
     def _tick(self) -> None:
         """Move engine time by the clock: something is decided now, and the unit of this turn says
         when (`_log_time`)."""
-        if self.leads and not self.commit.is_proposing:
-            self._time_ms = max(self._time_ms, self.clock.clock_ms)
+        assert self.leads
+        assert not self.commit.is_proposing
+        self._time_ms = max(self._time_ms, self.clock.clock_ms)
 
     def _log_time(self) -> None:
         """Have engine time logged where no unit will carry it."""

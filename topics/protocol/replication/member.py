@@ -150,11 +150,7 @@ class Member:
         if before in DECIDERS and node.state not in DECIDERS and OpenAnew not in map(type, effects):
             # It ceased, and all that was on its way is accepted: the engine goes all the same.
             effects += node.step(Decided((), 0, b""))
-        for effect in effects:
-            if isinstance(effect, Answer) and self._is_opening:
-                self._answer(effect)
-            else:
-                self._effects.append(effect)
+        self._effects.extend(effects)
         self._perform_all()
 
     def lead(self, nonce: bytes) -> None:
@@ -282,8 +278,18 @@ class Member:
         assert driver is not None
         self._is_opening = True
         driver.abandon(why)
+        self._answer_at_once()
         self.moved()
         begin()
+
+    def _answer_at_once(self) -> None:
+        """Nothing that the effects before them do changes these answers, and opening takes long."""
+        effects, self._effects = self._effects, deque()
+        for effect in effects:
+            if isinstance(effect, Answer):
+                self._answer(effect)
+            else:
+                self._effects.append(effect)
 
 
 def _nothing() -> None:
