@@ -43,7 +43,7 @@ COVERED := tests/cluster tests/test_transcripts.py tests/store \
 	$(addprefix tests/server/exchange/test_,damage.py history.py observer.py read_your_writes.py)
 COVER := $(BIN)/python -m coverage run --parallel-mode -m pytest --hypothesis-seed=0
 
-coverage: .venv/ready  ## lines and branches of the core and the store that no test reaches; fails below 99.9 %
+coverage: .venv/ready  ## lines and branches of the core and the store that no test reaches; fails if there are any
 	rm -f .coverage .coverage.*
 	$(COVER) tests/protocol & first=$$!; $(COVER) $(COVERED); second=$$?; wait $$first && exit $$second
 	$(BIN)/python -m coverage combine --quiet
