@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark brokers sim sim-soak coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate clean
+.PHONY: serve test test-spark brokers sim soak coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate clean
 
 # What the server needs, and no more.
 .venv/runtime: pyproject.toml
@@ -33,7 +33,7 @@ brokers: .venv/ready  ## brokers of Kafka on this machine (BROKERS=1 or 3), unti
 	$(BIN)/python -m tests.brokers --count $(BROKERS)
 
 SECONDS ?= 600
-sim-soak: .venv/ready  ## new simulated worlds for SECONDS, and a line in tests/sim/LEDGER.md
+soak: .venv/ready  ## new simulated worlds for SECONDS, and a line in tests/sim/LEDGER.md
 	$(BIN)/python -m tests.sim.run --seconds $(SECONDS)
 
 # The tests of the two packages, and those that drive them from one step outside.  Every draw is seeded,
