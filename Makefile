@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark brokers cluster sim sim-soak coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate clean
+.PHONY: serve test test-spark brokers cluster sim soak coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate clean
 
 # What the server needs, and no more.
 .venv/runtime: pyproject.toml
@@ -37,7 +37,7 @@ cluster: .venv/ready  ## brokers of Kafka (3, or BROKERS=1) and three nodes on t
 	$(BIN)/python -m tests.nodes --brokers $(BROKERS)
 
 SECONDS ?= 600
-sim-soak: .venv/ready  ## new simulated worlds for SECONDS, and a line in tests/sim/LEDGER.md
+soak: .venv/ready  ## new simulated worlds for SECONDS, and a line in tests/sim/LEDGER.md
 	$(BIN)/python -m tests.sim.run --seconds $(SECONDS)
 
 # The tests of the two packages, and those that drive them from one step outside.  Every draw is seeded,
@@ -47,7 +47,7 @@ COVERED := tests/cluster tests/test_transcripts.py tests/store \
 	$(addprefix tests/server/exchange/test_,damage.py history.py observer.py read_your_writes.py)
 COVER := $(BIN)/python -m coverage run --parallel-mode -m pytest --hypothesis-seed=0
 
-coverage: .venv/ready  ## lines and branches of the core and the store that no test reaches; fails below 99.9 %
+coverage: .venv/ready  ## lines and branches of the core and the store that no test reaches; fails if there are any
 	rm -f .coverage .coverage.*
 	$(COVER) tests/protocol & first=$$!; $(COVER) $(COVERED); second=$$?; wait $$first && exit $$second
 	$(BIN)/python -m coverage combine --quiet

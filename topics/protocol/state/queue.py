@@ -92,10 +92,9 @@ class Queue:
             if not job.queued:
                 job.queued = True
                 heappush(self._again, job.seq)
-        elif place is JobPlace.GONE:
-            del self.jobs[job.seq]
         else:
-            assert place is JobPlace.DYING
+            assert place is JobPlace.GONE
+            del self.jobs[job.seq]
 
     def lose_track(self) -> None:
         """Leases begin or cease to be logged: until the log has another event of a job, what it says
