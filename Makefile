@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark brokers sim soak coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate clean
+.PHONY: serve test test-spark brokers cluster sim soak coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate clean
 
 # What the server needs, and no more.
 .venv/runtime: pyproject.toml
@@ -31,6 +31,10 @@ sim: .venv/ready  ## the simulation as CI runs it: 1,000 worlds, every file call
 BROKERS ?= 1
 brokers: .venv/ready  ## brokers of Kafka on this machine (BROKERS=1 or 3), until Ctrl-C; prints where they are
 	$(BIN)/python -m tests.brokers --count $(BROKERS)
+
+cluster: BROKERS = 3
+cluster: .venv/ready  ## brokers of Kafka (3, or BROKERS=1) and three nodes on this machine, until Ctrl-C; prints where they are
+	$(BIN)/python -m tests.nodes --brokers $(BROKERS)
 
 SECONDS ?= 600
 soak: .venv/ready  ## new simulated worlds for SECONDS, and a line in tests/sim/LEDGER.md

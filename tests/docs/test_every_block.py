@@ -48,7 +48,11 @@ ELSEWHERE: Final = {
 NOT_RUN: Final = {
     ("api.md", '{"step_ms":10000'): "an answer, shortened; tests/contract/test_openapi.py",
     ("api.md", '{"enabled":false'): "an answer; tests/contract/test_openapi.py, test_examples.py",
-    ("cluster.md", "TOPICS_CLUSTER_KAFKA="): "needs three machines; this version refuses it",
+    (
+        "cluster.md",
+        "TOPICS_CLUSTER_KAFKA=",
+    ): "needs three machines; tests/server/cluster/test_node.py runs them on one",
+    ("cluster.md", "make cluster"): "goes on until interrupted; tests/server/cluster/test_node.py",
     ("README.md", 'spark.read.format("topics")'): "needs a JVM; tests/spark reads so",
     ("cli.md", "topics serve"): "the list of commands, half of which do not end; test_shell.py "
     "holds each line against the options that there are",

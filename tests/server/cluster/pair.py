@@ -71,6 +71,7 @@ class FakeStanding:
     nodes: tuple[NodeStatus, ...] = ()
     lag_ms: int = 0
     loss: HistoryLoss | None = None
+    waits_for: str | None = None
     on_end: Callable[[], object] = lambda: None
     waited: list[int] = field(default_factory=list)
 
@@ -102,6 +103,7 @@ class FakeStanding:
             lag_ms=self.lag_ms,
             nodes=self.nodes,
             loss=self.loss,
+            waits_for=self.waits_for,
         )
 
 

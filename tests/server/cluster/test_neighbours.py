@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.forwarding import Forwarder
 from topics.server.cluster.neighbours import Neighbours, answer_of, tag_of
 from topics.server.cluster.status import ClusterStatus, HistoryLoss
@@ -46,4 +46,16 @@ def test_every_field_of_the_status_is_answered() -> None:
 
     shown = msgspec.to_builtins(answer_of(status, "http://a:1"))
 
-    assert shown == msgspec.to_builtins(status) | {"enabled": True, "leader_url": "http://a:1"}
+    status_of_a_node = msgspec.to_builtins(status)
+    del status_of_a_node["waits_for"]  # `/v0/ready` says it
+    assert shown == status_of_a_node | {"enabled": True, "leader_url": "http://a:1"}
+
+
+def test_a_node_that_waits_is_not_ready_and_says_for_what() -> None:
+    """A balancer leaves it out. (§5)"""
+    waiting = Neighbours(FakeStanding(waits_for="Kafka's brokers"), Forwarder(SECRET), "n1")
+    with pytest.raises(Rejection, match="this node waits for Kafka's brokers") as refused:
+        waiting.require_ready()
+    assert refused.value.code is ErrorCode.NOT_READY
+    assert refused.value.detail == {"reason": "cluster"}
+    neighbours().require_ready()

@@ -3,9 +3,12 @@
 import asyncio
 from pathlib import Path
 
+from topics.server.cluster.runtime import ClusterRuntime
 from topics.server.exchange.shell import Phase
+from topics.store.files import OsFiles
+from topics.store.store import DiskStore
 
-from .nodes import WAIT_MS, cluster
+from .nodes import HISTORY, LIMITS, WAIT_MS, cluster
 
 
 def test_a_node_is_ready_before_while_and_after_its_store_is_opened_anew(tmp_path: Path) -> None:
@@ -63,5 +66,36 @@ def test_a_clean_stop_leaves_a_checkpoint_with_the_place(tmp_path: Path) -> None
             assert leader.host.index == index
             assert list(leader.path.glob("*.ckpt"))
             assert await leader.datas() == ["a"]
+
+    asyncio.run(asyncio.wait_for(lives(), 60))
+
+
+def test_a_node_answers_before_it_knows_whose_data_it_has_to_have(tmp_path: Path) -> None:
+    """It is attached to the loop at once, so that probes are served; the store comes when the cluster
+    is known, and the start keeps what the server has set until then."""
+
+    async def lives() -> None:
+        opened: list[str] = []
+
+        def store(name: str) -> DiskStore:
+            opened.append(name)
+            return DiskStore(OsFiles(str(tmp_path / name)), history=HISTORY)
+
+        runtime = ClusterRuntime(LIMITS, lambda: store("unknown"))
+        runtime.attach()
+        assert await runtime.zip_in_thread(lambda: 1) == 1
+        soon: list[object] = []
+        runtime.end_turns_by(soon.append)
+
+        runtime.prepare(lambda: store("known"))
+        runtime.opened = lambda driver: driver.start()
+        await runtime.start()
+        await runtime.wait_ready()
+
+        assert runtime.engine is runtime.driver.engine
+        assert opened == ["unknown", "known"]
+        assert not (tmp_path / "unknown").exists()
+        assert runtime._soon == soon.append
+        await runtime.stop()
 
     asyncio.run(asyncio.wait_for(lives(), 60))

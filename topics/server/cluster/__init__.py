@@ -8,5 +8,10 @@ kafka       that log in Kafka, who is to lead, and what the nodes say of themsel
 exchange    what is answered here, and what goes to the leader
 forwarding  a request carried to another node, and its answer carried back
 doubt       what a replica that lags may not say
-assembly    the exchange of a node, put together from the settings
+candidacy   whether a node may be the one that leads
+directory   the data directory of a node: which cluster and which node it belongs to
+lag         how old what a replica shows is
+node_standing  how a node stands from its start on, by its host and the other nodes' heartbeats
+node        a node's life: joins, serves, hands over, goes
+assembly    a node, put together from the settings
 """

@@ -53,11 +53,15 @@ class Neighbours:
         return next((node.url for node in nodes if tag_of(node.node) == tag), None)
 
     def require_ready(self) -> None:
-        """Raises Rejection: 503 `replica_behind`, where reads here show what is long past."""
+        """Raises Rejection: 503 `replica_behind`, where reads here show what is long past; 503
+        `not_ready`, where this node has not joined the cluster yet."""
         status = self.standing.status()
         if status.loss is not None:
             what = "the cluster's log has lost what this node's data rests on"
             raise Rejection(ErrorCode.REPLICA_BEHIND, what, {"reason": "history_lost"})
+        if status.waits_for is not None:
+            what = f"this node waits for {status.waits_for}"
+            raise Rejection(ErrorCode.NOT_READY, what, {"reason": "cluster"})
         if status.lag_ms > READY_LAG_MS:
             lag = {"lag_units": status.lag_units, "lag_ms": status.lag_ms}
             raise Rejection(ErrorCode.REPLICA_BEHIND, "this replica lags", lag)

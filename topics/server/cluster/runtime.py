@@ -32,6 +32,7 @@ class ClusterRuntime(Runtime):
     driver: ClusterDriver
     opened: Callable[[ClusterDriver], None]
     when_failed: Callable[[Exception], None]
+    _is_attached = False
 
     def __init__(
         self,
@@ -65,6 +66,30 @@ class ClusterRuntime(Runtime):
 
     # ------------------------------------------------------------------ life
 
+    def attach(self) -> None:
+        """Serve what needs no data, on the running loop; the start may come much later."""
+        self._attach()
+
+    def _attach(self) -> None:
+        if not self._is_attached:
+            self._is_attached = True
+            super()._attach()
+
+    def prepare(self, open_store: OpenStore) -> None:
+        """Have the driver over other stores, before the start: whose data it has to be is known only
+        now."""
+        self._open_store = open_store
+        self.store = open_store()
+        self.driver = self._made(self.store)
+        self.engine = self.driver.engine
+
+    def _made(self, store: Store) -> ClusterDriver:
+        """The next driver, over a store that is not recovered."""
+        driver = self._make_driver(store, self)
+        assert isinstance(driver, ClusterDriver)
+        driver.clock = self
+        return driver
+
     def _open(self) -> None:
         self.opened(self.driver)
 
@@ -92,9 +117,7 @@ class ClusterRuntime(Runtime):
         await self._maintainer.wait_for(lambda: old.close(None))
         await self._maintainer.wait_for(between)
         store = self._open_store()
-        driver = self._make_driver(store, self)
-        assert isinstance(driver, ClusterDriver)
-        driver.clock = self
+        driver = self._made(store)
         await self._maintainer.wait_for(driver.recover)
         self.store, self.driver, self.engine = store, driver, driver.engine
         self.opened(driver)

@@ -64,6 +64,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
         in_flight: Units that this node has sent and that are not accepted yet; 0 of a follower.
         nodes: Every node that was heard of within `TOPICS_CLUSTER_RETAIN_MS`, ordered by id.
         loss: What this node found lost; None where nothing is.
+        waits_for: Why this node does not serve yet, or should get no clients: a part of a sentence.
     """
 
     cluster: str
@@ -79,3 +80,4 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 0
     nodes: tuple[NodeStatus, ...] = ()
     loss: HistoryLoss | None = None
+    waits_for: str | None = None

@@ -244,7 +244,7 @@ def _readers(settings: ServerSettings, runtime: ServedRuntime) -> "Readers | Non
 
 
 def _create() -> Callable[[Any], ServedRuntime]:
-    from topics.server.assembly import create
+    from topics.server.assembly import create_served
 
-    made: Callable[[Any], ServedRuntime] = create
+    made: Callable[[Any], ServedRuntime] = create_served
     return made

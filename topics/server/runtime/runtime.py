@@ -127,11 +127,14 @@ class Runtime:
 
     async def start(self) -> None:
         """Begin to replay; returns at once.  Until it is done the phase is STARTING."""
+        self._attach()
+        self._living = self._loop.create_task(self._recover())
+
+    def _attach(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._soon = self._loop.call_soon
         self._failed = self._loop.create_future()
         self._ready = asyncio.Event()
-        self._living = self._loop.create_task(self._recover())
 
     async def wait_ready(self) -> None:
         """Returns when the log is replayed."""

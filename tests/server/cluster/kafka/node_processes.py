@@ -36,6 +36,8 @@ class NodeProcess:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
+            if not line.endswith("\n"):
+                break  # it was killed while it told this
             words = line.split()
             self.lines.append(words)
             self._coming.put(words)

@@ -20,6 +20,7 @@ from topics.server.cluster.kafka.checks import (
     join,
     require_clock,
     skew_ms,
+    tag,
 )
 from topics.server.cluster.kafka.failures import (
     CannotStart,
@@ -207,7 +208,7 @@ def test_data_of_another_cluster_are_refused(settings: KafkaSettings) -> None:
     told = refusal(settings, known=bytes(16))
 
     assert isinstance(told, OtherCluster)
-    assert bytes(16).hex() in str(told)
+    assert tag(bytes(16)) in str(told)
 
 
 @pytest.mark.kafka
@@ -224,7 +225,7 @@ def test_a_log_of_another_cluster_is_refused(settings: KafkaSettings) -> None:
     told = refusal(settings)
 
     assert isinstance(told, OtherCluster)
-    assert f'"{settings.log_topic}" is of cluster {bytes(16).hex()}' in str(told)
+    assert f'"{settings.log_topic}" is of cluster {tag(bytes(16))}' in str(told)
 
 
 @pytest.mark.kafka

@@ -73,3 +73,10 @@ def test_topics_are_named_after_the_cluster() -> None:
     assert [settings.log_topic, settings.control_topic, settings.nodes_topic] == [
         *("shop.log", "shop.control", "shop.nodes")
     ]
+
+
+def test_a_broker_that_hangs_is_not_waited_for_long() -> None:
+    """librdkafka's minute would be how long no node leads; an operator may know better. (§8.2)"""
+    assert KafkaSettings("k:1").client()["socket.timeout.ms"] == 6000
+    own = KafkaSettings("k:1", config={"socket.timeout.ms": "20000"})
+    assert own.client()["socket.timeout.ms"] == "20000"

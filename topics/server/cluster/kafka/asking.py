@@ -118,7 +118,7 @@ class Brokers:
             raise failure
         LOGGER.info("Kafka is asked again: %s", self.trouble)
         self._admin.poll(0)  # its own log lines
-        return error is not None and error.code() in STALE
+        return error is not None and error.code() in STALE | SILENT
 
     # ------------------------------------------------------------------ questions
 
@@ -183,6 +183,10 @@ STALE: Final = frozenset(
     }
 )
 """The broker knows another leader, or another topic of this name, than the client does."""
+
+SILENT: Final = frozenset({Error._TIMED_OUT})
+"""A broker hangs and holds its connections.  What the client took for the controller may be that one,
+and it would wait for it until its metadata are due: for minutes, in which no node leads."""
 
 PASSING: Final = STALE | frozenset(
     {

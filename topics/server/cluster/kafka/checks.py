@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
@@ -92,6 +93,11 @@ class Joined:
     log_id: str
     writer: Writer
     skew_ms: int
+
+
+def tag(cluster: bytes) -> str:
+    """By which an operator tells two clusters apart; their ids are secrets of their nodes."""
+    return blake2b(cluster, digest_size=4).hexdigest()
 
 
 def skew_ms(*, sent_ms: int, stamped_ms: int, received_ms: int) -> int:
@@ -298,8 +304,8 @@ class _Joining:
             )
         if self._known is not None and self._known != cluster:
             raise OtherCluster(
-                f"the data of this node are of cluster {self._known.hex()}, Kafka's topics of "
-                f"{cluster.hex()}: give it the directory or the TOPICS_CLUSTER_NAME that belongs to it"
+                f"the data of this node are of cluster {tag(self._known)}, Kafka's topics of "
+                f"{tag(cluster)}: give it the directory or the TOPICS_CLUSTER_NAME that belongs to it"
             )
 
     async def _is_own_log(self, cluster: bytes) -> None:
@@ -314,8 +320,8 @@ class _Joining:
         magic, _, _, _, _, found, _ = PRELUDE.unpack_from(raw)
         if magic == b"tpcR" and found != cluster:
             raise OtherCluster(
-                f'Kafka\'s topic "{topic}" is of cluster {found.hex()}, "'
-                f'{self._settings.control_topic}" of {cluster.hex()}: choose another '
+                f'Kafka\'s topic "{topic}" is of cluster {tag(found)}, "'
+                f'{self._settings.control_topic}" of {tag(cluster)}: choose another '
                 "TOPICS_CLUSTER_NAME, or restore the one of the two that was made anew"
             )
 

@@ -31,6 +31,7 @@ OWNED: Final = frozenset(
 """What follows from the cluster's settings, or from what the log has to promise.  A reader of
 `client.rack` would ask a follower, whose end may lie before what was read elsewhere."""
 
+SOCKET_MS: Final = 6000
 CONFIG_BYTES_MAX: Final = 1 << 20
 
 
@@ -81,6 +82,9 @@ class KafkaSettings:
             "log.connection.close": False,
             "reconnect.backoff.ms": 100,
             "reconnect.backoff.max.ms": 2000,
+            # A broker that hangs and holds its connections is asked no longer than this; the default
+            # of a minute would be how long no node leads.
+            "socket.timeout.ms": SOCKET_MS,
             **self.config,
             "bootstrap.servers": self.servers,
             "logger": LOGGER,
