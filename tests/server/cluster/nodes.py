@@ -21,7 +21,7 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
 from topics.server.cluster.host import ClusterHost, NodeName
 from topics.server.cluster.runtime import ClusterRuntime
-from topics.server.cluster.status import NodeStatus
+from topics.server.cluster.status import NodeStatus, SnapshotStatus
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore
 
@@ -37,6 +37,7 @@ class Copies:
     """Implements `host.Snapshots`: the directory of another node, while nothing is under way there."""
 
     def __init__(self, cluster: "Nodes", node: "Node") -> None:
+        self.status = SnapshotStatus()
         self._cluster, self._node = cluster, node
         self._fetched = node.path.with_name(f"{node.name}.fetched")
 
@@ -50,9 +51,15 @@ class Copies:
                 return member.node.anchor, member.node.mark
         raise OSError("no node is still")
 
-    def install(self) -> None:
-        self._node.path.rename(self._node.path.with_name(f"{self._node.name}.aside"))
+    def install(self, *, is_empty: bool) -> str | None:
+        aside = self._node.path.with_name(f"{self._node.name}.aside")
+        self._node.path.rename(aside)
         self._fetched.rename(self._node.path)
+        self.status = SnapshotStatus(taken=1)
+        return str(aside)
+
+    def abort(self) -> None:
+        return
 
 
 class Node:

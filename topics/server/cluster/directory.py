@@ -2,6 +2,7 @@
 
     DIR/node.json   the cluster's name and id, the node's id
     DIR/store/      the store, as a single server has it in DIR
+    DIR/store.*     snapshots of other nodes on their way, and stores that were set aside (`snapshots`)
 
 The store has a folder of its own, so that another one can take its place by a rename where DIR is a
 mount point.  Invariants: a directory of something else is not changed; `node.json` is durable before
@@ -23,6 +24,9 @@ from topics.protocol.model.errors import InUse, Unusable
 
 NODE_FILE: Final = "node.json"
 STORE: Final = "store"
+COPIES: Final = "store.copies"
+COMING: Final = "store.coming"
+ASIDE: Final = "store.aside"
 FORMAT: Final = 1
 IDENTITY: Final = "topics.id"
 """Of a store: in DIR itself it is a single server's."""
@@ -68,6 +72,7 @@ class NodeDirectory:
             with self._told():
                 self._lock()
                 self.membership = self._read(name)
+                self._finish_install()
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -122,6 +127,14 @@ class NodeDirectory:
             )
         return membership
 
+    def _finish_install(self) -> None:
+        """Put a snapshot into its place whose predecessor was set aside by a process that was killed
+        then (`snapshots`)."""
+        coming = self.path / COMING
+        if not self.store.exists() and (coming / IDENTITY).exists():
+            coming.rename(self.store)
+            os.fsync(self._descriptor)
+
     def _require_empty(self) -> None:
         names = {entry.name for entry in self.path.iterdir()} - ALSO_THERE - {f"{NODE_FILE}.tmp"}
         if IDENTITY in names:
@@ -141,6 +154,14 @@ class NodeDirectory:
             yield
         except OSError as error:
             raise Unusable(str(self.path), error.strerror or str(error)) from error
+
+
+def next_aside(path: Path) -> Path:
+    """Where in a node's directory a store is set aside: the next name that is free."""
+    number = 1
+    while (path / f"{ASIDE}-{number}").exists():
+        number += 1
+    return path / f"{ASIDE}-{number}"
 
 
 def _decoded(path: Path, raw: bytes) -> Membership:
