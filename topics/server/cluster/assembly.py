@@ -26,6 +26,7 @@ from topics.server.cluster.node import ClusterNode
 from topics.server.cluster.node_standing import NodeStanding
 from topics.server.cluster.runtime import ClusterRuntime
 from topics.server.cluster.standing import Standing
+from topics.server.cluster.store_files import StoreFiles
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.observer import Observer
 from topics.server.exchange.shell import Shell
@@ -85,6 +86,8 @@ def node_of(
         observer=observer,
         guard=guard,
     )
+    exchange.files = files = StoreFiles(directory.store)
+    standing.served = lambda: files.taken
     # Sockets write without an answer of HTTP.
     runtime.after_turn = exchange.history.note
     return ClusterNode(

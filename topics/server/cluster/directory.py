@@ -41,11 +41,13 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
         name: `TOPICS_CLUSTER_NAME`.
         cluster: The cluster's id, 16 bytes; None until the node has joined for the first time.
         node: The node's id.
+        is_adopted: Its store was a single server's, with which the cluster begins.
     """
 
     name: str
     cluster: bytes | None
     node: str
+    is_adopted: bool = False
 
     def __repr__(self) -> str:
         # The id is what nodes know one another by: it stays out of logs.
@@ -83,21 +85,8 @@ class NodeDirectory:
             assert self.membership.cluster == cluster
             return
         joined = msgspec.structs.replace(self.membership, cluster=cluster)
-        text = {
-            "format": FORMAT,
-            "name": joined.name,
-            "cluster": cluster.hex(),
-            "node": joined.node,
-        }
         with self._told():
-            unfinished = self.path / f"{NODE_FILE}.tmp"
-            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with open(descriptor, "w", encoding="ascii") as file:
-                json.dump(text, file)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.rename(self.path / NODE_FILE)
-            os.fsync(self._descriptor)
+            write_membership(self.path, joined)
         self.membership = joined
 
     def close(self) -> None:
@@ -156,6 +145,36 @@ class NodeDirectory:
             raise Unusable(str(self.path), error.strerror or str(error)) from error
 
 
+def write_membership(path: Path, joined: Membership) -> None:
+    """*Blocking.* Durably.  Raises OSError."""
+    assert joined.cluster is not None
+    text: dict[str, object] = {
+        "format": FORMAT,
+        "name": joined.name,
+        "cluster": joined.cluster.hex(),
+        "node": joined.node,
+    }
+    if joined.is_adopted:
+        text["adopted"] = True
+    unfinished = path / f"{NODE_FILE}.tmp"
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        json.dump(text, file)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(path / NODE_FILE)
+    sync_folder(path)
+
+
+def sync_folder(path: Path) -> None:
+    """*Blocking.* Make renames in it durable.  Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def next_aside(path: Path) -> Path:
     """Where in a node's directory a store is set aside: the next name that is free."""
     number = 1
@@ -171,7 +190,12 @@ def _decoded(path: Path, raw: bytes) -> Membership:
             what = f"format {found['format']} is newer than {FORMAT}, which this version reads"
             raise Unusable(str(path), what)
         cluster = bytes.fromhex(found["cluster"])
-        membership = Membership(name=str(found["name"]), cluster=cluster, node=str(found["node"]))
+        membership = Membership(
+            name=str(found["name"]),
+            cluster=cluster,
+            node=str(found["node"]),
+            is_adopted=bool(found.get("adopted", False)),
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise Unusable(str(path), "it cannot be read") from error
     if len(cluster) != CLUSTER_BYTES or not membership.node:

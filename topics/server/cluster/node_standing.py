@@ -6,7 +6,7 @@ far this replica lags, and where the leader is that this node has not read of.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -15,6 +15,7 @@ from topics.protocol.cluster.leading import NodeState
 from topics.server.cluster.host import ClusterHost, NodeName
 from topics.server.cluster.kafka.heartbeats import Beat, Roster
 from topics.server.cluster.lag import Lag
+from topics.server.cluster.snapshots import Source
 from topics.server.cluster.status import ClusterStatus, NodeStatus
 
 
@@ -35,6 +36,7 @@ class NodeStanding:
         roster: Whom it heard of.
         waits_for: As `ClusterStatus` has it.
         log_start, log_end: As well, when it was asked last.
+        served: How many snapshots were taken of this node.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class NodeStanding:
         self.waits_for: str | None = "Kafka's brokers"
         self.log_start: int | None = None
         self.log_end: int | None = None
+        self.served: Callable[[], int] = int
         self._process = process
         self._session_ms, self._retain_ms = session_ms, retain_ms
         self._lag = Lag()
@@ -94,6 +97,7 @@ class NodeStanding:
                 waits_for=self.waits_for,
             )
         found, index = host.status(), host.index
+        snapshot = msgspec.structs.replace(found.snapshot, served=self.served())
         leaders = (node.node for node in found.nodes if node.role == "leader")
         return msgspec.structs.replace(
             found,
@@ -104,8 +108,24 @@ class NodeStanding:
             log_end=max(
                 (end for end in (found.log_end, self.log_end) if end is not None), default=None
             ),
-            waits_for=self.waits_for,
+            snapshot=snapshot,
+            waits_for=snapshot.what if snapshot.taking else self.waits_for,
         )
+
+    def sources(self) -> list[Source]:
+        """The nodes of which a snapshot may be taken, the best first: followers, which have no clients
+        that wait for them, before the leader, and those that are farther before others."""
+        own = self.name.node
+        live = self.roster.live(monotonic_ms(), self._session_ms)
+        able = [beat for beat in live if beat.node != own and beat.role != "lost" and beat.index]
+        able.sort(key=lambda beat: (beat.role == "leader", -beat.index))
+        return [Source(beat.node, beat.url) for beat in able]
+
+    def units_elsewhere(self) -> int:
+        """How many units the other nodes that live have applied, at most."""
+        own = self.name.node
+        live = self.roster.live(monotonic_ms(), self._session_ms)
+        return max((b.index for b in live if b.node != own and b.role != "lost"), default=0)
 
     # ------------------------------------------------------------------ heartbeats
 

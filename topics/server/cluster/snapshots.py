@@ -33,7 +33,7 @@ from topics.backup.replica import replicate
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Shard
 from topics.protocol.replication.place import place_of
-from topics.server.cluster.directory import COMING, COPIES, STORE, next_aside
+from topics.server.cluster.directory import COMING, COPIES, STORE, next_aside, sync_folder
 from topics.server.cluster.forwarding import FORWARDED
 from topics.server.cluster.status import SnapshotStatus
 from topics.store.files import OsFiles
@@ -132,9 +132,9 @@ class NodeSnapshots:
         if store.exists():
             aside = next_aside(self._path)
             store.rename(aside)
-            _sync(self._path)
+            sync_folder(self._path)
         coming.rename(store)
-        _sync(self._path)
+        sync_folder(self._path)
         if aside is not None and is_empty:
             shutil.rmtree(aside, ignore_errors=True)
             aside = None
@@ -236,11 +236,3 @@ class NodeSnapshots:
 
 def _size_of(folder: Path) -> int:
     return sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -123,3 +123,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     losses: int = 0
     snapshot: SnapshotStatus = SnapshotStatus()
     waits_for: str | None = None
+
+    @property
+    def history_lost(self) -> bool:
+        """Whether what this node shows rests on what the log has lost."""
+        return self.loss is not None and self.loss.set_aside is None
