@@ -86,6 +86,7 @@ MAYBE: dict[str, set[str]] = {
     "opentelemetry": {"server/exchange/tracing.py"},
     "topics.store": {
         *("server/assembly.py", "server/readers/assembly.py", "server/cluster/snapshots.py"),
+        "server/cluster/adoption.py",
     },
     "topics.backup": {"server/cluster/snapshots.py"},
     "topics.settings": {

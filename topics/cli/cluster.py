@@ -1,11 +1,13 @@
 """`topics cluster`: how the nodes of a cluster stand, as one of them says it."""
 
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from topics.cli.exits import REFUSED, Stop, output, print_rich
+from topics.cli.exits import REFUSED, UNUSABLE, Stop, output, print_rich
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
@@ -19,7 +21,65 @@ def group() -> None:
     \b
     topics cluster status
     topics cluster status --json | jq '.nodes[] | select(.lag_ms > 1000)'
+    topics cluster adopt /var/lib/topics
     """
+
+
+@group.command("adopt")
+@click.argument("data_dir", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--name", envvar="TOPICS_CLUSTER_NAME", default="topics", show_default=True,
+    help="Of the new cluster.  [TOPICS_CLUSTER_NAME]",
+)  # fmt: skip
+@click.option("--undo", is_flag=True, help="Make it a single server's directory again.")
+def adopt(data_dir: Path, name: str, undo: bool) -> None:
+    """Make a stopped server's data directory the first node of a new cluster.
+
+    Nothing is copied: the files move into DIR/store. Topics keep their records, sequence numbers and
+    epochs, so readers go on at their cursors. Then start this node, before any other, with the same
+    TOPICS_CLUSTER_NAME; the others begin with empty directories, and take a snapshot of it.
+
+    --undo takes it back, until the cluster has written its first unit, which it does as soon as the
+    node leads. If the command is interrupted, run it again. Ends with 2 where DIR is in use, a node's,
+    or no data directory; and where TOPICS_CLUSTER_KAFKA is set and the cluster exists already.
+    """
+    from topics.cli.offline import refusals as refusals_of_disk
+    from topics.server.cluster.adoption import adopt as adopted
+    from topics.server.cluster.adoption import take_back
+
+    with refusals_of_disk(data_dir):
+        if undo:
+            take_back(data_dir)
+            click.echo(f"{data_dir}: a single server's directory again")
+            return
+        _require_new_cluster(name)
+        adopted(data_dir, name, now_ms=lambda: time.time_ns() // 1_000_000)
+    click.echo(f'{data_dir}: the first node of cluster "{name}"')
+    click.echo("start it before any other node; --undo takes it back until then")
+
+
+def _require_new_cluster(name: str) -> None:
+    """Where the settings say where Kafka is, the cluster must not be there; else the first start asks."""
+    import asyncio
+
+    from topics.cli.serve import settings_of
+
+    settings = settings_of({"cluster_name": name})
+    if settings.cluster_kafka is None:
+        return
+    from topics.server.cluster.assembly import kafka_of
+    from topics.server.cluster.kafka.asking import Brokers
+    from topics.server.cluster.kafka.checks import require_absent
+    from topics.server.cluster.kafka.failures import CannotStart
+
+    async def asked() -> None:
+        kafka = kafka_of(settings, "adopt")
+        await require_absent(kafka, Brokers(kafka))
+
+    try:
+        asyncio.run(asked())
+    except CannotStart as refusal:
+        raise Stop(str(refusal), UNUSABLE) from None
 
 
 @group.command("status")

@@ -25,7 +25,9 @@ from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.model.errors import Unusable
 from topics.protocol.model.limits import Limits
 from topics.protocol.replication.place import event_of
+from topics.protocol.state.state import State
 from topics.server.cluster.directory import (
+    ADOPTING,
     CLUSTER_BYTES,
     IDENTITY,
     NODE_FILE,
@@ -40,9 +42,7 @@ from topics.store import identity
 from topics.store.files import OsFiles
 from topics.store.reader import ReadOnlyStore
 from topics.store.store import DiskStore
-from topics.protocol.state.state import State
 
-ADOPTING: Final = "store.adopting"
 KEPT: Final = frozenset({NODE_FILE, f"{NODE_FILE}.tmp", ADOPTING, STORE, "lost+found"})
 """What of a directory is not the store's."""
 
@@ -161,8 +161,8 @@ def _require_not_begun(store: Path, membership: Membership) -> None:
         read.follow(state, to_the_end=True)
     finally:
         read.close()
-        files.close()
-    adopted = event_of(Place.adopted(Shard(membership.cluster, 0)), Mark(Place.adopted(Shard(membership.cluster, 0))), 0)
+    place = Place.adopted(Shard(membership.cluster, 0))
+    adopted = event_of(place, Mark(place), 0)
     if state.place is None or state.place.place != adopted.place:
         raise Unusable(
             str(store.parent),

@@ -55,7 +55,7 @@ def node_of(
     directory = NodeDirectory(settings.data_dir, settings.cluster_name)
     node = directory.membership.node
     try:
-        kafka = _kafka_of(settings, node)
+        kafka = kafka_of(settings, node)
     except CannotStart as refusal:
         directory.close()
         raise StoreError(str(refusal)) from refusal
@@ -101,7 +101,7 @@ def node_of(
     )
 
 
-def _kafka_of(settings: Settings, node: str) -> KafkaSettings:
+def kafka_of(settings: Settings, node: str) -> KafkaSettings:
     assert settings.cluster_kafka is not None
     path = settings.cluster_kafka_config
     return KafkaSettings(

@@ -26,6 +26,7 @@ NODE_FILE: Final = "node.json"
 STORE: Final = "store"
 COPIES: Final = "store.copies"
 COMING: Final = "store.coming"
+ADOPTING: Final = "store.adopting"
 ASIDE: Final = "store.aside"
 FORMAT: Final = 1
 IDENTITY: Final = "topics.id"
@@ -52,6 +53,35 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         # The id is what nodes know one another by: it stays out of logs.
         return f"Membership(name={self.name!r}, node={self.node!r})"
+
+
+def hold(descriptor: int, path: Path) -> None:
+    """Raises InUse."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InUse(str(path)) from None
+
+
+class HeldFolder:
+    """A folder that no node's process uses meanwhile.  Raises Unusable, InUse."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        try:
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise Unusable(str(self._path), error.strerror or str(error)) from error
+        try:
+            hold(self._descriptor, self._path)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
 
 
 class NodeDirectory:
@@ -89,25 +119,34 @@ class NodeDirectory:
             write_membership(self.path, joined)
         self.membership = joined
 
+    @property
+    def has_store(self) -> bool:
+        """Whether there is a store, which may be without data."""
+        return (self.store / IDENTITY).exists()
+
     def close(self) -> None:
         os.close(self._descriptor)
 
     # ------------------------------------------------------------------ the start
 
     def _lock(self) -> None:
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InUse(str(self.path)) from None
+        hold(self._descriptor, self.path)
 
     def _read(self, name: str) -> Membership:
-        found = self.path / NODE_FILE
-        try:
-            raw = found.read_bytes()
-        except FileNotFoundError:
+        membership = read_membership(self.path)
+        if membership is None:
             self._require_empty()
             return Membership(name=name, cluster=None, node=secrets.token_hex(6))
-        membership = _decoded(found, raw)
+        if (
+            (membership.is_adopted
+            and (self.path / ADOPTING).exists())
+            or (self.path / IDENTITY).exists()
+        ):
+            raise Unusable(
+                str(self.path),
+                "its adoption was interrupted: run `topics cluster adopt` once more, or take it back "
+                "with --undo",
+            )
         if membership.name != name:
             raise Unusable(
                 str(self.path),
@@ -143,6 +182,15 @@ class NodeDirectory:
             yield
         except OSError as error:
             raise Unusable(str(self.path), error.strerror or str(error)) from error
+
+
+def read_membership(path: Path) -> Membership | None:
+    """What a directory says that it belongs to; None where it says nothing.  Raises Unusable."""
+    found = path / NODE_FILE
+    try:
+        return _decoded(found, found.read_bytes())
+    except FileNotFoundError:
+        return None
 
 
 def write_membership(path: Path, joined: Membership) -> None:

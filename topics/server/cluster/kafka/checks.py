@@ -148,6 +148,30 @@ async def join(
         raise CannotStart(f"Kafka answered: {told(failure)}") from failure
 
 
+async def require_absent(settings: KafkaSettings, brokers: Brokers) -> None:
+    """That no cluster has this name yet; nothing is made.
+
+    Raises:
+        CannotStart: As one of its kinds.
+    """
+    joining = _Joining(settings, brokers, None, int, None, Consumer)
+    topic = settings.control_topic
+    try:
+        async with asyncio.timeout(settings.start_ms / 1000):
+            if await brokers.shape(topic) is None:
+                return
+            start, end = await brokers.bounds(topic, 0)
+    except TimeoutError:
+        raise joining.late() from None
+    except KafkaException as failure:
+        raise CannotStart(f"Kafka answered: {told(failure)}") from failure
+    if start != end:
+        raise OtherCluster(
+            f'cluster "{settings.name}" exists already: choose another TOPICS_CLUSTER_NAME, or begin '
+            "its nodes with empty directories"
+        )
+
+
 class _Joining:
     brings_base = False
 
