@@ -77,7 +77,7 @@ class FakeStanding:
     lag_ms: int = 0
     loss: HistoryLoss | None = None
     waits_for: str | None = None
-    snapshot: SnapshotStatus = SnapshotStatus()
+    snapshot: SnapshotStatus = field(default_factory=SnapshotStatus)
     on_end: Callable[[], object] = lambda: None
     waited: list[int] = field(default_factory=list)
 

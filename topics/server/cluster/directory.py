@@ -137,11 +137,9 @@ class NodeDirectory:
         if membership is None:
             self._require_empty()
             return Membership(name=name, cluster=None, node=secrets.token_hex(6))
-        if (
-            (membership.is_adopted
-            and (self.path / ADOPTING).exists())
-            or (self.path / IDENTITY).exists()
-        ):
+        if (membership.is_adopted and (self.path / ADOPTING).exists()) or (
+            self.path / IDENTITY
+        ).exists():
             raise Unusable(
                 str(self.path),
                 "its adoption was interrupted: run `topics cluster adopt` once more, or take it back "
