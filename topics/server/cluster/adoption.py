@@ -62,7 +62,8 @@ def adopt(path: Path, name: str, *, now_ms: Callable[[], int]) -> Membership:
         if membership is None:
             membership = _new_membership(path, name)
         _require_adopting(path, membership, name)
-        if (path / IDENTITY).exists():
+        if not (path / ADOPTING).exists():
+            # Else it is there, and some of the files have moved.
             _put_place(path, membership, now_ms)
         _move_files(path, path / ADOPTING)
         (path / ADOPTING).rename(path / STORE)
