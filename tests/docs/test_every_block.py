@@ -52,6 +52,10 @@ NOT_RUN: Final = {
         "cluster.md",
         "TOPICS_CLUSTER_KAFKA=",
     ): "needs three machines; tests/server/cluster/test_node.py runs them on one",
+    (
+        "cluster.md",
+        "systemctl stop topics",
+    ): "needs a service; tests/server/cluster/test_adoption.py",
     ("cluster.md", "make cluster"): "goes on until interrupted; tests/server/cluster/test_node.py",
     ("README.md", 'spark.read.format("topics")'): "needs a JVM; tests/spark reads so",
     ("cli.md", "topics serve"): "the list of commands, half of which do not end; test_shell.py "

@@ -1,5 +1,6 @@
 """`topics cluster`: how the nodes of a cluster stand, as one of them says it."""
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -32,7 +33,8 @@ def group() -> None:
     help="Of the new cluster.  [TOPICS_CLUSTER_NAME]",
 )  # fmt: skip
 @click.option("--undo", is_flag=True, help="Make it a single server's directory again.")
-def adopt(data_dir: Path, name: str, undo: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def adopt(data_dir: Path, name: str, undo: bool, as_json: bool) -> None:
     """Make a stopped server's data directory the first node of a new cluster.
 
     Nothing is copied: the files move into DIR/store. Topics keep their records, sequence numbers and
@@ -50,10 +52,17 @@ def adopt(data_dir: Path, name: str, undo: bool) -> None:
     with refusals_of_disk(data_dir):
         if undo:
             take_back(data_dir)
-            click.echo(f"{data_dir}: a single server's directory again")
-            return
-        _require_new_cluster(name)
-        adopted(data_dir, name, now_ms=lambda: time.time_ns() // 1_000_000)
+        else:
+            _require_new_cluster(name)
+            made = adopted(data_dir, name, now_ms=lambda: time.time_ns() // 1_000_000)
+    if as_json:
+        # Not the cluster's id: it is what nodes know one another by.
+        of_node = {} if undo else {"cluster": made.name, "node": made.node}
+        click.echo(json.dumps({"data_dir": str(data_dir), "adopted": not undo, **of_node}))
+        return
+    if undo:
+        click.echo(f"{data_dir}: a single server's directory again")
+        return
     click.echo(f'{data_dir}: the first node of cluster "{name}"')
     click.echo("start it before any other node; --undo takes it back until then")
 
@@ -125,8 +134,21 @@ def _print(found: dict[str, Any]) -> None:
     print_rich(Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400), table)
     loss = found.get("loss")
     if loss is not None:
+        aside = loss.get("set_aside")
+        mended = (
+            "" if aside is None else f"; another node's snapshot took its place, it is in {aside}"
+        )
         click.echo(
             f"topics: the log has lost what {found['node']} rests on (unit {loss['index']}): "
-            f"{loss['what']}",
+            f"{loss['what']}{mended}",
             err=True,
+        )
+    snapshot = found.get("snapshot") or {}
+    if snapshot.get("taking"):
+        source = snapshot["source"]
+        whom = "of another node, and none gives one" if source is None else f"of {source}"
+        trouble = "" if snapshot["trouble"] is None else f" ({snapshot['trouble']})"
+        click.echo(
+            f"{found['node']} takes a snapshot {whom}: {snapshot['copied_bytes'] / 1e6:,.0f} of "
+            f"{snapshot['total_bytes'] / 1e6:,.0f} MB{trouble}"
         )

@@ -167,7 +167,7 @@ class NodeDirectory:
             raise Unusable(
                 str(self.path),
                 "the data directory of a single server, and TOPICS_CLUSTER_KAFKA is set: a node "
-                "begins with an empty directory",
+                "begins with an empty directory, and a new cluster with one of `topics cluster adopt`",
             )
         # A store that was copied from a stopped node: whether it is the cluster's, its history says.
         if names - {STORE}:
