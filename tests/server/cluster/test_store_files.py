@@ -9,7 +9,7 @@ from topics.backup.remote import RemoteFiles, Unanswered
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
 from topics.server.cluster.forwarding import FORWARDED
-from topics.server.cluster.store_files import PIECE_BYTES_MAX, StoreFiles
+from topics.server.cluster.store_files import GIVING_S, PIECE_BYTES_MAX, StoreFiles
 from topics.store.files import read_at_most
 
 from .pair import a_pair, run
@@ -125,5 +125,29 @@ def test_a_store_that_is_not_there_says_so(tmp_path: Path) -> None:
             assert (await node.ask("POST", "/v0/cluster/store")).status == 404
             assert (await node.ask("GET", "/v0/cluster/stores")).status == 404
             assert (await pair.leader.ask("GET", "/v0/cluster/store")).status == 404
+
+    run(story())
+
+
+def test_it_is_known_whether_somebody_copies_the_store(tmp_path: Path) -> None:
+    """From the first piece on, until all is there or nothing is asked for any more."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            filled(tmp_path / "store")
+            now_s = [0.0]
+            node = pair.follower
+            files = node.exchange.files = StoreFiles(tmp_path / "store", lambda: now_s[0])
+            await node.ask("GET", "/v0/cluster/store")
+            assert not files.is_giving  # a list is no copy
+            await node.ask("GET", PIECE.format(0, 10))
+            assert files.is_giving
+            now_s[0] = GIVING_S
+            assert not files.is_giving
+            await node.ask("GET", PIECE.format(0, 10))
+            assert files.is_giving
+            await node.ask("GET", "/v0/cluster/store", None, "x-topics-whole: 1")
+            assert not files.is_giving
+            assert files.taken == 1
 
     run(story())

@@ -88,6 +88,7 @@ def node_of(
     )
     exchange.files = files = StoreFiles(directory.store)
     standing.served = lambda: files.taken
+    standing.is_giving = lambda: files.is_giving
     # Sockets write without an answer of HTTP.
     runtime.after_turn = exchange.history.note
     return ClusterNode(

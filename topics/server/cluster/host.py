@@ -169,6 +169,8 @@ class ClusterHost:
         self._losses = 0
         self._attempts = 0
         """To take a snapshot, since the last that was put into its place."""
+        self.offered = -1
+        """Offset of the mark of a snapshot that was brought and is not in its place yet; -1: none."""
         self._has_data = False
         """Whether the store that a snapshot replaces ever had any."""
         self._end: int | None = None
@@ -427,7 +429,7 @@ class ClusterHost:
         """*Blocking.*"""
         assert self._snapshots is not None
         aside = self._snapshots.install(is_empty=not self._has_data)
-        self._attempts = 0
+        self._attempts, self.offered = 0, -1
         if self._loss is not None:
             self._loss = msgspec.structs.replace(self._loss, set_aside=aside)
 
@@ -586,5 +588,6 @@ class ClusterHost:
             except OSError as error:
                 log.warning("no snapshot of another node yet: %s", error.strerror or error)
             else:
+                self.offered = mark.place.offset
                 self._tell(Offered(place, mark))
                 return

@@ -37,6 +37,9 @@ class NodeStanding:
         waits_for: As `ClusterStatus` has it.
         log_start, log_end: As well, when it was asked last.
         served: How many snapshots were taken of this node.
+        is_giving: Whether one is taken of it now.
+        holds: Offset from which on the log has to stay for a snapshot that this node gives or takes, so
+            that it can be compared with the log and read on from; -1: none.
     """
 
     def __init__(
@@ -50,6 +53,8 @@ class NodeStanding:
         self.log_start: int | None = None
         self.log_end: int | None = None
         self.served: Callable[[], int] = int
+        self.is_giving: Callable[[], bool] = bool
+        self.holds = self._given = -1
         self._process = process
         self._session_ms, self._retain_ms = session_ms, retain_ms
         self._lag = Lag()
@@ -127,6 +132,16 @@ class NodeStanding:
         live = self.roster.live(monotonic_ms(), self._session_ms)
         return max((b.index for b in live if b.node != own and b.role != "lost"), default=0)
 
+    def _held(self, host: ClusterHost) -> int:
+        """What a copy of this node's store has is no older than what was on its disk when the copying
+        began; what was brought here has to be there until it is in its place."""
+        given = -1
+        if self.is_giving():
+            given = host.durable if self._given < 0 else self._given
+        self._given = given
+        held = [offset for offset in (given, host.offered) if offset >= 0]
+        return min(held, default=-1)
+
     # ------------------------------------------------------------------ heartbeats
 
     def look(self) -> None:
@@ -134,6 +149,7 @@ class NodeStanding:
         host = self.host
         if host is None or host.member.node is None:
             return
+        self.holds = self._held(host)
         live = self.roster.live(monotonic_ms(), self._session_ms)
         told = [beat.index for beat in live if beat.role != "lost" and beat.term <= host.term]
         self._lag.note(max(host.member.node.anchor.index, *told, 0), host.index, monotonic_ms())

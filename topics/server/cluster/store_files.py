@@ -16,6 +16,7 @@ import logging
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,8 @@ WHOLE: Final = b"x-topics-whole"
 """As `topics.backup.remote` has them."""
 PIECE_BYTES_MAX: Final = 1 << 20
 SCOPES: Final[frozenset[Scope]] = frozenset({"admin", "read"})
+GIVING_S: Final = 60.0
+"""A reader that asks for nothing for so long is gone: it verifies a copy before it asks for the next."""
 _NAME: Final = re.compile(rb"topics\.id|\d{10}\.(?:wal|seg|ckpt)")
 _BYTES: Final = (b"content-type", b"application/octet-stream")
 
@@ -50,9 +53,17 @@ class StoreFiles:
         sent_bytes: Of files.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, now_s: Callable[[], float] = time.monotonic) -> None:
         self.taken = self.sent_bytes = 0
         self._path = path
+        self._now_s = now_s
+        self._asked_s: float | None = None
+
+    @property
+    def is_giving(self) -> bool:
+        """Whether somebody copies the store, as far as that is known: a file was asked for just now,
+        and nobody has said since that it has all."""
+        return self._asked_s is not None and self._now_s() - self._asked_s < GIVING_S
 
     @staticmethod
     def is_asked(method: str, path: bytes) -> bool:
@@ -67,6 +78,7 @@ class StoreFiles:
         if not name:
             if call.header(WHOLE) is not None:
                 self.taken += 1
+                self._asked_s = None
                 log.info("a snapshot of this node was taken, by %s", call.head.client or "a client")
             listed = await call.runtime.page_in_thread(self._listed)
             return _made(call, (JSON,), listed)
@@ -75,6 +87,7 @@ class StoreFiles:
         query = parse_query(call.head.query)
         offset, size = _number(query.get("offset")), _number(query.get("size"))
         size = min(size, PIECE_BYTES_MAX)
+        self._asked_s = self._now_s()
         found = await call.runtime.page_in_thread(lambda: self._piece(name, offset, size))
         file, total, piece = found
         self.sent_bytes += len(piece)

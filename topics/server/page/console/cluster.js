@@ -45,7 +45,7 @@ function draw(found) {
     const mended = found.loss.set_aside ? ` A snapshot took its place; what it had is in ${found.loss.set_aside}.` : "";
     set($("cluster-loss"), `The log has lost what this node rests on, behind unit ${digits(found.loss.index)}: ${found.loss.what}.${mended}`);
   }
-  drawSnapshot(found.snapshot);
+  if (found.snapshot) drawSnapshot(found.snapshot); // an older node says nothing of it
   $("node-list").replaceChildren(...found.nodes.map(row));
 }
 
