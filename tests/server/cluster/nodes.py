@@ -11,6 +11,7 @@ import orjson
 from cluster.memory_log import MemoryLog
 from protocol.harness import shown
 
+from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Shard
 from topics.protocol.driver.group_commit import Reply, Ticket
@@ -45,7 +46,9 @@ class Copies:
         for donor in self._cluster.nodes:
             member = donor.host.member
             is_still = member.is_settled and donor.runtime.driver.commit.is_written
-            if donor is not self._node and is_still and member.node is not None:
+            is_there = member.node is not None and member.state is not NodeState.ASIDE
+            if donor is not self._node and is_still and is_there:
+                assert member.node is not None
                 shutil.rmtree(self._fetched, ignore_errors=True)
                 shutil.copytree(donor.path, self._fetched)
                 return member.node.anchor, member.node.mark
