@@ -6,6 +6,7 @@ Each function returns sentences, one a violation.
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -33,39 +34,42 @@ def pages(node: NodeServer, topic: str, position: str) -> Iterator[tuple[int, in
         seq, head = page["next_from_seq"], page["head_seq"]
 
 
+@dataclass
 class Copy:
     """All that one node has.
 
     Attributes:
+        number: The node's.
         records: Of each topic, whole.
         reads: The same as calls, for the checker.
         state: What the node says of each topic, but for its own figures.
     """
 
-    def __init__(self, node: NodeServer, position: str) -> None:
-        self.node = node
-        self.records: dict[str, list[dict[str, Any]]] = {}
-        self.reads: dict[str, list[Read]] = {}
-        self.state: dict[str, dict[str, Any]] = {}
-        for topic in CONFIG:
-            found = list(pages(node, topic, position))
-            self.records[topic] = [record for _, _, page in found for record in page["records"]]
-            self.reads[topic] = [
-                Read(
-                    sent,
-                    answered,
-                    0 if at == 0 else found[at - 1][2]["next_from_seq"],
-                    tuple((record["$seq"], record["data"]) for record in page["records"]),
-                    page["next_from_seq"],
-                    page["head_seq"],
-                    page["tombstone"] is not None,
-                )
-                for at, (sent, answered, page) in enumerate(found)
-            ]
-            self.state[topic] = told(node.ask(f"/v0/topics/{topic}"))
+    number: int
+    records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    reads: dict[str, list[Read]] = field(default_factory=dict)
+    state: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def texts(self, topic: str) -> list[str]:
         return [record["data"] for record in self.records[topic]]
+
+
+def copy_of(node: NodeServer, position: str) -> Copy:
+    """What a node has at this position of the cluster's log."""
+    copy = Copy(node.number)
+    for topic in CONFIG:
+        from_seq, reads = 0, []
+        for sent, answered, page in pages(node, topic, position):
+            copy.records.setdefault(topic, []).extend(page["records"])
+            records = tuple((record["$seq"], record["data"]) for record in page["records"])
+            next_from, has_tombstone = page["next_from_seq"], page["tombstone"] is not None
+            reads.append(
+                Read(sent, answered, from_seq, records, next_from, page["head_seq"], has_tombstone)
+            )
+            from_seq = next_from
+        copy.reads[topic] = reads
+        copy.state[topic] = told(node.ask(f"/v0/topics/{topic}"))
+    return copy
 
 
 def told(document: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +81,7 @@ def told(document: dict[str, Any]) -> dict[str, Any]:
 def differences(copies: list[Copy]) -> Iterator[str]:
     for one, other in pairwise(copies):
         for topic in CONFIG:
-            pair = f"{topic}: nodes {one.node.number} and {other.node.number}"
+            pair = f"{topic}: nodes {one.number} and {other.number}"
             if one.records[topic] != other.records[topic]:
                 mine, theirs = one.texts(topic), other.texts(topic)
                 yield f"{pair} have other records: {len(mine)} and {len(theirs)}"
@@ -90,29 +94,29 @@ def wrongs(copy: Copy, load: Load) -> Iterator[str]:
     for topic in LOGS:
         known = load.logs[topic]
         history = LogHistory(list(known.appends), copy.reads[topic], list(known.deletes))
-        yield from (f"node {copy.node.number}, {topic}: {what}" for what in check_log(history))
+        yield from (f"node {copy.number}, {topic}: {what}" for what in check_log(history))
         yield from doubled(copy, topic)
     for source, destination in COPIES.items():
         if copy.texts(source) != copy.texts(destination):
             yield (
-                f"node {copy.node.number}: {len(copy.texts(source))} records of {source}, "
+                f"node {copy.number}: {len(copy.texts(source))} records of {source}, "
                 f"{len(copy.texts(destination))} copies in {destination}"
             )
     refused = set(load.not_applied)
     for topic in CONFIG:
         if found := refused.intersection(copy.texts(topic)):
-            yield f"node {copy.node.number} has in {topic} what was not applied: {found}"
+            yield f"node {copy.number} has in {topic} what was not applied: {found}"
     places = {(topic, r["$seq"]): r["data"] for topic in CONFIG for r in copy.records[topic]}
     deleted = gone(load)
     for topic, seq, text in load.seen:
         if places.get((topic, seq)) != text and (topic, seq) not in deleted:
-            yield f"node {copy.node.number} lacks what was shown: {text} at {seq} of {topic}"
+            yield f"node {copy.number} lacks what was shown: {text} at {seq} of {topic}"
 
 
 def doubled(copy: Copy, topic: str) -> Iterator[str]:
     texts = copy.texts(topic)
     if len(texts) != len(set(texts)):
-        yield f"node {copy.node.number}, {topic}: {len(texts) - len(set(texts))} records twice"
+        yield f"node {copy.number}, {topic}: {len(texts) - len(set(texts))} records twice"
 
 
 def gone(load: Load) -> set[tuple[str, int]]:
@@ -159,5 +163,5 @@ def verdict(copies: list[Copy], watchers: Sequence[Watcher], load: Load) -> list
     found += check_queue(load.jobs)
     for copy in copies:
         if left := [text for text in copy.texts(QUEUE) if text != KEPT]:
-            found.append(f"node {copy.node.number}: jobs are left: {left}")
+            found.append(f"node {copy.number}: jobs are left: {left}")
     return found

@@ -211,4 +211,5 @@ def deal(cluster: Cluster, name: str, blow: Blow) -> None:
     assert acknowledged is not None
     cluster.outages.append(Outage(name, (acknowledged - cluster.struck) / 1e9))
     load.blows += 1
+    print(f"{cluster.strikes:3} {cluster.outages[-1].seconds:6.1f} s  {name}", flush=True)
     cluster.mend()

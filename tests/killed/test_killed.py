@@ -22,7 +22,7 @@ from tests import brokers
 from tests.brokers import Brokers
 from tests.nodes import NodeServer, NodeServers
 
-from .agreement import Copy, verdict
+from .agreement import copy_of, verdict
 from .blows import LEADER_DIES, WITH_ANY, WITH_THREE, Blow, Cluster, deal, order
 from .load import AGING, CONFIG, COPIES, KEPT, QUEUE, Deleter, Load, Reader, Worker, Writer
 from .watchers import LAST, Watcher, watchers
@@ -136,7 +136,7 @@ def judge(cluster: Cluster, watching: Sequence[Watcher]) -> list[str]:
         ),
     )
     _, headers = nodes[0].ask_with_headers("/v0/topics/mark", {"records": [{"data": 1}]})
-    return verdict([Copy(node, headers["x-topics-position"]) for node in nodes], watching, load)
+    return verdict([copy_of(node, headers["x-topics-position"]) for node in nodes], watching, load)
 
 
 def ended(node: NodeServer) -> Iterator[str]:
