@@ -68,7 +68,8 @@ def lived(
             servers.stop()
         kafka.stop()
     print(totals(cluster, watching))
-    assert wrong == [], SEED
+    (home / "wrong").write_text("\n".join(wrong))
+    assert wrong == [], f"TOPICS_TESTS_SEED={SEED}; all of it is in {home / 'wrong'}"
     return cluster
 
 
