@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 import yaml
 from contract.server import until
+from docs.blocks import find
 from server.exchange.test_exchange import Desk
 
 from tests import brokers
@@ -323,6 +324,15 @@ def test_a_node_differs_from_a_single_server_by_its_cluster_alone() -> None:
         del single[name], node[name]
 
     assert node == single
+
+
+def test_the_settings_of_a_node_are_those_of_the_page() -> None:
+    """docs/cluster.md shows deploy/cluster.env but for its comments; the unit reads such a file."""
+    block = find("cluster.md", "TOPICS_CLUSTER_KAFKA=").code.splitlines()
+    lines = (DEPLOY / "cluster.env").read_text().splitlines()
+
+    assert [line for line in lines if line and not line.startswith("#")] == block
+    assert unit()["Service"]["EnvironmentFile"] == "-/etc/topics/env"
 
 
 def test_the_image_can_be_a_node() -> None:
