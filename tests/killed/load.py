@@ -48,6 +48,7 @@ SKEW_MS: Final = 1500
 """An ack that comes so long before the lease's end is in time, by whichever clock."""
 ANSWER_S: Final = 12.0
 """A client does not wait for longer: then it asks another node."""
+PULSE_S: Final = 1.0
 PAUSE_S: Final = 0.02
 """Between two requests of one client, so that the clients do not take the processors from the nodes."""
 DRAIN_S: Final = 180.0
@@ -65,7 +66,8 @@ class NotApplied(Exception):
 class Asker:
     """Requests of one thread, over a connection to each node that is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer_s: float = ANSWER_S) -> None:
+        self._answer_s = answer_s
         self._wires: dict[int, http.client.HTTPConnection] = {}
 
     def ask(
@@ -79,7 +81,7 @@ class Asker:
         """
         wire = self._wires.get(node.port)
         if wire is None:
-            wire = http.client.HTTPConnection("127.0.0.1", node.port, timeout=ANSWER_S)
+            wire = http.client.HTTPConnection("127.0.0.1", node.port, timeout=self._answer_s)
             self._wires[node.port] = wire
         also = {name.replace("_", "-"): value for name, value in headers.items()}
         sent = None if body is None else json.dumps(body)
@@ -277,6 +279,21 @@ class Writer(Client):
             self.load.faults.append(
                 f"node {node.number} shows {found} at {first_seq} of {topic}, not {texts}"
             )
+
+
+class Pulse(Writer):
+    """Small writes, by which outages are measured: a node that is silent is left soon."""
+
+    def __init__(self, load: Load, seed: int) -> None:
+        super().__init__(load, seed)
+        self.asker = Asker(PULSE_S)
+
+    def call(self) -> None:
+        number = self.load.number()
+        text = f"{LOGS[0]}/{number}/pulse"
+        body = {"records": [{"data": text, "tag": f"t{number}"}], "idempotency_key": f"k{number}"}
+        self.move()
+        self.append(LOGS[0], (text,), body)
 
 
 class Reader(Client):

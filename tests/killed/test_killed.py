@@ -24,7 +24,7 @@ from tests.nodes import NodeServer, NodeServers
 
 from .agreement import copy_of, verdict
 from .blows import LEADER_DIES, WITH_ANY, WITH_THREE, Blow, Cluster, deal, order
-from .load import AGING, CONFIG, COPIES, KEPT, QUEUE, Deleter, Load, Reader, Worker, Writer
+from .load import AGING, CONFIG, COPIES, KEPT, QUEUE, Deleter, Load, Pulse, Reader, Worker, Writer
 from .watchers import LAST, Watcher, watchers
 
 pytestmark = pytest.mark.kafka
@@ -85,7 +85,7 @@ def work(cluster: Cluster, watching: Sequence[Watcher], kills: int, kinds: dict[
     """Blows under load, and an end that every watcher has seen."""
     load, rng = cluster.load, cluster.rng
     load.start(*(Writer(load, n) for n in range(4)), *(Worker(load, n) for n in range(3)))
-    load.start(Reader(load, 1), Deleter(load, 1), *watching)
+    load.start(Pulse(load, 1), Pulse(load, 2), Reader(load, 1), Deleter(load, 1), *watching)
     try:
         for name, blow in order(rng, kinds):
             deal(cluster, name, blow)
