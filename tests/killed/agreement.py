@@ -73,9 +73,11 @@ def copy_of(node: NodeServer, position: str) -> Copy:
 
 
 def told(document: dict[str, Any]) -> dict[str, Any]:
-    """Without what differs between nodes that agree: times of requests, and files."""
-    own = ("performance", "last_read_ts", "bytes_on_disk", "watchers", "segments")
-    return {name: value for name, value in document.items() if name not in own}
+    """Without what differs between nodes that agree: times of requests, files, and when a node noticed
+    that records had expired."""
+    own = ("performance", "last_read_ts", "disk_bytes", "watchers", "lost_24h")
+    kept = {name: value for name, value in document.items() if name not in own}
+    return kept | {"lost": {loss["reason"]: loss["records"] for loss in document["lost_24h"]}}
 
 
 def differences(copies: list[Copy]) -> Iterator[str]:

@@ -71,7 +71,7 @@ class Cluster:
 
     def log_leader(self) -> Broker:
         """The broker that leads the log's partition."""
-        admin = AdminClient({"bootstrap.servers": self.brokers.bootstrap})
+        admin = AdminClient({"bootstrap.servers": self.brokers.bootstrap, "log_level": 3})
         [found] = admin.describe_topics(TopicCollection(["topics.log"])).values()
         return self.brokers.brokers[found.result().partitions[0].leader.id - 1]
 

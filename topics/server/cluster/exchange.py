@@ -174,7 +174,9 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         if self._judged.route.guard not in _READS or isinstance(command, CreateWatch):
             return super()._decide(command, deliver)
         decide = super()._decide
-        return SecondLook(self._neighbours.standing, lambda on: decide(command, on), deliver).begin()
+        return SecondLook(
+            self._neighbours.standing, lambda on: decide(command, on), deliver
+        ).begin()
 
     def _is_leaders(self, command: Command) -> bool:
         """Whether the leader alone can answer a read."""
