@@ -5,6 +5,7 @@ broke.  Which blows come in which order is drawn from a seed; each kind comes on
 """
 
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -119,6 +120,13 @@ def kill_follower_in_its_start(cluster: Cluster) -> None:
     cluster.kill(node)
 
 
+def lose_follower(cluster: Cluster) -> None:
+    """Its disk with it: the node that comes in its place has nothing."""
+    node = cluster.follower()
+    cluster.kill(node)
+    shutil.rmtree(node.data_dir)
+
+
 def kill_two_nodes(cluster: Cluster) -> None:
     follower = cluster.follower()
     cluster.kill(cluster.leader())
@@ -175,6 +183,7 @@ WITH_ANY: Final[dict[str, Blow]] = {
     "kill -9 of the broker that leads the log": partial(kill_broker, leads=True),
     "the leader paused for a moment": partial(pause_node, leads=True, is_long=False),
     "kill -9 of a follower in its start": kill_follower_in_its_start,
+    "kill -9 of a follower, and its disk lost": lose_follower,
     "the broker that leads the log paused for a moment": partial(pause_broker, is_long=False),
 }
 """One broker is enough for these."""
