@@ -4,10 +4,10 @@ One write to a topic with a thousand routers is a thousand copies.  Nobody waits
 writer waits for its answer, so copies are the first to give way: below the pressure at which writes
 are delayed (`throttle.SOFT`), and while a write of the log carries much already.  The write after one
 that carried copies is left to the commands that wait for it, if any do: they wait for the copies in one
-write at most, and copies for one write of theirs.  Copies are never far ahead of the disk: a file of the
-log begins once the one before the last is durable, and a command that comes then would wait until all
-the copies in it are.  A trickle goes on at any pressure, so that a read that waits for its copies is answered, and so that a router finds out
-where there is no room at all.
+write at most, and copies for one write of theirs.  Copies are never far ahead of the disk: a file of
+the log begins once the one before the last is durable, and a command that needs one would wait until
+all the copies in that are.  A trickle goes on at any pressure, so that a read that waits for its copies
+is answered, and so that a router finds out where there is no room at all.
 """
 
 from collections import deque
@@ -40,7 +40,7 @@ class CopyPace:
         self._owed_writes = 0
         self._next_ms = 0
         self._unsynced: deque[tuple[int, int]] = deque()
-        """The lsn of a write that carries copies, at least, and their bytes."""
+        """Of each slice the lsn of its write, and its bytes; where another write was under way, of that."""
         self._unsynced_bytes = 0
         self._is_slow = False
 

@@ -500,7 +500,7 @@ class Driver:
             self._decide_copied()
         if self._delayed:
             self._delayed.move()
-        if self._copy_pace.wants_sync and not self.commit.is_synced:
+        if self._copy_pace.wants_sync and not (self.commit.is_synced or self.commit.is_over):
             self.commit.want_sync()
         self.maintenance.soon_if_pressed()
 
