@@ -456,12 +456,18 @@ class Driver:
             return
         routers = self.engine.router_commands
         routers.is_held = not self._may_copy()
-        is_copying = routers.is_due
+        is_copying, unit = routers.is_due, self.engine.unit
+        planned_bytes = unit.planned_bytes
         self.engine.work_off(self._moment_of_copies)
         if self.engine.unit.wanted_bytes:
             self._asked_room()
         if is_copying:
-            self._copy_pace.went(self.pressure, self._host.steady_ms)
+            self._copy_pace.went(
+                self.pressure,
+                self._host.steady_ms,
+                unit.planned_bytes - planned_bytes,
+                lsn=self.store.written_lsn + 1,
+            )
         self._begin_reading()
         self.commit.end_turn()
 
@@ -483,6 +489,7 @@ class Driver:
 
     def on_published(self) -> None:
         self._copy_pace.wrote()
+        self._copy_pace.synced(self.commit.synced_lsn)
         if self.when_shown is not None:
             self.when_shown()
         self.work_soon()
@@ -493,6 +500,8 @@ class Driver:
             self._decide_copied()
         if self._delayed:
             self._delayed.move()
+        if self._copy_pace.wants_sync and not (self.commit.is_synced or self.commit.is_over):
+            self.commit.want_sync()
         self.maintenance.soon_if_pressed()
 
     def erase(self, waiter: PendingAnswer) -> None:
