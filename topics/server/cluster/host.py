@@ -218,9 +218,8 @@ class ClusterHost:
         driver, state = self.member.driver, self.member.state
         if state in (NodeState.SEEKING, NodeState.BEGINNING, NodeState.PROVING):
             return (time.monotonic() - self._tried_s) * 1000 > self._give_up_ms
-        if driver is None or not driver.commit.is_proposing:
-            return False
-        return self._runtime.steady_ms - driver.commit.proposed_ms > self._give_up_ms
+        since_ms = None if driver is None else driver.commit.proposed_ms
+        return since_ms is not None and self._runtime.steady_ms - since_ms > self._give_up_ms
 
     # ------------------------------------------------------------------ Standing
 
@@ -294,9 +293,7 @@ class ClusterHost:
     def status(self) -> ClusterStatus:
         node, nodes = self.member.node, tuple(self._nodes())
         accepted = 0 if node is None else node.anchor.index
-        in_flight = 0
-        if self.member.driver is not None and self.member.driver.commit.is_proposing:
-            in_flight = 1
+        driver = self.member.driver
         return ClusterStatus(
             cluster=self.name.cluster,
             shard=self.shard,
@@ -306,7 +303,7 @@ class ClusterHost:
             index=self.index,
             lag_units=max(0, accepted - self.index),
             log_end=self._end,
-            in_flight=in_flight,
+            in_flight=0 if driver is None else driver.commit.turns,
             nodes=nodes,
             loss=self._loss,
         )
