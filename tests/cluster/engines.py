@@ -107,6 +107,8 @@ class EngineHost(InlineHost):
         self.failed: Callable[[], None] = lambda: None
         super().__init__(LIMITS, store, clock())
         self.driver.clock = self
+        # A world's clock stands still for most steps.
+        self.driver.commit.turn_every_ms = 0
 
     @property
     def clock_ms(self) -> int:

@@ -114,8 +114,7 @@ def test_a_failed_disk_is_answered_once_and_ends_the_writing(rig: Rig) -> None:
     rig.leader.host.store.write = fails  # type: ignore[method-assign]
     rig.land()
 
-    codes = sorted(refusal.code.value for refusal in rig.answers)
-    assert codes == ["internal", "not_leader"]
+    assert codes(rig) == [("internal", "unknown")] * 2
     assert rig.leader.engine is engine
     assert engine.read_only
     assert not rig.leader.decides
@@ -229,7 +228,7 @@ def test_a_sync_that_fails_while_a_unit_is_on_its_way_is_answered_once(rig: Rig)
 
     rig.leader.host.driver.commit.failed(OSError(5, "Input/output error"))
 
-    assert sorted(codes(rig)) == [("internal", "unknown"), ("not_leader", "not_applied")]
+    assert codes(rig) == [("internal", "unknown")] * 2
     rig.land()
     assert len(rig.answers) == 2
 
@@ -239,8 +238,7 @@ def test_a_sync_that_fails_once_the_engine_is_dropped_changes_no_answer(rig: Rig
     rig.append("a")
     rig.turn()
     driver = rig.leader.host.driver
-    proposal = driver.commit.proposal
-    assert proposal is not None
+    [proposal] = driver.commit._sent
     driver.abandon("another node leads now")
 
     driver.commit.failed(OSError(5, "Input/output error"))

@@ -223,6 +223,11 @@ class ClusterDriver(Driver):
 
     def alarm_ms(self) -> int | None:
         at_ms = super().alarm_ms()
+        wait = bool(self._waiting or self._late) and not (
+            self._denied or self.commit.is_to_be_still
+        )
+        if self.leads and (wait or self.commit.has_turn):
+            at_ms = earlier(at_ms, self.commit.turn_ms())
         due_ms = earlier(self._look_ms(), self._work_ms())
         if due_ms is not None:
             steady_ms, clock_ms = self._host.steady_ms, self.clock.clock_ms
@@ -244,6 +249,7 @@ class ClusterDriver(Driver):
                 for queue in self.engine.state.queues.values():
                     queue.settle(self.engine_ms)  # so that those are known which wait no more
         super().ring()
+        self._go_on()
         self._log_time()
 
     # ------------------------------------------------------------------ commands
@@ -414,7 +420,7 @@ class ClusterDriver(Driver):
         what is accepted."""
         while self._late and self.may_decide:
             self.fetched(*self._late.popleft())
-        if self._waiting and self.may_decide:
+        if (self._waiting and self.may_decide) or self.commit.has_turn:
             self.commit.turn_soon()
         self.work_soon()
 

@@ -68,6 +68,6 @@ class Footprint:
                 queue = state.by_id[event.cause.queue_id].name
                 self.touched.add(queue)
                 self.hidden.add(queue)
-            if event.floors == topic.floors and not topic.config.dedupe_node:
+            if event.floors == topic.floors:
                 return
         self.hidden.add(topic.name)
