@@ -14,7 +14,6 @@ from topics.protocol.commit.publication import Publication
 from topics.protocol.driver.group_commit import GroupCommit
 from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames
-from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Event, PlaceReached
 from topics.protocol.model.ports import Recovery
 from topics.protocol.replication.commit import ClusterCommit, Proposal
@@ -170,15 +169,9 @@ def wait_for_the_oldest_unit_only(patch: Patch) -> None:
     patch.setattr(ClusterCommit, "_turn_touches", lambda self, names: False)
 
 
-def drop_what_is_accepted_and_not_written(patch: Patch) -> None:
-    """A leader that lets go forgets which units its own log has still to get."""
-    abandon = ClusterCommit.abandon
-
-    def forgetful(self: ClusterCommit, why: Rejection) -> None:
-        self._accepted.clear()
-        abandon(self, why)
-
-    patch.setattr(ClusterCommit, "abandon", forgetful)
+def show_streams_what_is_hidden(patch: Patch) -> None:
+    """A stream passes a record that a delete in flight took."""
+    patch.setattr(ClusterCommit, "hides", lambda self, names: False)
 
 
 def expire_by_the_local_clock(patch: Patch) -> None:
@@ -239,7 +232,7 @@ class Bug:
 STATE = "a unit applies", "a store opens", "a state is of its index", "asserted", "replicas agree"
 READS = "what is live is shown", "a read is accepted"
 TIME = ("time is accepted",)
-ANSWERS = "acknowledged stays", "refused is not there", "no double"
+ANSWERS = "acknowledged is true", "acknowledged stays", "refused is not there", "no double"
 
 BUGS: dict[str, Bug] = {
     sow.__name__: Bug(sow, frozenset(found_by))
@@ -259,6 +252,7 @@ BUGS: dict[str, Bug] = {
         (write_in_the_wrong_order, (*STATE, *READS)),
         (show_what_is_behind_an_accepted_unit, READS),
         (wait_for_the_oldest_unit_only, READS),
+        (show_streams_what_is_hidden, READS),
     )
 }
 

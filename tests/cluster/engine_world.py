@@ -160,7 +160,9 @@ class EngineWorld(World):
             return
         assert isinstance(process, EngineProcess)
         if rng.random() < 0.35:
-            process.read(rng.choice(RECORDS))
+            topic = rng.choice(RECORDS)
+            process.read(topic)
+            process.watch(topic)
         elif not process.decides:
             return
         elif missing := [name for name in TOPICS if name not in process.engine.state.topics]:
