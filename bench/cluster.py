@@ -225,7 +225,9 @@ def reads(servers: NodeServers, rounds: int, pages: int) -> None:
             each.rate / one.rate for each, one in zip(done, found["one node"], strict=True)
         )
         cpu_us = min(each.cpu_s / each.requests for each in done) * 1e6
-        click.echo(f"| {name} | {best.rate * BATCH:,.0f}/s | {cpu_us / BATCH:.3f} µs | {ratio:.2f} |")
+        click.echo(
+            f"| {name} | {best.rate * BATCH:,.0f}/s | {cpu_us / BATCH:.3f} µs | {ratio:.2f} |"
+        )
 
 
 @click.command(help=__doc__)

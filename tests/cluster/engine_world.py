@@ -238,7 +238,8 @@ class EngineWorld(World):
     def installed(self, process: Any) -> None:
         super().installed(process)
         place = process.offered[0]
-        if self.oracle.chain_at(place.index) != place.chain:
+        # An empty store is the beginning of every history.
+        if place.index and self.oracle.chain_at(place.index) != place.chain:
             # The log lost it after the look that proved the snapshot.
             self.haunt(process, self.log.cuts[-1])
 

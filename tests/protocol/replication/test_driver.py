@@ -113,6 +113,50 @@ def test_commands_that_come_while_no_more_may_be_on_their_way_are_one_unit(rig: 
     assert rig.leader.node.anchor.index == index + len(datas) + 1
 
 
+def test_turns_follow_one_another_at_a_pace(rig: Rig) -> None:
+    """A unit costs more than a command: those that come at once are one. (§2)"""
+    driver = rig.leader.host.driver
+    driver.commit.turn_every_ms = 5
+    rig.append("a")
+    rig.turn()
+    rig.append("b")
+    rig.turn()
+    assert len(rig.leader.outbox) == 1
+    assert driver.alarm_ms() == rig.leader.host.steady_ms + 5
+
+    rig.world.now_ms += 5
+    rig.leader.host.ring_once()
+    rig.turn()
+    assert len(rig.leader.outbox) == 2
+    rig.land()
+
+    assert [answer["seqs"] for answer in rig.answers] == [[1], [2]]
+
+
+def test_a_lone_turn_waits_for_no_pace(rig: Rig) -> None:
+    """Nothing is on its way."""
+    rig.leader.host.driver.commit.turn_every_ms = 5
+    for data in "ab":
+        rig.append(data)
+        rig.land()
+
+    assert [answer["seqs"] for answer in rig.answers] == [[1], [2]]
+
+
+def test_a_read_that_rests_on_what_is_not_sent_waits_for_its_turn(rig: Rig) -> None:
+    """Decided in this moment, and in no unit yet. (§2)"""
+    rig.append("a", "b")
+    rig.land()
+    rig.delete(2)
+
+    assert rig.read() is None
+    found: list[Any] = []
+    rig.leader.ask(ListTopics("", 10, ""), found.append)
+    assert found == []
+    rig.land()
+    assert len(found) == 1
+
+
 def test_bytes_on_their_way_are_bounded_too(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn that is large is the only one. (§2)"""
     monkeypatch.setattr("topics.protocol.replication.commit.TURNS_BYTES_MAX", 1000)

@@ -40,11 +40,13 @@ from topics.protocol.replication.place import shared
 
 TURNS_MAX: Final = 8
 """Turns that may be on their way; more wait, and are one."""
-TURN_EVERY_MS: Final = 2
-"""Between two turns while one is on its way.  A unit costs the leader some 300 µs beside its commands, so
-units that follow one another faster than a broker nearby answers would make it slower: 32 clients over
-one broker on the same machine got 0.6 of what one turn at a time gave.  Far from the brokers, this fills
-the time until they answer."""
+TURN_EVERY_MS: Final = 10
+"""Between two turns while one is on its way.  A unit costs the leader half a millisecond of CPU beside
+its commands, so units that follow one another without a pause make a leader slower whose brokers are
+near: 32 clients got 0.6 of what one turn at a time gave, and 0.65 with a pause of 2 ms (`bench.cluster`).
+So the units that this allows take a twentieth of a core.  Where the brokers answer sooner than this, one
+turn at a time is on its way, and commands come together meanwhile; where they are far, the time until
+they answer is filled (`bench.turns`)."""
 TURNS_BYTES_MAX: Final = 4 << 20
 """A turn is begun while less is on its way: memory that is held twice until it is accepted."""
 

@@ -165,6 +165,8 @@ class ClusterHost:
             ready.cancel()
             raise failed.result()
         failed.cancel()
+        if self.halted.done():
+            raise StoreError(self.halted.result())
         self._ticker = asyncio.create_task(self._tick())
 
     async def stop(self) -> None:
@@ -363,7 +365,12 @@ class ClusterHost:
         getattr(log, level)("%s", what)
 
     def _opened(self, driver: ClusterDriver) -> None:
-        self.member.opened(driver)
+        try:
+            self.member.opened(driver)
+        except Exception as error:
+            # It was replayed, and this node still does not serve: nobody else hears of it.
+            log.critical("this node's data cannot be used", exc_info=error)
+            self._halt(f"this node's data cannot be used: {error!r}")
 
     async def _reopen(self, between: Callable[[], None] = lambda: None) -> None:
         try:
