@@ -16,7 +16,9 @@ from topics.protocol.model.commands import (
     Begin,
     Claim,
     Command,
+    CreateWatch,
     DeleteTopic,
+    GetRouter,
     ListTopics,
     PutTopic,
     View,
@@ -727,3 +729,124 @@ def test_a_read_that_waits_for_a_unit_may_lose_its_client(rig: Rig) -> None:
 
     assert len(later) == 1
     assert [answer["seqs"] for answer in rig.answers] == [[1]]
+
+
+def test_a_leader_has_no_pace_where_nothing_is_on_its_way_or_all_that_may_be(rig: Rig) -> None:
+    """Then no clock says when the next turn is sent. (§2)"""
+    commit = rig.leader.host.driver.commit
+    assert commit.turn_ms() is None
+    rig.fill()
+
+    assert commit.turn_ms() is None
+    rig.land()
+
+
+def test_a_router_is_read_once_all_that_is_on_its_way_is_accepted(rig: Rig) -> None:
+    """Any unit may have moved its cursor. (§2)"""
+    rig.put("t")
+    rig.put("u")
+    rig.land()
+    rig.ask(bodies.parse_put_router("r", b'{"source":"t","dest":"u"}'))
+    rig.land()
+    rig.put("other")
+    rig.turn()
+    found: list[Any] = []
+    rig.leader.ask(GetRouter("r"), found.append)
+    assert found == []
+
+    rig.land()
+
+    [router] = found
+    assert router["source"] == "t"
+
+
+def test_a_session_begins_once_what_is_on_its_way_for_its_topics_is_accepted(rig: Rig) -> None:
+    """And at once where that is of other topics. (§2)"""
+    rig.put("t")
+    rig.put("u")
+    rig.land()
+    rig.append("a")
+    rig.turn()
+
+    def session(name: str) -> CreateWatch:
+        view = View(100, 1 << 20)
+        return CreateWatch(f"w{name}", {name: Begin()}, view, 15_000, lenient=False, cursors={})
+
+    found: list[Any] = []
+    rig.leader.ask(session("t"), found.append)
+    assert found == []
+    rig.leader.ask(session("u"), found.append)
+    assert len(found) == 1
+    rig.land()
+
+    assert len(found) == 2
+
+
+def test_a_stream_over_a_topic_that_time_changes_waits_for_every_unit(rig: Rig) -> None:
+    """Each carries a time, after which a record may be gone. (§4)"""
+    rig.put("short", ttl_ms=1000)
+    rig.append("first", name="short")
+    rig.land()
+    commands, now_ms = rig.leader.engine.watch_commands, rig.leader.host.now_ms
+    stream = commands.open_socket(lambda: None, ANYONE, NOBODY)
+    commands.subscribe(stream, {"short": Begin()}, View(100, 1 << 20), now_ms)
+    rig.append("a")
+    rig.turn()
+
+    assert commands.next_frame(stream, now_ms) is None
+    rig.land()
+    assert isinstance(commands.next_frame(stream, now_ms), RecordFrame)
+
+
+def test_a_refusal_that_asks_to_come_again_is_given_at_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says nothing that could rest on a unit; the time at which it was made is logged. (§4)"""
+    rig.append("a")
+    rig.turn()
+
+    def refuses(command: Command, **options: Any) -> Any:
+        raise Rejection(ErrorCode.THROTTLED, "come again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.leader.engine, "submit", refuses)
+        rig.world.now_ms += 5
+        with pytest.raises(Rejection, match="come again"):
+            submit(rig, bodies.parse_put("u", b"{}"))
+        with pytest.raises(Rejection, match="come again"):
+            submit(rig, bodies.parse_diff("t", b'{"from_seq":0}', LIMITS))
+    rig.land()
+
+    assert rig.replica.engine.state.now_ms == START_MS + 5
+
+
+def test_a_claim_that_finds_no_job_asks_the_log(rig: Rig) -> None:
+    """A deposed leader knows nothing of the jobs that its successor has. (§2)"""
+    rig.put("t", type="queue")
+    rig.land()
+    index = rig.leader.node.anchor.index
+
+    rig.ask(claim())
+    assert len(rig.answers) == 1
+    rig.land()
+
+    assert rig.answers[1]["claimed"] == []
+    assert rig.leader.node.anchor.index == index + 1
+
+
+def test_a_claim_behind_a_router_waits_until_another_turn_may_be_sent(rig: Rig) -> None:
+    """Its copies are in a turn, and so is the claim."""
+    routed(rig)
+    copying(rig)
+    rig.fill()
+    since_ms = rig.leader.host.driver.commit.proposed_ms
+    assert since_ms == rig.leader.host.steady_ms
+
+    found: list[Any] = []
+    rig.leader.ask(claim("u"), found.append)
+    assert found == []
+    rig.land()
+
+    [answer] = found
+    assert [job["data"] for job in answer["claimed"]] == ["a"]
+    assert rig.leader.host.driver.commit.proposed_ms is None
