@@ -435,8 +435,7 @@ class ClusterDriver(Driver):
 
     def _end_streams(self) -> None:
         self._denied.clear()
-        for stream in list(self.engine.watches.streams):
-            stream.end(StreamEnd.MOVED)
+        self.engine.watches.end_all(StreamEnd.MOVED)
 
     def end_turn(self) -> None:
         if self.may_decide:
