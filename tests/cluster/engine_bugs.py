@@ -79,6 +79,8 @@ def keep_the_engine_after_stepping_down(patch: Patch) -> None:
             driver.engine.on_written(commit._store.written_lsn)
         commit._sent.clear()
         driver.leads = commit.leads = commit.is_stopped = False
+        # What `lead` has put in front of them, for the next time.
+        del driver.engine.unit.emit, driver.engine.watch_commands.next_frame
 
     patch.setattr(Member, "_open_anew", kept)
 
