@@ -112,7 +112,7 @@ class _AwaitingCopies(msgspec.Struct, eq=False):
     ticket: Ticket | None = None
 
 
-class _Parked(msgspec.Struct, frozen=True):
+class ParkedCommand(msgspec.Struct, frozen=True):
     """A command that waits for records or jobs, or goes on in parts."""
 
     topic: str
@@ -163,7 +163,7 @@ class Driver:
         """Called when the log has moved, before anybody is answered: other processes are shown what
         readers may see now."""
         self._is_work_due = False
-        self._parked: dict[object, _Parked] = {}
+        self._parked: dict[object, ParkedCommand] = {}
         self._deadlines: list[tuple[int, int, object]] = []
         self._deadlines_made = 0
         self._awaiting_copies: dict[_AwaitingCopies, None] = {}
@@ -336,7 +336,7 @@ class Driver:
                 # Most deadlines are of commands that were answered before.
                 self._deadlines = [each for each in self._deadlines if each[2] in self._parked]
                 heapify(self._deadlines)
-        self._parked[token] = _Parked(command.topic, deliver)
+        self._parked[token] = ParkedCommand(command.topic, deliver)
         # A delete that goes on in parts is parked as well, and waits for no news.
         waits = isinstance(command, Claim) or (isinstance(command, Diff) and command.wait_ms > 0)
         return Ticket(cancel, waits_for_news=waits)
@@ -352,10 +352,11 @@ class Driver:
         for wake in self.engine.take_wakes():
             parked = self._parked.pop(wake.token, None)
             if parked is not None:
-                self._deliver(wake.result, parked.deliver)
+                self._deliver(wake.result, parked)
 
-    def _deliver(self, result: Outcome | Exception, deliver: Deliver) -> None:
+    def _deliver(self, result: Outcome | Exception, parked: ParkedCommand) -> None:
         """Answer a parked command, once the log allows it."""
+        deliver = parked.deliver
         if isinstance(result, Exception) or result.gate is Gate.NOW:
             self._answer(deliver, Reply(result))
         elif self.commit.failure is not None:
