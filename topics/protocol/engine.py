@@ -283,6 +283,7 @@ class Engine:
         """After replay, as a cluster's node: show what is there.  Nothing is lost, because the log
         that nodes share has what this one's own did not keep."""
         self.unit.logs_all_leases = self.state.images.keeps_leases = True
+        self.unit.is_replicated = True
         for topic in self.state.by_id.values():
             self.unit.publication.show_all(topic)
         self.state.recover_jobs(clean=True)

@@ -79,6 +79,8 @@ class TopicCommands:
             return _put(topic.name, config, created=False)
         self._unit.require_writable(moment)
         self._unit.expire(topic, moment.now_ms)
+        if config.durability_class.is_logged:
+            self._unit.leave_memory(topic, moment.now_ms)
         promised = topic.durability.waits_for_sync
         self._unit.emit(self._configured(topic, config, moment.now_ms))
         if promised:

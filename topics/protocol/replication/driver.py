@@ -29,7 +29,6 @@ from topics.protocol.model.commands import (
     GetTopic,
     ListRouters,
     ListTopics,
-    PutTopic,
     ReadPage,
 )
 from topics.protocol.model.errors import TRY_AGAIN, ErrorCode, Rejection
@@ -278,8 +277,6 @@ class ClusterDriver(Driver):
                 )
             self._tick()
         try:
-            if isinstance(command, PutTopic):
-                self._require_class(command)
             found = super()._decide(command, deliver, throttle_ms)
         except Rejection as refusal:
             if refusal.code in TRY_AGAIN or (is_read and self.commit.is_settled):
@@ -293,20 +290,6 @@ class ClusterDriver(Driver):
             return found
         self.commit.hold(deliver, found.result, throttle_ms)
         return Ticket(_nothing)
-
-    def _require_class(self, command: PutTopic) -> None:
-        """Raises Rejection: a topic's records are in the log that nodes share, or are not."""
-        topic = self.engine.state.topics.get(command.topic)
-        if topic is None:
-            return
-        was, wanted = topic.config.durability, command.config.durability
-        if was != wanted and "ephemeral" in (was, wanted):
-            raise Rejection(
-                ErrorCode.INVALID_REQUEST,
-                f'topic "{topic.name}" is {was}: in a cluster it cannot become {wanted}, because an '
-                "ephemeral topic lives in the memory of one node",
-                {"topic": topic.name, "durability": was},
-            )
 
     def _deliver(self, result: Outcome | Exception, deliver: Deliver) -> None:
         is_held = isinstance(result, Outcome | Rejection) and not self.commit.is_settled
