@@ -16,6 +16,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY
 from topics.protocol.model.outcomes import Fetch, Outcome
 from topics.protocol.state.frames import RecordFrame
+from topics.protocol.state.watched import StreamEnd
 
 from .rig import Rig
 
@@ -305,6 +306,25 @@ def test_an_old_leader_with_a_checkpoint_tells_the_loss_once(rig: Rig) -> None:
     holes = [process.engine.state.topics["t"].holes for process in (rig.leader, rig.replica)]
     assert len(holes[0]) == 1
     assert holes[0] == holes[1]
+
+
+def test_a_replica_ends_the_streams_of_a_topic_that_became_ephemeral(rig: Rig) -> None:
+    """It has nothing of it any more: their clients go on at the leader, where they are. (§4)"""
+    rig.put("t", durability="disk")
+    rig.put("other")
+    rig.append("a")
+    rig.land()
+    ends = {}
+    for name in ("t", "other"):
+        commands = rig.replica.engine.watch_commands
+        stream = ends[name] = commands.open_socket(lambda: None, ANYONE, NOBODY)
+        commands.subscribe(stream, {name: Begin()}, View(100, 1 << 20), rig.replica.host.now_ms)
+
+    rig.put("t", durability="ephemeral")
+    rig.land()
+
+    assert ends["t"].ended_by is StreamEnd.MOVED
+    assert ends["other"].ended_by is None
 
 
 def test_a_key_of_a_record_that_is_lost_appends_again(rig: Rig) -> None:

@@ -184,10 +184,11 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
             names = (command.topic,)
         elif isinstance(command, CreateWatch):
             names = command.topics
-        topics = map(engine.state.topics.get, names)
-        if any(topic is not None and not topic.durability.is_logged for topic in topics):
-            return True
-        return engine.barrier_for(command) is not None
+        return self._has_ephemeral(names) or engine.barrier_for(command) is not None
+
+    def _has_ephemeral(self, names: Iterable[str]) -> bool:
+        topics = map(self._call.runtime.engine.state.topics.get, names)
+        return any(topic is not None and not topic.durability.is_logged for topic in topics)
 
     def _is_beyond(self, command: Command) -> bool:
         """Whether a session would begin in a topic, or at a place, that is not known here."""
@@ -234,13 +235,30 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         url = self._neighbours.url_of_session(self._judged.name)
         if url is not None and not self._was_forwarded:
             return self._forward(pieces, url=url)
+        standing = self._neighbours.standing
+        if not standing.leads:
+            self._require_here()
         index = self._index_asked()
         query = routes.parse_query(self._query)
         is_rewound = self._call.header(b"last-event-id") or query.get("last_event_id")
-        standing = self._neighbours.standing
         if standing.leads or (not is_rewound and index <= standing.index):
             return super().finish(pieces)
         return Later(self._call, self._when_rewound(pieces, index))
+
+    def _require_here(self) -> None:
+        """Raises Rejection: 404 for a session with a topic of which the leader alone has the records by
+        now.  Its client makes another one, which is the leader's."""
+        call = self._call
+        engine = call.runtime.engine
+        found = engine.watches.sessions.get(self._judged.name)
+        if found is None or not self._has_ephemeral(found.watched):
+            return
+        commands = engine.watch_commands
+        session = commands.require_session(self._judged.name, call.runtime.now_ms, call.caller)
+        if session.stream is not None:
+            engine.watches.close(session.stream)
+        engine.watches.forget(session)
+        commands.require_session(self._judged.name, call.runtime.now_ms, call.caller)
 
     async def _when_rewound(self, pieces: list[bytes], index: int) -> Made:
         """A stream that another node has sent farther than this replica is goes on when it has that
