@@ -176,6 +176,32 @@ def test_a_session_of_the_leader_is_streamed_through_a_follower() -> None:
     run(story())
 
 
+def test_a_read_that_waited_may_turn_out_to_be_the_leaders() -> None:
+    """The unit that it waited for made the topic `ephemeral`, or owes it copies. (§5 of the cluster)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            standing = pair.follower.standing
+            standing.ends = None
+            for node in (pair.leader, pair.follower):
+                node.put("t", 1, durability="disk")
+            wire = await pair.follower.connect()
+            position = "x-topics-position: 0.5"
+            wire.send(request("POST", "/v0/topics/t/diff", {"from_seq": 0}, position))
+            await until(lambda: standing.waited)
+            for node in (pair.leader, pair.follower):
+                node.put("t", durability="ephemeral")
+            pair.leader.put("t", "in memory")
+            pair.leader.standing.index = standing.index = 5
+
+            answer = await wire.answer()
+
+            assert answer.headers["x-topics-leader"] == pair.leader.url
+            assert [each["data"] for each in answer.json["records"]] == [1, "in memory"]
+
+    run(story())
+
+
 def test_a_mixed_session_is_the_leaders() -> None:
     """One topic of class `ephemeral` makes the whole session the leader's, and a follower streams both.
     (§4 of the cluster)"""

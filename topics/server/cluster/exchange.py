@@ -143,22 +143,33 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
     def _begin(self, command: Command) -> Answer | Pending:
         """Carry out a read that was parsed, when this replica shows enough."""
         standing = self._neighbours.standing
-        if not standing.leads and self._pieces is not None and self._is_leaders(command):
-            return self._forward(self._pieces)
-        self._pieces = None
+        pieces, self._pieces = self._pieces, None
+        if not standing.leads and pieces is not None and self._is_leaders(command):
+            return self._forward(pieces)
         index = self._index_asked()
         may_err = isinstance(command, CreateWatch) and not standing.leads
         needs_end = may_err and self._is_beyond(command)
         if index <= standing.index and not needs_end:
             return super()._begin(command)
         wait_ms = (isinstance(command, Diff) and command.wait_ms) or END_MS
-        work = self._when_shown(command, index, wait_ms, needs_end=needs_end)
+        work = self._when_shown(command, pieces, index, wait_ms, needs_end=needs_end)
         return Later(self._call, work)
 
     async def _when_shown(
-        self, command: Command, index: int, wait_ms: int, *, needs_end: bool
+        self,
+        command: Command,
+        pieces: list[bytes] | None,
+        index: int,
+        wait_ms: int,
+        *,
+        needs_end: bool,
     ) -> Made:
         await self._wait(index, wait_ms, needs_end=needs_end)
+        is_here = self._neighbours.standing.leads or pieces is None
+        if not is_here and self._is_leaders(command):
+            # What it waited for made it so: copies are owed, or the class is another one.
+            assert pieces is not None
+            return self._forward(pieces)
         return super()._begin(command)
 
     async def _wait(self, index: int, wait_ms: int, *, needs_end: bool) -> None:

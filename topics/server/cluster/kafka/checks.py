@@ -8,7 +8,7 @@ and never changed: an operator may have made them so for a reason.  Each failure
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -48,6 +48,7 @@ CLOCK_MS_MAX: Final = 1000
 REQUEST_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.5
 CONTROL_FORMAT: Final = 1
+SECRET_BYTES: Final = 16
 
 KEEPING: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
@@ -71,11 +72,13 @@ CREATED_WITH: Final[Mapping[str, str]] = {
 
 
 class Control(msgspec.Struct, frozen=True):
-    """The first record of the control topic: which cluster this is (32 hexadecimal digits)."""
+    """The first record of the control topic: which cluster this is, and by what its nodes know one another
+    (each 32 hexadecimal digits)."""
 
     cluster: str
     shards: int
     format: int = CONTROL_FORMAT
+    secret: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +87,14 @@ class Joined:
 
     Attributes:
         cluster: Its id, 16 bytes: of every unit's header.
+        secret: What only nodes know, 16 bytes at least: who reads the control topic.
         log_id: The id of the log's topic.
         writer: The process's one, made for what the log's topic takes as a message.  The caller closes it.
         skew_ms: How far this machine's clock is ahead of the broker's, at least.
     """
 
     cluster: bytes
+    secret: bytes = field(repr=False)
     log_id: str
     writer: Writer
     skew_ms: int
@@ -175,13 +180,13 @@ class _Joining:
         message_bytes_max = await self._message_bytes()
         writer = Writer(settings, message_bytes_max=message_bytes_max, **self._more)
         try:
-            cluster = await self._cluster(writer)
+            cluster, secret = await self._cluster(writer)
             skew = await self._clock(writer)
             await self._is_own_log(cluster)
         except BaseException:
             await writer.close()
             raise
-        return Joined(cluster, log.topic_id, writer, skew)
+        return Joined(cluster, secret, log.topic_id, writer, skew)
 
     # ------------------------------------------------------------------ topics
 
@@ -272,24 +277,26 @@ class _Joining:
 
     # ------------------------------------------------------------------ identity
 
-    async def _cluster(self, writer: Writer) -> bytes:
-        """The cluster's id: the first one that a node wrote, which may be this node."""
+    async def _cluster(self, writer: Writer) -> tuple[bytes, bytes]:
+        """The cluster's id and its secret: the first ones that a node wrote, which may be this node."""
         topic = self._settings.control_topic
         start, end = await self._brokers.bounds(topic, 0)
         if start == end:
             proposed = self._known or secrets.token_bytes(16)
-            control = Control(proposed.hex(), self._settings.shards)
+            drawn = secrets.token_hex(SECRET_BYTES)
+            control = Control(proposed.hex(), self._settings.shards, secret=drawn)
             await self._write(writer, topic, msgspec.json.encode(control))
         raw = await self._first(topic, start)
         try:
             control = msgspec.json.decode(raw, type=Control)
-            cluster = bytes.fromhex(control.cluster)
+            cluster, secret = bytes.fromhex(control.cluster), bytes.fromhex(control.secret)
         except (msgspec.DecodeError, ValueError) as error:
             raise OtherCluster(
                 f'Kafka\'s topic "{topic}" holds something else: choose another TOPICS_CLUSTER_NAME'
             ) from error
         self._is_same(control, cluster)
-        return cluster
+        # A cluster that an earlier version began has none; half of its id is in no epoch.
+        return cluster, secret if len(secret) >= SECRET_BYTES else cluster
 
     def _is_same(self, control: Control, cluster: bytes) -> None:
         if control.format > CONTROL_FORMAT or len(cluster) != 16:
