@@ -181,6 +181,22 @@ def test_time_is_logged_while_a_lease_waits_for_it_and_no_longer(rig: Rig) -> No
     assert ends == [1, 2, 3, 3, 3, 3, 3, 3]
 
 
+def test_time_is_logged_once_a_second_however_often_is_looked(rig: Rig) -> None:
+    """Thousands of records that wait for time ask for no more marks than one. (§4)"""
+    rig.put("t", ttl_ms=60_000)
+    for number in range(50):
+        rig.append(number)
+        rig.world.now_ms += 7
+    rig.land()
+    end = rig.world.log.next_offset
+    for _ in range(100):
+        rig.world.now_ms += 100
+        rig.leader.host.ring_once()
+        rig.land()
+
+    assert 9 <= rig.world.log.next_offset - end <= 10
+
+
 def test_claims_are_always_logged_and_leases_are_of_the_term(rig: Rig) -> None:
     """Also in a queue whose config does not ask for it; lease numbers start at `term << 40`. (§4)"""
     rig.put("t", type="queue")
