@@ -156,9 +156,11 @@ def test_a_topic_that_cannot_be_read_is_an_error_of_the_topic() -> None:
             assert told.messages[0]["op"] == "error"
             assert told.messages[0]["detail"] == {"topic": "e"}
             assert not carried.names
-            assert not told.is_ended
             held.set()
             await until(lambda: follower.forwarder.connections[1] == 0)
+            assert carried._task is not None
+            await carried._task
+            assert not told.is_ended
 
     run(story())
 

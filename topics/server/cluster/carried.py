@@ -201,11 +201,13 @@ class Carried:
                 if message:
                     tell(message)
             await has_room()
-        ended()
+        if not self._is_closed:
+            ended()
 
     async def _piece(self) -> bytes | None:
         """The next piece; None where there is none, or it would be of a node that leads no more."""
-        assert self._feed is not None
+        if self._feed is None:
+            return None
         reading = asyncio.ensure_future(self._feed.next())
         loop = asyncio.get_running_loop()
         until_s = loop.time() + SILENCE_S

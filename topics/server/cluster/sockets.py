@@ -226,6 +226,7 @@ class ClusterSocketFeed(SocketFeed):
         self, names: Sequence[str], text: bytes, positions: dict[str, AnswerPosition]
     ) -> Carried:
         """A session at the leader, which is not started yet.  Raises Rejection."""
+        self._carried = [carried for carried in self._carried if carried.names]
         if len(self._carried) >= CARRIED_MAX:
             what = "too many subscriptions to topics of class ephemeral"
             raise Rejection(
