@@ -11,7 +11,7 @@ from protocol.harness import shown
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import bodies
 from topics.protocol.model.access import ANYONE
-from topics.protocol.model.commands import Begin, Claim, Command, PutTopic, View
+from topics.protocol.model.commands import Begin, Claim, Command, GetTopic, PutTopic, View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY
 from topics.protocol.model.outcomes import Fetch, Outcome
@@ -380,6 +380,19 @@ def test_jobs_in_memory_are_lost_with_their_leases(rig: Rig) -> None:
     assert [job["data"] for job in rig.answers[-1]["claimed"]] == ["c"]
     for process in (rig.leader, rig.replica):
         assert len(process.engine.state.queues[1].jobs) == 1
+
+
+def test_a_replica_counts_no_job_that_is_less_than_none(rig: Rig) -> None:
+    """It knows the leases of an ephemeral queue, and not the records. (§4)"""
+    rig.put("t", type="queue", durability="ephemeral")
+    rig.append("a")
+    rig.land()
+    rig.ask(claim())
+    rig.land()
+    shown_there: list[Any] = []
+    rig.replica.ask(GetTopic("t"), shown_there.append)
+
+    assert shown_there[0]["queue"] == {"ready": 0, "in_flight": 1, "dead_lettered": 0}
 
 
 def test_waiting_commands_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
