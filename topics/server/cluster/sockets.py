@@ -2,8 +2,9 @@
 
 Owns the ways in which a command of a node's socket takes longer.  A publish is carried to the leader as the
 append that it is, in the text in which it came; its reply is made of that answer.  A subscription to a
-place that this replica does not have yet waits for it, or for the end of the log.  One to topics of class
-`ephemeral` is served by the leader (`carried`).
+place that this replica does not have yet waits for it, or for the end of the log, also where it leads: a
+leader that was deposed while it was paused does not know it yet.  One to topics of class `ephemeral` is
+served by the leader (`carried`).
 
 The ack of a publish has the field `position`, as an HTTP answer has `x-topics-position`, and a `subscribe`
 may send one.
@@ -88,7 +89,7 @@ class ClusterSocketFeed(SocketFeed):
                 work = self._forwarded(request_id, order, self._text)
             case websocket.Subscribe():
                 index = self._index_asked()
-                if index <= standing.index and (standing.leads or not self._is_doubtful(order)):
+                if index <= standing.index and not self._is_doubtful(order):
                     self._drop(order.topics)
                     return super()._obey(request_id, order, reply)
                 work = self._subscribe(request_id, order, self._text, index)
@@ -171,12 +172,15 @@ class ClusterSocketFeed(SocketFeed):
 
     def _is_doubtful(self, order: websocket.Subscribe) -> bool:
         """Whether this replica may not have all that the subscription begins with."""
+        is_theirs = not self._neighbours.standing.leads and bool(self._ephemeral(order.topics))
+        return is_theirs or self._is_beyond(order)
+
+    def _is_beyond(self, order: websocket.Subscribe) -> bool:
+        """Whether it begins in a topic, or at a place, that is not known here."""
         topics = self._shell.engine.state.topics
         for name, begin in order.topics.items():
             topic = topics.get(name)
             if topic is None or begin.from_seq > topic.published_seq:
-                return True
-            if not topic.durability.is_logged:
                 return True
         return False
 
@@ -196,10 +200,10 @@ class ClusterSocketFeed(SocketFeed):
         theirs = [] if standing.leads else self._ephemeral(order.topics)
         ours = {name: begin for name, begin in order.topics.items() if name not in theirs}
         own = msgspec.structs.replace(order, topics=ours)
-        if not standing.leads and self._is_doubtful(own):
+        if self._is_beyond(own):
             if not await standing.wait_for_end(END_MS):
                 raise behind()
-            if self._ephemeral(ours):  # it is known only now
+            if not standing.leads and self._ephemeral(ours):  # it is known only now
                 return await self._subscribe(request_id, order, text, 0)
         positions: dict[str, AnswerPosition] = {}
         carried = await self._carry(theirs, text, positions) if theirs else None
