@@ -42,8 +42,11 @@ class NodeServer:
     Attributes:
         number: From 1.
         url: Where it is reached.
+        token: The key that `ask` sends; empty: none.
         is_paused: Its process is stopped by SIGSTOP.
     """
+
+    token = ""
 
     def __init__(self, folder: Path, number: int, port: int, environment: dict[str, str]) -> None:
         self.number, self.port = number, port
@@ -100,6 +103,10 @@ class NodeServer:
         """SIGTERM; returns the exit code."""
         return self._end(signal.SIGTERM)
 
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def _end(self, number: int) -> int:
         process, self._process = self._process, None
         self.is_paused = False
@@ -137,6 +144,8 @@ class NodeServer:
     ) -> tuple[Any, dict[str, str]]:
         data = None if body is None else json.dumps(body).encode()
         also = {"content-type": "application/json", **(headers or {})}
+        if self.token:
+            also["authorization"] = f"Bearer {self.token}"
         request = Request(self.url + path, data=data, method=method, headers=also)
         try:
             with urlopen(request, timeout=30) as answer:

@@ -105,6 +105,32 @@ def test_a_topic_that_was_made_anew(memory: MemoryTopics) -> None:
     assert rows(memory, 20, 50) == [{"gap": (20, 50, "recreated")}]
 
 
+def test_a_server_that_is_a_moment_behind_is_waited_for(
+    memory: MemoryTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a balancer another node of a cluster answers than the one that told the bounds. Nothing is left
+    out; one that stays behind is an error, and no shorter table. (§5 of the cluster)"""
+    memory.client.append("t", *range(50))
+    waits: list[object] = []
+    ask = RemoteSource._ask
+
+    def asked(self: RemoteSource, name: str, what: dict[str, Any]) -> Any:
+        if "wait_ms" in what:
+            waits.append(what["wait_ms"])
+            if len(waits) == 2:
+                memory.client.append("t", *range(50, 60))
+            what = {key: value for key, value in what.items() if key != "wait_ms"}
+        return ask(self, name, what)
+
+    monkeypatch.setattr(RemoteSource, "_ask", asked)
+
+    assert [row["data"] for row in rows(memory, 1, 60)] == list(range(60))
+    assert waits == [5000, 5000]
+    with pytest.raises(TopicsError, match="does not have record 61") as behind:
+        rows(memory, 1, 61)
+    assert behind.value.code == "replica_behind"
+
+
 def test_a_topic_that_is_made_anew_under_a_scan(memory: MemoryTopics) -> None:
     """The other instance has the same seqs by now: none of its records is taken for one of the first,
     and what was not read is lost. (§1.4)"""

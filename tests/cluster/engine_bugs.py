@@ -13,6 +13,7 @@ from topics.protocol.cluster.replica import Mark, Place, Skip
 from topics.protocol.cluster.steps import Decided, Reply
 from topics.protocol.cluster.unit import Part, Unit, joined
 from topics.protocol.commit.publication import Publication
+from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.driver.driver import Driver
 from topics.protocol.driver.group_commit import GroupCommit
 from topics.protocol.engine import Engine
@@ -239,6 +240,11 @@ def lose_the_tail_at_each_start(patch: Patch) -> None:
     patch.setattr(ClusterDriver, "_finish_recovery", lossy)
 
 
+def keep_what_memory_held(patch: Patch) -> None:
+    """A topic ceases to be `ephemeral`, and its leader goes on showing what no other node has."""
+    patch.setattr(UnitOfWork, "leave_memory", lambda self, topic, now_ms: None)
+
+
 def forget_what_memory_held(patch: Patch) -> None:
     """A new leader does not go on behind the seqs that the one before may have given."""
 
@@ -272,6 +278,7 @@ BUGS: dict[str, Bug] = {
         (decide_without_logging_the_time, (*READS, *TIME)),
         (write_the_place_before_its_unit, (*STATE, *READS)),
         (lose_the_tail_at_each_start, STATE),
+        (keep_what_memory_held, (*READS, *STATE)),
         (forget_what_memory_held, ("no seq twice",)),
         (go_on_behind_a_refused_unit, (*STATE, *READS, *ANSWERS)),
         (answer_all_with_the_first, (*ANSWERS, *READS)),

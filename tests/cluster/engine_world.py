@@ -22,6 +22,7 @@ from .engines import (
     RECORDS,
     START_MS,
     TOPICS,
+    VEILED,
     Disk,
     EngineProcess,
     dump,
@@ -166,9 +167,10 @@ class EngineWorld(World):
             return
         assert isinstance(process, EngineProcess)
         if rng.random() < 0.35:
-            topic = rng.choice(RECORDS)
+            topic = rng.choice([*RECORDS, "veil"])
             process.read(topic)
-            process.watch(topic)
+            if topic in RECORDS:
+                process.watch(topic)
         elif not process.decides:
             return
         elif missing := [name for name in TOPICS if name not in process.engine.state.topics]:
@@ -182,7 +184,8 @@ class EngineWorld(World):
     def add(self, process: Any, mark: int, topic: int, *, is_lease: bool = False) -> None:
         self.attempts[mark] = self.attempts.get(mark, 0) + 1
         # A repetition goes where the first one went.
-        process.add(Token("add", mark), [*RECORDS, "mist"][mark % 4] if mark % 7 else "plain")
+        name = [*RECORDS, "mist"][mark % 4] if mark % 7 else "plain"
+        process.add(Token("add", mark), "veil" if mark % 9 == 4 else name)
 
     def leader(self) -> EngineProcess | None:
         found = self.pick(lambda p: p.decides and not p.is_paused)
@@ -190,10 +193,12 @@ class EngineWorld(World):
 
     def do_put(self) -> None:
         if process := self.leader():
-            name = self.rng.choice(list(TOPICS))
+            name = self.rng.choice([*TOPICS, "veil", "veil"])
             config = dict(TOPICS[name])
             if name == "plain" and self.rng.random() < 0.5:
                 config["cap_records"] = self.rng.randint(5, 30)
+            if name == "veil":
+                config["durability"] = self.rng.choice(VEILED)
             self.put_topic(process, name, config)
 
     @staticmethod

@@ -63,7 +63,10 @@ TOPICS: dict[str, dict[str, object]] = {
     "short": {"ttl_ms": 3000},
     "work": {"type": "queue"},
     "mist": {"durability": "ephemeral"},
+    "veil": {"durability": "ephemeral"},
 }
+VEILED = ("ephemeral", "disk", "fsync")
+"""What class `veil` is of changes."""
 RECORDS = ("plain", "short", "work")
 """Topics of which every replica has every record."""
 HISTORY = b"h" * 8
@@ -254,9 +257,9 @@ class EngineProcess:
         self.ask(command, lambda found: self.tell(token, topic, found))
 
     def tell(self, token: Token, topic: str, found: Any) -> None:
-        if topic == "mist":
+        if topic not in RECORDS:
             if not isinstance(found, Exception):
-                epoch = self.engine.state.topics["mist"].epoch
+                epoch = self.engine.state.topics[topic].epoch
                 self.world.was_given(epoch, found["seqs"])
             return
         if not isinstance(found, Exception):
@@ -272,9 +275,12 @@ class EngineProcess:
         driver = self.host.driver
         index = driver.commit.shown_index
         command = bodies.parse_diff(topic, b'{"from_seq":0,"limit":1000}', LIMITS)
+        if topic not in RECORDS:
+            index = 0  # a page ends before what was lost, so that not all need be on it
+        was_logged = self.is_logged(topic)
 
         def answered(page: Any) -> None:
-            if not isinstance(page, Exception):
+            if not isinstance(page, Exception) and was_logged and self.is_logged(topic):
                 marks = {record["data"] for record in page["records"]}
                 self.world.has_read(self, topic, marks, index)
 
@@ -306,6 +312,10 @@ class EngineProcess:
         finally:
             commands.watches.close_socket(stream)
         self.world.has_read(self, topic, marks, index if has_all else 0)
+
+    def is_logged(self, name: str) -> bool:
+        topic = self.engine.state.topics.get(name)
+        return topic is not None and topic.durability.is_logged
 
     def end_turn(self) -> None:
         self.guarded(self.host.settle)
@@ -440,5 +450,24 @@ def dump(engine: Engine, now_ms: int) -> dict[str, object]:
                 about["jobs"] = sorted(
                     (seq, job.lease, job.deliveries) for seq, job in queue.jobs.items() if job.lease
                 )
+        elif topic.durability.is_logged:
+            seqs, text = live_of(topic)
+            about |= {"head": topic.head_seq, "live": seqs, "text": text}
+            about |= {"count": topic.count, "lost": lost_of(topic)}
         found[name] = about
     return found
+
+
+def lost_of(topic: Topic) -> list[tuple[int, int]]:
+    """The spans of seqs that are told as lost, by a floor or a hole, ascending and apart."""
+    spans = [(1, topic.floors.evict_floor - 1)]
+    spans += [(hole.first_seq, hole.last_seq) for hole in topic.holes]
+    apart: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if last < first:
+            continue
+        if apart and first <= apart[-1][1] + 1:
+            apart[-1] = apart[-1][0], max(last, apart[-1][1])
+        else:
+            apart.append((first, last))
+    return apart

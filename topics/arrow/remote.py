@@ -20,7 +20,7 @@ import pyarrow as pa
 from topics.arrow.columns import GAP
 from topics.arrow.loss import DELETED, Gap
 from topics.arrow.source import Bounds, Consistency, NoSuchTopic, NotDurable, Wanted
-from topics.client import Client, Retry, TopicNotFound
+from topics.client import Client, Retry, TopicNotFound, TopicsError
 from topics.client.call import Call
 from topics.client.endpoints import topic_path
 
@@ -28,6 +28,9 @@ PAGE_RECORDS: Final = 1000
 """The most that a server gives (§3.1)."""
 PAGE_BYTES: Final = 8 << 20
 PATIENCE: Final = Retry()
+BEHIND_MS: Final = 5000
+BEHIND_MAX: Final = 6
+"""How often, and how long, a server is waited for that has less than another one told."""
 AHEAD: Final = 4
 """Pages asked for at once: one is decoded while the server makes others."""
 
@@ -221,7 +224,9 @@ class RemoteSource:
                     whole = _Stone(first, last_seq, "recreated")
                     yield _Page([], last_seq, page.head_seq, whole), first, last_seq
                     return
-                assert reached >= first, f"a page from {first} reached {reached} only"
+                if reached < first:
+                    page = self._waited_for(name, asked, first)
+                    reached = page.next_from_seq
                 yield page, first, min(last, reached)
                 if reached < last:
                     # By its bytes, or by what the server looks at in one go, the page ended early.
@@ -235,6 +240,16 @@ class RemoteSource:
 
     def _later(self, name: str, asked: dict[str, Any], first_seq: int) -> "Future[_Page]":
         return self._threads.submit(self._ask, name, {**asked, "from_seq": first_seq - 1})
+
+    def _waited_for(self, name: str, asked: dict[str, Any], first_seq: int) -> _Page:
+        """The page from a seq that the topic has, and the server that answered did not: behind a balancer,
+        another node of a cluster than the one that told the bounds may answer, and be a moment behind."""
+        for _ in range(BEHIND_MAX):
+            page = self._ask(name, {**asked, "from_seq": first_seq - 1, "wait_ms": BEHIND_MS})
+            if page.next_from_seq >= first_seq:
+                return page
+        what = f'the server does not have record {first_seq} of topic "{name}" yet, which another told of'
+        raise TopicsError("replica_behind", 503, what)
 
     def _ask(self, name: str, asked: dict[str, Any]) -> _Page:
         call = Call("POST", topic_path(name, "diff"), _decode, body=orjson.dumps(asked))

@@ -35,7 +35,7 @@ from topics.protocol.model.commands import (
     ReadPage,
 )
 from topics.protocol.model.errors import DamagedRun
-from topics.protocol.model.events import Event, TailLost, TopicDeleted
+from topics.protocol.model.events import Event, TailLost, TopicConfigured, TopicDeleted
 from topics.protocol.model.holder import holder_of
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment, earlier
@@ -283,6 +283,7 @@ class Engine:
         """After replay, as a cluster's node: show what is there.  Nothing is lost, because the log
         that nodes share has what this one's own did not keep."""
         self.unit.logs_all_leases = self.state.images.keeps_leases = True
+        self.unit.is_replicated = True
         for topic in self.state.by_id.values():
             self.unit.publication.show_all(topic)
         self.state.recover_jobs(clean=True)
@@ -304,6 +305,9 @@ class Engine:
         for topic in dropped.values():
             self.unit.publication.drop(topic)
             self._on_dropped(topic, topic.published_seq)
+        for event in events:
+            if isinstance(event, TopicConfigured) and not event.config.durability_class.is_logged:
+                self.watches.on_moved(event.topic_id)
         touched = dict.fromkeys(i for event in events for i in _topics_of(event))
         for topic_id in touched:
             found = self.state.by_id.get(topic_id)

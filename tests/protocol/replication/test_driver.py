@@ -19,6 +19,7 @@ from topics.protocol.model.commands import (
     CreateWatch,
     DeleteTopic,
     GetRouter,
+    GetTopic,
     ListTopics,
     PutTopic,
     View,
@@ -404,6 +405,22 @@ def test_time_is_logged_while_a_lease_waits_for_it_and_no_longer(rig: Rig) -> No
     assert ends == [1, 2, 3, 3, 3, 3, 3, 3]
 
 
+def test_time_is_logged_once_a_second_however_often_is_looked(rig: Rig) -> None:
+    """Thousands of records that wait for time ask for no more marks than one. (§4)"""
+    rig.put("t", ttl_ms=60_000)
+    for number in range(50):
+        rig.append(number)
+        rig.world.now_ms += 7
+    rig.land()
+    end = rig.world.log.next_offset
+    for _ in range(100):
+        rig.world.now_ms += 100
+        rig.leader.host.ring_once()
+        rig.land()
+
+    assert 9 <= rig.world.log.next_offset - end <= 10
+
+
 def test_claims_are_always_logged_and_leases_are_of_the_term(rig: Rig) -> None:
     """Also in a queue whose config does not ask for it; lease numbers start at `term << 40`. (§4)"""
     rig.put("t", type="queue")
@@ -435,16 +452,171 @@ def test_a_new_leader_tells_what_lived_in_the_memory_of_the_one_before(rig: Rig)
     assert rig.read() == ["c"]
 
 
-def test_a_class_does_not_change_to_or_from_ephemeral(rig: Rig) -> None:
-    """Such a topic lives in the memory of one node."""
-    for first, second in (("ephemeral", "disk"), ("disk", "ephemeral")):
-        rig.put(first, durability=first)
-        rig.put(first, durability=second)
-        rig.land()
+def test_a_topic_that_leaves_memory_loses_on_every_node_what_was_only_there(rig: Rig) -> None:
+    """The loss is logged before the class is, and both nodes tell the same. (§4)"""
+    rig.put("t", durability="disk")
+    rig.append("a")
+    rig.put("t", durability="ephemeral")
+    rig.append("b", "c")
+    rig.land()
+    assert rig.read() == ["a", "b", "c"]
 
-        refusal = rig.answers[-1]
-        assert isinstance(refusal, Rejection)
-        assert refusal.code is ErrorCode.INVALID_REQUEST
+    rig.put("t", durability="disk")
+    rig.append("d")
+    rig.land()
+
+    for process in (rig.leader, rig.replica):
+        topic = process.engine.state.topics["t"]
+        assert rig.read(process) == ["a"]
+        assert rig.read(process, from_seq=3) == ["d"]
+        assert [(hole.first_seq, hole.last_seq, hole.reason) for hole in topic.holes] == [
+            (2, 3, "crash")
+        ]
+        assert (topic.count, topic.head_seq, topic.volatile_bytes) == (2, 4, 0)
+
+
+def test_a_topic_that_only_lived_in_memory_goes_on_behind_its_head(rig: Rig) -> None:
+    """The log learns the head, so that no seq is given twice; the floor tells the loss. (§4)"""
+    rig.put("t", durability="ephemeral")
+    rig.append("a", "b")
+    rig.put("t", durability="fsync")
+    rig.append("c")
+    rig.land()
+
+    assert rig.answers[-1]["seqs"] == [3]
+    for process in (rig.leader, rig.replica):
+        topic = process.engine.state.topics["t"]
+        assert rig.read(process) == ["c"]
+        assert topic.floors.crash_through == 2
+        assert topic.tombstone(0) == (1, 2, "crash")
+
+
+def test_a_topic_that_had_nothing_in_memory_loses_nothing(rig: Rig) -> None:
+    """To `ephemeral` and back: what was logged before is there, and no loss is told. (§4)"""
+    rig.put("t", durability="disk")
+    rig.append("a", "b")
+    rig.delete(2)
+    for durability in ("ephemeral", "disk", "ephemeral", "memory"):
+        rig.put("t", durability=durability)
+    rig.append("c")
+    rig.land()
+
+    for process in (rig.leader, rig.replica):
+        topic = process.engine.state.topics["t"]
+        assert rig.read(process) == ["b", "c"]
+        assert (topic.holes, topic.losses, topic.floors.evict_floor) == ([], None, 1)
+
+
+def test_a_new_leader_of_a_topic_that_became_ephemeral_goes_on_behind_its_reservation(
+    rig: Rig,
+) -> None:
+    """What was logged stays; what its leader had in memory is told as lost, on both nodes. (§4)"""
+    rig.put("t", durability="disk")
+    rig.append("a")
+    rig.put("t", durability="ephemeral")
+    rig.append("b")
+    rig.land()
+    reserved = rig.leader.engine.state.topics["t"].reserved_through
+
+    rig.lead(rig.replica)
+    rig.leader, rig.replica = rig.replica, rig.leader
+    rig.append("c")
+    rig.land()
+
+    assert rig.answers[-1]["seqs"] == [reserved + 1]
+    assert rig.read(from_seq=reserved) == ["c"]
+    for process in (rig.leader, rig.replica):
+        [hole] = process.engine.state.topics["t"].holes
+        assert (hole.first_seq, hole.last_seq, hole.reason) == (2, reserved, "crash")
+
+
+def test_an_old_leader_with_a_checkpoint_tells_the_loss_once(rig: Rig) -> None:
+    """Its checkpoint has a head that no other node had; the hole that it made of it is part of the
+    one that the next leader logs. (§4)"""
+    rig.put("t", durability="disk")
+    rig.append("a")
+    rig.put("t", durability="ephemeral")
+    rig.append("b", "c")
+    rig.land()
+    rig.leader.checkpoint()
+    rig.leader.host.settle()
+
+    rig.lead(rig.replica)
+
+    holes = [process.engine.state.topics["t"].holes for process in (rig.leader, rig.replica)]
+    assert len(holes[0]) == 1
+    assert holes[0] == holes[1]
+
+
+def test_a_replica_ends_the_streams_of_a_topic_that_became_ephemeral(rig: Rig) -> None:
+    """It has nothing of it any more: their clients go on at the leader, where they are. (§4)"""
+    rig.put("t", durability="disk")
+    rig.put("other")
+    rig.append("a")
+    rig.land()
+    ends = {}
+    for name in ("t", "other"):
+        commands = rig.replica.engine.watch_commands
+        stream = ends[name] = commands.open_socket(lambda: None, ANYONE, NOBODY)
+        commands.subscribe(stream, {name: Begin()}, View(100, 1 << 20), rig.replica.host.now_ms)
+
+    rig.put("t", durability="ephemeral")
+    rig.land()
+
+    assert ends["t"].ended_by is StreamEnd.MOVED
+    assert ends["other"].ended_by is None
+
+
+def test_a_key_of_a_record_that_is_lost_appends_again(rig: Rig) -> None:
+    """A repetition of it, at this leader or the next, is a record again. (§4)"""
+    rig.put("t", durability="ephemeral")
+    keyed = orjson.dumps({"records": [{"data": "a"}], "idempotency_key": "k"})
+    append = bodies.parse_append("t", keyed, LIMITS, return_seqs=True, header_key=None)
+    rig.ask(append)
+    rig.put("t", durability="disk")
+    rig.land()
+    rig.ask(append)
+    rig.land()
+
+    assert rig.answers[-1]["seqs"] == [2]
+    assert rig.read() == rig.read(rig.replica) == ["a"]
+
+
+def test_jobs_in_memory_are_lost_with_their_leases(rig: Rig) -> None:
+    """A claim is logged, and its record is not: a node that never had the record must not deliver it
+    when the lease ends. (§4)"""
+    rig.put("t", type="queue", durability="ephemeral")
+    rig.append("a", "b")
+    rig.land()
+    rig.ask(claim(lease_ms=1000))
+    rig.land()
+    assert rig.answers[-1]["claimed"]
+
+    rig.lead(rig.replica)
+    rig.leader, rig.replica = rig.replica, rig.leader
+    rig.world.now_ms += 5000
+    rig.leader.host.ring_once()
+    rig.append("c")
+    rig.land()
+    rig.ask(claim(max=10))
+    rig.land()
+
+    assert [job["data"] for job in rig.answers[-1]["claimed"]] == ["c"]
+    for process in (rig.leader, rig.replica):
+        assert len(process.engine.state.queues[1].jobs) == 1
+
+
+def test_a_replica_counts_no_job_that_is_less_than_none(rig: Rig) -> None:
+    """It knows the leases of an ephemeral queue, and not the records. (§4)"""
+    rig.put("t", type="queue", durability="ephemeral")
+    rig.append("a")
+    rig.land()
+    rig.ask(claim())
+    rig.land()
+    shown_there: list[Any] = []
+    rig.replica.ask(GetTopic("t"), shown_there.append)
+
+    assert shown_there[0]["queue"] == {"ready": 0, "in_flight": 1, "dead_lettered": 0}
 
 
 def test_waiting_commands_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

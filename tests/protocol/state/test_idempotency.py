@@ -160,3 +160,19 @@ def test_a_key_of_no_record_is_not_restored() -> None:
         keys.restore(image)
 
     assert list(keys) == [B]
+
+
+def test_the_keys_of_what_was_in_memory_only_are_lost_with_it() -> None:
+    """Those of logged records stay, and the count is right. (§4 of the cluster)"""
+    keys = IdempotencyKeys(lambda _: 1000)
+    keys.remember(1, A, 1, 1, 1000)
+    keys.remember(1, B, 2, 1, 1000, volatile=True)
+    keys.remember(2, C, 1, 1, 1000, volatile=True)
+
+    keys.lose_volatile(1)
+    keys.lose_volatile(3)
+
+    assert keys.find(1, A, 1000) is not None
+    assert keys.find(1, B, 1000) is None
+    assert keys.find(2, C, 1000) is not None
+    assert keys.count == 2

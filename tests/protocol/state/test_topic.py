@@ -329,3 +329,16 @@ def test_a_damaged_run_without_a_record_takes_no_share() -> None:
 
     with damaged(1, 61):
         assert int(topic.sizes(topic.runs[1]).sum()) == topic.size_bytes
+
+
+def test_a_loss_that_is_told_anew_takes_the_holes_behind_its_beginning() -> None:
+    """One that begins before it ends there; those before it stay."""
+    engine = Harness()
+    engine.put()
+    topic = engine.topic()
+    topic.holes = [Hole(2, 3, "crash"), Hole(5, 9, "crash"), Hole(11, 12, "source_trim")]
+
+    topic.forget_holes(7)
+    assert topic.holes == [Hole(2, 3, "crash"), Hole(5, 6, "crash")]
+    topic.forget_holes(5)
+    assert topic.holes == [Hole(2, 3, "crash")]

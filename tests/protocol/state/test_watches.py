@@ -596,3 +596,17 @@ def test_records_that_cannot_be_read_after_their_topic_has_gone_change_nothing(
 
     assert stream.watched["t"].place is before
     assert viewer.told() == []
+
+
+def test_streams_of_a_topic_that_another_node_has_end(engine: Harness) -> None:
+    """A session without a stream stays as it is, and so do streams of other topics."""
+    engine.put("other")
+    viewer, other = Viewer(engine).open(), Viewer(engine, "other").open()
+    idle = Viewer(engine)
+
+    engine.engine.watches.on_moved(engine.topic().topic_id)
+    engine.engine.watches.on_moved(1 << 40)
+
+    assert viewer.stream.ended_by is StreamEnd.MOVED
+    assert other.stream.ended_by is None
+    assert idle.session.wid in engine.engine.watches.sessions

@@ -176,6 +176,79 @@ def test_a_session_of_the_leader_is_streamed_through_a_follower() -> None:
     run(story())
 
 
+def test_a_read_that_waited_may_turn_out_to_be_the_leaders() -> None:
+    """The unit that it waited for made the topic `ephemeral`, or owes it copies. (§5 of the cluster)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            standing = pair.follower.standing
+            standing.ends = None
+            for node in (pair.leader, pair.follower):
+                node.put("t", 1, durability="disk")
+            wire = await pair.follower.connect()
+            position = "x-topics-position: 0.5"
+            wire.send(request("POST", "/v0/topics/t/diff", {"from_seq": 0}, position))
+            await until(lambda: standing.waited)
+            for node in (pair.leader, pair.follower):
+                node.put("t", durability="ephemeral")
+            pair.leader.put("t", "in memory")
+            pair.leader.standing.index = standing.index = 5
+
+            answer = await wire.answer()
+
+            assert answer.headers["x-topics-leader"] == pair.leader.url
+            assert [each["data"] for each in answer.json["records"]] == [1, "in memory"]
+
+    run(story())
+
+
+def test_a_mixed_session_is_the_leaders() -> None:
+    """One topic of class `ephemeral` makes the whole session the leader's, and a follower streams both.
+    (§4 of the cluster)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            for node in (pair.leader, pair.follower):
+                node.put("t")
+                node.put("e", durability="ephemeral")
+            pair.leader.put("t", "logged")
+            pair.leader.put("e", "in memory")
+            made = await pair.follower.ask("POST", "/v0/watch", {"topics": {"t": {}, "e": {}}})
+            assert made.status == 200
+            wire = await pair.follower.connect()
+            wire.send(request("GET", made.json["stream_url"]))
+            _, headers = await wire.head()
+            assert headers["x-topics-leader"] == pair.leader.url
+            got = await wire.chunks_until(b"in memory")
+            if b"logged" not in got:
+                await wire.chunks_until(b"logged")
+
+    run(story())
+
+
+def test_a_session_of_a_topic_that_became_ephemeral_is_gone() -> None:
+    """This node would show nothing of it any more: 404, as of a session that was forgotten, and a new
+    one is the leader's."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            for node in (pair.leader, pair.follower):
+                node.put("t", 1, durability="disk")
+            made = await pair.follower.ask("POST", "/v0/watch", {"topics": {"t": {}}})
+            assert "x-topics-leader" not in made.headers
+            for node in (pair.leader, pair.follower):
+                node.put("t", durability="ephemeral")
+
+            gone = await pair.follower.ask("GET", made.json["stream_url"])
+            assert gone.code == (404, "not_found")
+            cursor = made.json["cursor"]
+            body = {"topics": {"t": {}}, "cursor": cursor}
+            again = await pair.follower.ask("POST", "/v0/watch", body)
+            assert again.headers["x-topics-leader"] == pair.leader.url
+
+    run(story())
+
+
 def test_a_client_that_leaves_ends_the_stream_of_the_other_node() -> None:
     """Its connection is closed, and the session's stream with it."""
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from topics.protocol.model.errors import ErrorCode
+from topics.server.cluster.carried import CARRIED_MAX
 from topics.server.cluster.sockets import reply_of
 from topics.server.exchange.refusals import refusal
 
-from .pair import Node, a_follower_of, a_pair, request_of, run
+from .pair import Node, Pair, a_follower_of, a_pair, request_of, run, until
 
 
 class Ws:
@@ -130,15 +132,192 @@ def test_a_subscription_waits_for_the_end_of_the_log(role: str) -> None:
     run(story())
 
 
-def test_records_of_class_ephemeral_are_subscribed_to_at_the_leader() -> None:
-    """This node has none of them; the refusal says where they are."""
+@asynccontextmanager
+async def with_ephemeral() -> AsyncIterator[tuple[Pair, Ws]]:
+    """A socket at the follower of a pair; topic `e` is of class `ephemeral`, and has a record."""
+    async with a_pair() as pair, a_socket(pair.follower) as ws:
+        pair.follower.put("e", durability="ephemeral")
+        pair.leader.put("e", "one", durability="ephemeral")
+        yield pair, ws
+
+
+def test_records_of_class_ephemeral_come_from_the_leader() -> None:
+    """Their frames are those of a subscription, and come behind its reply; the topics of this node
+    beside them are this node's. (§4, §5 of the cluster)"""
+
+    async def story() -> None:
+        async with with_ephemeral() as (pair, ws):
+            pair.follower.put("t", "here")
+            topics: dict[str, object] = {"e": {}, "t": {"tail": True}}
+            begun = await ws.say(op="subscribe", topics=topics, request_id="s")
+
+            assert (begun["op"], begun["request_id"]) == ("subscribed", "s")
+            assert {name: at["from_seq"] for name, at in begun["topics"].items()} == {
+                "e": 0,
+                "t": 1,
+            }
+            assert begun["topics"]["e"]["head_seq"] == 1
+            frames = [await ws.hear() for _ in range(3)]
+            [records] = [frame for frame in frames if frame["op"] == "record"]
+            assert (records["topic"], records["records"][0]["data"]) == ("e", "one")
+            ends = [frame for frame in frames if frame["op"] == "caught_up"]
+            assert sorted(end["topic"] for end in ends) == ["e", "t"]
+
+            await pair.leader.append("e", "two")
+            assert (await ws.hear())["records"][0]["data"] == "two"
+            pair.follower.put("t", "also")
+            assert (await ws.hear())["records"][0]["data"] == "also"
+
+    run(story())
+
+
+def test_a_topic_at_the_leader_is_unsubscribed_from() -> None:
+    """Its frames end, those of its sister of the same command go on; with the last one the stream at
+    the leader ends."""
+
+    async def story() -> None:
+        async with with_ephemeral() as (pair, ws):
+            for node in (pair.leader, pair.follower):
+                node.put("f", durability="ephemeral")
+            both: dict[str, object] = {"e": {"tail": True}, "f": {}}
+            await ws.say(op="subscribe", topics=both)
+            assert [(await ws.hear())["op"] for _ in range(2)] == ["caught_up"] * 2
+
+            gone = await ws.say(op="unsubscribe", topic="e", request_id=1)
+            assert gone == {"op": "unsubscribed", "request_id": 1, "topic": "e", "subscribed": True}
+            await pair.leader.append("e", "unheard")
+            await pair.leader.append("f", "heard")
+            assert (await ws.hear())["records"][0]["data"] == "heard"
+
+            await ws.say(op="unsubscribe", topic="f")
+            await until(lambda: pair.follower.forwarder.connections[1] == 0)
+            again = await ws.say(op="unsubscribe", topic="f")
+            assert not again["subscribed"]
+
+    run(story())
+
+
+def test_a_second_subscription_of_a_name_replaces_the_first() -> None:
+    """As on one node: no record comes twice."""
+
+    async def story() -> None:
+        async with with_ephemeral() as (pair, ws):
+            for _ in range(20):  # more than a socket may have at a time
+                assert (await ws.say(op="subscribe", topic="e", tail=True))["op"] == "subscribed"
+                assert (await ws.hear())["op"] == "caught_up"
+            await until(lambda: pair.follower.forwarder.connections[1] == 1)
+            await pair.leader.append("e", "two")
+            assert (await ws.hear())["records"][0]["data"] == "two"
+            assert (await ws.say(op="ping"))["op"] == "pong"
+
+    run(story())
+
+
+def test_subscriptions_at_the_leader_are_bounded() -> None:
+    """Each has a connection; one more is refused, and nothing of its command is subscribed to."""
+
+    async def story() -> None:
+        async with a_pair() as pair, a_socket(pair.follower) as ws:
+            for at in range(CARRIED_MAX + 1):
+                for node in (pair.leader, pair.follower):
+                    node.put(f"e{at}", durability="ephemeral")
+            for at in range(CARRIED_MAX):
+                await ws.say(op="subscribe", topic=f"e{at}")
+                await ws.hear()
+            refused = await ws.say(op="subscribe", topic=f"e{CARRIED_MAX}")
+            assert (refused["code"], refused["detail"]["max"]) == ("throttled", CARRIED_MAX)
+
+    run(story())
+
+
+def test_the_leader_refuses_a_subscription() -> None:
+    """With its code; the socket stays, and so does what it had."""
 
     async def story() -> None:
         async with a_pair() as pair, a_socket(pair.follower) as ws:
             pair.follower.put("e", durability="ephemeral")
+            refused = await ws.say(op="subscribe", topic="e", request_id=3)
+            assert (refused["code"], refused["request_id"]) == ("topic_not_found", 3)
+
+            pair.follower.standing.leader_url = None
             refused = await ws.say(op="subscribe", topic="e")
             assert refused["code"] == "not_leader"
-            assert refused["detail"]["leader"] == pair.leader.url
+            assert (await ws.say(op="ping"))["op"] == "pong"
+
+    run(story())
+
+
+def test_a_mixed_subscription_is_all_or_none() -> None:
+    """What is not found here leaves nothing at the leader."""
+
+    async def story() -> None:
+        async with with_ephemeral() as (pair, ws):
+            topics: dict[str, object] = {"e": {}, "absent": {}}
+            refused = await ws.say(op="subscribe", topics=topics)
+            assert refused["code"] == "topic_not_found"
+            await until(lambda: pair.follower.forwarder.connections[1] == 0)
+            assert (await ws.say(op="ping"))["op"] == "pong"
+
+    run(story())
+
+
+def test_a_new_leader_ends_a_socket_that_has_a_subscription_at_the_old_one() -> None:
+    """What came before is given first; the client connects again, and goes on from there."""
+
+    async def story() -> None:
+        async with with_ephemeral() as (pair, ws):
+            await ws.say(op="subscribe", topic="e")
+            frames = [await ws.hear(), await ws.hear()]
+            assert [frame["op"] for frame in frames] == ["record", "caught_up"]
+
+            pair.follower.standing.leader_url = pair.follower.url
+
+            last = await ws.hear()
+            assert (last["op"], last["code"]) == ("error", "not_leader")
+            with pytest.raises(ConnectionClosed):
+                await ws.hear()
+            await until(lambda: pair.follower.forwarder.connections[1] == 0)
+
+    run(story())
+
+
+def test_a_socket_that_closes_ends_its_streams_at_the_leader() -> None:
+    async def story() -> None:
+        async with a_pair() as pair:
+            for node in (pair.leader, pair.follower):
+                node.put("e", durability="ephemeral")
+            async with a_socket(pair.follower) as ws:
+                await ws.say(op="subscribe", topic="e")
+            await until(lambda: pair.follower.forwarder.connections[1] == 0)
+            await until(lambda: not pair.leader.shell.engine.watches.streams)
+
+    run(story())
+
+
+@pytest.mark.parametrize("is_leader", [False, True])
+def test_an_ack_has_the_position_and_a_subscription_waits_for_it(is_leader: bool) -> None:
+    """As an HTTP answer has `x-topics-position`, and a read sends it. (§5 of the cluster)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            pair.leader.standing.index = 7
+            async with a_socket(pair.leader if is_leader else pair.follower) as ws:
+                ack = await ws.say(op="publish", topic="t", records=[{"data": 1}])
+                assert (ack["op"], ack["position"]) == ("ack", "0.7")
+
+            async with a_socket(pair.follower) as ws:
+                pair.follower.put("t", 1)
+                standing = pair.follower.standing
+                behind = await ws.say(op="subscribe", topic="t", position="0.7")
+                assert (behind["code"], standing.waited) == ("replica_behind", [5000])
+                standing.index = 7
+                known = await ws.say(op="subscribe", topic="t", position="0.7")
+                assert known["op"] == "subscribed"
+                await ws.hear()
+                await ws.hear()
+                for wrong in ("7", "1.7", 7):
+                    refused = await ws.say(op="subscribe", topic="t", position=wrong)
+                    assert refused["code"] == "invalid_request"
 
     run(story())
 

@@ -37,6 +37,7 @@ from topics.protocol.model.events import (
     ScatteredDeleted,
     SeqsReserved,
     SeqsSkipped,
+    TailLost,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
@@ -101,6 +102,8 @@ class UnitOfWork:
         """Room in the log for want of which something was refused; the driver takes it from here."""
         self.logs_all_leases = False
         """Whether claims are logged in every queue, as in a cluster, and not where its config says so."""
+        self.is_replicated = False
+        """Whether other nodes apply the log, who have nothing of what it does not hold."""
         self.wakes: list[Wake] = []
         self.fetches: list[Fetch] = []
         self._removed = removed
@@ -495,6 +498,17 @@ class UnitOfWork:
         self.emit(event, logged=logged, log_bytes=log_bytes)
         self._removed(topic)
         return self.repeated(topic)
+
+    def leave_memory(self, topic: Topic, now_ms: int) -> None:
+        """A topic ceases to be `ephemeral`.  What it has in memory only stays there on one node, until
+        a restart; where others apply the log, all of them lose it now, for the next leader would."""
+        if not self.is_replicated or topic.durability.is_logged or not topic.volatile_from:
+            return
+        first_seq, last_seq = topic.volatile_from, topic.head_seq
+        count, size_bytes = topic.live_between(first_seq, last_seq)
+        count, size_bytes = topic.count - count, topic.size_bytes - size_bytes
+        self.emit(TailLost(now_ms, topic.topic_id, first_seq, last_seq, "crash", count, size_bytes))
+        self._removed(topic)
 
     def repeated(self, topic: Topic) -> Gate:
         """What the answer to a delete waits for, also where it deletes nothing: it may repeat a delete

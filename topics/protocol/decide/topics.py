@@ -79,6 +79,8 @@ class TopicCommands:
             return _put(topic.name, config, created=False)
         self._unit.require_writable(moment)
         self._unit.expire(topic, moment.now_ms)
+        if config.durability_class.is_logged:
+            self._unit.leave_memory(topic, moment.now_ms)
         promised = topic.durability.waits_for_sync
         self._unit.emit(self._configured(topic, config, moment.now_ms))
         if promised:
@@ -202,7 +204,8 @@ def _put(name: str, config: TopicConfig, *, created: bool) -> TopicPut:
 def _job_counts(topic: Topic, queue: Queue) -> JobCounts:
     """Where a queue's jobs are (§10.7); the queue is settled."""
     return JobCounts(
-        ready=topic.shown()[0] - queue.in_flight - queue.delayed,
+        # A cluster's replica knows the leases of an ephemeral queue, and not its records.
+        ready=max(topic.shown()[0] - queue.in_flight - queue.delayed, 0),
         in_flight=queue.in_flight,
         delayed=queue.delayed,
         damaged=queue.damaged,

@@ -199,7 +199,8 @@ def _row(topic: Topic, state: State, caller: Caller) -> _Row:
         first,
         count,
         size_bytes,
-        ready=count - queue.in_flight - queue.delayed,
+        # As `_job_counts` has it.
+        ready=max(count - queue.in_flight - queue.delayed, 0),
         leased=queue.in_flight,
         damaged=queue.damaged,
         delayed=queue.delayed,

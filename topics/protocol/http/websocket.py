@@ -10,6 +10,7 @@ import msgspec
 import orjson
 
 from topics.protocol.http import answers, bodies
+from topics.protocol.http.answer_models import Position
 from topics.protocol.http.answers import fields_of, position
 from topics.protocol.http.bodies import BeginBody, ViewBody
 from topics.protocol.http.decoding import decode, invalid
@@ -235,7 +236,11 @@ def reply(op: str, request_id: bytes, fields: Mapping[str, Any]) -> bytes:
 
 def subscribed(request_id: bytes, positions: Mapping[str, WatchPosition]) -> bytes:
     """Topics were added to the socket; where it stands in each."""
-    topics = {name: position(where) for name, where in positions.items()}
+    return subscribed_at(request_id, {name: position(at) for name, at in positions.items()})
+
+
+def subscribed_at(request_id: bytes, topics: Mapping[str, Position]) -> bytes:
+    """The same, of positions as an answer has them."""
     return opened("subscribed", request_id) + b',"topics":%b}' % msgspec.json.encode(topics)
 
 

@@ -29,7 +29,6 @@ from topics.protocol.model.commands import (
     GetTopic,
     ListRouters,
     ListTopics,
-    PutTopic,
     ReadPage,
 )
 from topics.protocol.model.errors import TRY_AGAIN, ErrorCode, Rejection
@@ -290,8 +289,6 @@ class ClusterDriver(Driver):
             )
         self._tick()
         try:
-            if isinstance(command, PutTopic):
-                self._require_class(command)
             found = super()._decide(command, deliver, throttle_ms)
         except Rejection as refusal:
             if refusal.code in TRY_AGAIN:
@@ -341,20 +338,6 @@ class ClusterDriver(Driver):
             if topic.config.ttl_ms or topic.topic_id in state.queues:
                 return None
         return names
-
-    def _require_class(self, command: PutTopic) -> None:
-        """Raises Rejection: a topic's records are in the log that nodes share, or are not."""
-        topic = self.engine.state.topics.get(command.topic)
-        if topic is None:
-            return
-        was, wanted = topic.config.durability, command.config.durability
-        if was != wanted and "ephemeral" in (was, wanted):
-            raise Rejection(
-                ErrorCode.INVALID_REQUEST,
-                f'topic "{topic.name}" is {was}: in a cluster it cannot become {wanted}, because an '
-                "ephemeral topic lives in the memory of one node",
-                {"topic": topic.name, "durability": was},
-            )
 
     def _deliver(self, result: Outcome | Exception, parked: ParkedCommand) -> None:
         is_now = isinstance(result, Rejection) or (

@@ -161,6 +161,7 @@ class HotMemory:
         run = HotRun(first_seq, volatile=volatile)
         topic.runs.append(run)
         if volatile:
+            topic.volatile_from = topic.volatile_from or first_seq
             self._take_in(topic, run)
         return run
 

@@ -127,6 +127,10 @@ class TopicKeys:
                 del self._blocks[0]
         return before - len(self)
 
+    def lose_volatile(self) -> None:
+        """The batches that live in memory only are lost, and their keys with them."""
+        self._volatile.clear()
+
     def _old_volatile(self, through_ms: int, limit: int | None) -> list[bytes]:
         old: list[bytes] = []
         for digest, entry in self._volatile.items():
@@ -225,6 +229,14 @@ class IdempotencyKeys:
         """The topic's window is another: look at its keys soon."""
         if topic_id in self._due:
             self._due.set(topic_id, 0)
+
+    def lose_volatile(self, topic_id: int) -> None:
+        """What the topic had in memory only is lost."""
+        keys = self.by_topic.get(topic_id)
+        if keys is not None:
+            self.count -= len(keys)
+            keys.lose_volatile()
+            self.count += len(keys)
 
     def remove(self, topic_id: int) -> None:
         """The topic was deleted."""

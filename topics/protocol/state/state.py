@@ -431,12 +431,27 @@ class State:
 
     def _tail_lost(self, event: TailLost) -> None:
         topic = self._topic(event.topic_id)
+        self._reach(topic, event.first_seq - 1)
         self._set_totals(topic, event.count, event.size_bytes)
         seqs = self.lossy.pop(topic.topic_id, 0)
         if event.first_seq <= event.last_seq:
+            self._drop_volatile(topic)
+            topic.forget_holes(event.first_seq)
             topic.lose(event.first_seq, event.last_seq, event.reason)
             seqs += event.last_seq + 1 - event.first_seq
+            queue = self.queues.get(topic.topic_id)
+            if queue is not None:
+                queue.remove(np.array([[event.first_seq, event.last_seq]], np.uint64))
         topic.count_loss(event.reason, seqs, event.now_ms)
+
+    def _drop_volatile(self, topic: Topic) -> None:
+        """What lives in memory only is lost.  After a replay there is nothing of it; a cluster's leader
+        may have it, and nobody else."""
+        for run in [run for run in topic.runs if is_volatile(run)] if topic.volatile_runs else ():
+            topic.runs.replace(run.first_seq, run.first_seq, [])
+            self._release(topic, run)
+        topic.volatile_from = 0
+        self.keys.lose_volatile(topic.topic_id)
 
     def _reach(self, topic: Topic, head_seq: int) -> None:
         """The event was made when the topic's head was here.  At a replay, what lies between was in

@@ -85,6 +85,8 @@ class Topic:
         last_ts_ms: `$ts` of the last record; the next one has no earlier one.
         last_write_ms, last_read_ms: When a command last wrote, and read; None: never.
         volatile_runs, volatile_bytes: Runs in memory only, and what they hold.
+        volatile_from: The first seq, since the log last said what was lost, that an append of memory
+            only got; 0: none did.
         logged_bytes: What its unsealed, logged runs hold.
         losses: What it lost lately; None where it lost nothing.
     """
@@ -113,6 +115,7 @@ class Topic:
         self.last_read_ms: int | None = None
         self.volatile_runs = 0
         self.volatile_bytes = 0
+        self.volatile_from = 0
         self.logged_bytes = 0
         self.losses: Losses | None = None
         self._earliest = 1
@@ -226,6 +229,14 @@ class Topic:
             insort(self.holes, Hole(first_seq, last_seq, reason, hops), key=_first_of)
         self.head_seq = max(self.head_seq, last_seq)
         self.reserved_through = max(self.reserved_through, self.head_seq)
+
+    def forget_holes(self, first_seq: int) -> None:
+        """What was said to be lost from `first_seq` on is said anew, and may be more."""
+        self.holes = [
+            msgspec.structs.replace(hole, last_seq=min(hole.last_seq, first_seq - 1))
+            for hole in self.holes
+            if hole.first_seq < first_seq
+        ]
 
     def lose_volatile(self, first_seq: int, last_seq: int) -> None:
         """A restart lost [first_seq, last_seq], which lived in memory only and may lie below a

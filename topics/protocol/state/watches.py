@@ -273,6 +273,13 @@ class Watches:
         """Records of a topic were deleted: no stream gets a frame that was made before."""
         self._shared.forget(topic_id)
 
+    def on_moved(self, topic_id: int) -> None:
+        """Another node alone has a topic's records from now on: streams that watch it end, and their
+        clients begin anew there, where they are."""
+        for watched in self._by_topic.get(topic_id, ()):
+            if watched.stream is not None:
+                watched.stream.end(StreamEnd.MOVED)
+
     def on_unreadable(self, stream: Stream, frame: RecordFrame | DamagedFrame) -> None:
         """A frame's records could not be read: the topic stands before them again, and nothing
         more of it comes on this stream."""

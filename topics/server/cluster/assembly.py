@@ -74,8 +74,8 @@ def node_of(
         session_ms=settings.cluster_session_ms,
         retain_ms=settings.cluster_retain_ms,
     )
-    # No request is forwarded before the node has joined: `know` gives it the cluster's.
-    forwarder = Forwarder(directory.membership.cluster or secrets.token_bytes(16))
+    # No request is forwarded before the node has joined: `know` gives it the cluster's secret.
+    forwarder = Forwarder(secrets.token_bytes(16))
     exchange = runtime.exchange = exchange_of(
         settings,
         runtime,
@@ -137,7 +137,7 @@ def exchange_of(
 
     Args:
         node: This node's id, which it keeps with its data directory.
-        secret: The cluster's id, which only those know who read its log; or what forwards under it.
+        secret: The cluster's, which only those know who read its control topic; or what forwards under it.
         origins: As a single server has it.
     """
     forwarder = secret if isinstance(secret, Forwarder) else Forwarder(secret)

@@ -176,21 +176,32 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
     def _begin(self, command: Command) -> Answer | Pending:
         """Carry out a read that was parsed, when this replica shows enough."""
         standing = self._neighbours.standing
-        if not standing.leads and self._pieces is not None and self._is_leaders(command):
-            return self._forward(self._pieces)
-        self._pieces = None
+        pieces, self._pieces = self._pieces, None
+        if not standing.leads and pieces is not None and self._is_leaders(command):
+            return self._forward(pieces)
         index = self._index_asked()
         needs_end = isinstance(command, CreateWatch) and self._is_beyond(command)
         if index <= standing.index and not needs_end:
             return super()._begin(command)
         wait_ms = (isinstance(command, Diff) and command.wait_ms) or END_MS
-        work = self._when_shown(command, index, wait_ms, needs_end=needs_end)
+        work = self._when_shown(command, pieces, index, wait_ms, needs_end=needs_end)
         return Later(self._call, work)
 
     async def _when_shown(
-        self, command: Command, index: int, wait_ms: int, *, needs_end: bool
+        self,
+        command: Command,
+        pieces: list[bytes] | None,
+        index: int,
+        wait_ms: int,
+        *,
+        needs_end: bool,
     ) -> Made:
         await self._wait(index, wait_ms, needs_end=needs_end)
+        is_here = self._neighbours.standing.leads or pieces is None
+        if not is_here and self._is_leaders(command):
+            # What it waited for made it so: copies are owed, or the class is another one.
+            assert pieces is not None
+            return self._forward(pieces)
         return super()._begin(command)
 
     async def _wait(self, index: int, wait_ms: int, *, needs_end: bool) -> None:
@@ -219,10 +230,11 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
             names = (command.topic,)
         elif isinstance(command, CreateWatch):
             names = command.topics
-        topics = map(engine.state.topics.get, names)
-        if any(topic is not None and not topic.durability.is_logged for topic in topics):
-            return True
-        return engine.barrier_for(command) is not None
+        return self._has_ephemeral(names) or engine.barrier_for(command) is not None
+
+    def _has_ephemeral(self, names: Iterable[str]) -> bool:
+        topics = map(self._call.runtime.engine.state.topics.get, names)
+        return any(topic is not None and not topic.durability.is_logged for topic in topics)
 
     def _is_beyond(self, command: Command) -> bool:
         """Whether a session would begin in a topic, or at a place, that is not known here."""
@@ -269,12 +281,30 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         url = self._neighbours.url_of_session(self._judged.name)
         if url is not None and not self._was_forwarded:
             return self._forward(pieces, url=url)
+        standing = self._neighbours.standing
+        if not standing.leads:
+            self._require_here()
         index = self._index_asked()
         query = routes.parse_query(self._query)
         is_rewound = self._call.header(b"last-event-id") or query.get("last_event_id")
-        if not is_rewound and index <= self._neighbours.standing.index:
+        if not is_rewound and index <= standing.index:
             return super().finish(pieces)
         return Later(self._call, self._when_rewound(pieces, index))
+
+    def _require_here(self) -> None:
+        """Raises Rejection: 404 for a session with a topic of which the leader alone has the records by
+        now.  Its client makes another one, which is the leader's."""
+        call = self._call
+        engine = call.runtime.engine
+        found = engine.watches.sessions.get(self._judged.name)
+        if found is None or not self._has_ephemeral(found.watched):
+            return
+        commands = engine.watch_commands
+        session = commands.require_session(self._judged.name, call.runtime.now_ms, call.caller)
+        if session.stream is not None:
+            engine.watches.close(session.stream)
+        engine.watches.forget(session)
+        commands.require_session(self._judged.name, call.runtime.now_ms, call.caller)
 
     async def _when_rewound(self, pieces: list[bytes], index: int) -> Made:
         """A stream that another node has sent farther than this replica is goes on when it has that

@@ -68,8 +68,8 @@ _BREAKS: Final = re.compile(rb"[\r\n\0]")
 
 
 def token_of(secret: bytes) -> bytes:
-    """By which nodes of one cluster know requests of one another: who reads the cluster's log knows the
-    secret, and could read all data there."""
+    """By which nodes of one cluster know requests of one another: who reads the cluster's topics in Kafka
+    knows the secret, and could read all data there."""
     return hashlib.blake2s(b"forwarded", key=secret[:32], digest_size=16).hexdigest().encode()
 
 

@@ -49,8 +49,7 @@ log = logging.getLogger("topics.cluster")
 
 
 def history_of(cluster: bytes) -> bytes:
-    """The history of a cluster's stores, of which clients see epochs made.  The other half of the id
-    is what nobody but the nodes knows."""
+    """The history of a cluster's stores, of which clients see epochs made."""
     return cluster[:HISTORY_BYTES]
 
 
@@ -152,7 +151,7 @@ class ClusterNode:
         )
         self._writer = joined.writer
         await asyncio.to_thread(self._directory.belong, joined.cluster)
-        self._forwarder.know(joined.cluster)
+        self._forwarder.know(joined.secret)
         shared = self._log = KafkaLog(
             kafka,
             shard=standing.shard,

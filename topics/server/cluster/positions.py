@@ -25,15 +25,15 @@ class Position(msgspec.Struct, frozen=True):
         return b"%d.%d" % (self.shard, self.index)
 
 
-def parse_position(text: bytes, *, shard: int) -> int:
-    """The index of a position of this shard.
+def parse_position(text: bytes, *, shard: int, path: str = "x-topics-position") -> int:
+    """The index of a position of this shard, which came in a header or in a field, `path`.
 
     Raises:
         Rejection: 400: it is none, and a read that ignored it would promise what it does not hold.
     """
     found = _POSITION.fullmatch(text.strip())
     if found is None:
-        raise invalid("expected shard.index, as an answer had it", "x-topics-position")
+        raise invalid("expected shard.index, as an answer had it", path)
     if int(found[1]) != shard:
-        raise invalid(f"there is no shard {int(found[1])}", "x-topics-position")
+        raise invalid(f"there is no shard {int(found[1])}", path)
     return int(found[2])

@@ -125,8 +125,7 @@ class SocketFeed:
         now = self._shell.submit(order.append, deliver)
         return None if isinstance(now, Ticket) else self._published(request_id, now)
 
-    @staticmethod
-    def _published(request_id: bytes, done: Reply) -> bytes:
+    def _published(self, request_id: bytes, done: Reply) -> bytes:
         result = done.result
         if isinstance(result, Rejection):
             return websocket.refused(request_id, result)

@@ -116,8 +116,10 @@ def test_the_first_node_makes_what_the_others_find(settings: KafkaSettings) -> N
 
     async def story() -> None:
         found = await asyncio.gather(*(joins(replace(settings, node=n)) for n in ("a", "b", "c")))
-        assert len({(one.cluster, one.log_id) for one in found}) == 1
-        assert len(found[0].cluster) == 16
+        assert len({(one.cluster, one.secret, one.log_id) for one in found}) == 1
+        assert len(found[0].cluster) == len(found[0].secret) == 16
+        assert found[0].secret != found[0].cluster
+        assert "secret" not in repr(found[0])
         again = await joins(settings, known=found[0].cluster)
         assert again.cluster == found[0].cluster
 

@@ -8,7 +8,7 @@ and never changed: an operator may have made them so for a reason.  Each failure
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -49,6 +49,7 @@ REQUEST_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.5
 CONTROL_FORMAT: Final = 1
 BASE_FORMAT: Final = 2
+SECRET_BYTES: Final = 16
 
 KEEPING: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
@@ -77,12 +78,14 @@ class Control(msgspec.Struct, frozen=True):
     Attributes:
         cluster: Which cluster this is, 32 hexadecimal digits.
         has_base: Its data begin before its log, with those of a single server that was adopted.
+        secret: By what its nodes know one another, 32 hexadecimal digits; "": an earlier version made it.
     """
 
     cluster: str
     shards: int
     format: int = CONTROL_FORMAT
     has_base: bool = False
+    secret: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class Joined:
 
     Attributes:
         cluster: Its id, 16 bytes: of every unit's header.
+        secret: What only nodes know, 16 bytes at least: who reads the control topic.
         log_id: The id of the log's topic.
         writer: The process's one, made for what the log's topic takes as a message.  The caller closes it.
         skew_ms: How far this machine's clock is ahead of the broker's, at least.
@@ -98,6 +102,7 @@ class Joined:
     """
 
     cluster: bytes
+    secret: bytes = field(repr=False)
     log_id: str
     writer: Writer
     skew_ms: int
@@ -213,13 +218,13 @@ class _Joining:
         message_bytes_max = await self._message_bytes()
         writer = Writer(settings, message_bytes_max=message_bytes_max, **self._more)
         try:
-            cluster, has_base = await self._cluster(writer)
+            cluster, secret, has_base = await self._cluster(writer)
             skew = await self._clock(writer)
             await self._is_own_log(cluster)
         except BaseException:
             await writer.close()
             raise
-        return Joined(cluster, log.topic_id, writer, skew, has_base)
+        return Joined(cluster, secret, log.topic_id, writer, skew, has_base)
 
     # ------------------------------------------------------------------ topics
 
@@ -310,26 +315,31 @@ class _Joining:
 
     # ------------------------------------------------------------------ identity
 
-    async def _cluster(self, writer: Writer) -> tuple[bytes, bool]:
-        """The cluster's id, and whether it has a base: as the first node wrote, which may be this."""
+    async def _cluster(self, writer: Writer) -> tuple[bytes, bytes, bool]:
+        """The cluster's id, its secret, and whether it has a base: as the first node wrote, which may be
+        this one."""
         topic = self._settings.control_topic
         start, end = await self._brokers.bounds(topic, 0)
         if start == end:
             proposed = self._known or secrets.token_bytes(16)
+            drawn = secrets.token_hex(SECRET_BYTES)
             # Versions that know of no base would read the log from its beginning.
             made_format = BASE_FORMAT if self.brings_base else CONTROL_FORMAT
-            control = Control(proposed.hex(), self._settings.shards, made_format, self.brings_base)
+            control = Control(
+                proposed.hex(), self._settings.shards, made_format, self.brings_base, drawn
+            )
             await self._write(writer, topic, msgspec.json.encode(control))
         raw = await self._first(topic, start)
         try:
             control = msgspec.json.decode(raw, type=Control)
-            cluster = bytes.fromhex(control.cluster)
+            cluster, secret = bytes.fromhex(control.cluster), bytes.fromhex(control.secret)
         except (msgspec.DecodeError, ValueError) as error:
             raise OtherCluster(
                 f'Kafka\'s topic "{topic}" holds something else: choose another TOPICS_CLUSTER_NAME'
             ) from error
         self._is_same(control, cluster)
-        return cluster, control.has_base
+        # A cluster that an earlier version began has none; half of its id is in no epoch.
+        return cluster, secret if len(secret) >= SECRET_BYTES else cluster, control.has_base
 
     def _is_same(self, control: Control, cluster: bytes) -> None:
         if control.format > BASE_FORMAT or len(cluster) != 16:
