@@ -14,6 +14,7 @@ Invariant: the key of a profile is sent to the URL of that profile and to no oth
 
 import json
 import os
+import re
 import stat
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,9 @@ from topics.cli.exits import UNUSABLE, Stop
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_PASSWORD: Final = re.compile(r"^(\w+://[^:@/?#]*:)[^/?#]*(?=@)")
+"""Of a URL: what stands between the name of a user and the last @ before the path."""
 
 DEFAULT: Final = "default"
 """The profile of a command that is told of no server."""
@@ -176,14 +180,15 @@ def local_url() -> str:
 @click.command("profiles")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(as_json: bool) -> None:
-    """List the profiles of the config file: NAME and URL, one a line; keys are never shown.
+    """List the profiles of the config file: NAME and URL, one a line; keys and passwords are never shown.
 
     \b
     topics profiles
     topics --profile prod read orders
     """
     for name, profile in load_profiles(config_file()).items():
+        url = _PASSWORD.sub(r"\1***", profile.url)
         if as_json:
-            click.echo(json.dumps({"profile": name, "url": profile.url}))
+            click.echo(json.dumps({"profile": name, "url": url}))
         else:
-            click.echo(f"{name}\t{profile.url}")
+            click.echo(f"{name}\t{url}")

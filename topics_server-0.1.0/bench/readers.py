@@ -1,0 +1,213 @@
+"""CPU time a request, in the engine's process and in its readers, with and without reader processes.
+
+    python -m bench.readers [rounds]
+
+Three loads: a backlog of sealed and unsealed records is read by two clients; the newest record is
+read again and again; a hundred streams watch one topic that is written to.  Rounds alternate between
+servers with 0 and with 2 readers.  Wall-clock time says nothing on a shared machine, and is not
+measured.
+"""
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+RECORDS: Final = 20_000
+PAGES: Final = 400
+RECENT: Final = 1500
+WATCHERS: Final = 100
+NEWS: Final = 150
+TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+class Wire:
+    """A client that costs little."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._buffer = b""
+        self.status = 0
+
+    def ask(self, method: str, path: str, body: Any) -> bytes:
+        data = orjson.dumps(body)
+        self._socket.sendall(
+            b"%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (method.encode(), path.encode(), len(data), data)
+        )
+        while b"\r\n\r\n" not in self._buffer:
+            self._more()
+        head, _, rest = self._buffer.partition(b"\r\n\r\n")
+        self.status = int(head.split(b" ")[1])
+        line = next(h for h in head.lower().split(b"\r\n") if h.startswith(b"content-length:"))
+        length = int(line.partition(b":")[2])
+        self._buffer = rest
+        while len(self._buffer) < length:
+            self._more()
+        found, self._buffer = self._buffer[:length], self._buffer[length:]
+        return found
+
+    def _more(self) -> None:
+        data = self._socket.recv(1 << 20)
+        assert data
+        self._buffer += data
+
+    def watch(self, wid: str) -> None:
+        self._socket.sendall(b"GET /v0/watch/%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % wid.encode())
+
+    def until(self, mark: bytes) -> None:
+        """Read until a mark came."""
+        while mark not in self._buffer:
+            self._more()
+        self._buffer = self._buffer.partition(mark)[2]
+
+
+class Measured:
+    """A server, and the CPU time of its processes."""
+
+    def __init__(self, readers: int, home: Path) -> None:
+        port_file = home / "port"
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("TOPICS_")}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "topics", "serve"],
+            env=kept
+            | {
+                "TOPICS_PORT": "0",
+                "TOPICS_PORT_FILE": str(port_file),
+                "TOPICS_DATA_DIR": str(home / "data"),
+                "TOPICS_READERS": str(readers),
+            },
+            stderr=subprocess.DEVNULL,
+        )
+        while not port_file.exists():
+            time.sleep(0.05)
+        self.port = int(port_file.read_text().rpartition(":")[2])
+        while not self._is_ready():
+            time.sleep(0.05)
+        while readers and self._up() < readers:
+            time.sleep(0.1)
+
+    def _is_ready(self) -> bool:
+        wire = Wire(self.port)
+        wire.ask("GET", "/v0/ready", {})
+        return wire.status == 200
+
+    def _up(self) -> float:
+        text = Wire(self.port).ask("GET", "/v0/metrics", {}).decode()
+        lines = [line for line in text.splitlines() if line.startswith("topics_reader_up{")]
+        return sum(float(line.split()[1]) for line in lines)
+
+    def cpu_s(self) -> tuple[float, float]:
+        """(the engine's process, its readers)."""
+        own = _cpu_s(self._process.pid)
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        pids = [int(word) for word in children.read_text().split()]
+        threads = Path(f"/proc/{self._process.pid}/task")
+        for task in threads.iterdir():
+            pids += [int(word) for word in (task / "children").read_text().split()]
+        return own, sum(_cpu_s(pid) for pid in set(pids))
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(30)
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def backlog(server: Measured) -> int:
+    wires = [Wire(server.port) for _ in range(2)]
+    for page in range(PAGES):
+        from_seq = page * 37 % (RECORDS - 200)
+        asks = {"from_seq": from_seq, "limit": 200}
+        wires[page % 2].ask("POST", "/v0/topics/t/diff", asks)
+    return PAGES
+
+
+def recent(server: Measured) -> int:
+    wires = [Wire(server.port) for _ in range(4)]
+    for turn in range(RECENT):
+        asks = {"from_seq": RECORDS - 1}
+        wires[turn % 4].ask("POST", "/v0/topics/t/diff", asks)
+    return RECENT
+
+
+def watching(server: Measured) -> int:
+    writer = Wire(server.port)
+    writer.ask("PUT", "/v0/topics/w", {})
+    streams = []
+    for _ in range(WATCHERS):
+        made = orjson.loads(writer.ask("POST", "/v0/watch", {"topics": {"w": {"tail": True}}}))
+        streams.append(Wire(server.port))
+        streams[-1].watch(made["wid"])
+        streams[-1].until(b"caught-up")
+    before = server.cpu_s()
+    for turn in range(NEWS):
+        mark = f"news-{turn:06d}"
+        writer.ask("POST", "/v0/topics/w", {"records": [{"data": mark}]})
+        for stream in streams:
+            stream.until(mark.encode())
+    global _since
+    _since = before
+    return WATCHERS * NEWS
+
+
+_since: tuple[float, float] | None = None
+"""Where a load measures a part of itself only, the CPU time at its beginning."""
+
+LOADS: Final = {"read backlog": backlog, "read recent": recent, "100 watchers": watching}
+
+
+def measured(readers: int) -> dict[str, tuple[float, float]]:
+    """Microseconds a request, by load: in the engine's process, and in readers."""
+    global _since
+    found = {}
+    with tempfile.TemporaryDirectory() as home:
+        server = Measured(readers, Path(home))
+        try:
+            writer = Wire(server.port)
+            for _ in range(RECORDS // 500):
+                records = [{"data": {"text": "x" * 100}} for _ in range(500)]
+                writer.ask("POST", "/v0/topics/t", {"records": records})
+            for name, load in LOADS.items():
+                time.sleep(0.5)
+                _since = None
+                before = server.cpu_s()
+                count = load(server)
+                after = server.cpu_s()
+                begin = _since or before
+                found[name] = (
+                    (after[0] - begin[0]) / count * 1e6,
+                    (after[1] - begin[1]) / count * 1e6,
+                )
+        finally:
+            server.stop()
+    return found
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    results: dict[int, list[dict[str, tuple[float, float]]]] = {0: [], 2: []}
+    for _ in range(rounds):
+        for readers, rows in results.items():
+            rows.append(measured(readers))
+    print(f"{'load':<14} {'engine, 0':>10} {'engine, 2':>10} {'ratio':>7} {'readers, 2':>11}")
+    for name in LOADS:
+        alone = statistics.median(row[name][0] for row in results[0])
+        engine = statistics.median(row[name][0] for row in results[2])
+        readers_us = statistics.median(row[name][1] for row in results[2])
+        ratio = engine / alone if alone else 0.0
+        print(f"{name:<14} {alone:>8.0f}us {engine:>8.0f}us {ratio:>7.2f} {readers_us:>9.0f}us")
+
+
+if __name__ == "__main__":
+    main()

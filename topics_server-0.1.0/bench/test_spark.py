@@ -1,0 +1,321 @@
+"""Spark over topics beside Spark over JSON lines, in one session: ratios, best of three.
+
+`pytest bench/test_spark.py --benchmark-only -m spark` measures two million records, five with
+TOPICS_BENCH_FULL=1, and prints the table; `make test-spark` runs everything once and small.  What is
+compared takes turns.  Each ratio is one of wall clock, and one of the CPU of this process, the JVM, its
+workers and the server, which other processes disturb less.
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from bench.flights import Server
+from bench.test_export import Silent
+from topics import NewRecord
+from topics.arrow.local import LocalSource
+from topics.cli.export_engine import engine
+from topics.export.engines import FileExport
+from topics.export.lake import OsLake
+from topics.export.manifest import Settings
+from topics.export.run import Job, Run
+from topics.export.target import open_target
+
+pytest.importorskip("pyspark", reason="needs the extra spark")
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("default"), pytest.mark.timeout(1800)]
+
+RECORDS: Final = 5_000_000 if os.environ.get("TOPICS_BENCH_FULL") else 2_000_000
+RECORDS_QUICK: Final = 5_000
+DATA: Final = "id BIGINT, user STRING, amount DOUBLE, ok BOOLEAN, path STRING, agent STRING, items ARRAY<BIGINT>"
+ROUNDS: Final = 3
+
+Report = Callable[[str, str, str], None]
+
+
+class Took(NamedTuple):
+    """Of several rounds, the least of each."""
+
+    wall_s: float
+    cpu_s: float
+
+    def times(self, other: "Took") -> str:
+        """How many times as long as the other."""
+        return f"{self.wall_s / other.wall_s:.2f} x (CPU {self.cpu_s / other.cpu_s:.2f} x)"
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One session, and the same records three times: a data directory, its server, a file."""
+
+    spark: Any
+    server: Server
+    lines: Path
+    records: int
+    rounds: int
+
+    def topics(self, schema: str | None = None, **options: Any) -> Any:
+        reader = self.spark.read.format("topics").option("subscribe", "t")
+        place = options or {"path": self.server.data_dir}
+        reader = reader.options(**{name: str(value) for name, value in place.items()})
+        return (reader.schema(schema) if schema else reader).load()
+
+    def json(self, data: str) -> Any:
+        schema = f"topic STRING, seq BIGINT, ts BIGINT, node STRING, tag STRING, data {data}, meta STRING"
+        return self.spark.read.schema(schema).json(str(self.lines))
+
+    def compare(
+        self, *makes: Callable[[], Any], act: Callable[[Any], None] | None = None
+    ) -> list[Took]:
+        """The least that each takes, in turns; the first round is not counted.
+
+        Args:
+            act: What is done with a frame; by default all of it is read into nothing.
+        """
+        act = act or read_whole
+        times: list[list[tuple[float, float]]] = [[] for _ in makes]
+        for n in range(self.rounds + 1):
+            for make, found in zip(makes, times, strict=True):
+                took = timed(lambda make=make: act(make()))  # type: ignore[misc]
+                if n or self.rounds == 1:
+                    found.append(took)
+        return [Took(*map(min, zip(*found, strict=True))) for found in times]
+
+
+def read_whole(frame: Any) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def timed(act: Callable[[], None]) -> tuple[float, float]:
+    """Wall clock of it, and the CPU of this process, the JVM and its workers."""
+    before, began_s = cpu_below_s(os.getpid()), time.perf_counter()
+    own_s = time.process_time()
+    act()
+    wall_s = time.perf_counter() - began_s
+    own_s = time.process_time() - own_s
+    after = cpu_below_s(os.getpid())
+    # A worker that Spark ended meanwhile had nothing to do.
+    below_s = sum(spent - before.get(pid, 0.0) for pid, spent in after.items())
+    return wall_s, max(own_s + below_s, 0.01)
+
+
+def records(count: int) -> Iterator[tuple[str, str]]:
+    for n in range(count):
+        data = {
+            "id": n,
+            "user": f"user-{n % 5000}",
+            "amount": n / 7,
+            "ok": n % 3 == 0,
+            "path": f"/shop/{n % 97}/cart",
+            "agent": "Mozilla/5.0",
+            "items": [n % 10, n % 7],
+        }
+        yield f"tag-{n % 50}", json.dumps(data, separators=(",", ":"))
+
+
+@pytest.fixture(scope="module")
+def ground(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Ground]:
+    """The topic, sealed, and the lines."""
+    import msgspec
+
+    from topics.spark.errors import SparkFailure
+    from topics.spark.sessions import session
+
+    is_quick = request.config.getoption("benchmark_disable")
+    count = RECORDS_QUICK if is_quick else RECORDS
+    home = tmp_path_factory.mktemp("spark-bench")
+    server = Server(home)
+    server.start()
+    with server.client() as client:
+        values = (NewRecord(msgspec.Raw(data.encode()), tag=tag) for tag, data in records(count))
+        client.append_many("t", values, node="n-1", batch_records=10_000)
+    port = server.url.rsplit(":", 1)[1]
+    server.stop()
+    server.start(port)
+    lines = home / "lines.jsonl"
+    with lines.open("w") as file:
+        for seq, (tag, data) in enumerate(records(count), 1):
+            file.write(
+                f'{{"topic":"t","seq":{seq},"ts":1795254071742,"node":"n-1","tag":"{tag}","data":{data}}}\n'
+            )
+    try:
+        spark = session(
+            "bench",
+            master="local[2]",
+            settings={
+                "spark.driver.memory": "4g",
+                "spark.sql.python.filterPushdown.enabled": "true",
+            },
+        )
+    except SparkFailure as missing:
+        server.end()
+        pytest.skip(str(missing))
+    spark.sparkContext.setLogLevel("OFF")
+    yield Ground(spark, server, lines, count, 1 if is_quick else ROUNDS)
+    server.end()
+
+
+def test_reading(benchmark: Any, ground: Ground, report: Report) -> None:
+    """The table of ratios; every read has all the records."""
+    seqs = {"schema": "seq BIGINT"}
+    assert ground.topics(**seqs).count() == ground.records
+    assert ground.topics(**seqs, url=ground.server.url).count() == ground.records
+    assert ground.json("STRING").count() == ground.records
+
+    last = ground.records // 2
+    first = last - ground.records // 500
+
+    def some() -> Any:
+        found = ground.topics(path=ground.server.data_dir, pushFilters="true")
+        return found.where(f"seq > {first} and seq <= {last}")
+
+    whole, lines, narrow, remote, part = benchmark.pedantic(
+        ground.compare,
+        args=[
+            ground.topics,
+            lambda: ground.json("STRING"),
+            lambda: ground.topics("seq BIGINT, ts TIMESTAMP"),
+            lambda: ground.topics(url=ground.server.url),
+            some,
+        ],
+    )
+    report("Spark: records a second of a local read", f"{ground.records / whole.wall_s:,.0f}", "")
+    name = "Spark: topics, faster than spark.read.json, data as a string"
+    report(name, lines.times(whole), ">= 2.0 x")
+    name = "Spark: a full read takes so much longer than two columns"
+    report(name, whole.times(narrow), ">= 1.6 x")
+    report("Spark: speed of a remote read, of a local one", whole.times(remote), ">= 0.15 x")
+    report("Spark: time of 0.2 % of the seqs, of a full read", part.times(whole), "<= 0.5 x")
+
+
+def test_reading_typed(benchmark: Any, ground: Ground, report: Report) -> None:
+    """`data` as a struct, parsed by the source, by Spark's JSON source, and by `from_json`."""
+    from pyspark.sql import functions as f
+
+    schema = f"seq BIGINT, ts TIMESTAMP, tag STRING, data STRUCT<{DATA.replace(' ', ': ').replace(',:', ',')}>"
+    typed = ground.topics(schema)
+    assert typed.agg(f.sum("data.id")).first()[0] == sum(range(ground.records))
+
+    struct = schema.split("data ", 1)[1]
+    text = "seq BIGINT, ts TIMESTAMP, tag STRING, data STRING"
+    parsed = f.from_json("data", DATA).alias("data")
+    made, lines, behind = benchmark.pedantic(
+        ground.compare,
+        args=[
+            lambda: ground.topics(schema),
+            lambda: ground.json(struct),
+            lambda: ground.topics(text).select("seq", "ts", "tag", parsed),
+        ],
+    )
+    name = "Spark: typed, faster than spark.read.json, data as a struct"
+    report(name, lines.times(made), ">= 1.2 x")
+    name = "Spark: typed, faster than the same read with from_json"
+    report(name, behind.times(made), ">= 1.4 x")
+
+
+def test_exporting(benchmark: Any, ground: Ground, report: Report, tmp_path: Path) -> None:
+    """All records into Parquet: by the engine `direct`, which is this process alone, by the engine
+    `spark`, and by Spark's own writer from topics and from JSON lines."""
+
+    def by_engine(name: str) -> Callable[[], Path]:
+        def export() -> Path:
+            to = tmp_path / name
+            with LocalSource(ground.server.data_dir) as source:
+                settings = Settings("parquet", "none")
+                with open_target(OsLake(to), settings) as target:
+                    exported = FileExport(target, engine=engine(name), target_bytes=256 << 20)
+                    done = Run(source, exported, Job(("t",)), Silent()).once()
+            assert done.rows == ground.records
+            return to
+
+        return export
+
+    def by_spark(make: Callable[[], Any]) -> Callable[[], Path]:
+        def write() -> Path:
+            make().write.option("compression", "zstd").parquet(str(tmp_path / "own"))
+            return tmp_path / "own"
+
+        return write
+
+    direct, spark, own, lines = benchmark.pedantic(
+        ground.compare,
+        args=[
+            by_engine("direct"),
+            by_engine("spark"),
+            by_spark(ground.topics),
+            by_spark(lambda: ground.json("STRING")),
+        ],
+        kwargs={"act": shutil.rmtree},
+    )
+    name = "Spark: engine direct, faster than Spark's own Parquet writer"
+    report(name, own.times(direct), ">= 1.5 x (CPU 2.5 x)")
+    report("Spark: engine direct, faster than engine spark", spark.times(direct), "")
+    name = "Spark: Parquet from topics, faster than from JSON lines"
+    report(name, lines.times(own), ">= 1.25 x")
+
+
+def test_memory_of_a_worker(benchmark: Any, ground: Ground, report: Report) -> None:
+    """Anonymous memory of the Python process that reads, at the default batch."""
+    benchmark.pedantic(ground.compare, args=[ground.topics])
+    sizes = [size for pid in workers() if (size := anonymous_bytes(pid))]
+    assert sizes
+    report("Spark: anonymous memory of a worker", f"{max(sizes) / 1e6:,.0f} MB", "<= 250 MB")
+
+
+def workers() -> list[int]:
+    """Python processes below this one that are Spark's."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (path / "cmdline").read_bytes()
+            environ = (path / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"pyspark.daemon" in command and b"SPARK_ENV_LOADED" in environ:
+            found.append(int(path.name))
+    return [pid for pid in found if is_below(pid, os.getpid())]
+
+
+def is_below(pid: int, ancestor: int) -> bool:
+    while pid > 1:
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return False
+        pid = int(status.rpartition(")")[2].split()[1])
+        if pid == ancestor:
+            return True
+    return False
+
+
+def cpu_below_s(ancestor: int) -> dict[int, float]:
+    """CPU of each process below this one, by its id, with that of its own that ended."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        pid = int(path.name)
+        if pid != ancestor and is_below(pid, ancestor):
+            try:
+                fields = (path / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            found[pid] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+def anonymous_bytes(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    for line in status.splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    return 0

@@ -1,0 +1,59 @@
+"""The nodes of a cluster in a real browser (§8.7). What the server says of them is the test's."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from .conftest import shows
+
+At = Callable[[str], None]
+
+NODE = {"index": 1200, "lag_units": 0, "lag_ms": 0, "seen_ms_ago": 0}
+CLUSTER: dict[str, Any] = {
+    "enabled": True, "cluster": "topics", "shard": 0, "node": "n2", "leader": "n1",
+    "leader_url": "http://a:1", "term": 3, "index": 1200, "lag_units": 0, "lag_ms": 0, "loss": None,
+    "nodes": [
+        {"node": "n1", "role": "leader", "url": "http://a:1", **NODE},
+        {"node": "<b>n2</b>", "role": "lost", "url": "http://b:2", **NODE, "lag_units": 7},
+    ],
+}  # fmt: skip
+
+
+def say(page: Any, cluster: dict[str, Any]) -> None:
+    page.unroute("**/v0/cluster")
+    page.route(
+        "**/v0/cluster",
+        lambda route: route.fulfill(content_type="application/json", body=json.dumps(cluster)),
+    )
+
+
+def test_a_single_server_shows_no_cluster(page: Any, at: At) -> None:
+    """Its place is not in the navigation; whoever goes there all the same is told."""
+    with page.expect_response("**/v0/cluster"):
+        at("/")
+    assert page.locator("#go-cluster").is_hidden()
+
+    at("/cluster")
+    shows(page, "#cluster-about", "this server is in no cluster")
+
+
+def test_the_nodes_and_their_lags(page: Any, at: At) -> None:
+    """A row for each; names are text, whatever is in them; the page follows what changes."""
+    say(page, CLUSTER)
+    at("/")
+    page.get_by_role("link", name="Cluster", exact=True).click()
+
+    shows(page, "#cluster-about", "topics · shard 0 · term 3 · as n2 knows it")
+    rows = page.locator("#node-list tr")
+    assert [row.split("\t") for row in rows.all_inner_texts()] == [
+        ["n1", "leader", "http://a:1", "1,200", "0", "0", "0"],
+        ["<b>n2</b>", "lost", "http://b:2", "1,200", "7", "0", "0"],
+    ]
+    assert page.locator("#cluster-leaderless").is_hidden()
+    assert page.locator("#cluster-loss").is_hidden()
+
+    loss = {"at_ms": 1, "index": 1200, "what": "unit 1200 is not at its offset"}
+    say(page, CLUSTER | {"leader": None, "term": 4, "loss": loss})
+    shows(page, "#cluster-about", "topics · shard 0 · term 4 · as n2 knows it")
+    assert page.locator("#cluster-leaderless").is_visible()
+    assert "unit 1200 is not at its offset" in page.locator("#cluster-loss").inner_text()

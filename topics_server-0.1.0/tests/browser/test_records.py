@@ -1,0 +1,249 @@
+"""The message browser in a real browser: pages in both directions, filters, links, and what is gone."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from contract.api import Api
+
+from .conftest import shows
+
+At = Callable[[str], None]
+NUMBERS = '{"long":12345678901234567890,"huge":1e400,"tiny":1.10,"minus":-0.0}'
+
+
+def seqs(page: Any) -> list[int]:
+    """The seqs on show, once the page is not being loaded."""
+    page.wait_for_function(
+        "() => !document.querySelector('#records[aria-busy]') && document.querySelector('#records > *')"
+    )
+    found: list[int] = page.eval_on_selector_all(".record", "rows => rows.map(r => +r.dataset.seq)")
+    return found
+
+
+def starts(page: Any, seq: int) -> list[int]:
+    """The seqs on show, once the first of them is this."""
+    page.wait_for_function(
+        "seq => document.querySelector('.record')?.dataset.seq === String(seq)", arg=seq
+    )
+    return seqs(page)
+
+
+def notes(page: Any) -> list[str]:
+    texts: list[str] = page.locator("#records > .note").all_text_contents()
+    return texts
+
+
+def test_pages_go_in_both_directions(api: Api, page: Any, at: At) -> None:
+    """Fifty at a time from the newest; older and newer; to both ends. (§3)"""
+    api.append("jobs", *range(120))
+    at("/topics/jobs")
+    assert starts(page, 71) == list(range(71, 121))
+    assert page.locator("#newer").is_disabled()
+
+    page.locator("#older").click()
+    assert starts(page, 21) == list(range(21, 71))
+    page.locator("#older").click()
+    assert starts(page, 1) == list(range(1, 21))
+    assert page.locator("#older").is_disabled()
+    page.locator("#newer").click()
+    assert starts(page, 21) == list(range(21, 71))
+    page.locator("#newest").click()
+    assert starts(page, 71) == list(range(71, 121))
+    page.locator("#oldest").click()
+    assert starts(page, 1) == list(range(1, 51))
+
+
+def test_what_is_written_meanwhile_is_the_next_page(api: Api, page: Any, at: At) -> None:
+    """The page that is read stays as it is; the button to the next one wakes."""
+    api.append("jobs", *range(3))
+    at("/topics/jobs")
+    assert seqs(page) == [1, 2, 3]
+
+    api.append("jobs", "new")
+    page.wait_for_selector("#newer:enabled")
+    assert seqs(page) == [1, 2, 3]
+    page.locator("#newer").click()
+
+    assert starts(page, 4) == [4]
+
+
+def test_a_row_opens_and_keeps_every_digit(api: Api, page: Any, at: At) -> None:
+    """On one line closed and laid out open, with numbers as they are stored. (§0.3)"""
+    record = f'{{"data":{NUMBERS},"tag":"eu.de","node":"n1","meta":{{"n":9007199254740993}}}}'
+    api.ok("POST", "/v0/topics/jobs", f'{{"records":[{record}]}}'.encode())
+    at("/topics/jobs")
+    line = page.locator('.record[data-seq="1"] > .line')
+    text = line.text_content()
+    assert all(n in text for n in ("12345678901234567890", "1e400", "1.10", "-0.0", "eu.de", "n1"))
+
+    line.click()
+
+    detail = page.locator(".detail").text_content()
+    assert all(n in detail for n in ("12345678901234567890", "1e400", "1.10", "-0.0", "eu.de"))
+    assert 'meta {"n": 9007199254740993}' in detail
+    assert line.get_attribute("aria-expanded") == "true"
+
+
+def test_a_record_is_copied_as_it_is_and_as_curl(api: Api, page: Any, at: At) -> None:
+    """The command reads this record, and the clipboard has its bytes. (§3)"""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    api.append("jobs", 0)
+    api.ok("POST", "/v0/topics/jobs", f'{{"records":[{{"data":{NUMBERS}}}]}}'.encode())
+    at("/topics/jobs")
+    page.locator('.record[data-seq="2"] > .line').click()
+
+    page.get_by_role("button", name="Copy data").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == NUMBERS
+    page.get_by_role("button", name="Copy as curl").click()
+    page.wait_for_function("async () => (await navigator.clipboard.readText()).startsWith('curl ')")
+
+    command = page.evaluate("navigator.clipboard.readText()")
+    assert f"'http://127.0.0.1:{api.wire.port}/v0/topics/jobs/diff'" in command
+    body = json.loads(command.partition(" -d ")[2].strip("'"))
+    assert [record["$seq"] for record in api.diff("jobs", **body)["records"]] == [2]
+
+
+def test_a_link_leads_to_its_record(api: Api, page: Any, at: At) -> None:
+    """The page begins with it, and it is open; the field leads to another. (§3)"""
+    api.append("jobs", *range(100))
+    at("/topics/jobs/records/40")
+
+    assert starts(page, 40) == list(range(40, 90))
+    page.wait_for_selector('.record[data-seq="40"].wanted.open')
+    link = page.locator(".detail .permalink").get_attribute("href")
+    assert link == "#/topics/jobs/records/40"
+
+    page.locator("#seq").fill("7")
+    page.locator("#to-seq button").click()
+    assert starts(page, 7)[0] == 7
+    assert page.url.endswith("#/topics/jobs/records/7")
+    page.go_back()
+    assert starts(page, 40)[0] == 40
+
+
+def test_a_time_leads_to_its_records(api: Api, page: Any, at: At) -> None:
+    """From the first record at or after it; a time to come is the end of the topic. (§3)"""
+    api.append("jobs", *range(70))
+    at("/topics/jobs")
+    seqs(page)
+
+    page.locator("#time").fill("2001-01-01T00:00:00")
+    page.locator("#to-time button").click()
+    assert starts(page, 1) == list(range(1, 51))
+    page.locator("#time").fill("2098-01-01T00:00:00")
+    page.locator("#to-time button").click()
+    page.wait_for_selector("#newer:disabled")
+    assert page.locator(".record").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("tag", "node", "found"),
+    [
+        ("eu.*", "", [1, 4, 7, 10]),
+        ("us", "", [2, 5, 8]),
+        ("", "a", [1, 3, 5, 7, 9]),
+        ("", "!a", [2, 4, 6, 8, 10]),
+        ("eu.*", "a", [1, 7]),
+        ("none", "", []),
+    ],
+)
+def test_records_are_filtered_by_tag_and_node(
+    api: Api, page: Any, at: At, tag: str, node: str, found: list[int]
+) -> None:
+    """By the server where it can, and no seq that was left out is called deleted. (§3, §5)"""
+    tags = ("eu.de", "us", "apac")
+    api.append("jobs", *({"data": n, "tag": tags[n % 3], "node": "ab"[n % 2]} for n in range(10)))
+    at("/topics/jobs")
+    assert len(seqs(page)) == 10
+
+    page.locator("#tag").fill(tag)
+    page.locator("#node").fill(node)
+    with page.expect_response("**/diff"):
+        page.locator("#filter button").click()
+    page.wait_for_function("n => document.querySelectorAll('.record').length === n", arg=len(found))
+
+    assert page.eval_on_selector_all(".record", "rows => rows.map(r => +r.dataset.seq)") == found
+    assert notes(page) == []
+    assert page.locator("#no-records").is_visible() is not bool(found)
+
+
+def test_a_rare_record_is_found_from_the_end(api: Api, page: Any, at: At) -> None:
+    """Windows grow on the way down, so that one in thousands is a few requests away."""
+    api.append("jobs", {"data": "rare", "tag": "rare"}, *range(5000))
+    at("/topics/jobs")
+    seqs(page)
+
+    page.locator("#tag").fill("rare")
+    page.locator("#filter button").click()
+
+    assert starts(page, 1) == [1]
+
+
+# ---------------------------------------------------------------------- what is gone
+
+
+def test_a_deleted_record_is_told_as_such(api: Api, page: Any, at: At) -> None:
+    """Between records that are there, and for a link to it. (§5)"""
+    api.append("jobs", *({"data": n, "tag": "x" if 2 <= n <= 4 else "y"} for n in range(8)))
+    api.delete("jobs", match="x")
+    at("/topics/jobs")
+
+    assert seqs(page) == [1, 2, 6, 7, 8]
+    assert notes(page) == ["Records 3 to 5 were deleted."]
+
+    page.locator("#seq").fill("4")
+    page.locator("#to-seq button").click()
+    shows(page, ".wanted-note", "Record 4 was deleted.")
+
+
+def test_a_job_that_is_done_may_be_why(api: Api, page: Any, at: At) -> None:
+    """An ack deletes: both are silent, and the page does not claim to know. (§10.4)"""
+    api.put("q", type="queue")
+    api.append("q", 1, 2)
+    api.ok("POST", "/v0/topics/q/claim", {"node": "w", "max": 1})
+    api.ok("POST", "/v0/topics/q/ack", {"node": "w", "seqs": [1]})
+
+    at("/topics/q/records/1")
+
+    shows(page, ".wanted-note", "Record 1 was deleted, or the job is done.")
+
+
+def test_an_evicted_record_is_told_with_its_reason(api: Api, page: Any, at: At) -> None:
+    """A tombstone says cap, and what it covers; a seq to come is neither lost nor deleted. (§3.3)"""
+    api.put("ring", cap_records=3)
+    api.append("ring", *range(9))
+    at("/topics/ring/records/2")
+    shows(page, ".wanted-note", "Lost records 2 to 6: the topic reached its cap (cap).")
+
+    page.locator("#newest").click()
+    page.wait_for_selector(".wanted-note", state="detached")
+    assert seqs(page) == [7, 8, 9]
+    assert notes(page) == ["Lost records 1 to 6: the topic reached its cap (cap)."]
+    at("/topics/ring/records/50")
+    shows(page, ".wanted-note", "Record 50 is not written yet: the last one is 9.")
+    assert seqs(page) == [7, 8, 9]
+
+
+def test_arrows_move_and_escape_closes(api: Api, page: Any, at: At) -> None:
+    """One stop of Tab for all rows; Return opens, Escape closes and stays there."""
+    api.append("jobs", *range(5))
+    at("/topics/jobs")
+    seqs(page)
+    page.locator(".record > .line").first.focus()
+
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_selector('.record[data-seq="3"].open')
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Copy record"
+    page.keyboard.press("Escape")
+
+    page.wait_for_selector(".record.open", state="detached")
+    assert page.evaluate("document.activeElement.parentNode.dataset.seq") == "3"
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.parentNode.dataset.seq") == "5"
+    assert page.locator('.record > .line[tabindex="0"]').count() == 1

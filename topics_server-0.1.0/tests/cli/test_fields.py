@@ -1,0 +1,83 @@
+"""A topic's config on the command line: the client's fields, with units and words that people use."""
+
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import click
+import pytest
+
+from topics.cli import all_commands
+from topics.cli.exits import UNUSABLE, Stop
+from topics.cli.fields import FIELDS, HELP, changes_of, value_of
+from topics.client.options import Config
+
+
+def bare(kind: Any) -> Any:
+    if get_origin(kind) in (UnionType, Union):
+        (kind,) = (each for each in get_args(kind) if each is not NoneType)
+    return get_args(kind) if get_origin(kind) is Literal else kind
+
+
+def test_the_fields_are_those_of_the_client() -> None:
+    """And each is an option of `create` with a help."""
+    assert {name: bare(kind) for name, kind in get_type_hints(Config).items()} == FIELDS
+    assert set(HELP) == set(FIELDS)
+    made = {p.name for p in all_commands()["create"].params if isinstance(p, click.Option)}
+    assert set(FIELDS) <= made
+
+
+@pytest.mark.parametrize(
+    ("word", "field", "value"),
+    [
+        ("ttl_ms=1500", "ttl_ms", 1500),
+        ("ttl-ms=1h30m", "ttl_ms", 5_400_000),
+        ("ttl_ms=90d", "ttl_ms", 7_776_000_000),
+        ("cap_bytes=10GiB", "cap_bytes", 10 << 30),
+        ("cap_bytes=512k", "cap_bytes", 512 << 10),
+        ("cap_bytes=7", "cap_bytes", 7),
+        ("cap_records=0", "cap_records", 0),
+        ("durability=fsync", "durability", "fsync"),
+        ("auto_create=off", "auto_create", False),
+        ("leases_durable=YES", "leases_durable", True),
+        ("dead_letter=jobs-dead", "dead_letter", "jobs-dead"),
+        ("dead_letter=", "dead_letter", None),
+        ("priority=", "priority", None),
+        ("priority=-3", "priority", -3),
+    ],
+)
+def test_a_change(word: str, field: str, value: object) -> None:
+    """Dashes count as underscores; nothing clears a field that may be empty."""
+    assert changes_of([word]) == {field: value}
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("ttl_ms", "'ttl_ms' is not KEY=VALUE"),
+        ("ttl=5", "is it ttl_ms?"),
+        ("zzzzzz=5", "fields are type, ttl_ms"),
+        ("ttl_ms=5 minutes", "milliseconds, or like 90s, 1h30m or 2d, not '5 minutes'"),
+        ("ttl_ms=", "milliseconds"),
+        ("cap_bytes=1.5g", "bytes, or like 512MiB or 10GiB"),
+        ("cap_records=many", "a whole number"),
+        ("durability=disc", "one of ephemeral, memory, disk, fsync, not 'disc'"),
+        ("durable=maybe", "on or off"),
+    ],
+)
+def test_what_is_no_change_is_refused_by_name(word: str, told: str) -> None:
+    """With what would be one; a misspelt field with the one that was meant."""
+    with pytest.raises(Stop) as refused:
+        changes_of([word])
+
+    assert told in refused.value.message
+    assert refused.value.code == UNUSABLE
+
+
+def test_later_changes_win() -> None:
+    """As options do."""
+    assert changes_of(["cap_records=1", "cap_records=2"]) == {"cap_records": 2}
+
+
+def test_a_number_of_a_size_is_bytes() -> None:
+    """With and without a unit."""
+    assert value_of("cap_bytes", "1 kib") == 1024

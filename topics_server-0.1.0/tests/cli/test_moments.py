@@ -1,0 +1,47 @@
+"""Times on the command line: durations, moments, dates."""
+
+import time
+from datetime import datetime
+
+import pytest
+
+from topics.cli.moments import duration_ms, moment_ms
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("90s", 90_000), ("1h30m", 5_400_000), ("2d", 172_800_000), ("5ms", 5), ("0s", 0)],
+)
+def test_a_duration(text: str, ms: int) -> None:
+    """Numbers with units, one after the other."""
+    assert duration_ms(text) == ms
+
+
+@pytest.mark.parametrize("text", ["", "5", "5 m", "m5", "1.5h", "-5s", "٥s", "1w"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    """With examples of what is."""
+    with pytest.raises(ValueError, match="such as 90s"):
+        duration_ms(text)
+
+
+def test_a_moment_is_so_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By this machine's clock, and not before the epoch."""
+    monkeypatch.setattr(time, "time", lambda: 1_000.0)
+
+    assert moment_ms("10s") == 990_000
+    assert moment_ms("1d") == 0
+
+
+def test_a_moment_is_a_date_or_a_time() -> None:
+    """In the zone that it names, or in this machine's."""
+    assert moment_ms("2026-03-01T14:30:00Z") == 1_772_375_400_000
+    assert moment_ms("2026-03-01T15:30:00+01:00") == 1_772_375_400_000
+    here = datetime(2026, 3, 1, 14, 30).timestamp() * 1000
+    assert moment_ms("2026-03-01T14:30") == moment_ms("2026-03-01 14:30") == here
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "14:30", "", "99999-01-01"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    """With examples of both."""
+    with pytest.raises(ValueError, match="neither a duration"):
+        moment_ms(text)

@@ -1,0 +1,30 @@
+"""The progress bar of the commands that copy files."""
+
+import os
+import sys
+
+import pytest
+
+from topics.cli.progress import byte_bar
+
+
+def test_a_pipe_gets_no_bar(capfd: pytest.CaptureFixture[str]) -> None:
+    """In a cron job's mail a bar would be noise."""
+    with byte_bar("backup") as progress:
+        progress(1 << 20)
+
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_terminal_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names the work and counts the bytes."""
+    main, sub = os.openpty()
+    with open(sub, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with byte_bar("backup") as progress:
+            progress(3_000_000)
+        os.set_blocking(main, False)
+        shown = os.read(main, 100_000).decode()
+    os.close(main)
+
+    assert "backup" in shown

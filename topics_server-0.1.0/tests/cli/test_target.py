@@ -1,0 +1,105 @@
+"""Which server a command talks to, and how patiently."""
+
+import asyncio
+import sys
+import time
+from typing import Any
+
+import pytest
+from client.sockets import WAIT_S, Gate, Line, Peer, answer
+
+import topics.client
+from topics.cli import target
+
+
+def test_which_server(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is that of --url, else of TOPICS_URL, else the default."""
+    seen: list[str] = []
+
+    def refuse(url: str, _key: str | None, *_rest: Any) -> Any:
+        seen.append(url)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(target, "_client", refuse)
+    run("topics")
+    run("topics", TOPICS_URL="http://env.test")
+    done = run("topics", "--url", "http://option.test", TOPICS_URL="http://env.test")
+
+    assert seen == ["http://127.0.0.1:4000", "http://env.test", "http://option.test"]
+    assert (done.exit_code, done.stderr) == (130, "topics: interrupted\n")
+
+
+def test_how_long_a_server_may_be_silent(run: Any) -> None:
+    """`--timeout` bounds a server that takes a request and says nothing."""
+    gate = Gate()
+    with Peer(lambda line: gate.wait()) as peer:
+        done = run("topics", "--url", peer.url, "--timeout", "0.2", "--retry-for", "0")
+        gate.open()
+
+    assert done.exit_code == 2
+    assert done.stderr == f"topics: {peer.url}: no answer in time (unreachable)\n"
+
+
+class Hanging:
+    """Answers once the line that tells of waiting was printed, or fails the test."""
+
+    def __init__(self, waiting: Any) -> None:
+        self._waiting = waiting
+
+    def __call__(self, line: Line) -> None:
+        while line.request() is not None:
+            deadline_s = time.monotonic() + WAIT_S
+            while not self._waiting.is_given and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+            line.say(answer(1))
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_what_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], face: str
+) -> None:
+    """On a terminal a server that hangs is named, once; a long poll is expected to take its time."""
+    monkeypatch.setattr(target, "WAITING_S", 0.001)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    waiting = target.WaitNotice("http://it")
+    assert not waiting.is_given
+
+    with Peer(Hanging(waiting)) as peer:
+        if face == "sync":
+            with topics.client.Client(peer.url) as client:
+                session = client.session
+                session.connections = target.NoticingConnections(session.connections, waiting)
+                assert client.append("jobs", 1).first_seq == 1
+                assert client.append("jobs", 1).first_seq == 1
+            assert client.is_closed
+        else:
+            asyncio.run(_ask_twice(peer.url, waiting))
+
+    assert capsys.readouterr().err == "topics: waiting for http://it\n"
+
+
+async def _ask_twice(url: str, waiting: Any) -> None:
+    async with topics.client.AsyncClient(url) as client:
+        session = client.session
+        session.connections = target.AsyncNoticingConnections(session.connections, waiting)
+        assert (await client.append("jobs", 1)).first_seq == 1
+        assert (await client.append("jobs", 1)).first_seq == 1
+    assert client.is_closed
+
+
+def test_nobody_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Into a file or a pipe nothing is said of waiting: a log is no place for it."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    assert target.WaitNotice("http://it").is_given
+    monkeypatch.setattr(sys, "stderr", None)
+    assert target.WaitNotice("http://it").is_given
+
+
+def test_a_server_of_another_kind(log: Any, run: Any) -> None:
+    """Where something else answers, the code is 2: it is the URL that is wrong."""
+    log.topics = "nonsense"  # type: ignore[assignment]
+
+    done = run("topics")
+
+    assert done.exit_code == 2
+    assert "bad_answer" in done.stderr

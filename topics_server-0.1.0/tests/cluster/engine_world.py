@@ -1,0 +1,321 @@
+"""A simulated cluster of real engines: the faults of `world`, and clocks that are apart."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import orjson
+
+from topics.protocol.cluster.leading import NodeState
+from topics.protocol.cluster.replica import Place
+from topics.protocol.cluster.steps import Offered
+from topics.protocol.engine import Engine
+from topics.protocol.http import bodies
+from topics.protocol.model.errors import StoreError
+from topics.protocol.model.events import Event, JobsLeased, RecordsAppended
+from topics.store.memory import MemoryStore
+
+from .engines import (
+    HISTORY,
+    LIMITS,
+    RECORDS,
+    START_MS,
+    TOPICS,
+    Disk,
+    EngineProcess,
+    dump,
+    live_of,
+)
+from .invariants import Violation, acknowledged_stays, can_go_on, loss_is_told, refused_is_not_there
+from .process import Token
+from .style import KINDS, Style
+from .world import World
+
+STEPS = 2500
+
+
+@dataclass(frozen=True)
+class EngineStyle(Style):
+    """`tick`: time passes, `put`: topics are configured anew, `delete`: records are."""
+
+    tick: float = 3
+    put: float = 0.3
+    delete: float = 0.4
+    claim: float = 2
+
+
+def _of(style: Style) -> EngineStyle:
+    values = {each.name: getattr(style, each.name) for each in fields(Style)}
+    return replace(EngineStyle(**values), twin=style.twin / 2)
+
+
+ENGINE_KINDS: dict[str, EngineStyle] = {kind: _of(style) for kind, style in KINDS.items()}
+
+
+class Reference:
+    """An engine that has applied what the log has, and forgets nothing.
+
+    Attributes:
+        born: For each record of `RECORDS` by its mark, the index of the unit that appended it.
+    """
+
+    def __init__(self) -> None:
+        self.engine = Engine(LIMITS, MemoryStore(instance_id=HISTORY.hex()))
+        self.engine.resume()
+        self.born: dict[int, tuple[str, int]] = {}
+        self.leases: set[int] = set()
+        self.index = 0
+
+    def take(self, index: int, events: list[Event]) -> None:
+        self.index = index
+        for event in events:
+            if isinstance(event, RecordsAppended):
+                name = self.engine.state.by_id[event.topic_id].name
+                for mark in orjson.loads(b"[" + bytes(event.batch.text).rstrip(b",") + b"]"):
+                    mark = mark["data"] if isinstance(mark, dict) else mark
+                    if mark in self.born:
+                        raise Violation(
+                            "no double", f"{mark} of one idempotency key is there twice"
+                        )
+                    self.born[mark] = (name, index)
+                topic = self.engine.state.by_id[event.topic_id]
+                if event.first_seq <= topic.head_seq:
+                    raise Violation("no seq twice", f"{event.first_seq} of {name}")
+            if isinstance(event, JobsLeased):
+                if twice := self.leases & set(event.leases):
+                    raise Violation("no lease twice", f"{twice}")
+                self.leases |= set(event.leases)
+            self.engine.state.apply(event)
+            for topic in self.engine.state.by_id.values():
+                topic.publish(topic.head_seq)
+
+    def live(self, name: str) -> set[int]:
+        """Marks of the records that are live."""
+        state = self.engine.state
+        topic = state.topics.get(name)
+        if topic is None:
+            return set()
+        self.engine.unit.expire(topic, state.now_ms)
+        _, text = live_of(topic)
+        return {each["data"] for each in orjson.loads(b"[" + text + b"]")}
+
+
+class EngineWorld(World):
+    """One life of a cluster of real engines."""
+
+    stores: dict[str, Disk]  # type: ignore[assignment]
+    processes: dict[str, EngineProcess]  # type: ignore[assignment]
+
+    def __init__(self, seed: int, style: EngineStyle | None = None) -> None:
+        self.now_ms = START_MS
+        self.reference = Reference()
+        self.given: set[tuple[str, int]] = set()
+        """Seqs of records that live in a leader's memory only, by epoch."""
+        kind = list(ENGINE_KINDS)[seed % len(ENGINE_KINDS)]
+        super().__init__(seed, style or ENGINE_KINDS[kind])
+
+    def run(self, steps: int = STEPS) -> "EngineWorld":
+        super().run(steps)
+        return self
+
+    def empty_store(self) -> Disk:  # type: ignore[override]
+        return Disk(self)
+
+    def process(self, name: str, store: Disk) -> EngineProcess:  # type: ignore[override]
+        return EngineProcess(self, name, store)
+
+    # ------------------------------------------------------------------ what the log says
+
+    def put(self, raw: bytes) -> int:
+        offset = super().put(raw)
+        moment = self.oracle.moments[-1]
+        if moment.events is not None:
+            self.reference.take(moment.index, moment.events)
+        self.oracle.marks = set(self.reference.born)
+        return offset
+
+    def do_cut(self) -> None:
+        cuts = len(self.log.cuts)
+        super().do_cut()
+        if len(self.log.cuts) > cuts:
+            self.reference = self.reference_at(1 << 62)
+            gone = self.acknowledged - set(self.reference.born)
+            self.lost |= gone
+            self.acknowledged -= gone
+            self.oracle.marks = set(self.reference.born)
+
+    def reference_at(self, index: int) -> Reference:
+        """The state behind a unit."""
+        found = Reference()
+        for moment in self.oracle.moments:
+            if moment.events is not None and moment.index <= index:
+                found.take(moment.index, moment.events)
+        return found
+
+    # ------------------------------------------------------------------ clients
+
+    def do_ask(self) -> None:
+        rng = self.rng
+        process = self.pick(lambda p: not p.is_paused and (p.decides or rng.random() < 0.2))
+        if process is None or process.node.state in (NodeState.JOINING, NodeState.ASIDE):
+            return
+        assert isinstance(process, EngineProcess)
+        if rng.random() < 0.35:
+            process.read(rng.choice(RECORDS))
+        elif not process.decides:
+            return
+        elif missing := [name for name in TOPICS if name not in process.engine.state.topics]:
+            self.put_topic(process, missing[0], TOPICS[missing[0]])
+        elif rng.random() < 0.15 and self.unknown:
+            self.add(process, self.unknown.pop(rng.randrange(len(self.unknown))), 0)  # type: ignore[arg-type]
+        else:
+            self.mark += 1
+            self.add(process, self.mark, 0)  # type: ignore[arg-type]
+
+    def add(self, process: Any, mark: int, topic: int, *, is_lease: bool = False) -> None:
+        self.attempts[mark] = self.attempts.get(mark, 0) + 1
+        # A repetition goes where the first one went.
+        process.add(Token("add", mark), [*RECORDS, "mist"][mark % 4] if mark % 7 else "plain")
+
+    def leader(self) -> EngineProcess | None:
+        found = self.pick(lambda p: p.decides and not p.is_paused)
+        return found  # type: ignore[return-value]
+
+    def do_put(self) -> None:
+        if process := self.leader():
+            name = self.rng.choice(list(TOPICS))
+            config = dict(TOPICS[name])
+            if name == "plain" and self.rng.random() < 0.5:
+                config["cap_records"] = self.rng.randint(5, 30)
+            self.put_topic(process, name, config)
+
+    @staticmethod
+    def put_topic(process: EngineProcess, name: str, config: dict[str, object]) -> None:
+        process.ask(bodies.parse_put(name, orjson.dumps(config)), lambda found: None)
+
+    def do_delete(self) -> None:
+        if process := self.leader():
+            name = self.rng.choice(RECORDS)
+            topic = process.engine.state.topics.get(name)
+            head = 0 if topic is None else topic.head_seq
+            before = max(0, head - self.rng.randint(0, 6))
+            command = bodies.parse_delete(name, orjson.dumps({"before_seq": before}))
+            process.ask(command, lambda found: None)
+
+    def do_claim(self) -> None:
+        if process := self.leader():
+            body = {"node": "w", "max": self.rng.randint(1, 3), "lease_ms": 2000}
+            command = bodies.parse_claim("work", orjson.dumps(body), LIMITS)
+            process.ask(command, lambda found: None)
+
+    def do_tick(self) -> None:
+        self.now_ms += self.rng.choice((1, 20, 300, 1100))
+        for process in self.processes.values():
+            if not process.is_paused:
+                process.guarded(process.host.ring_once)
+
+    def do_sync(self) -> None:
+        if process := self.pick(lambda p: not p.is_paused):
+            process.sync()  # type: ignore[attr-defined]
+
+    def has_read(self, process: EngineProcess, name: str, marks: set[int], index: int) -> None:
+        """A read was answered, by a node that showed unit `index` when it came."""
+        if process.is_ghost:
+            return
+        if early := marks - self.reference.born.keys():
+            raise Violation("a read is accepted", f"{process} showed {sorted(early)[:5]}")
+        live = self.reference.live(name)
+        missing = {
+            mark
+            for mark in live - marks
+            if self.reference.born[mark][1] <= index
+        }  # fmt: skip
+        if missing:
+            what = f"{process} at {index} did not show {sorted(missing)[:5]} of {name}"
+            raise Violation("what is live is shown", what)
+
+    def installed(self, process: Any) -> None:
+        super().installed(process)
+        place = process.offered[0]
+        if self.oracle.chain_at(place.index) != place.chain:
+            # The log lost it after the look that proved the snapshot.
+            self.haunt(process, self.log.cuts[-1])
+
+    def was_given(self, epoch: str, seqs: list[int]) -> None:
+        """Records of a topic that is in no log have these seqs."""
+        given = {(epoch, seq) for seq in seqs}
+        if not self.log.cuts and (twice := given & self.given):
+            raise Violation("no seq twice", f"{twice}")
+        self.given |= given
+
+    # ------------------------------------------------------------------ stores
+
+    def kill(self, process: Any, *, power: bool | None = None) -> None:
+        process.store.stop()
+        super().kill(process, power=power)
+
+    def do_snapshot(self) -> None:
+        process = self.pick(lambda p: p.wants_snapshot and not p.is_deaf and not p.asked)
+        if process is not None:
+            donor = self.pick(lambda p: p is not process and not p.is_deaf and p.is_whole)
+            self.offer(process, donor)
+
+    @staticmethod
+    def offer(process: Any, donor: Any) -> None:
+        if donor is not None:
+            process.wants_snapshot = False
+            process.offered = donor.node.anchor, donor.node.mark, donor.snapshot()
+            process.hear(Offered(donor.node.anchor, donor.node.mark))
+
+    # ------------------------------------------------------------------ the end
+
+    def check(self, is_acknowledged: bool) -> None:
+        """As `ending.check`, of real engines."""
+        acknowledged_stays(self.acknowledged, self.oracle)
+        refused_is_not_there(self.refused, self.oracle)
+        loss_is_told(self.untold)
+        index = self.oracle.moments[-1].index
+        for process in self.processes.values():
+            if process.node.state is NodeState.ASIDE:
+                continue
+            process.guarded(process.host.settle)
+            self.state_is_of(index, process.engine, who=repr(process))
+            place, _, kept = process.store.open()
+            self.place_is_of(place, who=repr(process))
+            self.state_is_of(place.index, kept, who=f"the store of {process}")
+        if not self.log.cuts:
+            can_go_on(is_acknowledged)
+
+    def place_is_of(self, place: Place, *, who: str) -> None:
+        if self.oracle.chain_at(place.index) != place.chain:
+            raise Violation("replicas agree", f"{who} has another unit {place.index}")
+
+    def state_is_of(self, index: int, engine: Engine, *, who: str) -> None:
+        """A replica at an index, and its store, has what the units up to it say and nothing else."""
+        is_last = index == self.reference.index
+        reference = self.reference if is_last else self.reference_at(index)
+        now_ms = reference.engine.state.now_ms
+        if engine.state.now_ms > now_ms:
+            raise Violation(
+                "time is accepted", f"{who} is at {engine.state.now_ms - now_ms} ms more"
+            )
+        said, found = dump(reference.engine, now_ms), dump(engine, now_ms)
+        for name, about in said.items():
+            if found.get(name) != about:
+                what = f"{who} at {index}: {name} is {found.get(name)}, and was {about}"
+                raise Violation("a state is of its index", what)
+
+
+def told_engine_world(
+    seed: int, style: EngineStyle | None = None, steps: int = STEPS
+) -> EngineWorld:
+    """Live this world.  Raises Violation, with the seed that lives it again."""
+    world = EngineWorld(seed, style)
+    try:
+        return world.run(steps)
+    except Violation as violation:
+        violation.args = (f"seed={seed} kind={world.kind} {violation}",)
+        raise
+    except StoreError as why:
+        raise Violation("a store opens", f"seed={seed} kind={world.kind} {why}") from why
+    except AssertionError as why:
+        raise Violation("asserted", f"seed={seed} kind={world.kind} {why!r}") from why

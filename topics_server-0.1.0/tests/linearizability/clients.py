@@ -1,0 +1,271 @@
+"""Clients that work on one server at once, through its kills, and write down what they did.
+
+Owns the threads and their wires, half of them HTTP/1.1 and half HTTP/2.  Knows nothing of what is
+right: that is the checker's.  A write without an answer is written down as such; where it has an
+idempotency key, it is repeated until it has one, and is one call.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final
+
+from contract.api import dumps
+from contract.server import DEADLINE_S, Server
+from contract.wire import Ended, Http1, Http2, Wire, check
+
+from .history import ENDLESS, Ack, Append, Claim, Delete, Grant, LogHistory, QueueHistory, Read
+
+LOGS: Final = ("memory", "disk", "fsync")
+"""One log of each class that a kill may take nothing from."""
+QUEUE: Final = "jobs"
+LEASE_MS: Final = 400
+JSON: Final = {"content-type": "application/json"}
+
+
+class Refused(Exception):
+    """The server did not do it, and said so: it is starting."""
+
+
+class Run:
+    """What all clients of a run share: the server, whether it is up, and the histories."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.logs = {name: LogHistory() for name in LOGS}
+        self.queue = QueueHistory()
+        self.is_up = threading.Event()
+        self.is_over = threading.Event()
+        self.calls = 0
+        self.heads = dict.fromkeys(LOGS, 0)
+        self.batches: dict[str, list[tuple[str, range]]] = {name: [] for name in LOGS}
+        """(tag, seqs) of the batches that were answered."""
+        self.lock = threading.Lock()
+        self._numbers = count(1)
+
+    def number(self) -> int:
+        """A number that no other call gets."""
+        return next(self._numbers)
+
+    def saw(self, topic: str, head: int) -> None:
+        with self.lock:
+            self.heads[topic] = max(self.heads[topic], head)
+
+
+def connected(run: Run, *, http2: bool) -> Wire:
+    return (Http2 if http2 else Http1)(run.server.port)
+
+
+def asked(wire: Wire, target: str, body: dict[str, object]) -> Any:
+    """The answer to a POST.
+
+    Raises:
+        Ended, OSError: There is none, and it may have been done.
+        Refused: It was not done.
+    """
+    wire.send("POST", target, dumps(body), JSON)
+    answer = check(wire.receive())
+    if answer.status == 503:
+        raise Refused(answer.body)
+    assert answer.status in (200, 201), answer
+    return answer.json
+
+
+def read(wire: Wire, topic: str, from_seq: int, limit: int, now: Callable[[], int]) -> Read:
+    invoked = now()
+    page = asked(wire, f"/v0/topics/{topic}/diff", {"from_seq": from_seq, "limit": limit})
+    records = tuple((record["$seq"], record["data"]) for record in page["records"])
+    has_tombstone = page["tombstone"] is not None
+    head = page["head_seq"]
+    return Read(invoked, now(), from_seq, records, page["next_from_seq"], head, has_tombstone)
+
+
+def read_all(run: Run, wire: Wire) -> None:
+    """Every log from its beginning to its end, as calls of the history."""
+    for topic, history in run.logs.items():
+        from_seq = 0
+        while True:
+            found = read(wire, topic, from_seq, 1000, time.monotonic_ns)
+            history.reads.append(found)
+            run.saw(topic, found.head)
+            from_seq = found.next_from
+            if from_seq == found.head:
+                break
+
+
+def claim(wire: Wire, node: str, most: int, now: Callable[[], int]) -> Claim:
+    invoked = now()
+    body: dict[str, object] = {"node": node, "max": most, "lease_ms": LEASE_MS}
+    told = asked(wire, f"/v0/topics/{QUEUE}/claim", body)
+    grants = tuple(
+        Grant(
+            job["$seq"],
+            int(job["lease_id"].removeprefix("lease_"), 16),
+            job["deliveries"],
+            job["deadline"] - LEASE_MS,
+            job["deadline"],
+        )
+        for job in told["claimed"]
+    )
+    return Claim(invoked, now(), grants)
+
+
+def ack(wire: Wire, node: str, grant: Grant, now: Callable[[], int]) -> Ack:
+    """An ack, with an answer or without one."""
+    invoked = now()
+    body: dict[str, object] = {
+        "node": node,
+        "seqs": [grant.seq],
+        "lease_ids": [f"lease_{grant.lease:x}"],
+    }
+    try:
+        told = asked(wire, f"/v0/topics/{QUEUE}/ack", body)
+    except (Ended, OSError):
+        return Ack(invoked, ENDLESS, grant.seq, grant.lease, None)
+    assert told["acked"] + len(told["skipped"]) == 1
+    return Ack(invoked, now(), grant.seq, grant.lease, told["acked"] == 1)
+
+
+class Client(threading.Thread):
+    """Random calls until the run is over."""
+
+    def __init__(self, run: Run, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.failure: BaseException | None = None
+        self._run = run
+        self._rng = random.Random(seed)
+        self._is_http2 = seed % 2 == 1
+        self._node = f"w{seed}"
+
+    def run(self) -> None:
+        try:
+            while not self._run.is_over.is_set():
+                if self._run.is_up.wait(0.1):
+                    self._live()
+        except BaseException as failure:
+            self.failure = failure
+
+    def _live(self) -> None:
+        """One connection, until it ends."""
+        wire = connected(self._run, http2=self._is_http2)
+        try:
+            while not self._run.is_over.is_set():
+                self._call(wire)
+                self._run.calls += 1
+        except Refused:
+            time.sleep(0.005)  # it is starting
+        except (Ended, OSError):
+            # The server is gone, or about to be.
+            time.sleep(0.005)
+        finally:
+            wire.reset()
+
+    def _call(self, wire: Wire) -> None:
+        rng, topic = self._rng, self._rng.choice(LOGS)
+        match rng.randrange(8):
+            case 0 | 1 | 2:
+                self._append(wire, topic)
+            case 3 | 4:
+                self._read(wire, topic)
+            case 5:
+                self._delete_some(wire, topic)
+            case 6:
+                self._work(wire)
+            case _:
+                self._append(wire, QUEUE)
+
+    def _append(self, wire: Wire, topic: str) -> None:
+        rng = self._rng
+        size = rng.choice((1, 1, 2, 5, 40))
+        filling = "x" * rng.choice((0, 30, 424, 3000))
+        tag = f"t{self._run.number()}"
+        texts = tuple(f"{tag}/{i}{filling}" for i in range(size))
+        body: dict[str, object] = {"records": [{"data": text, "tag": tag} for text in texts]}
+        if rng.random() < 0.5:
+            body["idempotency_key"] = f"k{self._run.number()}"
+        invoked, first_seq, returned = time.monotonic_ns(), None, ENDLESS
+        try:
+            told = asked(wire, f"/v0/topics/{topic}", body)
+            first_seq, returned = told["first_seq"], time.monotonic_ns()
+            assert told["seqs"] == list(range(first_seq, first_seq + size)), told
+        except (Ended, OSError):
+            if "idempotency_key" in body:
+                first_seq, returned = self._repeated(topic, body)
+        known = self._run.queue if topic == QUEUE else self._run.logs[topic]
+        known.appends.append(Append(invoked, returned, texts, first_seq))
+        if topic != QUEUE and first_seq is not None:
+            self._run.saw(topic, first_seq + size - 1)
+            self._run.batches[topic].append((tag, range(first_seq, first_seq + size)))
+        if first_seq is None:
+            raise Ended("an append without an answer")
+
+    def _repeated(self, topic: str, body: dict[str, object]) -> tuple[int, int]:
+        """(first seq, when it was answered) of a write under a key, once it has an answer."""
+        end = time.monotonic() + DEADLINE_S
+        while time.monotonic() < end:
+            self._run.is_up.wait(DEADLINE_S)
+            wire = connected(self._run, http2=self._is_http2)
+            try:
+                told = asked(wire, f"/v0/topics/{topic}", body)
+                return told["first_seq"], time.monotonic_ns()
+            except (Refused, Ended, OSError):
+                time.sleep(0.005)
+            finally:
+                wire.reset()
+        raise AssertionError("a write under a key never had an answer")
+
+    def _read(self, wire: Wire, topic: str) -> None:
+        head = self._run.heads[topic]
+        from_seq = self._rng.choice((0, self._rng.randint(0, head), max(0, head - 30)))
+        limit = self._rng.choice((1, 10, 100))
+        found = read(wire, topic, from_seq, limit, time.monotonic_ns)
+        self._run.logs[topic].reads.append(found)
+        self._run.saw(topic, found.head)
+
+    def _delete_some(self, wire: Wire, topic: str) -> None:
+        """A recent batch, which others may delete at the same time; seldom all old ones."""
+        rng, head = self._rng, self._run.heads[topic]
+        batches = self._run.batches[topic][-40:]
+        if not batches:
+            return
+        body: dict[str, object]
+        if rng.random() < 0.1:
+            before = max(1, head - 300)
+            body, seqs = {"before_seq": before}, frozenset(range(1, before))
+        else:
+            tag, found = rng.choice(batches)
+            body, seqs = {"match": tag}, frozenset(found)
+        invoked, deleted, returned = time.monotonic_ns(), None, ENDLESS
+        try:
+            deleted = asked(wire, f"/v0/topics/{topic}/delete", body)["deleted"]
+            returned = time.monotonic_ns()
+        except (Ended, OSError):
+            pass
+        self._run.logs[topic].deletes.append(Delete(invoked, returned, seqs, deleted))
+        if deleted is None:
+            raise Ended("a delete without an answer")
+
+    def _work(self, wire: Wire) -> None:
+        rng = self._rng
+        claimed = claim(wire, self._node, rng.randint(1, 30), time.monotonic_ns)
+        self._run.queue.claims.append(claimed)
+        for grant in claimed.grants:
+            if rng.random() < 0.02:
+                return  # this worker leaves the rest to time
+            done = ack(wire, self._node, grant, time.monotonic_ns)
+            self._run.queue.acks.append(done)
+            if done.is_done is None:
+                raise Ended("an ack without an answer")
+
+
+def drain(run: Run, wire: Wire) -> None:
+    """Do all jobs that are left, those too whose leases have yet to end."""
+    end = time.monotonic() + DEADLINE_S
+    while asked(wire, f"/v0/topics/{QUEUE}/diff", {"from_seq": 0, "limit": 1})["records"]:
+        assert time.monotonic() < end, "jobs are left that nobody can claim"
+        claimed = claim(wire, "last", 1000, time.monotonic_ns)
+        run.queue.claims.append(claimed)
+        for grant in claimed.grants:
+            run.queue.acks.append(ack(wire, "last", grant, time.monotonic_ns))

@@ -1,0 +1,99 @@
+"""What concurrent clients did, and when: the calls of one run, for the checker.
+
+Owns the vocabulary.  A call has the time at which it was sent and the time at which its answer had
+arrived, both of one monotonic clock, in nanoseconds.  A write whose answer never came has `ENDLESS`
+as its return: it may have been applied at any time after it was sent, or not at all.  A read whose
+answer never came says nothing and is left out.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+ENDLESS: Final = 1 << 62
+"""When an answer that never came would have come: after everything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A batch of records; no two records of a run have the same text.
+
+    Attributes:
+        first_seq: The seq of `texts[0]`; the others follow it.  None without an answer.
+    """
+
+    invoked: int
+    returned: int
+    texts: tuple[str, ...]
+    first_seq: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A read of what follows `from_seq`: the records, by seq, up to `next_from`."""
+
+    invoked: int
+    returned: int
+    from_seq: int
+    records: tuple[tuple[int, str], ...]
+    next_from: int
+    head: int
+    has_tombstone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """A delete of records that its client had seen; `deleted` is None without an answer."""
+
+    invoked: int
+    returned: int
+    seqs: frozenset[int]
+    deleted: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A lease that a claim returned; its times are those of the server, in milliseconds."""
+
+    seq: int
+    lease: int
+    deliveries: int
+    since_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim, and the leases that it got."""
+
+    invoked: int
+    returned: int
+    grants: tuple[Grant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """An ack of one job under one lease; `is_done` is None without an answer."""
+
+    invoked: int
+    returned: int
+    seq: int
+    lease: int
+    is_done: bool | None
+
+
+@dataclass(slots=True)
+class LogHistory:
+    """The calls on one log."""
+
+    appends: list[Append] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+    deletes: list[Delete] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class QueueHistory:
+    """The calls on one queue."""
+
+    appends: list[Append] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    acks: list[Ack] = field(default_factory=list)

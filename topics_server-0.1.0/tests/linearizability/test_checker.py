@@ -1,0 +1,247 @@
+"""The checker finds each kind of violation, and none in a sound history. (A checker that cannot fail
+proves nothing.)"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from .checker import check_log, check_queue
+from .history import ENDLESS, Ack, Append, Claim, Delete, Grant, LogHistory, QueueHistory, Read
+
+
+def read(at: int, head: int, *records: tuple[int, str], from_seq: int = 0) -> Read:
+    """A read up to the head, sent at a time and answered five later."""
+    return Read(at, at + 5, from_seq, records, head, head)
+
+
+def log() -> LogHistory:
+    """A sound history: two clients that append, one that deletes, reads in between, and a batch
+    without an answer."""
+    return LogHistory(
+        appends=[
+            Append(0, 10, ("a", "b"), 1),
+            Append(5, 30, ("c",), 3),
+            Append(40, 50, ("d", "e"), 4),
+            Append(60, ENDLESS, ("f", "g"), None),
+            Append(61, ENDLESS, ("never",), None),
+        ],
+        reads=[
+            read(12, 2, (1, "a"), (2, "b")),
+            read(25, 3, (1, "a"), (2, "b"), (3, "c")),
+            read(55, 5, (2, "b"), (3, "c"), (4, "d"), (5, "e")),
+            read(90, 7, (3, "c"), (4, "d"), (5, "e"), (6, "f"), (7, "g")),
+            read(96, 7, (7, "g"), from_seq=6),
+        ],
+        deletes=[
+            Delete(51, 54, frozenset({1}), 1),
+            Delete(57, 70, frozenset({1, 2}), 1),
+            Delete(71, ENDLESS, frozenset({2}), None),
+        ],
+    )
+
+
+def test_a_sound_log_has_no_violation() -> None:
+    """Overlapping appends in either order, a delete that others repeat, an unanswered batch that
+    was applied and one that was not: all of it is allowed."""
+    assert check_log(log()) == []
+
+
+def again(history: LogHistory, at: int, **changes: object) -> LogHistory:
+    history.reads[at] = replace(history.reads[at], **changes)  # type: ignore[arg-type]
+    return history
+
+
+def appended(history: LogHistory, *, at: int, **changes: object) -> LogHistory:
+    history.appends[at] = replace(history.appends[at], **changes)  # type: ignore[arg-type]
+    return history
+
+
+def deleted(history: LogHistory, *, at: int, **changes: object) -> LogHistory:
+    history.deletes[at] = replace(history.deletes[at], **changes)  # type: ignore[arg-type]
+    return history
+
+
+LOG_ERRORS: dict[str, tuple[Callable[[LogHistory], LogHistory], str]] = {
+    "a wrong byte": (
+        lambda h: again(h, 1, records=((1, "a"), (2, "B"), (3, "c"))),
+        "seq 2 has two contents",
+    ),
+    "an acknowledged record that is lost": (
+        lambda h: again(h, 3, records=((4, "d"), (5, "e"), (6, "f"), (7, "g"))),
+        "lacks seq 3: c",
+    ),
+    "an acknowledged end that is lost": (
+        lambda h: again(h, 3, records=((3, "c"),), next_from=3, head=3),
+        "has head 3 after 5 had been seen",
+    ),
+    "a head that falls": (
+        lambda h: again(h, 4, records=(), next_from=6, head=5),
+        "has head 5 after 7 had been seen",
+    ),
+    "a deleted record that comes back": (
+        lambda h: again(h, 3, records=((1, "a"), *log().reads[3].records)),
+        "has seq 1, which had been deleted",
+    ),
+    "a record that comes back after a read without it": (
+        lambda h: again(
+            deleted(h, at=1, returned=ENDLESS, deleted=None),
+            4,
+            from_seq=1,
+            records=((2, "b"), *log().reads[3].records),
+        ),
+        "has seq 2, which had been deleted",
+    ),
+    "half of a batch": (
+        lambda h: again(h, 0, records=((1, "a"),), next_from=1, head=1),
+        "has head 1, which is within a batch",
+    ),
+    "a batch that is torn apart": (
+        lambda h: appended(h, at=3, texts=("f", "x", "g")),
+        "g is at 7, and its batch begins at 6",
+    ),
+    "one seq for two records": (
+        lambda h: appended(h, at=1, first_seq=2),
+        "seq 2 has two contents",
+    ),
+    "one record with two seqs": (
+        lambda h: again(h, 4, records=((7, "g"), (8, "g")), next_from=8, head=8),
+        "g was applied twice: at 7 and at 8",
+    ),
+    "a later append with a lower seq": (
+        lambda h: appended(h, at=1, invoked=51, returned=53),
+        "c got seq 3 after seq 5 had been answered",
+    ),
+    "a record that nobody sent": (
+        lambda h: appended(h, at=3, texts=("x", "y")),
+        "f at 6 was read before it was sent",
+    ),
+    "a record that is read before it is sent": (
+        lambda h: appended(h, at=1, invoked=31, returned=35),
+        "c at 3 was read before it was sent",
+    ),
+    "a read that is out of order": (
+        lambda h: again(h, 1, records=((2, "b"), (1, "a"), (3, "c"))),
+        "is out of order",
+    ),
+    "a read that goes beyond its end": (
+        lambda h: again(h, 2, next_from=4, records=log().reads[2].records),
+        "is out of order",
+    ),
+    "a loss that did not happen": (
+        lambda h: again(h, 2, has_tombstone=True),
+        "reports a loss",
+    ),
+    "a delete that counts what another counted": (
+        lambda h: deleted(h, at=1, deleted=2),
+        "a delete of 2 counted 2, not 1 to 1",
+    ),
+    "a delete that counts too few": (
+        lambda h: deleted(h, at=0, deleted=0),
+        "a delete of 1 counted 0, not 1 to 1",
+    ),
+    "a read of two moments": (
+        # It has d, which was sent at 40, and still a, whose delete was answered by 38.
+        lambda h: again(
+            deleted(h, at=0, invoked=34, returned=38),
+            2,
+            invoked=33,
+            records=((1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")),
+        ),
+        "is that of no moment",
+    ),
+    "a read that lacks what was answered before what it lacks for": (
+        # It lacks b, whose delete was sent at 57, and c to e, which were answered by 50.
+        lambda h: again(h, 1, returned=60, records=((1, "a"),), next_from=2, head=2),
+        "is that of no moment",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOG_ERRORS)
+def test_an_error_of_a_log_is_found(name: str) -> None:
+    """One change of the sound history, and the violation that names it."""
+    seed, expected = LOG_ERRORS[name]
+
+    found = check_log(seed(log()))
+
+    assert any(expected in violation for violation in found), found
+
+
+def queue() -> QueueHistory:
+    """A sound history: a job done at once, one whose lease ended and that another worker did, and
+    one whose ack had no answer."""
+    return QueueHistory(
+        appends=[Append(0, 10, ("a", "b", "c"), 1)],
+        claims=[
+            Claim(11, 15, (Grant(1, 100, 1, 1000, 1400), Grant(2, 101, 1, 1000, 1400))),
+            Claim(30, 35, (Grant(2, 102, 2, 1401, 1801), Grant(3, 103, 1, 1401, 1801))),
+        ],
+        acks=[
+            Ack(16, 20, 1, 100, True),
+            Ack(36, 40, 2, 101, False),
+            Ack(36, 40, 2, 102, True),
+            Ack(41, ENDLESS, 3, 103, None),
+        ],
+    )
+
+
+def test_a_sound_queue_has_no_violation() -> None:
+    """A lease that ends is followed by another, and its late ack is refused."""
+    assert check_queue(queue()) == []
+
+
+def acked(history: QueueHistory, at: int, **changes: object) -> QueueHistory:
+    history.acks[at] = replace(history.acks[at], **changes)  # type: ignore[arg-type]
+    return history
+
+
+def granted(history: QueueHistory, *grants: Grant) -> QueueHistory:
+    history.claims[1] = replace(history.claims[1], grants=grants)
+    return history
+
+
+QUEUE_ERRORS: dict[str, tuple[Callable[[QueueHistory], QueueHistory], str]] = {
+    "a job that is held twice": (
+        lambda h: granted(h, Grant(2, 102, 2, 1399, 1799), Grant(3, 103, 1, 1401, 1801)),
+        "job 2 was held under two leases: 101 and 102",
+    ),
+    "a delivery that is not counted": (
+        lambda h: granted(h, Grant(2, 102, 1, 1401, 1801), Grant(3, 103, 1, 1401, 1801)),
+        "job 2 was delivered 1 and 1 times",
+    ),
+    "a lease that is given twice": (
+        lambda h: granted(h, Grant(2, 100, 2, 1401, 1801), Grant(3, 103, 1, 1401, 1801)),
+        "lease 100 was given twice",
+    ),
+    "a job that is done twice": (
+        lambda h: acked(h, 1, is_done=True),
+        "job 2 was done 2 times",
+    ),
+    "a job that comes back": (
+        lambda h: granted(h, Grant(1, 102, 2, 1401, 1801), Grant(3, 103, 1, 1401, 1801)),
+        "job 1 was delivered after it was done",
+    ),
+    "a lease that is not superseded": (
+        lambda h: acked(acked(h, 2, is_done=False), 1, is_done=True),
+        "job 2 was done under lease 101, after 102 was given",
+    ),
+    "a job that is lost": (
+        lambda h: acked(h, 3, is_done=False),
+        "job 3 was appended, and is neither done nor claimable",
+    ),
+    "leases that run backwards": (
+        lambda h: granted(h, Grant(2, 99, 0, 500, 900), Grant(3, 103, 1, 1401, 1801)),
+        "lease 101 of job 2 was answered before 99 was asked",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUEUE_ERRORS)
+def test_an_error_of_a_queue_is_found(name: str) -> None:
+    """One change of the sound history, and the violation that names it."""
+    seed, expected = QUEUE_ERRORS[name]
+
+    found = check_queue(seed(queue()))
+
+    assert any(expected in violation for violation in found), found

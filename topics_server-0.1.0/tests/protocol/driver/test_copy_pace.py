@@ -1,0 +1,121 @@
+"""Copies give way to writers: under pressure they go on in a trickle (§6.1, §0.6)."""
+
+import orjson
+
+from topics.protocol.driver.copy_pace import COPIES_SOFT, SLICE_EVERY_MS, UNIT_BYTES, CopyPace
+from topics.protocol.driver.group_commit import Ticket, Write
+from topics.protocol.http import bodies
+
+from .test_delayed_writes import Pressed, body
+from .test_group_commit import append, diff
+
+
+def test_without_pressure_copies_go_on() -> None:
+    """As often as they are asked for."""
+    pace = CopyPace()
+    for now_ms in (0, 0, 1):
+        assert pace.may_go(COPIES_SOFT - 0.01, 0, now_ms, is_awaited=False)
+        pace.went(COPIES_SOFT - 0.01, now_ms)
+    assert pace.alarm_ms(1) is None
+
+
+def test_under_pressure_copies_trickle() -> None:
+    """A slice every so often, at any pressure: none that waits for copies waits for ever."""
+    pace = CopyPace()
+    made = 0
+    for now_ms in range(1000):
+        if pace.may_go(0.99, 0, now_ms, is_awaited=False):
+            pace.went(0.99, now_ms)
+            made += 1
+        else:
+            assert pace.alarm_ms(now_ms) is not None
+    assert made == 1000 // SLICE_EVERY_MS
+
+
+def test_a_full_write_is_not_added_to() -> None:
+    """A command that is decided meanwhile waits for all that its write carries."""
+    pace = CopyPace()
+    assert not pace.may_go(0.0, UNIT_BYTES, 5, is_awaited=False)
+    assert pace.alarm_ms(5) == 6
+    assert pace.may_go(0.0, 0, 6, is_awaited=False)
+
+
+def test_a_command_waits_for_the_copies_in_one_write() -> None:
+    """The write after one with copies is left to the commands that wait for it, and the one after that
+    may have copies again: neither waits for the other for ever. (§6.1)"""
+    pace = CopyPace()
+    assert pace.may_go(0.0, 0, 1, is_awaited=True)
+    pace.went(0.0, 1)
+
+    assert not pace.may_go(0.0, 100, 1, is_awaited=True)  # while the copies are written
+    pace.wrote()
+    assert not pace.may_go(0.0, 0, 1, is_awaited=True)
+    assert not pace.may_go(0.0, 0, 1, is_awaited=True)
+    assert pace.alarm_ms(1) == 2
+    pace.wrote()  # the commands are answered, and more of them came meanwhile
+
+    assert pace.may_go(0.0, 0, 1, is_awaited=True)
+
+
+def test_copies_that_nobody_waits_behind_go_on() -> None:
+    """Write after write."""
+    pace = CopyPace()
+    for _ in range(3):
+        assert pace.may_go(0.0, 0, 1, is_awaited=False)
+        pace.went(0.0, 1)
+        pace.wrote()
+
+
+def test_copies_of_a_large_write_leave_room_for_writers() -> None:
+    """A star of routers copies at its own pace: the log fills with its copies no further than to
+    where writes would wait, and reading a copy ends the wait for it. (§6.1)"""
+    host = Pressed()
+    for n in range(20):
+        put = bodies.parse_put_router(
+            f"r{n}", orjson.dumps({"source": "t", "dest": f"d{n}", "create_dest": True})
+        )
+        host.ask(put, f"put {n}")
+    host.settle()
+    host.fill(COPIES_SOFT + 0.01)
+    host.driver.submit(body(100_000), lambda reply: None)
+    host.settle()
+    topics = host.driver.engine.state.topics
+
+    def copied() -> int:
+        return sum(topics[f"d{n}"].published_seq for n in range(20))
+
+    at_once = copied()
+    assert at_once < 20
+    host.heard.clear()
+    assert isinstance(host.ask(diff("d19"), "read"), Ticket)
+    for _ in range(40):
+        host.advance(ms=SLICE_EVERY_MS)
+        host.settle()
+    assert copied() == 20
+    assert host.heard == ["read: done"]
+
+
+def test_a_write_between_copies_carries_none() -> None:
+    """A command that comes while copies are written is answered by a write of its own, which is small;
+    then the copies go on. (§6.1)"""
+    host = Pressed()
+    for n in range(9):
+        put = bodies.parse_put_router(
+            f"r{n}", orjson.dumps({"source": "t", "dest": f"d{n}", "create_dest": True})
+        )
+        host.ask(put)
+    host.settle()
+    host.holds = {Write}
+    host.ask(body(300_000), "source")
+    sizes = []
+    for n in range(7):
+        host.settle()
+        writing = host.steps[0]
+        assert isinstance(writing, Write)
+        sizes.append(writing.frames.size_bytes > 300_000)
+        if n in (2, 4):  # copies are on their way, and no more were made yet
+            host.ask(append("mine", n), f"mine {n}")
+        host.next()
+
+    assert sizes == [True, True, True, False, True, False, True]
+    assert host.heard[-3:] == ["source: done", "mine 2: done", "mine 4: done"]

@@ -1,0 +1,86 @@
+"""Rules between the fields of a body: the document says of each body what the server does (§8.5)."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from protocol.harness import status_of
+from topics.protocol.http import bodies, websocket
+from topics.protocol.http.openapi import document as openapi
+from topics.protocol.http.openapi.field_docs import FIELDS, WHOLE
+from topics.protocol.model.errors import Rejection
+from topics.protocol.model.limits import Limits
+
+LIMITS = Limits()
+COMPONENTS: dict[str, Any] = json.loads(openapi.document())["components"]
+
+SEQ = st.none() | st.integers(0, 3)
+MATCH = st.none() | st.sampled_from(["a", "a*", ["tag", "Eq", "a*"], ["tag", "Glob", "a"], 1, []])
+FILTER = st.none() | st.text(st.sampled_from("a.*>"), max_size=4)
+TOPIC = st.none() | st.just("t")
+TOPICS = st.none() | st.sampled_from([{"t": None}, {"t": {"from_seq": 1, "from_ts": 1}}, {}])
+
+
+def parsed_socket(body: bytes) -> object:
+    """A `subscribe` message of these fields."""
+    message = json.dumps({"op": "subscribe", **json.loads(body)}).encode()
+    order = websocket.parse(message, LIMITS).order
+    if isinstance(order, Rejection):
+        raise order
+    return order
+
+
+CASES: list[tuple[str, dict[str, st.SearchStrategy[Any]], Callable[[bytes], object]]] = [
+    ("DiffBody", {"from_seq": SEQ, "from_ts": SEQ, "match": MATCH},
+     lambda body: bodies.parse_diff("t", body, LIMITS)),
+    ("DeleteBody", {"before_seq": SEQ, "match": MATCH, "erase": st.none() | st.booleans()},
+     lambda body: bodies.parse_delete("t", body)),
+    ("PurgeBody", {"seq": SEQ, "keep": SEQ, "filter": FILTER, "more": st.just(1)},
+     lambda body: bodies.parse_purge("t", body)),
+    ("WatchBody", {"topics": TOPICS, "match": MATCH, "limit": SEQ},
+     lambda body: bodies.parse_watch(body, LIMITS, wid="w", lenient=False)),
+    ("SubscribeBody", {"topic": TOPIC, "topics": TOPICS, "from_seq": SEQ, "from_ts": SEQ},
+     parsed_socket),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "fields", "parse"), CASES, ids=[case[0] for case in CASES])
+def test_a_body_is_good_where_the_document_allows_it(
+    name: str, fields: dict[str, st.SearchStrategy[Any]], parse: Callable[[bytes], object]
+) -> None:
+    """Fields that exclude each other, of which one is needed, null as good as absent: any body of
+    these fields is allowed by the one and taken by the other, or neither. (§2 to §5, §7)"""
+    schema = {"$ref": f"#/components/schemas/{name}", "components": COMPONENTS}
+    validator = Draft202012Validator(schema)
+
+    @given(st.fixed_dictionaries({}, optional=fields))
+    def holds(body: dict[str, Any]) -> None:
+        is_taken = status_of(parse, json.dumps(body).encode()) == 200
+        assert validator.is_valid(body) is is_taken
+
+    holds()
+
+
+def test_words_are_of_fields_that_there_are() -> None:
+    """None is left over from a field that went; and a rule names fields of its own body."""
+    for kind, words in FIELDS.items():
+        assert words.keys() == set(kind.__struct_encode_fields__), kind.__name__
+    for kind, whole in WHOLE.items():
+        assert names_in(whole) <= set(kind.__struct_encode_fields__), kind.__name__
+
+
+def names_in(rule: Any) -> set[str]:
+    """The fields that a schema's rules name."""
+    found: set[str] = set()
+    if isinstance(rule, dict):
+        found |= {*rule.get("required", ()), *rule.get("properties", ())}
+        rule = list(rule.values())
+    if isinstance(rule, list):
+        for each in rule:
+            found |= names_in(each)
+    return found

@@ -1,0 +1,64 @@
+"""What is configured: defaults, and bounds that hold however a config came (§0.10, §6.1)."""
+
+import msgspec
+import pytest
+
+from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.durability import DURABILITIES
+
+
+def test_a_config_left_out_is_this() -> None:
+    """The defaults of every field, as every answer echoes them. (§0.10)"""
+    assert msgspec.to_builtins(TopicConfig()) == {
+        "type": "log",
+        "ttl_ms": 0,
+        "cap_records": 0,
+        "cap_bytes": 0,
+        "discard": "old",
+        "durable": False,
+        "durability": "disk",
+        "priority": None,
+        "auto_priority": True,
+        "auto_create": True,
+        "idempotency_window_ms": 120_000,
+        "dedupe_node": True,
+        "lease_ms": 30_000,
+        "claim_jitter_ms": 0,
+        "max_deliveries": 0,
+        "dead_letter": None,
+        "leases_durable": False,
+    }
+
+
+@pytest.mark.parametrize("durability", DURABILITIES)
+def test_a_config_has_the_class_that_it_names(durability: str) -> None:
+    """And comes back from the log as it was written. (§0.10)"""
+    config = msgspec.convert({"durability": durability, "cap_records": 5}, TopicConfig)
+    assert config.durability_class is DURABILITIES[config.durability]
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(config), type=TopicConfig)
+    assert again == config
+    assert again != TopicConfig(cap_records=6, durability=config.durability)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"type": "stack"}, {"discard": "new"}, {"durability": "paper"}, {"cap_records": "1"}]
+)
+def test_a_config_that_no_server_wrote_is_not_read(wrong: dict[str, object]) -> None:
+    """An unknown word in the log is an error, never a default. (§0.10)"""
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(msgspec.msgpack.encode(wrong), type=TopicConfig)
+
+
+def test_a_router_has_two_ends_and_defaults() -> None:
+    """It keeps node and tag, has no filter, makes no cycle and copies at least once. (§6.1)"""
+    assert msgspec.to_builtins(RouterConfig(source="a", dest="b")) == {
+        "source": "a",
+        "dest": "b",
+        "preserve_node": True,
+        "preserve_tag": True,
+        "filter": None,
+        "allow_cycle": False,
+        "guarantee": "at_least_once",
+    }
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"source": "a"}, RouterConfig)

@@ -1,0 +1,128 @@
+"""Composite ids: what a client keeps of its watch comes back as what it was, and no more (§7.4)."""
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.harness import Harness
+from protocol.http.test_sse import JSON, VIEW
+from protocol.viewers import Viewer
+from topics.protocol.model import cursor
+from topics.protocol.model.cursor import Remembered, composite
+from topics.protocol.state.frames import TombstoneFrame
+from topics.protocol.state.watched import Watched
+
+
+def watching(count: int, seq: int = 7) -> list[Watched]:
+    return [Watched(f"t{i}", i + 1, seq + i, VIEW) for i in range(count)]
+
+
+def names_of(watched: list[Watched]) -> list[str]:
+    return [each.name for each in watched]
+
+
+def parse_composite(text: str, names: list[str]) -> Remembered:
+    found = cursor.parse_composite(text, names)
+    assert found is not None
+    return found
+
+
+def plain(frame_id: bytes) -> Any:
+    return json.loads(urlsafe_b64decode(frame_id + b"=="))
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 256])
+def test_an_id_comes_back_as_what_it_was(count: int) -> None:
+    """base64url without padding, small enough for a header. (§7.4)"""
+    watched = watching(count)
+    frame_id = composite(watched)
+    assert not frame_id.strip(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+    known = parse_composite(frame_id.decode(), names_of(watched))
+    assert known == Remembered({each.name: each.cursor for each in watched})
+
+
+def test_up_to_64_topics_the_id_is_the_documented_map() -> None:
+    """Beyond it a list in the session's order, with a digest of its names. (§7.4)"""
+    assert plain(composite(watching(64))) == {f"t{i}": 7 + i for i in range(64)}
+    assert set(plain(composite(watching(65)))) == {"d", "s"}
+    far = [Watched(f"topic-{i}", 1, 2**63, VIEW) for i in range(256)]
+    assert len(composite(far)) < 8000
+
+
+def test_an_id_tells_an_instance_where_there_was_an_earlier_one() -> None:
+    """In both forms; without one it keeps the documented shape. (§7.4)"""
+    for count in (3, 70):
+        watched = watching(count)
+        watched[1].is_heir = True
+        known = parse_composite(composite(watched).decode(), names_of(watched))
+        assert {name: at for name, at in known.instances.items() if at} == {"t1": 2}
+        assert known.positions["t1"] == 8
+    assert plain(composite(watching(2))) == {"t0": 7, "t1": 8}
+
+
+def test_an_id_of_another_session_says_nothing_of_this_one() -> None:
+    """Other names, another order, another number of them. (§7.4)"""
+    many = watching(65)
+    frame_id = composite(many).decode()
+    names = names_of(many)
+    assert parse_composite(frame_id, names[::-1]) == Remembered()
+    assert parse_composite(frame_id, names[:-1]) == Remembered()
+    assert parse_composite(frame_id, [*names, "more"]) == Remembered()
+    assert parse_composite(composite(watching(3)).decode(), ["t2", "u"]).positions == {"t2": 9}
+
+
+def encoded(value: Any) -> str:
+    return urlsafe_b64encode(json.dumps(value).encode()).decode()
+
+
+FORGED = st.one_of(
+    st.text(max_size=40),
+    JSON.map(encoded),
+    st.dictionaries(
+        st.sampled_from(["t0", "t1", "~", "d", "s"]),
+        st.integers(-5, 2**70) | st.booleans() | st.floats() | st.text() | st.lists(st.integers()),
+    ).map(encoded),
+)
+
+
+@given(forged=FORGED)
+def test_a_forged_id_moves_nothing_forward_and_raises_nothing(forged: str) -> None:
+    """It can rewind to where the records are anyway, and no more. (§7.4)"""
+    engine = Harness()
+    for name in ("t0", "t1"):
+        engine.append(1, 2, 3, name=name)
+    viewer = Viewer(engine, "t0", "t1", limit=2).open()
+    viewer.frames(2)
+    before = viewer.cursors
+    viewer.close()
+    viewer.open(forged)
+
+    assert all(viewer.cursors[name] <= before[name] for name in before)
+    frames = viewer.frames()
+    assert not any(isinstance(frame, TombstoneFrame) for frame in frames)
+    assert viewer.cursors == {"t0": 3, "t1": 3}
+
+
+@given(
+    positions=st.dictionaries(st.sampled_from(["t0", "t1"]), st.integers(0, 2**64)),
+    instances=st.lists(st.integers(0, 9) | st.text()) | st.none(),
+)
+def test_a_forged_instance_only_begins_again(positions: dict[str, int], instances: Any) -> None:
+    """At worst everything is told once more, and said to be. (§7.4)"""
+    engine = Harness()
+    for name in ("t0", "t1"):
+        engine.put(name)
+    viewer = Viewer(engine, "t0", "t1")
+    engine.drop("t0")
+    for name in ("t0", "t1"):
+        engine.append(1, 2, 3, name=name)
+    viewer.open().told()
+    viewer.close()
+    viewer.open(encoded({**positions, "~": instances}))
+    told = viewer.told()
+    assert sum("lost" in line for line in told) <= 1
+    assert viewer.cursors == {"t0": 3, "t1": 3}

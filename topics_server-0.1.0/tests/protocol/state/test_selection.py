@@ -1,0 +1,153 @@
+"""Selection: what one read returns, and where a reader by time begins (§3)."""
+
+import pytest
+
+from protocol.durable import Durable
+from protocol.harness import START_MS, Harness, by, stone
+from topics.protocol.state import selection
+from topics.protocol.state.selection import ReadQuery, select
+
+
+def test_seeking_is_exact_over_runs() -> None:
+    """The first record with `$ts >= from_ts`, in sealed and hot runs. (§3)"""
+    engine = Harness(segment_max_records=3)
+    stamps = []
+    for i in range(10):
+        engine.append(i)
+        stamps.append(engine.now_ms)
+        engine.now_ms += 10 if i % 2 else 0
+        if i == 6:
+            engine.seal_all()
+    for ts in range(START_MS - 1, engine.now_ms + 2):
+        expected = [i + 1 for i, stamp in enumerate(stamps) if stamp >= ts]
+        assert engine.seqs(None, from_ts=ts) == expected
+
+
+def test_who_waits_for_a_time_is_not_woken_before_it() -> None:
+    """What comes meanwhile is older than what was asked for, and is passed; so it is at the end of
+    the wait, and where a part of it is lost. (§3)"""
+    engine = Harness()
+    engine.put(cap_records=3)
+    later = START_MS + 1000
+    waits = [engine.wait(None, from_ts=later) for _ in range(2)]
+    assert waits == [None, None]
+    engine.append(*range(5))
+    engine.now_ms += 999
+    engine.append("still too early")
+    assert engine.woken() == []
+    engine.engine.timeout("t", engine.last_token - 2)
+    (ended,) = engine.woken()
+    assert (ended["records"], ended["next_from_seq"], ended["tombstone"]) == ([], 6, None)
+
+    engine.now_ms = later
+    engine.append("in time")
+    (page,) = engine.woken()
+    assert [r["$seq"] for r in page["records"]] == [7]
+
+
+def test_a_time_before_everything_tells_the_loss_since() -> None:
+    """It is the very beginning. (§3.3)"""
+    engine = Harness()
+    engine.put(cap_records=2)
+    engine.append(1, 2, 3)
+    assert stone(engine.diff(None, from_ts=0)) == (1, 1, "cap")
+
+
+@pytest.mark.parametrize("how", ["clean stop", "kill", "sealed", "nothing"])
+def test_a_time_means_the_same_after_a_restart(how: str) -> None:
+    """Nobody knows the times of what was lost, whether or not its rows are still in memory: a time
+    up to that of the first record left tells the loss, a later one does not. (§3.3)"""
+    engine = Durable()
+    engine.put(cap_records=3)
+    for i in range(5):
+        engine.append(i)
+        engine.now_ms += 10
+
+    match how:
+        case "clean stop":
+            engine = engine.stop()
+        case "kill":
+            engine = engine.kill()
+        case "sealed":
+            engine.seal_all()
+
+    def read(after_ms: int) -> tuple[object, ...]:
+        page = engine.diff(None, from_ts=START_MS + after_ms)
+        return stone(page), [record["$seq"] for record in page["records"]]
+
+    lost = (1, 2, "cap")
+    assert [read(at) for at in (0, 10, 15, 20)] == [(lost, [3, 4, 5])] * 4
+    assert [read(at) for at in (21, 30)] == [(None, [4, 5])] * 2
+    assert read(41) == (None, [])
+
+
+def test_a_time_means_the_same_once_dead_runs_were_let_go() -> None:
+    """Records deleted by a client raise no tombstone, and their times say nothing about the others:
+    also while they are still in a file. (§3.3, §5)"""
+    engine = Harness(segment_max_records=2)
+    engine.put(cap_records=4)
+    for i in range(6):
+        engine.append(i)
+        engine.now_ms += 10
+    engine.delete(before_seq=5)
+    engine.put()
+
+    found = [engine.diff(None, from_ts=START_MS + at) for at in (35, 40, 50)]
+    engine.seal()
+    assert [run.first_seq for run in engine.topic().runs] == [5]
+    again = [engine.diff(None, from_ts=START_MS + at) for at in (35, 40, 50)]
+
+    assert again == found
+    assert [stone(page) for page in found] == [(1, 4, "cap"), (1, 4, "cap"), None]
+
+
+def test_a_time_behind_all_records_passes_a_loss_that_is_older() -> None:
+    """Of a crash it is known that it came before what was appended since, until that is gone too;
+    what time took has had a time. (§3.3)"""
+    engine = Durable()
+    engine.put(durability="ephemeral")
+    engine.append(1, 2)
+    engine = engine.kill()
+    engine.put(durability="ephemeral", ttl_ms=100)
+    engine.append("later")
+    later = engine.now_ms + 1000
+
+    assert stone(engine.diff(None, from_ts=later)) is None
+    engine.now_ms += 200
+    assert engine.state()["count"] == 0
+    assert stone(engine.diff(None, from_ts=later)) is None
+    assert stone(engine.diff(None, from_ts=START_MS)) is not None
+
+
+def test_the_first_record_always_fits() -> None:
+    """A budget of one byte makes progress, in a whole run and in a picked one. (§11)"""
+    engine = Harness()
+    engine.append("x" * 100, "y" * 100, by("me"), "z" * 100)
+    topic = engine.topic()
+    for skip in ((), ("me",)):
+        page = select(topic, ReadQuery(0, 10, 1, skip))
+        assert (page.count, page.next_seq) == (1, 1)
+
+
+def test_scanned_counts_rows_looked_at() -> None:
+    """Kept or not. (§0.9)"""
+    engine = Harness()
+    engine.append(*[by("me")] * 6, by("you"))
+    page = select(engine.topic(), ReadQuery(0, 10, 1 << 20, ("me",)))
+    assert (page.count, page.scanned, page.next_seq) == (1, 7, 7)
+
+
+def test_the_first_and_the_last_record_are_found_behind_deleted_ones() -> None:
+    """Whole windows and whole runs may hold no live record. (§3.1)"""
+    engine = Harness(segment_max_records=100)
+    engine.append(*range(300))
+    topic = engine.topic()
+    seqs = [*range(2, 290), *range(291, 301)]
+    engine.engine.unit.remove(topic, seqs, engine.moment)
+    engine.sync()
+
+    assert selection._first_since(topic, START_MS) == 1
+    engine.delete(before_seq=2)
+    assert selection._first_since(topic, START_MS) == 290
+    assert selection._last_live(topic, 301) == 290
+    assert selection._last_live(topic, 290) == 0

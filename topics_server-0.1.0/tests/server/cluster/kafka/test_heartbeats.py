@@ -1,0 +1,145 @@
+"""What nodes say of themselves: who is live, what all have durably, whose clock is off. (§3, §6)"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from topics.protocol.cluster.trimming import trim_before
+from topics.server.cluster.kafka.heartbeats import BEAT_MS, NODES_MAX, Beat, Heartbeats, Roster
+
+from .joined import Node, joined, monotonic_ms, wall_ms
+
+RETAIN_MS = 86_400_000
+
+
+def beat(node: str, **said: int) -> Beat:
+    return Beat(node=node, process="0" * 32, url=f"http://{node}", **said)  # type: ignore[arg-type]
+
+
+def roster(*heard: tuple[Beat, int], at_ms: int = 0) -> Roster:
+    """Heartbeats with the times that the broker gave them, all read at one time."""
+    found = Roster()
+    for said, stamped_ms in heard:
+        found.hear(said, stamped_ms=stamped_ms, at_ms=at_ms)
+    return found
+
+
+def test_ages_are_those_of_the_brokers_clock() -> None:
+    """What was read just now may have been said long ago."""
+    found = roster((beat("old"), 1_000), (beat("new"), 9_000), at_ms=50)
+
+    assert found.silent_ms("new", 50) == 0
+    assert found.silent_ms("old", 50) == 8_000
+    assert found.silent_ms("old", 60) == 8_010
+    assert found.silent_ms("nobody", 60) is None
+
+
+def test_a_late_heartbeat_makes_no_clock_go_back() -> None:
+    """A record that was long on its way says less about the broker's clock than one that was not."""
+    found = roster((beat("a"), 9_000), at_ms=50)
+    found.hear(beat("b"), stamped_ms=9_010, at_ms=400)
+
+    assert found.silent_ms("a", 400) == 350
+    assert found.silent_ms("b", 400) == 340
+
+
+@pytest.mark.parametrize(("silent_ms", "counts"), [(RETAIN_MS, True), (RETAIN_MS + 1, False)])
+def test_a_node_that_is_silent_for_longer_than_the_retention_does_not_count(
+    silent_ms: int, counts: bool
+) -> None:
+    """The log is not kept for it: it takes a snapshot when it comes again. (§6)"""
+    now_ms = 10 * RETAIN_MS
+    found = roster(
+        (beat("silent", durable=3), now_ms - silent_ms),
+        (beat("a", durable=7), now_ms),
+        (beat("b", durable=9), now_ms),
+    )
+
+    durable = found.durable(0, RETAIN_MS)
+
+    assert trim_before(durable) == (3 if counts else 7)
+
+
+def test_units_are_no_newer_than_the_oldest_live_node_reads() -> None:
+    """§1"""
+    found = roster((beat("new", reads_format=3), 9), (beat("old", reads_format=2), 8))
+
+    assert found.format(0, RETAIN_MS) == 2
+
+
+def test_the_last_heartbeat_of_a_node_counts() -> None:
+    found = roster((beat("a", index=1), 1), (beat("b"), 2), (beat("a", index=5), 3))
+
+    assert [(one.node, one.index) for one in found.live(0, RETAIN_MS)] == [("a", 5), ("b", 0)]
+
+
+def test_nodes_that_were_heard_of_are_bounded() -> None:
+    """Those that were silent longest go: each new container may have a new id."""
+    found = roster(*((beat(f"n{at:05}"), at) for at in range(NODES_MAX + 3)))
+
+    live = found.live(0, RETAIN_MS)
+
+    assert len(live) == NODES_MAX
+    assert live[0].node == "n00003"
+
+
+def beating(node: Node) -> Heartbeats:
+    return Heartbeats(
+        node.settings,
+        node.found.writer,
+        node.brokers,
+        monotonic_ms=monotonic_ms,
+        now_ms=wall_ms,
+    )
+
+
+async def until_heard(beats: Heartbeats, *nodes: str) -> None:
+    while [one.node for one in beats.roster.live(monotonic_ms(), RETAIN_MS)] != list(nodes):
+        await asyncio.sleep(0.01)
+
+
+WithNode = Callable[[Callable[[Node], Awaitable[None]]], None]
+
+
+@pytest.mark.kafka
+def test_what_a_node_says_is_read_by_all(with_node: WithNode) -> None:
+    """Also by one that comes later; a node that was struck off is nobody's. (§3)"""
+
+    async def story(node: Node) -> None:
+        async with joined(node.settings) as other:
+            first, second = beating(node), beating(other)
+            assert await first.beat(beat("a", index=4, durable=17))
+            assert await second.beat(beat("b"))
+            for beats in (first, second):
+                await until_heard(beats, "a", "b")
+                [said, _] = beats.roster.live(monotonic_ms(), BEAT_MS * 60)
+                assert (said.index, said.durable, said.url) == (4, 17, "http://a")
+                assert abs(beats.skew_ms) < 1000
+            late = beating(other)
+            await late.has_read.wait()
+            await until_heard(late, "a", "b")
+            await node.found.writer.send(node.settings.nodes_topic, 0, b"", key=b"a")
+            await node.found.writer.send(node.settings.nodes_topic, 0, b"{}", key=b"c")
+            await until_heard(late, "b")
+            for beats in (first, second, late):
+                await beats.close()
+
+    with_node(story)
+
+
+@pytest.mark.kafka
+def test_a_heartbeat_that_is_not_taken_is_no_failure(with_node: WithNode) -> None:
+    """Nor does the next one wait behind it."""
+
+    async def story(node: Node) -> None:
+        beats = beating(node)
+        waiting = asyncio.ensure_future(beats.beat(beat("a")))
+        await asyncio.sleep(0)
+        assert not await beats.beat(beat("a"))
+        assert await waiting
+        await node.found.writer.close()
+        assert not await beats.beat(beat("a"))
+        await beats.close()
+
+    with_node(story)

@@ -1,0 +1,625 @@
+"""What a node of a cluster answers by itself, and what it has the leader answer."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import h2.connection
+import h2.events
+import pytest
+
+from topics.protocol.model.limits import Limits
+from topics.server.access.guard import Guard
+from topics.server.access.keys import source_of
+from topics.server.cluster.status import HistoryLoss
+
+from .pair import FakeStanding, Node, a_pair, request, run, until
+
+WRITES = [
+    ("PUT", "/v0/topics/t", {}),
+    ("POST", "/v0/topics/t", {"records": [{"data": 1}]}),
+    ("POST", "/v0/topics/t/delete", {"before_seq": 1}),
+    ("POST", "/v0/topics/t/purge", {}),
+    ("POST", "/v0/topics/q/claim", {"node": "w"}),
+    ("POST", "/v0/topics/q/ack", {"node": "w", "seqs": [1]}),
+    ("POST", "/v0/topics/q/nack", {"node": "w", "seqs": [1]}),
+    ("POST", "/v0/topics/q/extend", {"node": "w", "seqs": [1], "lease_ms": 1000}),
+    ("PUT", "/v0/routers/r", {"source": "t", "dest": "u"}),
+    ("DELETE", "/v0/routers/r", None),
+    ("DELETE", "/v0/topics/t", None),
+]
+
+
+@pytest.mark.parametrize(("method", "target", "body"), WRITES, ids=lambda v: str(v)[:24])
+def test_what_may_write_is_the_leaders(method: str, target: str, body: object) -> None:
+    """A follower has the leader answer, whose status, body and name come back; its own engine is
+    asked nothing."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            for node in (pair.leader, pair.follower):
+                node.put("t", 1)
+                node.put("q", 1, type="queue")
+            if "routers" in target and method == "DELETE":
+                await pair.leader.ask("PUT", "/v0/routers/r", {"source": "t", "dest": "u"})
+            before = pair.follower.shell.engine.state.topics["t"].head_seq
+
+            answer = await pair.follower.ask(method, target, body)
+
+            assert answer.headers["x-topics-leader"] == pair.leader.url
+            assert answer.status in (200, 201), answer
+            assert pair.leader.exchange._observer.measures is not None
+            assert pair.follower.shell.engine.state.topics["t"].head_seq == before
+            assert pair.follower.forwarder.counts.forwarded == 1
+
+    run(story())
+
+
+READS = [
+    ("GET", "/v0/topics", None),
+    ("GET", "/v0/topics/t", None),
+    ("HEAD", "/v0/topics/t", None),
+    ("POST", "/v0/topics/t/diff", {}),
+    ("GET", "/v0/topics/t/records", None),
+    ("GET", "/v0/routers", None),
+    ("POST", "/v0/watch", {"topics": {"t": {}}}),
+    ("GET", "/v0/health", None),
+    ("GET", "/v0/ready", None),
+    ("GET", "/v0/limits", None),
+    ("GET", "/v0/metrics", None),
+    ("GET", "/v0/cluster", None),
+    ("GET", "/v0/openapi.json", None),
+]
+
+
+@pytest.mark.parametrize(("method", "target", "body"), READS, ids=lambda v: str(v)[:24])
+def test_what_only_reads_is_answered_here(method: str, target: str, body: object) -> None:
+    """Without a connection to the leader, which may be far away or gone."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            pair.follower.put("t", 1)
+            pair.follower.standing.leader_url = None
+
+            answer = await pair.follower.ask(method, target, body)
+
+            assert answer.status == 200, answer
+            assert "x-topics-leader" not in answer.headers
+            assert pair.follower.forwarder.counts.forwarded == 0
+
+    run(story())
+
+
+def test_a_node_that_leads_answers_all_by_itself() -> None:
+    """And says where the log stood with each write. (§5 of the cluster)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            pair.leader.standing.index = 17
+
+            written = await pair.leader.append("t", 1)
+            read = await pair.leader.ask("POST", "/v0/topics/t/diff", {})
+            refused = await pair.leader.ask("POST", "/v0/topics/t", {"records": []})
+
+            assert (written.status, written.headers["x-topics-position"]) == (201, "0.17")
+            assert "x-topics-position" not in read.headers
+            assert (refused.status, "x-topics-position" in refused.headers) == (400, False)
+            assert pair.leader.forwarder.counts.forwarded == 0
+
+    run(story())
+
+
+def test_the_position_of_a_forwarded_write_comes_back() -> None:
+    async def story() -> None:
+        async with a_pair() as pair:
+            pair.leader.standing.index = 5
+            written = await pair.follower.append("t", 1)
+            assert written.headers["x-topics-position"] == "0.5"
+            assert written.json["first_seq"] == 1
+
+    run(story())
+
+
+# ---------------------------------------------------------------------- reads that are the leader's
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body"),
+    [
+        ("POST", "/v0/topics/e/diff", {}),
+        ("GET", "/v0/topics/e/records", None),
+        ("GET", "/v0/topics/e", None),
+        ("HEAD", "/v0/topics/e", None),
+        ("POST", "/v0/watch", {"topics": {"t": {}, "e": {}}}),
+    ],
+    ids=lambda v: str(v)[:24],
+)
+def test_records_of_class_ephemeral_are_the_leaders(method: str, target: str, body: object) -> None:
+    """They are in its memory and nowhere else. (§4 of the cluster)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            for node in (pair.leader, pair.follower):
+                node.put("t", 0)
+                node.put("e", durability="ephemeral")
+            pair.leader.put("e", "here")
+
+            answer = await pair.follower.ask(method, target, body)
+
+            assert answer.status == 200
+            assert answer.headers["x-topics-leader"] == pair.leader.url
+            if target.endswith(("diff", "records")):
+                assert [each["data"] for each in answer.json["records"]] == ["here"]
+
+    run(story())
+
+
+def test_a_session_of_the_leader_is_streamed_through_a_follower() -> None:
+    """A `wid` names its node, and any other forwards its stream. (§5 of the cluster)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            pair.leader.put("t", "first")
+            made = await pair.leader.ask("POST", "/v0/watch", {"topics": {"t": {}}})
+            wire = await pair.follower.connect()
+            wire.send(request("GET", made.json["stream_url"], None, "Accept: text/event-stream"))
+
+            status, headers = await wire.head()
+            got = await wire.chunks_until(b"caught-up")
+            pair.leader.put("t", "second")
+            got += await wire.chunks_until(b"second")
+
+            assert (status, headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+            assert headers["x-topics-leader"] == pair.leader.url
+            assert b'"data":"first"' in got
+
+    run(story())
+
+
+def test_a_client_that_leaves_ends_the_stream_of_the_other_node() -> None:
+    """Its connection is closed, and the session's stream with it."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            pair.leader.put("t", "first")
+            made = await pair.leader.ask("POST", "/v0/watch", {"topics": {"t": {}}})
+            wire = await pair.follower.connect()
+            wire.send(request("GET", made.json["stream_url"]))
+            await wire.head()
+            await wire.chunks_until(b"first")
+            assert pair.follower.forwarder.connections[1] == 1
+
+            wire.close()
+            await until(lambda: not pair.leader.shared.connections)
+            assert pair.follower.forwarder.connections == (0, 0, 0)
+
+    run(story())
+
+
+def test_a_session_of_this_node_is_served_here_whoever_leads() -> None:
+    async def story() -> None:
+        async with a_pair() as pair:
+            pair.follower.put("t", "first")
+            made = await pair.follower.ask("POST", "/v0/watch", {"topics": {"t": {}}})
+            wire = await pair.follower.connect()
+            wire.send(request("GET", made.json["stream_url"]))
+            await wire.head()
+            await wire.chunks_until(b"first")
+            assert pair.follower.forwarder.counts.forwarded == 0
+
+            unknown = await pair.follower.ask("GET", "/v0/watch/wid_of_nobody")
+            assert unknown.status == 404
+
+    run(story())
+
+
+def test_jobs_are_pushed_through_a_follower() -> None:
+    """A work stream is the leader's: it leases jobs. (§10.8)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            for node in (pair.leader, pair.follower):
+                node.put("q", type="queue")
+            wire = await pair.follower.connect()
+            wire.send(request("GET", "/v0/topics/q/work?node=w", None, "Accept: text/event-stream"))
+            status, _ = await wire.head()
+            pair.leader.put("q", "a job")
+            assert status == 200
+            assert b"a job" in await wire.chunks_until(b"a job")
+
+    run(story())
+
+
+def test_a_read_waits_for_copies_at_the_leader() -> None:
+    """A follower copies nothing: where routers owe a topic copies, the read is the leader's. (§6)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            pair.leader.put("src", 1)
+            await pair.leader.ask("PUT", "/v0/routers/r", {"source": "src", "dest": "dst"})
+            engine = pair.follower.shell.engine
+            pair.follower.put("dst", 0)
+            owed = object()
+            engine.barrier_for = lambda command: owed  # type: ignore[assignment,method-assign,return-value]
+
+            read = await pair.follower.ask("POST", "/v0/topics/dst/diff", {})
+
+            assert read.headers["x-topics-leader"] == pair.leader.url
+
+    run(story())
+
+
+# ---------------------------------------------------------------------- no leader, loops
+
+
+def test_without_a_leader_a_write_is_refused_and_a_read_is_not() -> None:
+    """503 with `Retry-After`; nothing was applied, and the answer says so."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            pair.follower.put("t", 1)
+            pair.follower.standing.leader_url = None
+
+            refused = await pair.follower.append("t", 2)
+
+            assert refused.code == (503, "not_leader")
+            assert refused.headers["retry-after"] == "1"
+            assert refused.json["error"]["detail"] == {"leader": None, "outcome": "not_applied"}
+            assert (await pair.follower.ask("POST", "/v0/topics/t/diff", {})).status == 200
+
+    run(story())
+
+
+def test_a_forwarded_request_is_not_forwarded_again() -> None:
+    """Two nodes that take each other for the leader answer at once."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            pair.leader.standing.leads = False
+            pair.leader.standing.leader_url = pair.follower.url
+
+            refused = await pair.follower.append("t", 1)
+
+            assert refused.code == (503, "not_leader")
+            detail = refused.json["error"]["detail"]
+            assert detail == {"leader": pair.follower.url, "outcome": "not_applied"}
+            assert pair.leader.forwarder.counts.forwarded == 0
+
+    run(story())
+
+
+# ---------------------------------------------------------------------- who asks
+
+
+def keys(tmp_path: Path) -> Guard:
+    source = source_of("a-key-that-is-long-enough-to-be-one", None)
+    assert source is not None
+    return Guard(source)
+
+
+def test_the_leader_asks_for_the_key_again(tmp_path: Path) -> None:
+    """The follower refuses a request without one; the leader's own keys decide in the end."""
+    right = "Authorization: Bearer a-key-that-is-long-enough-to-be-one"
+
+    async def story() -> None:
+        async with a_pair(lambda: keys(tmp_path)) as pair:
+            body = {"records": [{"data": 1}]}
+            without = await pair.follower.ask("POST", "/v0/topics/t", body)
+            with_key = await pair.follower.ask("POST", "/v0/topics/t", body, right)
+            assert without.code == (401, "unauthorized")
+            assert with_key.status == 201
+            assert pair.follower.forwarder.counts.forwarded == 1
+
+            # The leader's keys are others by now; the follower has not read them yet.
+            pair.leader.exchange._guard.keys.replace([])  # type: ignore[union-attr]
+            late = await pair.follower.ask("POST", "/v0/topics/t", body, right)
+            assert late.code == (401, "unauthorized")
+            assert late.headers["x-topics-leader"] == pair.leader.url
+
+    run(story())
+
+
+def seen_client(node: Node) -> list[str]:
+    """Addresses in whose share requests come to count at a node."""
+    seen: list[str] = []
+    of = node.exchange.slots.holders.of
+
+    def noted(address: str, header: object) -> object:
+        seen.append(address)
+        return of(address, header)  # type: ignore[arg-type]
+
+    node.exchange.slots.holders.of = noted  # type: ignore[method-assign,assignment]
+    return seen
+
+
+def test_the_leader_believes_a_node_and_nobody_else_about_the_client() -> None:
+    """`X-Forwarded-For` counts with the cluster's token; a client that makes one up is itself."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            seen = seen_client(pair.leader)
+            pair.follower.exchange.slots.holders = type(pair.follower.exchange.slots.holders)(
+                ["127.0.0.0/8"]
+            )
+            spoofed = "X-Forwarded-For: 203.0.113.9"
+            body = {"records": [{"data": 1}]}
+            await pair.follower.ask("POST", "/v0/topics/t", body, spoofed)
+            assert seen == ["203.0.113.9"]  # as the follower judged it, by its own proxies
+
+            made_up = "X-Topics-Forwarded: 0123456789abcdef"
+            await pair.leader.ask("POST", "/v0/topics/t", body, spoofed, made_up)
+            assert seen[-1] == "127.0.0.1"
+
+    run(story())
+
+
+def test_a_pages_origin_is_judged_where_the_page_is() -> None:
+    """The leader sees no `Origin`, and no header of one connection; everything else is the
+    client's."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            heads = []
+            begin = pair.leader.exchange.begin
+
+            def noted(head: object) -> object:
+                heads.append(dict(head.headers))  # type: ignore[attr-defined]
+                return begin(head)  # type: ignore[arg-type]
+
+            pair.leader.exchange.begin = noted  # type: ignore[method-assign,assignment]
+            await pair.follower.ask(
+                "POST",
+                "/v0/topics/t?return_seqs=false",
+                {"records": [{"data": 1}]},
+                "Origin: http://page.example",
+                "Sec-Fetch-Site: same-origin",
+                "Connection: keep-alive, x-hop",
+                "X-Hop: 1",
+                "Idempotency-Key: k",
+                "Prefer: handling=strict",
+            )
+            (got,) = heads
+            assert not {b"origin", b"sec-fetch-site", b"x-hop", b"connection"} & got.keys()
+            assert (got[b"idempotency-key"], got[b"prefer"]) == (b"k", b"handling=strict")
+            assert got[b"host"] == pair.leader.url.removeprefix("http://").encode()
+
+    run(story())
+
+
+def test_a_request_over_http2_is_forwarded_too() -> None:
+    async def story() -> None:
+        async with a_pair() as pair:
+            wire = await pair.follower.connect()
+            client = h2.connection.H2Connection()
+            client.initiate_connection()
+            head = [
+                (":method", "POST"), (":path", "/v0/topics/t"), (":scheme", "http"),
+                (":authority", "localhost"), ("content-type", "application/json"),
+            ]  # fmt: skip
+            client.send_headers(1, head)
+            client.send_data(1, b'{"records":[{"data":1}]}', end_stream=True)
+            wire.send(client.data_to_send())
+            events = []
+            while not any(isinstance(event, h2.events.StreamEnded) for event in events):
+                events += client.receive_data(await wire.reader.read(65536))
+            (response,) = [e for e in events if isinstance(e, h2.events.ResponseReceived)]
+            headers = {bytes(n): bytes(v) for n, v in response.headers}  # type: ignore[arg-type]
+            assert headers[b":status"] == b"201"
+            assert headers[b"x-topics-leader"] == pair.leader.url.encode()
+
+    run(story())
+
+
+# ---------------------------------------------------------------------- positions and second looks
+
+
+def test_a_read_waits_for_the_position_that_its_client_has() -> None:
+    """It is answered with the write in it, once the replica has applied that."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            follower = pair.follower
+            follower.put("t", "old")
+            follower.standing.ends = None
+            asking = asyncio.ensure_future(
+                follower.ask("POST", "/v0/topics/t/diff", {}, "X-Topics-Position: 0.3")
+            )
+            await until(lambda: follower.standing.waited)
+            follower.put("t", "new")
+            follower.standing.index = 3
+
+            read = await asking
+            assert [each["data"] for each in read.json["records"]] == ["old", "new"]
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "bound_ms"),
+    [
+        ("/v0/topics/t/diff", {"wait_ms": 700}, 700),
+        ("/v0/topics/t/diff", {}, 5000),
+    ],
+)
+def test_a_replica_that_stays_behind_says_so(target: str, body: object, bound_ms: int) -> None:
+    """503 `replica_behind` after the request's `wait_ms`, or five seconds where it has none."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            pair.follower.put("t", "old")
+            pair.follower.standing.ends = False
+            read = await pair.follower.ask("POST", target, body, "X-Topics-Position: 0.9")
+            assert read.code == (503, "replica_behind")
+            assert read.headers["retry-after"] == "1"
+            assert pair.follower.standing.waited == [bound_ms]
+
+    run(story())
+
+
+@pytest.mark.parametrize("text", ["", "7", "0.x", "1.5", "0.5.5", "0." + "9" * 40])
+def test_a_position_that_is_none_is_refused(text: str) -> None:
+    """A read that ignored it would promise what it does not hold."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            pair.follower.put("t", "old")
+            read = await pair.follower.ask(
+                "GET", "/v0/topics/t", None, f"X-Topics-Position: {text}"
+            )
+            assert read.code == (400, "invalid_request")
+
+    run(story())
+
+
+ABSENT = [
+    ("POST", "/v0/topics/t/diff", {}),
+    ("GET", "/v0/topics/t", None),
+    ("GET", "/v0/topics/t/records", None),
+    ("POST", "/v0/watch", {"topics": {"t": {}}}),
+]
+
+
+@pytest.mark.parametrize(("method", "target", "body"), ABSENT, ids=lambda v: str(v)[:24])
+def test_a_topic_is_absent_only_from_the_end_of_the_log(
+    method: str, target: str, body: object
+) -> None:
+    """404 is answered once the replica has all that the log held as it was asked; what came until
+    then is found; and one that does not get there says that it is behind."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            follower, standing = pair.follower, pair.follower.standing
+            assert (await follower.ask(method, target, body)).code == (404, "topic_not_found")
+            assert standing.waited == [5000]
+
+            standing.ends = False
+            assert (await follower.ask(method, target, body)).code == (503, "replica_behind")
+
+            standing.ends, standing.on_end = True, lambda: follower.put("t", "came")
+            assert (await follower.ask(method, target, body)).status == 200
+
+    run(story())
+
+
+def test_a_cursor_above_the_head_waits_for_the_end_of_the_log() -> None:
+    """`recreated` would be false on a replica that lags: the cursor is from another node."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            follower, standing = pair.follower, pair.follower.standing
+            follower.put("t", 1)
+            diff = ("POST", "/v0/topics/t/diff", {"from_seq": 2})
+            assert (await follower.ask(*diff)).json["tombstone"]["reason"] == "recreated"
+            assert standing.waited == [5000]
+
+            standing.ends = False
+            assert (await follower.ask(*diff)).code == (503, "replica_behind")
+
+            standing.ends, standing.on_end = True, lambda: follower.put("t", 2, 3)
+            read = await follower.ask(*diff)
+            assert (read.json["tombstone"], read.json["next_from_seq"]) == (None, 3)
+
+    run(story())
+
+
+def test_a_stream_that_moves_here_waits_for_the_end_of_the_log() -> None:
+    """With `Last-Event-ID` it may be farther than this replica is. (§5 of the cluster)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            follower, standing = pair.follower, pair.follower.standing
+            follower.put("t", 1)
+            made = await follower.ask("POST", "/v0/watch", {"topics": {"t": {}}})
+            stream = made.json["stream_url"]
+            standing.ends = False
+            refused = await follower.ask(
+                "GET", stream, None, f"Last-Event-ID: {made.json['cursor']}"
+            )
+            assert refused.code == (503, "replica_behind")
+
+            standing.ends = True
+            wire = await follower.connect()
+            wire.send(request("GET", stream, None, f"Last-Event-ID: {made.json['cursor']}"))
+            assert (await wire.head())[0] == 200
+
+    run(story())
+
+
+def test_a_client_that_leaves_during_a_second_look_is_not_answered() -> None:
+    async def story() -> None:
+        async with a_pair() as pair:
+            follower = pair.follower
+            follower.standing.ends = None
+            wire = await follower.connect()
+            wire.send(request("GET", "/v0/topics/t"))
+            await until(lambda: follower.standing.waited)
+            wire.close()
+            await until(lambda: not follower.shared.connections)
+            follower.standing.ends = True
+
+            assert (await follower.ask("GET", "/v0/health")).status == 200
+
+    run(story())
+
+
+# ---------------------------------------------------------------------- what operators see
+
+
+def test_the_cluster_is_shown() -> None:
+    """`GET /v0/cluster`: nodes, leader, term, lags. (§5 of the cluster)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            shown = (await pair.follower.ask("GET", "/v0/cluster")).json
+            assert (shown["enabled"], shown["node"], shown["leader"]) == (True, "n2", "n1")
+            assert shown["leader_url"] == pair.leader.url
+            assert [node["role"] for node in shown["nodes"]] == ["leader", "follower"]
+
+    run(story())
+
+
+def test_a_replica_that_lags_is_not_ready() -> None:
+    """A balancer sends clients elsewhere; health is another thing."""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            standing = pair.follower.standing
+            standing.lag_ms = 10_000
+            assert (await pair.follower.ask("GET", "/v0/ready")).status == 200
+            standing.lag_ms = 10_001
+            behind = await pair.follower.ask("GET", "/v0/ready")
+            assert behind.code == (503, "replica_behind")
+            assert behind.json["error"]["detail"] == {"lag_units": 1, "lag_ms": 10_001}
+            standing.lag_ms, standing.loss = 0, HistoryLoss(at_ms=1, index=2, what="unit 2")
+            lost = await pair.follower.ask("GET", "/readyz")
+            assert lost.json["error"]["detail"] == {"reason": "history_lost"}
+            assert (await pair.follower.ask("GET", "/healthz")).status == 200
+
+    run(story())
+
+
+def test_a_large_read_goes_to_the_leader_unparsed() -> None:
+    """A body of more than a megabyte, where the settings let one in, is parsed once, on the leader's
+    thread."""
+
+    async def story() -> None:
+        async with a_pair(limits=Limits(max_command_bytes=8 << 20)) as pair:
+            for node in (pair.leader, pair.follower):
+                node.put("t", 1)
+            raw = json.dumps({"from_seq": 0, "node": ["x" * 100] * 11_000}).encode()
+            answer = await pair.follower.ask("POST", "/v0/topics/t/diff", raw=raw)
+            assert answer.headers["x-topics-leader"] == pair.leader.url
+
+    run(story())
+
+
+def test_a_standing_that_changes_is_looked_at_for_each_request() -> None:
+    async def story() -> None:
+        async with a_pair() as pair:
+            node = pair.follower
+            assert "x-topics-leader" in (await node.append("t", 1)).headers
+            node.standing.leads = True
+            assert "x-topics-leader" not in (await node.append("t", 1)).headers
+            assert isinstance(node.standing, FakeStanding)
+
+    run(story())

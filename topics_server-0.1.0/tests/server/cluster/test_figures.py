@@ -1,0 +1,39 @@
+"""Metrics of a node in a cluster."""
+
+from topics.server.cluster.figures import HELP
+
+from .pair import a_pair, run
+
+
+def test_metrics_of_a_follower() -> None:
+    """Whether it leads, how far it is behind, what it forwarded. (§8.3)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            from topics.server.cluster.figures import families
+
+            follower = pair.follower
+            follower.standing.index, follower.standing.lag_ms = 7, 1500
+            await follower.append("t", 1)
+            found = {f.name: {tuple(s.labels.values()): s.value for s in f.samples}
+                     for f in families(follower.neighbours)}  # fmt: skip
+
+            assert set(found) == {f"topics_cluster_{name}" for name, _, _ in HELP}
+            assert found["topics_cluster_leads"] == {(): 0}
+            assert found["topics_cluster_applied_index"] == {(): 7}
+            assert found["topics_cluster_lag_seconds"] == {(): 1.5}
+            assert found["topics_cluster_nodes"] == {
+                ("leader",): 1, ("follower",): 1, ("away",): 0, ("lost",): 0,
+            }  # fmt: skip
+            assert found["topics_cluster_forwarded_total"] == {(): 1}
+            assert found["topics_cluster_forward_failed_total"] == {(): 0}
+            assert found["topics_cluster_forward_connections"] == {
+                ("short",): 0, ("long",): 0, ("idle",): 1,
+            }  # fmt: skip
+
+            follower.standing.leader_url = None
+            await follower.append("t", 1)  # is refused here, and was carried nowhere
+            again = {f.name: f.samples for f in families(follower.neighbours)}
+            assert again["topics_cluster_has_leader"][0].value == 0  # type: ignore[index]
+
+    run(story())

@@ -1,0 +1,61 @@
+"""Whom a request goes to, and names that lead to a node."""
+
+import msgspec
+import pytest
+
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.server.cluster.forwarding import Forwarder
+from topics.server.cluster.neighbours import Neighbours, answer_of, tag_of
+from topics.server.cluster.status import ClusterStatus, HistoryLoss
+
+from .pair import SECRET, FakeStanding, node_status
+
+
+def neighbours() -> Neighbours:
+    nodes = (node_status("n1", "http://a:1", "leader"), node_status("n2", "http://b:2", "follower"))
+    return Neighbours(FakeStanding(node="n2", nodes=nodes), Forwarder(SECRET), "n2")
+
+
+@pytest.mark.parametrize(
+    ("wid", "url"),
+    [
+        (f"wid_{tag_of('n1')}abc", "http://a:1"),
+        (f"wid_{tag_of('n2')}abc", None),  # this node's
+        (f"wid_{tag_of('n3')}abc", None),  # of a node that is gone
+        (f"{tag_of('n1')}abc", None),
+        ("wid_", None),
+        ("", None),
+    ],
+)
+def test_a_session_is_found_by_its_name(wid: str, url: str | None) -> None:
+    assert neighbours().url_of_session(wid) == url
+
+
+def test_without_a_leader_there_is_nowhere_to_go() -> None:
+    with pytest.raises(Rejection, match="no node leads now"):
+        neighbours().require_leader_url()
+
+
+def test_every_field_of_the_status_is_answered() -> None:
+    """What the host says is shown, whole."""
+    status = ClusterStatus(
+        cluster="topics", shard=0, node="n1", leader="n1", term=3, index=9, lag_units=1, lag_ms=2,
+        log_start=4, log_end=5, in_flight=6, nodes=(node_status("n1", "http://a:1", "leader"),),
+        loss=HistoryLoss(at_ms=7, index=8, what="unit 8"),
+    )  # fmt: skip
+
+    shown = msgspec.to_builtins(answer_of(status, "http://a:1"))
+
+    status_of_a_node = msgspec.to_builtins(status)
+    del status_of_a_node["waits_for"]  # `/v0/ready` says it
+    assert shown == status_of_a_node | {"enabled": True, "leader_url": "http://a:1"}
+
+
+def test_a_node_that_waits_is_not_ready_and_says_for_what() -> None:
+    """A balancer leaves it out. (§5)"""
+    waiting = Neighbours(FakeStanding(waits_for="Kafka's brokers"), Forwarder(SECRET), "n1")
+    with pytest.raises(Rejection, match="this node waits for Kafka's brokers") as refused:
+        waiting.require_ready()
+    assert refused.value.code is ErrorCode.NOT_READY
+    assert refused.value.detail == {"reason": "cluster"}
+    neighbours().require_ready()

@@ -1,0 +1,120 @@
+"""How a node stands: before it has joined, and by what the others say."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from topics.server.cluster.host import NodeName
+from topics.server.cluster.kafka.heartbeats import Beat
+from topics.server.cluster.node_standing import NodeStanding, monotonic_ms
+
+from .nodes import WAIT_MS, Nodes, cluster
+
+
+def new(node: str = "n0") -> NodeStanding:
+    name = NodeName(cluster="test", node=node, url=f"http://{node}")
+    return NodeStanding(name, 0, process="p", session_ms=10_000, retain_ms=60_000)
+
+
+def told(standing: NodeStanding, beat: Beat, silent_ms: int = 0) -> None:
+    at_ms = monotonic_ms()
+    standing.roster.hear(beat, stamped_ms=at_ms - silent_ms, at_ms=at_ms)
+
+
+def with_cluster(path: Path, story: Callable[[Nodes], Awaitable[None]]) -> None:
+    async def lives() -> None:
+        async with cluster(path) as nodes:
+            await story(nodes)
+
+    asyncio.run(asyncio.wait_for(lives(), 60))
+
+
+def test_before_it_has_joined_it_leads_nothing_and_says_what_it_waits_for() -> None:
+    """Requests are refused then; probes and metrics are not. (§5)"""
+    standing = new()
+
+    assert not standing.leads
+    assert (standing.leader_url, standing.term, standing.index) == (None, 0, 0)
+    assert not asyncio.run(standing.wait_for(1, 1))
+    assert not asyncio.run(standing.wait_for_end(1))
+    status = standing.status()
+    assert status.waits_for == "Kafka's brokers"
+    assert (status.cluster, status.node, status.leader, status.nodes) == ("test", "n0", None, ())
+    standing.look()
+
+
+def test_it_says_of_itself_what_its_host_does(tmp_path: Path) -> None:
+    """In heartbeats, and first of all nodes in `/v0/cluster`, where it has not beaten yet. (§5)"""
+
+    async def story(nodes: Nodes) -> None:
+        leader = nodes.nodes[0]
+        standing = new()
+        standing.host = leader.host
+        assert standing.beat().role == "follower"
+
+        await leader.lead()
+        await leader.append("a")
+        standing.look()
+
+        beat = standing.beat()
+        assert (beat.node, beat.role, beat.url) == ("n0", "leader", "http://n0")
+        assert (beat.term, beat.index, beat.lag_units) == (1, leader.host.index, 0)
+        (own,) = standing.nodes()
+        assert (own.node, own.role, own.index) == ("n0", "leader", leader.host.index)
+        assert standing.leads
+        assert standing.term == 1
+        assert await standing.wait_for_end(WAIT_MS)
+
+    with_cluster(tmp_path, story)
+
+
+def test_it_lags_behind_what_the_others_say_they_have(tmp_path: Path) -> None:
+    """Also where it reads nothing at all, and so knows of no unit by itself; a node whose history is
+    lost does not count. (§5)"""
+
+    async def story(nodes: Nodes) -> None:
+        standing = new()
+        standing.host = nodes.nodes[0].host
+        told(standing, Beat(node="n2", process="q", url="http://n2", role="lost", index=99))
+        standing.look()
+        assert standing.status().lag_units == 0
+
+        told(standing, Beat(node="n1", process="q", url="http://n1", index=7))
+        standing.look()
+
+        assert standing.status().lag_units == 7
+        assert standing.beat().lag_units == 7
+
+    with_cluster(tmp_path, story)
+
+
+def test_who_leads_is_told_by_heartbeats_to_a_node_that_has_not_read_it(tmp_path: Path) -> None:
+    """It was started after the term began, and its store is past that. (§5)"""
+
+    async def story(nodes: Nodes) -> None:
+        standing = new()
+        standing.host = nodes.nodes[0].host
+        told(standing, Beat(node="n1", process="q", url="http://n1", role="leader"))
+        standing.host._nodes = standing.nodes
+
+        assert standing.leader_url == "http://n1"
+        assert standing.status().leader == "n1"
+
+    with_cluster(tmp_path, story)
+
+
+def test_a_node_that_is_silent_is_away_and_then_not_told_of(tmp_path: Path) -> None:
+    """After the session, and after the retention. (§3, §6)"""
+
+    async def story(nodes: Nodes) -> None:
+        standing = new()
+        standing.host = nodes.nodes[0].host
+        beats = {"n1": 0, "n2": 20_000, "n3": 90_000}
+        for node, silent_ms in beats.items():
+            told(standing, Beat(node=node, process="q", url="u", role="leader"), silent_ms)
+
+        roles = {node.node: node.role for node in standing.nodes()}
+
+        assert roles == {"n0": "follower", "n1": "leader", "n2": "away"}
+
+    with_cluster(tmp_path, story)

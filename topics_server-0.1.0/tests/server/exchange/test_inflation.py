@@ -1,0 +1,128 @@
+"""Gzipped bodies: which are valid, how large they may be, and where they are decompressed (§0.3,
+§0.6)."""
+
+import gzip
+import os
+import zlib
+
+import pytest
+
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.server.exchange.inflation import (
+    AT_ONCE_BYTES,
+    INPUT_BYTES,
+    OUTPUT_BYTES,
+    at_once,
+    inflate,
+)
+
+LIMIT = 4 << 20
+NOISE = os.urandom(3 << 20)
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        b"",
+        b"x",
+        b"x" * OUTPUT_BYTES,
+        b"x" * (OUTPUT_BYTES + 1),
+        b"x" * LIMIT,
+        NOISE,
+        NOISE[:65_536] * 40,
+        NOISE[:30_000] * 4,
+    ],
+    ids=["empty", "byte", "piece", "piece and byte", "limit", "noise", "mixed", "far repeats"],
+)
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_what_was_packed_comes_out(plain: bytes, level: int) -> None:
+    """Whatever the ratio, and however the output is split. (§0.3)"""
+    assert inflate(gzip.compress(plain, level), LIMIT) == plain
+
+
+def packed(size: int) -> bytes:
+    """Gzip of so many bytes on the wire, filled up by a comment in its head (RFC 1952 §2.3)."""
+    made = gzip.compress(NOISE[: size - 1000], 0)
+    comment = b"c" * (size - len(made) - 1) + b"\0"
+    return made[:3] + b"\x10" + made[4:10] + comment + made[10:]
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_body_may_end_where_a_piece_of_it_ends(pieces: int) -> None:
+    """Nothing lies behind its last byte. (§0.3)"""
+    body = packed(pieces * INPUT_BYTES)
+
+    assert inflate(body, LIMIT) == gzip.decompress(body)
+
+
+GOOD = gzip.compress(b'{"records":[{"data":1}]}')
+LARGE = gzip.compress(NOISE, 1)
+FLIPPED = LARGE[:100_000] + bytes([LARGE[100_000] ^ 1]) + LARGE[100_001:]
+DAMAGED = {
+    "JSON": b"{}",
+    "zlib": zlib.compress(b"{}"),
+    "cut in its head": GOOD[:5],
+    "cut in its text": GOOD[:-9],
+    "cut at its end": GOOD[:-1],
+    "trailed": GOOD + b"x",
+    "two": GOOD + GOOD,
+    "long and cut": gzip.compress(b" " * LIMIT)[:-1],
+    "long and trailed": gzip.compress(b" " * LIMIT) + b"x",
+    "large and cut": LARGE[:-9],
+    "large and trailed": LARGE + b"x",
+    "large and flipped": FLIPPED,
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_what_is_damaged_is_refused(kind: str) -> None:
+    """Not gzip at all, truncated, with trailing bytes, flipped: 400. (§0.6)"""
+    with pytest.raises(Rejection) as refused:
+        inflate(DAMAGED[kind], LIMIT)
+
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DAMAGED if len(DAMAGED[kind]) < 100])
+def test_what_is_damaged_is_refused_at_once(kind: str) -> None:
+    """Also without a thread."""
+    with pytest.raises(Rejection) as refused:
+        at_once(DAMAGED[kind], LIMIT)
+
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("size", [LIMIT + 1, 64 << 20])
+def test_a_bomb_stops_at_the_limit(size: int) -> None:
+    """413, however large the output would have been. (§0.6)"""
+    with pytest.raises(Rejection) as refused:
+        inflate(gzip.compress(b" " * size), LIMIT)
+
+    assert refused.value.code is ErrorCode.PAYLOAD_TOO_LARGE
+    assert refused.value.detail == {"limit": LIMIT}
+
+
+def test_a_small_body_is_unpacked_at_once() -> None:
+    """Decompressing it costs less than passing it to a thread."""
+    assert at_once(GOOD, LIMIT) == b'{"records":[{"data":1}]}'
+    assert at_once(gzip.compress(b"x" * OUTPUT_BYTES), LIMIT) == b"x" * OUTPUT_BYTES
+    assert at_once(packed(AT_ONCE_BYTES), LIMIT) is not None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [gzip.compress(NOISE[: AT_ONCE_BYTES + 1], 0), gzip.compress(b"x" * (OUTPUT_BYTES + 1))],
+    ids=["large as it came", "large when unpacked"],
+)
+def test_a_large_body_is_not_unpacked_at_once(body: bytes) -> None:
+    """Neither kind of a large body: no other client would be served meanwhile."""
+    assert at_once(body, LIMIT) is None
+
+
+def test_a_small_limit_is_told_at_once() -> None:
+    """A body beyond the limit is refused without a thread. (§0.6)"""
+    assert at_once(gzip.compress(b"x" * 99), 99) == b"x" * 99
+    with pytest.raises(Rejection) as refused:
+        at_once(gzip.compress(b"x" * 100), 99)
+
+    assert refused.value.code is ErrorCode.PAYLOAD_TOO_LARGE

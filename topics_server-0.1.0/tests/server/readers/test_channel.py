@@ -1,0 +1,114 @@
+"""The channel between two processes, with both ends on one loop."""
+
+import asyncio
+import os
+import socket
+from typing import Any
+
+from topics.server.readers.channel import PART_BYTES, Channel, Handed, channel_pair
+
+
+class End:
+    """One end, and what came to it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.handed: list[tuple[Handed, socket.socket]] = []
+        self.unsent: list[tuple[Handed, socket.socket]] = []
+        self.ended = asyncio.Event()
+        self.came = asyncio.Event()
+        self.channel = Channel(
+            sock,
+            on_message=self._on_message,
+            on_handed=self._on_handed,
+            on_end=self.ended.set,
+            on_unsent=lambda handed, sock: self.unsent.append((handed, sock)),
+        )
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+        self.came.set()
+
+    def _on_handed(self, handed: Handed, sock: socket.socket) -> None:
+        self.handed.append((handed, sock))
+        self.came.set()
+
+
+async def until(end: End, messages: int, handed: int) -> None:
+    while len(end.messages) < messages or len(end.handed) < handed:
+        end.came.clear()
+        await end.came.wait()
+
+
+def given() -> tuple[socket.socket, int]:
+    """A connection's other end, and the descriptor that is handed."""
+    one, other = socket.socketpair()
+    return one, other.detach()
+
+
+def test_messages_and_connections_come_in_order_and_whole() -> None:
+    """However large the bytes that go with a connection are."""
+
+    async def main() -> None:
+        ours, theirs = map(End, channel_pair())
+        client, descriptor = given()
+        pending = os.urandom(3 * PART_BYTES + 7)
+        ours.channel.send({"a": 1})
+        ours.channel.hand(Handed(pending, b"lent", 3), descriptor)
+        ours.channel.send({"b": 2})
+        await until(theirs, 2, 1)
+
+        handed, sock = theirs.handed[0]
+        assert theirs.messages == [{"a": 1}, {"b": 2}]
+        assert (handed.pending, handed.lent, handed.returns) == (pending, b"lent", 3)
+        client.sendall(b"hello")
+        assert sock.recv(5) == b"hello"
+        sock.close()
+        client.close()
+        ours.channel.close()
+        await theirs.ended.wait()
+
+    asyncio.run(main())
+
+
+def test_an_end_that_does_not_read_holds_up_nothing() -> None:
+    """Packets wait for room, in their order; `is_clear` says that there are many."""
+
+    async def main() -> None:
+        ours, theirs = channel_pair()
+        sender = End(ours)
+        for number in range(3000):
+            sender.channel.send({"number": number, "filling": "x" * 500})
+        assert not sender.channel.is_clear
+        receiver = End(theirs)
+        await until(receiver, 3000, 0)
+
+        assert [each["number"] for each in receiver.messages] == list(range(3000))
+        assert sender.channel.is_clear
+        sender.channel.close()
+        receiver.channel.close()
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_cannot_be_sent_comes_back() -> None:
+    """The other process has ended: the connection goes on here, and its descriptor is not lost."""
+
+    async def main() -> None:
+        ours, theirs = channel_pair()
+        sender = End(ours)
+        theirs.close()
+        client, descriptor = given()
+        sender.channel.hand(Handed(b"bytes"), descriptor)
+
+        assert sender.ended.is_set()
+        again, other = given()
+        sender.channel.hand(Handed(b"more"), other)
+        assert [handed.pending for handed, _ in sender.unsent] == [b"bytes", b"more"]
+        for one, (_, sock) in zip((client, again), sender.unsent, strict=True):
+            one.sendall(b"x")
+            assert sock.recv(1) == b"x"
+            sock.close()
+            one.close()
+
+    asyncio.run(main())

@@ -1,0 +1,244 @@
+"""A follower shows what the engine shows, at every position of the log."""
+
+import random
+from typing import Any
+
+import orjson
+import pytest
+from protocol.harness import text_of as payload_of
+from sim.files import SimFiles
+
+from topics.protocol.http import bodies
+from topics.protocol.model.commands import DeleteTopic, ReadPage
+from topics.protocol.model.errors import Corrupt, Rejection
+from topics.protocol.model.moment import Moment
+from topics.protocol.model.outcomes import Outcome, Parked, StablePage
+from topics.store.layout import log_name
+
+from .writing import LIMITS, Writer, appended, begun, deleted, put
+
+NAMES = ("disk", "memory", "fsync", "late", "short", "small", "quick")
+CONFIGS: dict[str, dict[str, object]] = {
+    "disk": {"durability": "disk"},
+    "memory": {"durability": "memory"},
+    "fsync": {"durability": "fsync"},
+    "late": {"durability": "disk", "dedupe_node": True},
+    "short": {"durability": "disk", "ttl_ms": 40_000},
+    "small": {"durability": "disk", "cap_records": 7},
+    "quick": {"durability": "ephemeral"},
+}
+
+
+def text_of(found: Outcome | Parked | Exception) -> object:
+    """What a client would be sent, but for how long it took."""
+    if isinstance(found, Rejection):
+        return found.code, found.message
+    assert isinstance(found, Outcome)
+    text = payload_of(found)
+    return text if not isinstance(found, StablePage) else (text, found.tag)
+
+
+def asked(engine: Any, name: str, now_ms: int, **fields: object) -> object:
+    command = bodies.parse_diff(name, orjson.dumps(fields), LIMITS)
+    try:
+        found = engine.submit(command, token=object(), moment=Moment(now_ms, lambda _: 0))
+    except Rejection as refusal:
+        found = refusal
+    return text_of(found)
+
+
+def page_of(engine: Any, name: str, now_ms: int, **fields: Any) -> object:
+    """A page for caches, with its tag."""
+    asks = {"from_seq": 0, "limit": 40, "budget_bytes": 1 << 20, "epoch": None, **fields}
+    command = ReadPage(topic=name, include_tags=True, include_meta=True, **asks)
+    try:
+        found = engine.submit(command, token=object(), moment=Moment(now_ms, lambda _: 0))
+    except Rejection as refusal:
+        found = refusal
+    return text_of(found)
+
+
+def a_step(writer: Writer, dice: random.Random) -> None:
+    name = dice.choice(NAMES)
+    match dice.choice("aaaaaadddtppsmkx"):
+        case "a":
+            many = dice.choice((1, 1, 2, 5, 40))
+            tags = {"tag": dice.choice(("red", "green"))} if dice.random() < 0.3 else {}
+            body = dice.choice((10, 10, 200, 3000)) * "x"
+            writer.do(appended(name, *[f"{body}{i}" for i in range(many)], **tags))
+        case "d":
+            topic = writer.driver.engine.state.topics.get(name)
+            head = 1 if topic is None else topic.head_seq
+            if dice.random() < 0.5:
+                writer.do(deleted(name, before_seq=dice.randint(1, head + 1)))
+            else:
+                writer.do(deleted(name, match="red"))
+        case "t":
+            writer.advance(dice.choice((1, 300, 20_000, 70_000)))
+        case "p":
+            given = name if dice.random() < 0.7 else dice.choice(NAMES)
+            writer.do(put(name, **CONFIGS[given]))
+        case "s":
+            writer.is_slow = not writer.is_slow
+            if not writer.is_slow:
+                writer.sync_now()
+        case "m":
+            writer.advance(200)
+            writer.driver.nudge()
+            writer.settle()
+        case "k" if dice.random() < 0.3:
+            writer.do(DeleteTopic(name, False))
+        case _:
+            writer.sync_now()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_follower_answers_as_the_engine_does(seed: int) -> None:
+    """Whatever is written, deleted, evicted, expired, sealed, and whichever log files are dropped:
+    a follower at a position answers each read byte for byte as the engine does there, pages for caches
+    with their tags (§3.4), in every class that is logged; and so does one that begins at any
+    moment."""
+    dice = random.Random(seed)
+    files = SimFiles()
+    writer = Writer(files)
+    for name in NAMES:
+        writer.do(put(name, **CONFIGS[name]))
+    follower = begun(writer, files)
+    served = 0
+    for _ in range(60):
+        for _ in range(dice.choice((1, 1, 3, 10))):
+            a_step(writer, dice)
+        if dice.random() < 0.05:
+            follower = begun(writer, files)
+        shown = writer.shown
+        try:
+            while not follower.follow(shown, dice.choice((1, 100, 1 << 20))):
+                pass
+        except FileNotFoundError:
+            # It slept through two turns of the log, and what it needs is retired.
+            needed = log_name(follower._store._position.file_number + 1)
+            assert needed < min(name for name in files.tree() if name.endswith(".wal"))
+            follower = begun(writer, files)
+        for name in NAMES:
+            topic = follower.state.topics.get(name)
+            if topic is not None and not follower.serves_topic(topic):
+                continue
+            head = 0 if topic is None else topic.head_seq
+            for from_seq in {0, dice.randint(0, head + 1), head}:
+                asks: dict[str, object] = {"from_seq": from_seq, "include_tags": True}
+                if dice.random() < 0.3:
+                    asks["match"] = "red"
+                ours = asked(writer.driver.engine, name, writer.now_ms, **asks)
+                assert asked(follower.engine, name, writer.now_ms, **asks) == ours
+                ours = page_of(writer.driver.engine, name, writer.now_ms, from_seq=from_seq)
+                assert page_of(follower.engine, name, writer.now_ms, from_seq=from_seq) == ours
+                served += 1
+    assert served > 400
+    names = list(files.tree())
+    assert writer.disk.stats.rotations_total > 2
+    assert any(name.endswith(".seg") for name in names)
+    assert "0000000001.wal" not in names
+
+
+def test_a_write_is_shown_to_those_who_wait_and_watch() -> None:
+    """A long poll in a follower is answered with the page that shows it, no sooner. (§3.4)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("t", durability="fsync"))
+    follower = begun(writer, files)
+    asks = orjson.dumps({"from_seq": 0, "wait_ms": 1000})
+    poll = bodies.parse_diff("t", asks, LIMITS)
+    moment = Moment(writer.now_ms, lambda _: 0)
+    assert isinstance(follower.engine.submit(poll, token="poll", moment=moment), Parked)
+    writer.is_slow = True
+    writer.do(appended("t", "a"))
+    assert follower.follow(writer.shown)
+    assert not follower.engine.has_wakes
+
+    writer.sync_now()
+
+    assert follower.follow(writer.shown)
+    (wake,) = follower.engine.take_wakes()
+    assert wake.token == "poll"
+    assert b'"head_seq":1' in text_of(wake.result)  # type: ignore[operator]
+
+
+def test_topics_that_the_log_does_not_have_whole_are_refused() -> None:
+    """`ephemeral` now, or when some of its records were written; and copies that are owed."""
+    files = SimFiles()
+    writer = Writer(files)
+    moved: list[int] = []
+    for name, durability in (("quick", "ephemeral"), ("was", "ephemeral"), ("a", "disk")):
+        writer.do(put(name, durability=durability))
+    follower = begun(writer, files)
+    follower._moved = moved.append
+    writer.do(appended("was", 1))
+    writer.do(put("was", durability="disk"))
+    writer.do(appended("a", 1))
+    follower.follow(writer.shown, 1 << 20)
+
+    topics = follower.state.topics
+    served = {name for name in topics if follower.serves_topic(topics[name])}
+
+    assert served == {"a"}
+    writer.do(put("a", durability="ephemeral"))
+    follower.follow(writer.shown, 1 << 20)
+    assert topics["a"].topic_id in moved
+    assert not follower.serves_topic(topics["a"])
+
+
+def test_a_destination_is_served_while_nothing_is_owed_to_it() -> None:
+    """A client that wrote to a source finds the copies in the destination. (§6)"""
+    files = SimFiles()
+    writer = Writer(files)
+    for name in ("source", "dest"):
+        writer.do(put(name))
+    writer.do(bodies.parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
+    writer.do(appended("source", 1))
+    follower = begun(writer, files)
+    topics = follower.state.topics
+    assert follower.serves_topic(topics["dest"])
+    assert topics["dest"].published_seq == 1
+
+    topics["source"].head_seq += 1  # as if a write were there whose copies are not
+
+    assert not follower.serves_topic(topics["dest"])
+    assert follower.serves_topic(topics["source"])
+
+
+def test_a_ttl_that_changed_while_records_expired_here_is_a_new_beginning() -> None:
+    """They may live in the engine: what was shown cannot be squared with that. (§0.10)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("t", ttl_ms=1000))
+    writer.do(appended("t", 1))
+    follower = begun(writer, files)
+    writer.do(put("t", ttl_ms=0))
+    asked(follower.engine, "t", writer.now_ms + 5000, from_seq=0)
+
+    with pytest.raises(Corrupt, match="expired here"):
+        follower.follow(writer.shown)
+
+
+def test_a_page_that_is_kept_does_not_outlive_a_record_that_expires_here_first() -> None:
+    """A record may expire here a moment before an event comes whose counters still have it.  A page
+    that was kept before is not found again by them. (§0.10)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("t", ttl_ms=1000))
+    writer.do(appended("t", 0))
+    writer.advance(500)
+    writer.do(appended("t", *range(1, 100)))
+    follower = begun(writer, files)
+    for _ in range(3):
+        asked(follower.engine, "t", writer.now_ms, from_seq=0, limit=50)
+    assert follower.engine.reads.recent.held_bytes
+    late_ms = writer.now_ms + 600
+    asked(follower.engine, "t", late_ms, from_seq=90)
+
+    writer.do(appended("t", 100))
+
+    assert follower.follow(writer.shown)
+    found = asked(follower.engine, "t", late_ms, from_seq=0, limit=50)
+    assert b'"data":0' not in found  # type: ignore[operator]
+    assert b'"data":1}' in found  # type: ignore[operator]

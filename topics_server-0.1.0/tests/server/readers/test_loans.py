@@ -1,0 +1,164 @@
+"""Which reader has which watch session, and what comes back of it. (§7.3)"""
+
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from protocol.harness import Harness
+from protocol.viewers import Pulling, Viewer
+
+from topics.protocol.state.lent_sessions import LentSession, image_of
+from topics.protocol.state.watches import Session
+from topics.server.readers.loans import Loans
+from topics.server.readers.process import ReaderProcess
+
+
+class Told:
+    """The channel of a reader, which keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+
+
+class Lender:
+    """An engine with one watched topic, and two readers."""
+
+    def __init__(self) -> None:
+        self.harness = Harness()
+        self.harness.put("t")
+        self.harness.append(1, 2)
+        self.theirs = True
+        self.keys: Any = None
+        runtime: Any = SimpleNamespace(engine=self.harness.engine, now_ms=self.harness.now_ms)
+        self.loans = Loans(runtime, lambda: self.keys, lambda _: self.theirs)
+        self.channels: Any = [Told(), Told()]
+        self.readers = [ReaderProcess(index) for index in range(2)]
+        for reader, channel in zip(self.readers, self.channels, strict=True):
+            reader.channel = channel
+
+    def session(self) -> Session:
+        """A session whose stream is closed."""
+        viewer = Viewer(self.harness).open()
+        viewer.told()
+        viewer.close()
+        return self.harness.engine.watches.sessions[viewer.wid]
+
+    def lend(self, session: Session, reader: int = 0) -> tuple[LentSession, int]:
+        image = self.loans.lend(session, self.readers[reader])
+        assert image is not None
+        found, entry, number = pickle.loads(image)
+        assert entry is None
+        return found, number
+
+
+@pytest.fixture
+def lender() -> Lender:
+    return Lender()
+
+
+def test_a_session_is_with_the_reader_that_it_was_lent_to(lender: Lender) -> None:
+    """Until it comes back, with the positions that it has reached there."""
+    session = lender.session()
+    image, number = lender.lend(session)
+    assert lender.loans.holder_of(session.wid) is lender.readers[0]
+    assert session.stream is not None
+
+    reached = [each.__class__(**{**fields(each), "cursor": 2}) for each in image.topics]
+    image = LentSession(image.wid, image.heartbeat_ms, image.holder, tuple(reached))
+    message = {"returned": pickle.dumps(image), "number": number}
+    lender.loans.returned(lender.readers[0], message)
+
+    assert lender.loans.holder_of(session.wid) is None
+    assert session.stream is None
+    assert [each.cursor for each in session.watched.values()] == [2]
+
+
+def fields(struct: Any) -> dict[str, Any]:
+    return {name: getattr(struct, name) for name in struct.__struct_fields__}
+
+
+def test_what_comes_back_of_a_loan_that_is_over_is_not_taken(lender: Lender) -> None:
+    """Another reader has the session by then; so a number tells loans apart."""
+    session = lender.session()
+    image, first = lender.lend(session)
+    lender.loans.reader_gone(lender.readers[0])
+    _, second = lender.lend(session, reader=1)
+
+    late = {"returned": pickle.dumps(image), "number": first}
+    for reader, number in ((0, first), (1, first), (0, second)):
+        lender.loans.returned(lender.readers[reader], late | {"number": number})
+        lender.loans.forgotten(lender.readers[reader], {"forgotten": session.wid, "number": number})
+        assert lender.loans.holder_of(session.wid) is lender.readers[1]
+
+    lender.loans.forgotten(lender.readers[1], {"forgotten": session.wid, "number": second})
+    assert lender.loans.holder_of(session.wid) is None
+
+
+class Again(Viewer):
+    """Another stream of a session that is there already."""
+
+    def __init__(self, engine: Harness, wid: str) -> None:
+        Pulling.__init__(self, engine)
+        self.wid = wid
+
+
+@pytest.mark.parametrize("why", ["TAKEN_OVER", "KEY_REMOVED"])
+def test_a_stream_in_a_reader_ends_when_the_engine_says_so(lender: Lender, why: str) -> None:
+    """Another one takes over here, or its key is removed: the session is here at once, and the reader is
+    told why its stream ends."""
+    session = lender.session()
+    _, number = lender.lend(session)
+
+    if why == "TAKEN_OVER":
+        Again(lender.harness, session.wid).open()
+    else:
+        lender.harness.engine.watches.revoke(session.owner)
+
+    assert lender.loans.holder_of(session.wid) is None
+    assert lender.channels[0].messages == [{"end": session.wid, "number": number, "why": why}]
+
+
+def test_sessions_of_a_reader_that_ended_are_here_again(lender: Lender) -> None:
+    """Those of the others stay where they are."""
+    mine, other = lender.session(), lender.session()
+    lender.lend(mine)
+    lender.lend(other, reader=1)
+
+    lender.loans.reader_gone(lender.readers[0])
+
+    assert lender.loans.holder_of(mine.wid) is None
+    assert mine.stream is None
+    assert lender.loans.holder_of(other.wid) is lender.readers[1]
+
+
+def test_a_session_that_did_not_leave_stays_as_it_was(lender: Lender) -> None:
+    """The client closed its connection on the way."""
+    session = lender.session()
+    before = image_of(session)
+    lender.lend(session)
+
+    lender.loans.undo(session)
+
+    assert lender.loans.holder_of(session.wid) is None
+    assert session.stream is None
+    assert image_of(session) == before
+
+
+def test_a_session_that_a_reader_cannot_serve_whole_is_not_lent(lender: Lender) -> None:
+    """A topic is not a reader's, or is gone; or its key is not in force any more."""
+    session = lender.session()
+    lender.theirs = False
+    assert lender.loans.lend(session, lender.readers[0]) is None
+    lender.theirs = True
+    lender.keys = SimpleNamespace(entry_of=lambda owner: None)
+    assert lender.loans.lend(session, lender.readers[0]) is None
+    lender.keys = None
+    lender.harness.drop()
+    assert lender.loans.lend(session, lender.readers[0]) is None
+
+    assert lender.loans.holder_of(session.wid) is None
+    assert session.stream is None

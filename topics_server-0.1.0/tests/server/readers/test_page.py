@@ -1,0 +1,92 @@
+"""The shared page: what the engine stores is what a reader loads, whole and never older."""
+
+import mmap
+import random
+
+import pytest
+
+from topics.server.readers.page import (
+    HELD_MAX,
+    NOTHING,
+    SLOT_STRIDE,
+    Page,
+    PageView,
+    Timing,
+    page_bytes,
+)
+
+
+def made(readers: int = 2) -> tuple[mmap.mmap, Page, PageView]:
+    memory = mmap.mmap(-1, page_bytes(readers))
+    return memory, Page(memory), PageView(memory, 0)
+
+
+def test_a_reader_loads_what_was_stored_last() -> None:
+    """Batch, held heads and the clock arrive together; what is not new is not stored again."""
+    _, page, view = made()
+    assert view.load() == NOTHING
+    assert page.store(7, {3: 10, 4: 0}, Timing(5, -6, 7))
+    assert not page.store(7, {3: 10, 4: 0}, Timing(5, -6, 7))
+
+    shown = view.load()
+
+    assert (shown.number, shown.batch, shown.timing) == (1, 7, Timing(5, -6, 7))
+    assert shown.held == {3: 10, 4: 0}
+    page.store(8, {}, Timing())
+    assert view.load().batch == 8
+
+
+def test_more_topics_than_the_page_can_name_are_told_as_many() -> None:
+    """A reader is not shown a part of what is held back: it waits."""
+    _, page, view = made()
+    page.store(1, dict.fromkeys(range(HELD_MAX), 0), Timing())
+    assert len(view.load().held or ()) == HELD_MAX
+    page.store(2, dict.fromkeys(range(HELD_MAX + 1), 0), Timing())
+    assert view.load().held is None
+
+
+def test_a_state_that_is_being_written_is_not_loaded() -> None:
+    """Whatever part of the newest slot is there, a reader has the state before it, or all of it."""
+    dice = random.Random(5)
+    memory, page, view = made()
+    page.store(1, {1: 1}, Timing())
+    page.store(2, {2: 2}, Timing(1))
+    before = bytes(memory)
+    page.store(3, {3: 3, 4: 4}, Timing(2))
+    after = bytes(memory)
+    changed = [at for at in range(2 * SLOT_STRIDE) if before[at] != after[at]]
+    for _ in range(200):
+        torn = bytearray(before)
+        for at in dice.sample(changed, dice.randrange(len(changed))):
+            torn[at] = after[at]
+        memory[:] = bytes(torn)
+        fresh = PageView(memory, 0)
+        assert fresh.load().batch == (3 if bytes(torn) == after else 2)
+    memory[:] = after
+    assert view.load().batch == 3
+
+
+def test_a_page_without_a_whole_slot_is_an_error() -> None:
+    """It cannot be a page of an engine that lives."""
+    memory, page, view = made()
+    page.store(1, {}, Timing())
+    page.store(2, {}, Timing())
+    memory[8 : 2 * SLOT_STRIDE] = b"\xff" * (2 * SLOT_STRIDE - 8)
+    with pytest.raises(OSError, match="does not verify"):
+        view.load()
+
+
+def test_each_reader_has_words_of_its_own() -> None:
+    """How far it is, that it lives, and that it waits to be woken, which is asked for once."""
+    memory, page, view = made()
+    other = PageView(memory, 1)
+    view.tell(applied=3, beat=9, waits=True)
+    other.tell(applied=4, beat=8, waits=False)
+    assert page.words(0) == (3, 9, True)
+    assert page.words(1) == (4, 8, False)
+    assert page.waits(0)
+    assert not page.waits(0)
+    assert not page.waits(1)
+    page.clear(0)
+    assert page.words(0) == (0, 0, False)
+    assert page.words(1) == (4, 8, False)

@@ -1,0 +1,477 @@
+"""Reader processes of a real server: what clients see of them, in life, at their end, and when they
+are killed."""
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+
+import orjson
+import pytest
+from contract.hosts import OWN
+from contract.server import environment, until
+from contract.streams import Ended as StreamEnded
+from contract.streams import Sse2
+from contract.wire import Ended, Http2, ask
+
+from .served import Sse, WithReaders, append, is_alive, kill, put, read
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., WithReaders]]:
+    servers: list[WithReaders] = []
+
+    def start(readers: int = 2, **settings: object) -> WithReaders:
+        servers.append(WithReaders(tmp_path / f"server{len(servers)}", **settings))
+        return servers[-1].start_all(readers)
+
+    yield start
+    for server in servers:
+        server.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithReaders]:
+    """A server that most tests share."""
+    server = WithReaders(tmp_path_factory.mktemp("shared")).start_all()
+    try:
+        yield server
+        assert server.stop() == 0
+        server.assert_log_is_quiet()
+    finally:
+        server.__exit__(None, None, None)
+
+
+def requests(server: WithReaders) -> float:
+    return server.metric("topics_reader_requests_total")
+
+
+def test_what_was_acknowledged_is_read_on_any_connection(served: WithReaders) -> None:
+    """A write, and a delete, that was answered is honoured by the next read, in whichever process:
+    the page is stored before anybody is answered. (§0.10)"""
+    writer, readers = served.http(), [served.http() for _ in range(4)]
+    for durability in ("disk", "memory", "fsync"):
+        topic = f"ryw-{durability}"
+        put(writer, topic, durability=durability)
+        for turn in range(1, 60):
+            append(writer, topic, turn)
+            page = read(readers[turn % 4], topic, from_seq=turn - 1).json
+            assert [turn] == [record["data"] for record in page["records"]]
+            assert page["head_seq"] == turn
+        deleted = ask(writer, "POST", f"/v0/topics/{topic}/delete", b'{"before_seq": 40}')
+        assert deleted.json["deleted"] == 39
+        for reader in readers:
+            assert read(reader, topic).json["earliest_seq"] == 40
+    until("counted", lambda: requests(served) >= 3 * 59)
+
+
+def test_a_page_for_caches_is_the_engines_byte_for_byte(served: WithReaders) -> None:
+    """Pages, their tags, 304, HEAD and refusals are the same from a reader as from the engine's
+    process, which alone speaks HTTP/2; so a cache may ask either. (§3.4)"""
+    writer, engine, reader = served.http(), served.connect(Http2), served.http()
+    put(writer, "cached", cap_records=60)
+    for turn in range(70):
+        append(writer, "cached", {"turn": turn})
+    ask(writer, "POST", "/v0/topics/cached/delete", b'{"before_seq": 15}')
+    told = requests(served)
+    asks = "", "from_seq=3", "from_seq=20&limit=7", "from_seq=69", "from_seq=70", "from_seq=900"
+    shown = "include_tags=true&limit=3", "include_meta=false", "max_batch_bytes=100", "epoch=x-1"
+    for query in (*asks, *shown):
+        path = f"/v0/topics/cached/records?{query}"
+        for method in ("GET", "HEAD"):
+            there, here = ask(engine, method, path), ask(reader, method, path)
+            assert (here.status, here.body) == (there.status, there.body), path
+            for name in ("etag", "cache-control", "content-type", "content-length"):
+                assert here.headers.get(name) == there.headers.get(name), (path, name)
+        known = {"if-none-match": there.headers["etag"]}
+        assert ask(engine, "GET", path, b"", known).status == 304
+        assert ask(reader, "GET", path, b"", known).status == 304
+    for query in ("limit=x", "from_seq=-1"):
+        path = f"/v0/topics/cached/records?{query}"
+        assert ask(reader, "GET", path).json["error"] == ask(engine, "GET", path).json["error"]
+    until("counted", lambda: requests(served) >= told + 3 * len(asks + shown))
+
+
+def test_a_cached_page_is_not_confirmed_once_a_record_of_it_was_deleted(
+    served: WithReaders,
+) -> None:
+    """A delete that was acknowledged changes the tag for the next request, in every process. (§3.4)"""
+    writer, readers = served.http(), [served.http() for _ in range(4)]
+    put(writer, "retagged")
+    append(writer, "retagged", *range(40))
+    path = "/v0/topics/retagged/records?limit=30"
+    for turn in range(1, 20):
+        tags = {ask(wire, "GET", path).headers["etag"] for wire in readers}
+        assert len(tags) == 1
+        body = orjson.dumps({"before_seq": turn + 1})
+        assert ask(writer, "POST", "/v0/topics/retagged/delete", body).json["deleted"] == 1
+        for wire in readers:
+            answer = ask(wire, "GET", path, b"", {"if-none-match": tags.copy().pop()})
+            assert answer.status == 200
+            assert answer.json["records"][0]["$seq"] == turn + 1
+
+
+def test_a_topic_that_was_just_made_is_there_and_one_deleted_is_gone(served: WithReaders) -> None:
+    """Creating, configuring and deleting a topic is seen by readers once it is answered. (§1)"""
+    writer, reader = served.http(), served.http()
+    put(writer, "lasting")
+    read(reader, "lasting")
+    for turn in range(20):
+        put(writer, f"made{turn}")
+        assert read(reader, f"made{turn}").status == 200
+        ask(writer, "DELETE", f"/v0/topics/made{turn}")
+        assert read(reader, f"made{turn}").code == "topic_not_found"
+
+
+def test_a_connection_changes_its_process_between_requests(served: WithReaders) -> None:
+    """One connection reads, writes and reads, in one order, whichever process carries it; so do
+    requests that come in one piece."""
+    wire = served.http()
+    put(wire, "mixed")
+    for turn in range(1, 40):
+        assert read(wire, "mixed").json["head_seq"] == turn - 1
+        assert append(wire, "mixed", turn).json["head_seq"] == turn
+    other = served.http()
+    body = orjson.dumps({"from_seq": 0})
+    sent = {"content-type": "application/json"}
+    for turn in range(40, 50):
+        other.send("POST", "/v0/topics/mixed/diff", body, sent)
+        other.send("POST", "/v0/topics/mixed", orjson.dumps({"records": [{"data": turn}]}), sent)
+        other.send("POST", "/v0/topics/mixed/diff", body, sent)
+        heads = [other.receive().json["head_seq"] for _ in range(3)]
+        assert heads == [turn - 1, turn, turn]
+
+
+def test_a_large_write_behind_a_read_is_whole(served: WithReaders) -> None:
+    """The bytes that came with a request that is not the reader's go with the connection."""
+    wire = served.http()
+    put(wire, "large")
+    assert read(wire, "large").status == 200
+    answer = append(wire, "large", "x" * 700_000)
+    assert answer.json["head_seq"] == 1
+    found = read(served.http(), "large", limit=1).json
+    assert found["records"][0]["data"] == "x" * 700_000
+
+
+def test_what_is_not_in_the_log_is_read_from_the_engine(served: WithReaders) -> None:
+    """Records of an `ephemeral` topic, and copies of routers, are there for the next read. (§0.10,
+    §6)"""
+    writer, reader = served.http(), served.http()
+    put(writer, "quick", durability="ephemeral")
+    put(writer, "source")
+    put(writer, "copy")
+    route = orjson.dumps({"source": "source", "dest": "copy"})
+    assert ask(writer, "PUT", "/v0/routers/flow", route).status in (200, 201)
+    for turn in range(1, 20):
+        append(writer, "quick", turn)
+        assert read(reader, "quick").json["head_seq"] == turn
+        append(writer, "source", turn)
+        assert read(served.http(), "copy").json["head_seq"] == turn
+    put(writer, "quick", durability="disk")
+    append(writer, "quick", 20)
+    assert len(read(served.http(), "quick").json["records"]) == 20
+
+
+def test_a_long_poll_in_a_reader_is_answered_by_the_next_write(served: WithReaders) -> None:
+    """A read that waits is answered with what comes, and at its time with nothing. (§3.4)"""
+    writer = served.http()
+    put(writer, "polled")
+    polls = [served.http() for _ in range(5)]
+    for poll in polls:
+        asks = orjson.dumps({"from_seq": 0, "wait_ms": 60_000})
+        poll.send("POST", "/v0/topics/polled/diff", asks, {"content-type": "application/json"})
+    until("carried", lambda: served.metric("topics_reader_connections") >= 5)
+    append(writer, "polled", "news")
+    for poll in polls:
+        assert poll.receive().json["records"][0]["data"] == "news"
+    assert read(polls[0], "polled", from_seq=1, wait_ms=50).json["records"] == []
+
+
+def test_a_stopped_server_answers_those_who_wait_in_readers(
+    start: Callable[..., WithReaders],
+) -> None:
+    """SIGTERM: a long poll in a reader is answered, and every process ends. (§12)"""
+    server = start()
+    writer, poll = server.http(), server.http()
+    put(writer, "t")
+    asks = orjson.dumps({"from_seq": 0, "wait_ms": 60_000})
+    poll.send("POST", "/v0/topics/t/diff", asks, {"content-type": "application/json"})
+    until("carried", lambda: server.metric("topics_reader_connections") == 1)
+    pids = server.reader_pids()
+    answers = []
+    waiting = Thread(target=lambda: answers.append(poll.receive()))
+    waiting.start()
+    server.signal(signal.SIGTERM)
+    waiting.join()
+    assert answers[0].status == 200
+    assert server.wait() == 0
+    until("ended", lambda: not any(map(is_alive, pids)))
+    server.assert_log_is_quiet()
+
+
+def test_a_reader_that_is_killed_is_replaced(start: Callable[..., WithReaders]) -> None:
+    """A reader's end ends its connections and nothing else; another one takes its place."""
+    server = start()
+    writer, reader = server.http(), server.http()
+    put(writer, "t")
+    append(writer, "t", 1)
+    assert read(reader, "t").json["head_seq"] == 1
+    pids = server.reader_pids()
+    for pid in pids:
+        kill(pid)
+    with pytest.raises((Ended, OSError)):
+        read(reader, "t")
+    until("noticed", lambda: server.metric("topics_reader_restarts_total") == 2)
+    append(writer, "t", 2)
+    assert read(server.http(), "t").json["head_seq"] == 2
+    until("replaced", lambda: server.metric("topics_reader_up") == 2)
+    assert not set(pids) & set(server.reader_pids())
+    append(writer, "t", 3)
+    assert read(server.http(), "t").json["head_seq"] == 3
+
+
+def test_a_reader_that_hangs_is_replaced(start: Callable[..., WithReaders]) -> None:
+    """A reader that stands still while the log goes on is killed, so that its clients come again."""
+    server = start(1)
+    writer, reader = server.http(), server.http()
+    put(writer, "t")
+    append(writer, "t", 1)
+    read(reader, "t")
+    (pid,) = server.reader_pids()
+    os.kill(pid, signal.SIGSTOP)
+    append(writer, "t", 2)
+    with pytest.raises((Ended, OSError)):
+        read(reader, "t")
+    until("replaced", lambda: server.metric("topics_reader_up") == 1)
+    assert not is_alive(pid)
+    assert read(server.http(), "t").json["head_seq"] == 2
+
+
+def test_readers_end_with_the_engine(start: Callable[..., WithReaders]) -> None:
+    """Where the engine's process is killed, no reader goes on showing what it showed; the next
+    server has the port and the data."""
+    server = start()
+    writer, reader = server.http(), server.http()
+    put(writer, "t")
+    append(writer, "t", 1)
+    read(reader, "t")
+    pids = server.reader_pids()
+    assert len(pids) == 2
+    server.kill()
+    until("ended", lambda: not any(map(is_alive, pids)))
+    server.start_all()
+    assert read(server.http(), "t").json["head_seq"] == 1
+
+
+def test_a_second_server_on_the_port_is_refused(start: Callable[..., WithReaders]) -> None:
+    """The port belongs to the engine's process alone. (§12)"""
+    server = start(1)
+    ended = subprocess.run(
+        OWN.command(0),
+        env=environment(port=server.port, data_dir=server.home / "other", readers=1),
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+
+
+def test_an_erasure_waits_until_readers_have_let_go(start: Callable[..., WithReaders]) -> None:
+    """After a delete with `erase` is answered, no process holds a file with the erased bytes. (§5)"""
+    server = start(wal_file_bytes=1 << 16, segment_max_age_ms=1)
+    writer, reader = server.http(), server.http()
+    put(writer, "t")
+    for turn in range(30):
+        append(writer, "t", f"secret-{turn}" * 500)
+        assert read(reader, "t", from_seq=turn).json["head_seq"] == turn + 1
+        read(reader, "t", from_seq=0, limit=3)
+    asks = orjson.dumps({"before_seq": 29, "erase": True})
+    answer = ask(writer, "POST", "/v0/topics/t/delete", asks)
+    assert answer.status == 200, answer
+    for pid in server.reader_pids():
+        held = [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
+        assert not [each for each in held if "deleted" in each and str(server.data) in each]
+        assert str(server.data) not in "".join(
+            line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "deleted" in line
+        )
+    assert len(read(server.http(), "t").json["records"]) == 2
+
+
+def test_keys_hold_in_readers(start: Callable[..., WithReaders], tmp_path: Path) -> None:
+    """A reader asks for keys as the engine does, and a key that is removed is refused after
+    SIGHUP. (§0.2)"""
+    keys = tmp_path / "keys"
+    one, two = "k" * 24, "m" * 24
+    keys.write_text(f"{one}\n{two}\n")
+    keys.chmod(0o600)
+    server = WithReaders(tmp_path / "keyed", api_keys_file=keys)
+    try:
+        server._settings["readers"] = 2
+        server.start()
+        first = {"authorization": f"Bearer {one}"}
+        second = {"authorization": f"Bearer {two}"}
+        until("readers", lambda: len(server.reader_pids()) == 2)
+        ask(server.http(), "PUT", "/v0/topics/t", b"{}", first)
+        wires = [server.http() for _ in range(4)]
+        path = "/v0/topics/t/diff"
+        for wire in wires:
+            until("served", lambda wire=wire: ask(wire, "POST", path, b"{}", second).status == 200)
+        assert ask(server.http(), "POST", "/v0/topics/t/diff", b"{}").status == 401
+        keys.write_text(f"{one}\n")
+        server.signal(signal.SIGHUP)
+        for wire in wires:
+            until("refused", lambda wire=wire: ask(wire, "POST", path, b"{}", second).status == 401)
+            assert ask(wire, "POST", path, b"{}", first).status == 200
+        assert server.stop() == 0
+    finally:
+        server.__exit__(None, None, None)
+
+
+def test_bytes_that_are_no_request_are_answered_as_ever(served: WithReaders) -> None:
+    """A connection in a reader that goes on with something else has the answer of the engine's
+    process; one that closes is closed."""
+    wire = served.http()
+    put(wire, "odd")
+    for nonsense in (b"\r\n\r\nNONSENSE\r\n\r\n", b"GET /v0/topics/odd HTTP/9.9\r\n\r\n"):
+        raw = socket.create_connection(("127.0.0.1", served.port))
+        body = b'{"from_seq":0}'
+        line = b"POST /v0/topics/odd/diff HTTP/1.1\r\nHost: localhost\r\n"
+        kind = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        raw.sendall(line + kind + body)
+        assert raw.recv(65536).startswith(b"HTTP/1.1 200")
+        raw.sendall(nonsense)
+        assert raw.recv(65536).split()[1] in (b"400", b"505")
+        raw.close()
+
+
+def watching(server: WithReaders, *topics: str, **fields: object) -> str:
+    """The id of a new watch session."""
+    asks = orjson.dumps({"topics": {topic: {"from_seq": 0} for topic in topics}, **fields})
+    return str(ask(server.http(), "POST", "/v0/watch", asks).json["wid"])
+
+
+def test_a_stream_in_a_reader_shows_what_is_written(served: WithReaders) -> None:
+    """A stream of a session is carried by a reader, whose session it is meanwhile; what is written
+    comes in order, and the session goes on where its stream ended. (§7.3)"""
+    writer = served.http()
+    put(writer, "watched")
+    append(writer, "watched", 1, 2)
+    wid = watching(served, "watched")
+    stream = served.connect(lambda port: Sse(port, wid))
+    assert stream.seqs(2) == [1, 2]
+    until("carried", lambda: served.metric("topics_reader_connections") >= 1)
+    for turn in range(3, 30):
+        append(writer, "watched", turn)
+        assert stream.seqs(1) == [turn]
+    stream.reset()
+    append(writer, "watched", 30)
+    again = served.connect(lambda port: Sse(port, wid))
+    assert again.seqs(1) == [30]
+
+
+def test_another_stream_of_a_session_takes_over(served: WithReaders) -> None:
+    """The first stream ends with 409 in whichever process it is. (§7.3)"""
+    put(served.http(), "taken")
+    wid = watching(served, "taken")
+    first = served.connect(lambda port: Sse(port, wid))
+    first.caught_up()
+    second = served.connect(lambda port: Sse(port, wid))
+    second.caught_up()
+    assert first.last_error()["code"] == 409
+    append(served.http(), "taken", 1)
+    assert second.seqs(1) == [1]
+
+
+def test_a_stream_over_http2_takes_over_from_a_reader(served: WithReaders) -> None:
+    """The engine's process speaks HTTP/2: the stream in the reader ends, and the session goes on
+    from what the client remembers. (§7.3)"""
+    writer = served.http()
+    put(writer, "crossed")
+    append(writer, "crossed", 1, 2)
+    wid = watching(served, "crossed")
+    first = served.connect(lambda port: Sse(port, wid))
+    assert first.seqs(2) == [1, 2]
+    first.caught_up()
+    second = served.connect(lambda port: Sse(port, wid, first.last_id, kind=Sse2))
+    second.caught_up()
+    assert first.last_error()["code"] == 409
+    append(writer, "crossed", 3)
+    assert second.seqs(1) == [3]
+    second.reset()
+    append(writer, "crossed", 4)
+    third = served.connect(lambda port: Sse(port, wid, second.last_id))
+    assert third.seqs(1) == [4]
+
+
+def test_watchers_resume_after_their_reader_was_killed(start: Callable[..., WithReaders]) -> None:
+    """A stream that ends with its reader goes on from the client's last id, and misses nothing."""
+    server = start()
+    writer = server.http()
+    put(writer, "t")
+    append(writer, "t", 1, 2, 3)
+    wid = watching(server, "t")
+    stream = server.connect(lambda port: Sse(port, wid))
+    assert stream.seqs(3) == [1, 2, 3]
+    last = stream.last_id
+    for pid in server.reader_pids():
+        kill(pid)
+    with pytest.raises((StreamEnded, OSError)):
+        stream.seqs(1)
+    # A connection that is on its way to a process that dies ends with it, and its client comes again.
+    until("noticed", lambda: server.metric("topics_reader_restarts_total") == 2)
+    append(writer, "t", 4)
+    again = server.connect(lambda port: Sse(port, wid, last))
+    assert again.seqs(1) == [4]
+    until("replaced", lambda: server.metric("topics_reader_up") == 2)
+
+
+def test_a_stream_in_a_reader_ends_with_a_last_frame(start: Callable[..., WithReaders]) -> None:
+    """SIGTERM: the client is told that the server stops. (§12)"""
+    server = start(1)
+    put(server.http(), "t")
+    wid = watching(server, "t")
+    stream = server.connect(lambda port: Sse(port, wid))
+    stream.caught_up()
+    until("carried", lambda: server.metric("topics_reader_connections") == 1)
+    server.signal(signal.SIGTERM)
+    assert stream.last_error()["code"] == 503
+    assert server.wait() == 0
+
+
+def test_a_topic_that_leaves_the_readers_takes_its_streams_along(served: WithReaders) -> None:
+    """A topic that becomes `ephemeral` is the engine's: its stream in a reader ends, and goes on
+    with the same session. (§0.10)"""
+    writer = served.http()
+    put(writer, "moving")
+    append(writer, "moving", 1)
+    wid = watching(served, "moving")
+    stream = served.connect(lambda port: Sse(port, wid))
+    assert stream.seqs(1) == [1]
+    put(writer, "moving", durability="ephemeral")
+    assert stream.last_error()["code"] == 503
+    append(writer, "moving", 2)
+    again = served.connect(lambda port: Sse(port, wid))
+    assert again.seqs(1) == [2]
+
+
+def test_a_client_that_closes_its_half_is_answered_all_the_same(served: WithReaders) -> None:
+    """Requests that came before the end are answered, in whichever process."""
+    put(served.http(), "half")
+    raw = socket.create_connection(("127.0.0.1", served.port))
+    kind = b"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+    read_it, write_it = b'{"from_seq":0}', b'{"records":[{"data":1}]}'
+    raw.sendall(
+        b"POST /v0/topics/half/diff HTTP/1.1\r\n"
+        + kind % (len(read_it), read_it)
+        + b"POST /v0/topics/half HTTP/1.1\r\n"
+        + kind % (len(write_it), write_it)
+    )
+    raw.shutdown(socket.SHUT_WR)
+    came = b""
+    while data := raw.recv(65536):
+        came += data
+    raw.close()
+    assert came.count(b"HTTP/1.1 200") == 2
+    assert read(served.http(), "half").json["head_seq"] == 1

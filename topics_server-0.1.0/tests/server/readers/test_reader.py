@@ -1,0 +1,282 @@
+"""A reader process, driven by a test in the place of the engine's process."""
+
+import asyncio
+import os
+import pickle
+import socket
+import subprocess
+from collections.abc import Callable
+from mmap import mmap
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from contract.wire import Http1
+
+from topics.protocol.model.limits import Limits
+from topics.server.readers.channel import Channel, Handed, channel_pair
+from topics.server.readers.follower import Follower
+from topics.server.readers.page import Page, Timing, page_bytes
+from topics.server.readers.process import command
+from topics.server.runtime.clock import Clock
+from topics.settings import TABLE, Settings
+from topics.store.files import OsFiles
+from topics.store.following import FollowingStore
+
+from .served import WithReaders, append, put
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with a topic of three records; its server has ended."""
+    server = WithReaders(tmp_path_factory.mktemp("server"))
+    with server.start():
+        wire = Http1(server.port)
+        put(wire, "t")
+        append(wire, "t", 1, 2, 3)
+        wire.reset()
+    return server.data
+
+
+def hello_of(data: Path) -> bytes:
+    """What a reader is told first."""
+    values = {setting.name: getattr(Settings(), setting.name) for setting in TABLE}
+    settings = pickle.dumps(Settings(**values | {"data_dir": data}))
+    hello = {"index": 0, "readers": 1, "log_format": "json", "settings": settings}
+    return pickle.dumps(hello)
+
+
+class Engine:
+    """The engine's side of one reader."""
+
+    def __init__(self, home: Path) -> None:
+        store = FollowingStore(OsFiles(home))
+        store.begin(Follower(Limits(), store), 1 << 62)
+        self.batch = store.batch
+        store.close()
+        self.page_file = os.memfd_create("page")
+        os.truncate(self.page_file, page_bytes(1))
+        self.page = Page(mmap(self.page_file, page_bytes(1)))
+        self.page.store(self.batch, {}, Timing(*Clock().course))
+        ours, theirs = channel_pair()
+        self.messages: list[dict[str, Any]] = []
+        self.came_back: list[tuple[Handed, socket.socket]] = []
+        self.has_ended = False
+        self.channel = Channel(
+            ours,
+            on_message=self.messages.append,
+            on_handed=lambda handed, sock: self.came_back.append((handed, sock)),
+            on_end=self._ended,
+        )
+        ours.send(hello_of(home))
+        with theirs:
+            self.process = subprocess.Popen(
+                command(theirs.fileno(), self.page_file),
+                pass_fds=(theirs.fileno(), self.page_file),
+                stderr=subprocess.PIPE,
+            )
+
+    def _ended(self) -> None:
+        self.has_ended = True
+
+    async def until(self, probe: Callable[[], object]) -> None:
+        while not probe():
+            await asyncio.sleep(0.002)
+
+    async def heard(self, kind: str) -> dict[str, Any]:
+        """The next message of a kind."""
+        await self.until(lambda: any(kind in message for message in self.messages))
+        found = next(message for message in self.messages if kind in message)
+        self.messages.remove(found)
+        return found
+
+    def hand(self, *sent: bytes, pending: bytes = b"") -> socket.socket:
+        """Give it a connection with what came of it; returns the client's end."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        client = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+        listener.close()
+        for data in sent:
+            client.sendall(data)
+        self.channel.hand(Handed(pending), accepted.detach())
+        return client
+
+    async def code(self) -> int:
+        """Its exit code."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, self.process.wait)
+
+    def close(self) -> None:
+        self.channel.close()
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        os.close(self.page_file)
+
+
+def driven(home: Path, story: Callable[[Engine], Any]) -> None:
+    async def run() -> None:
+        engine = Engine(home)
+        try:
+            async with asyncio.timeout(100):
+                await story(engine)
+        finally:
+            engine.close()
+
+    asyncio.run(run())
+
+
+def request(path: str, body: bytes = b"", method: str = "POST") -> bytes:
+    kind = b"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+    return f"{method} {path} HTTP/1.1\r\n".encode() + kind % (len(body), body)
+
+
+async def received(client: socket.socket) -> bytes:
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(None, client.recv, 1 << 16)
+
+
+def test_it_serves_a_connection_until_a_request_is_not_its_own(home: Path) -> None:
+    """Bytes that came with it are a request like any other; with the one that is not its own the
+    connection goes back, and nothing of that was taken."""
+
+    async def story(engine: Engine) -> None:
+        await engine.heard("ready")
+        client = engine.hand(pending=request("/v0/topics/t/diff", b'{"from_seq":1}'))
+        answer = await received(client)
+        assert answer.startswith(b"HTTP/1.1 200")
+        page = orjson.loads(answer.partition(b"\r\n\r\n")[2])
+        assert [record["data"] for record in page["records"]] == [2, 3]
+        client.sendall(request("/v0/topics/t/records", method="GET"))
+        assert b"\r\netag: " in (await received(client)).lower()
+
+        write = request("/v0/topics/t", b'{"records":[{"data":4}]}')
+        client.sendall(write)
+
+        await engine.until(lambda: engine.came_back)
+        (handed, sock), *_ = engine.came_back
+        assert handed.pending == write
+        sock.close()
+        client.close()
+
+    driven(home, story)
+
+
+def test_a_connection_with_nothing_of_its_own_goes_back_at_once(home: Path) -> None:
+    """Every other route is the engine's."""
+
+    async def story(engine: Engine) -> None:
+        await engine.heard("ready")
+        clients = []
+        for path, method in (
+            ("/v0/topics", "GET"),
+            ("/v0/topics/t", "GET"),
+            ("/v0/watch/unknown", "GET"),
+            ("/v0/topics/t/claim", "POST"),
+        ):
+            clients.append(engine.hand(pending=request(path, method=method)))
+        await engine.until(lambda: len(engine.came_back) == len(clients))
+        for _, sock in engine.came_back:
+            sock.close()
+        for client in clients:
+            client.close()
+
+    driven(home, story)
+
+
+def test_a_stop_is_the_engines_to_say(home: Path) -> None:
+    """It ends with 0 when it is told, and signals of a supervisor are not that."""
+
+    async def story(engine: Engine) -> None:
+        await engine.heard("ready")
+        engine.process.terminate()
+        engine.channel.send({"release": 4})
+        assert (await engine.heard("released"))["released"] == 4
+
+        engine.channel.send({"drain": True})
+
+        assert await engine.code() == 0
+
+    driven(home, story)
+
+
+def test_it_ends_with_the_engines_process(home: Path) -> None:
+    """Nothing that it shows can be vouched for any more."""
+
+    async def story(engine: Engine) -> None:
+        await engine.heard("ready")
+        engine.channel.close()
+        assert await engine.code() == 1
+
+    driven(home, story)
+
+
+def test_it_tells_what_it_did(home: Path) -> None:
+    """Requests, connections, memory, and when each topic was read, once a second."""
+
+    async def story(engine: Engine) -> None:
+        await engine.heard("ready")
+        client = engine.hand(pending=request("/v0/topics/t/diff", b"{}"))
+        await received(client)
+        told = await engine.heard("stats")
+        while not told["stats"]["requests"]:
+            told = await engine.heard("stats")
+        assert told["stats"]["requests"] == 1
+        assert told["stats"]["connections"] == 1
+        assert len(told["reads"]) == 1
+        client.close()
+
+    driven(home, story)
+
+
+def test_a_page_that_names_what_the_log_has_not_ends_it(home: Path) -> None:
+    """It would show less than was acknowledged; the engine starts another one."""
+
+    async def story(engine: Engine) -> None:
+        await engine.heard("ready")
+        engine.page.store(engine.batch + 5, {}, Timing(*Clock().course))
+        engine.channel.send({"wake": True})
+        assert await engine.code() == 1
+        await engine.until(lambda: engine.has_ended)
+
+    driven(home, story)
+
+
+def test_a_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    """On standard error, and the process ends."""
+    page_file = os.memfd_create("page")
+    os.truncate(page_file, page_bytes(1))
+    ours, theirs = channel_pair()
+    ours.send(hello_of(tmp_path))
+    with ours, theirs:
+        ended = reader(theirs.fileno(), page_file)
+    os.close(page_file)
+
+    assert ended.returncode == 1
+    assert "not a data directory of topics" in ended.stderr
+
+
+def test_it_ends_where_the_engines_process_ended_first() -> None:
+    """Before it was told what to serve."""
+    page_file = os.memfd_create("page")
+    ours, theirs = channel_pair()
+    ours.close()
+    with theirs:
+        ended = reader(theirs.fileno(), page_file)
+    os.close(page_file)
+
+    assert ended.returncode == 1
+    assert ended.stderr == ""
+
+
+def reader(channel: int, page_file: int) -> "subprocess.CompletedProcess[str]":
+    """A reader process that ends by itself."""
+    return subprocess.run(
+        command(channel, page_file),
+        pass_fds=(channel, page_file),
+        capture_output=True,
+        text=True,
+        check=False,
+    )

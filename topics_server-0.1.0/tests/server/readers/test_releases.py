@@ -1,0 +1,123 @@
+"""An erasure is answered when no reader holds a file that was unlinked for it. (§5)"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from topics.server.readers.process import ReaderProcess, Standing
+from topics.server.readers.releases import Releases
+
+
+class Channel:
+    """What a reader was asked, and what it does then."""
+
+    def __init__(self, asked: Callable[[int], None]) -> None:
+        self._asked = asked
+
+    def send(self, message: dict[str, Any]) -> None:
+        self._asked(message["release"])
+
+
+class Readers:
+    """Two readers, those that were replaced, and erasures that wait for them."""
+
+    def __init__(self, *, lets_go: tuple[bool, bool], release_s: float = 60.0) -> None:
+        self.processes = [ReaderProcess(index) for index in range(2)]
+        self.replaced: list[int] = []
+        self.releases = Releases(
+            self.processes, asyncio.get_running_loop(), self._replace, release_s
+        )
+        for process, lets in zip(self.processes, lets_go, strict=True):
+            channel: Any = Channel(self._releaser(process) if lets else lambda number: None)
+            process.channel, process.standing = channel, Standing.READY
+
+    def _releaser(self, process: ReaderProcess) -> Callable[[int], None]:
+        return lambda number: self.releases.released(process, number)
+
+    def _replace(self, process: ReaderProcess) -> None:
+        self.replaced.append(process.index)
+        process.standing, process.channel = Standing.GONE, None
+        self.releases.process_gone()
+
+    def erased(self) -> Awaitable[None]:
+        """Whether an erasure may be answered."""
+        return asyncio.get_running_loop().run_in_executor(None, self.releases.wait)
+
+
+def run(story: Callable[[], Any]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await story()
+
+    asyncio.run(bounded())
+
+
+def test_it_waits_for_every_reader() -> None:
+    """Each is asked once, and says that it holds nothing."""
+
+    async def story() -> None:
+        readers = Readers(lets_go=(True, False))
+        waiting = asyncio.ensure_future(readers.erased())
+        while readers.processes[0].released < 1:
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        readers.releases.released(readers.processes[1], 1)
+        await waiting
+        assert readers.replaced == []
+        assert readers.releases.number == 1
+
+    run(story)
+
+
+def test_a_reader_that_does_not_let_go_is_replaced() -> None:
+    """Its end closes its files, so the erasure is answered all the same."""
+
+    async def story() -> None:
+        readers = Readers(lets_go=(True, False), release_s=0.01)
+        await readers.erased()
+        assert readers.replaced == [1]
+
+    run(story)
+
+
+def test_a_reader_that_has_ended_holds_nothing() -> None:
+    """Nobody waits for it."""
+
+    async def story() -> None:
+        readers = Readers(lets_go=(True, False))
+        waiting = asyncio.ensure_future(readers.erased())
+        readers._replace(readers.processes[1])
+        await waiting
+
+    run(story)
+
+
+def test_a_reader_that_is_starting_is_replaced() -> None:
+    """It may have opened any file, and takes no message yet."""
+
+    async def story() -> None:
+        readers = Readers(lets_go=(True, True))
+        readers.processes[1].standing = Standing.STARTING
+        await readers.erased()
+        assert readers.replaced == [1]
+
+    run(story)
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_who_let_go_of_a_later_erasure_did_of_an_earlier_one(newest_first: bool) -> None:
+    """Erasures may wait at the same time; one answer is enough for those before it."""
+
+    async def story() -> None:
+        readers = Readers(lets_go=(False, False))
+        both = [asyncio.ensure_future(readers.erased()) for _ in range(2)]
+        while readers.releases.number < 2:
+            await asyncio.sleep(0)
+        for process in readers.processes:
+            for number in (2,) if newest_first else (1, 2):
+                readers.releases.released(process, number)
+        await asyncio.gather(*both)
+
+    run(story)

@@ -1,0 +1,266 @@
+"""What a reader's reads wait for: the log as far as the page shows it, news, and time. (§0.10, §3.4)"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+from protocol.harness import text_of
+from sim.files import SimFiles
+
+from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.http import bodies
+from topics.protocol.model.commands import Command, ReadPage
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.server.exchange.shell import Phase
+from topics.server.readers import follower as followers
+from topics.server.readers.follower import Follower
+from topics.server.readers.page import Page, PageView, Timing, page_bytes
+from topics.server.readers.shell import ReaderShell
+from topics.store.following import FollowingStore
+
+from .writing import LIMITS, START_MS, Writer, appended, put
+
+
+class Clock:
+    """The time, which the test moves."""
+
+    def __init__(self) -> None:
+        self.steady_ms = 0
+        self.courses: list[tuple[int, int, int]] = []
+
+    def now_ms(self) -> int:
+        return START_MS + self.steady_ms
+
+    def take_course(self, course: tuple[int, int, int]) -> None:
+        self.courses.append(course)
+
+
+class Rig:
+    """A writer, the page that it stores, and a reader's shell."""
+
+    def __init__(self) -> None:
+        self.files = SimFiles()
+        self.writer = Writer(self.files)
+        self.writer.do(put("t"))
+        memory: Any = bytearray(page_bytes(1))
+        self.page = Page(memory)
+        self.clock: Any = Clock()
+        self.broken: list[Exception] = []
+        store = FollowingStore(self.files.other())
+        self.follower = Follower(LIMITS, store)
+        self.shell = ReaderShell(
+            LIMITS,
+            store,
+            self.follower,
+            PageView(memory, 0),
+            broken=self.broken.append,
+            clock=self.clock,
+        )
+        self.answers: list[object] = []
+
+    def show(self) -> None:
+        held = self.writer.driver.engine.unit.publication.held()
+        self.page.store(self.writer.disk.written_batch, held, Timing())
+
+    async def begin(self) -> "Rig":
+        self.show()
+        await self.shell.begin()
+        return self
+
+    def write(self, *datas: object) -> None:
+        self.writer.do(appended("t", *datas))
+        self.show()
+
+    def ask(self, name: str = "t", **fields: object) -> Reply | Ticket:
+        command = bodies.parse_diff(name, orjson.dumps({"from_seq": 0, **fields}), LIMITS)
+        return self.submit(command)
+
+    def submit(self, command: Command) -> Reply | Ticket:
+        return self.shell.submit(command, lambda reply: self.answers.append(reply.result))
+
+    async def answer(self) -> Any:
+        while not self.answers:
+            await asyncio.sleep(0)
+        return self.answers.pop(0)
+
+
+Story = Callable[[Rig], Any]
+
+
+def told(story: Story) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(60):
+            rig = await Rig().begin()
+            await story(rig)
+            rig.shell.stop()
+
+    asyncio.run(run())
+
+
+def seqs(found: object) -> list[int]:
+    if isinstance(found, Reply):
+        found = found.result
+    page: Any = found
+    return [record["$seq"] for record in orjson.loads(text_of(page))["records"]]
+
+
+def test_a_read_shows_what_the_page_showed_when_it_came() -> None:
+    """What was acknowledged before, on whichever connection."""
+
+    async def story(rig: Rig) -> None:
+        rig.write(1, 2)
+        assert seqs(rig.ask()) == [1, 2]
+        page = ReadPage("t", 1, 10, 1 << 20, False, True, None)
+        assert seqs(rig.submit(page)) == [2]
+
+    told(story)
+
+
+def test_a_read_waits_while_the_log_is_applied_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other connections have their turn between two; no answer shows less than the page did."""
+    monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1,))
+
+    async def story(rig: Rig) -> None:
+        for turn in range(5):
+            rig.writer.do(appended("t", turn))
+        rig.show()
+        assert isinstance(rig.ask(), Ticket)
+        assert rig.follower.shown.number < rig.page.last.number
+        assert seqs(await rig.answer()) == [1, 2, 3, 4, 5]
+
+    told(story)
+
+
+def test_a_read_that_was_given_up_while_it_waited_is_not_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its client is gone."""
+    monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1,))
+
+    async def story(rig: Rig) -> None:
+        for turn in range(5):
+            rig.writer.do(appended("t", turn))
+        rig.show()
+        gone, there = rig.ask(limit=1), rig.ask()
+        assert isinstance(gone, Ticket)
+        assert isinstance(there, Ticket)
+        gone.cancel()
+        assert seqs(await rig.answer()) == [1, 2, 3, 4, 5]
+        assert rig.answers == []
+
+    told(story)
+
+
+def test_a_long_poll_is_answered_by_the_write_that_it_waits_for() -> None:
+    """As soon as somebody looks at the page, which the engine wakes a reader for."""
+
+    async def story(rig: Rig) -> None:
+        assert isinstance(rig.ask(wait_ms=1000), Ticket)
+        rig.write("news")
+        assert rig.answers == []
+        assert rig.shell.look()
+        assert seqs(await rig.answer()) == [1]
+
+    told(story)
+
+
+def test_a_long_poll_ends_with_nothing_at_its_time() -> None:
+    """And the next deadline is waited for; one that was answered rings nobody."""
+
+    async def story(rig: Rig) -> None:
+        rig.ask(wait_ms=1000)
+        rig.ask(wait_ms=5000)
+        rig.clock.steady_ms = 1000
+        rig.shell._ring()
+        assert seqs(await rig.answer()) == []
+        assert rig.answers == []
+        rig.clock.steady_ms = 5000
+        rig.shell._ring()
+        assert seqs(await rig.answer()) == []
+        rig.shell._ring()
+        assert rig.shell._alarm is None
+
+    told(story)
+
+
+def test_reads_of_a_topic_that_is_anothers_now_are_released() -> None:
+    """Those that wait are answered with what there is; the next is told to come again. (§0.10)"""
+
+    async def story(rig: Rig) -> None:
+        rig.ask(wait_ms=1000)
+        topic = rig.follower.state.topics["t"]
+        rig.shell.release(topic.topic_id)
+        assert seqs(await rig.answer()) == []
+        rig.writer.do(put("t", durability="ephemeral"))
+        rig.show()
+        with pytest.raises(Rejection) as refused:
+            rig.ask()
+        assert refused.value.code is ErrorCode.NOT_READY
+        assert refused.value.detail == {"reason": "moved"}
+
+    told(story)
+
+
+def test_a_page_that_cannot_name_all_that_it_holds_back_refuses_at_once() -> None:
+    """A read that would wait for a sync is the engine's process's."""
+
+    async def story(rig: Rig) -> None:
+        rig.page.store(rig.writer.disk.written_batch, dict.fromkeys(range(5000), 0), Timing())
+        assert not rig.shell.can_follow
+        with pytest.raises(Rejection):
+            rig.ask()
+        rig.write(1)
+        assert seqs(rig.ask()) == [1]
+
+    told(story)
+
+
+def test_a_log_that_cannot_be_followed_ends_the_reader() -> None:
+    """It would show less than was acknowledged; a start is the only repair."""
+
+    async def story(rig: Rig) -> None:
+        rig.page.store(rig.writer.disk.written_batch + 7, {}, Timing())
+        rig.shell.look()
+        assert len(rig.broken) == 1
+
+    told(story)
+
+
+def test_the_clock_is_the_engines() -> None:
+    """So records expire in both at once: the page carries its course."""
+
+    async def story(rig: Rig) -> None:
+        rig.page.store(rig.writer.disk.written_batch, {}, Timing(5, 6, 7))
+        rig.shell.look()
+        assert rig.clock.courses[-1] == (5, 6, 7)
+
+    told(story)
+
+
+def test_a_stop_answers_those_who_wait() -> None:
+    """Once, and the phases follow the server's table."""
+
+    async def story(rig: Rig) -> None:
+        rig.ask(wait_ms=1000)
+        rig.shell.drain()
+        rig.shell.drain()
+        assert rig.shell.phase is Phase.DRAINING
+        assert seqs(await rig.answer()) == []
+        assert not rig.shell.process().ready
+
+    told(story)
+
+
+def test_a_read_is_noted_for_the_engine() -> None:
+    """Which shows when a topic was last read (§1.2)."""
+
+    async def story(rig: Rig) -> None:
+        rig.clock.steady_ms = 70
+        rig.ask()
+        topic_id = rig.follower.state.topics["t"].topic_id
+        assert rig.shell.reads == {topic_id: START_MS + 70}
+        assert rig.shell.requests == 1
+
+    told(story)

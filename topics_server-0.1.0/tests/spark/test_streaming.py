@@ -1,0 +1,213 @@
+"""Streams in a real session: how far a batch goes, what a restart repeats, what is lost."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.flights import Server
+from topics import Client, NewRecord
+
+from .conftest import Reads, settle
+
+pytestmark = pytest.mark.spark
+
+
+class Query:
+    """A stream with `availableNow`, started again and again from one checkpoint."""
+
+    def __init__(self, home: Path, make: Callable[[], Any]) -> None:
+        self.home, self.make = home, make
+        self.seen: list[tuple[Any, ...]] = []
+        self.batches: list[int] = []
+        self.progress: list[Any] = []
+
+    def run(self, *columns: str) -> list[tuple[Any, ...]]:
+        """Run to the end of what is there; the rows that this run saw."""
+        fresh: list[tuple[Any, ...]] = []
+
+        def take(frame: Any, batch: int) -> None:
+            rows = [tuple(row) for row in frame.select(*columns or ("topic", "seq")).collect()]
+            self.batches.append(len(rows))
+            fresh.extend(rows)
+
+        query = (
+            self.make()
+            .writeStream.foreachBatch(take)
+            .option("checkpointLocation", str(self.home / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        self.progress = list(query.recentProgress)
+        self.seen += fresh
+        return fresh
+
+
+def seqs(rows: list[tuple[Any, ...]]) -> list[int]:
+    return sorted(row[1] for row in rows)
+
+
+def test_a_stream_goes_on_where_it_was(
+    reads: Reads, client: Client, server: Server, home: Path, name: str
+) -> None:
+    """In batches of the size that was asked for, by path and by URL; a restart goes on; a topic that
+    joins a pattern later is read from its beginning; what is deleted is not read."""
+    client.append_many(f"{name}.a", [NewRecord(n, tag="xy"[n % 2]) for n in range(2500)])
+    settle(server)
+    more = {"subscribePattern": f"{name}\\.[ab]", "startingOffsets": "earliest"}
+    query = Query(
+        home,
+        lambda: reads.stream(
+            "path", maxRecordsPerTrigger=1000, readerName="r1", url=server.url, **more
+        ),
+    )
+
+    query.run()
+    assert query.batches == [1000, 1000, 500]
+    assert seqs(query.seen) == list(range(1, 2501))
+    assert query.progress[-1]["sources"][0]["latestOffset"] is not None
+
+    client.append_many(f"{name}.a", [NewRecord(n, tag="xy"[n % 2]) for n in range(100)])
+    client.delete(f"{name}.a", match=("tag", "Eq", "x"))
+    client.append(f"{name}.b", 1, 2)
+    settle(server)
+    fresh = query.run()
+    assert sorted(fresh) == [
+        *((f"{name}.a", seq) for seq in range(2502, 2601, 2)),
+        (f"{name}.b", 1),
+        (f"{name}.b", 2),
+    ]
+    assert query.run() == []
+    [record] = [r.data for r in client.read("topics.readers")]
+    assert record["topics"][f"{name}.a"]["seq"] in range(1000, 2601)
+
+
+def test_a_replay_repeats_no_row_and_misses_none(
+    reads: Reads, client: Client, home: Path, name: str
+) -> None:
+    """The commit log's last entry is removed, and records of that batch are deleted: it is run again
+    with the same bounds, without an error, and with what is left."""
+    client.append_many(name, list(range(30)))
+    query = Query(
+        home, lambda: reads.stream("url", startingOffsets="earliest", maxOffsetsPerTrigger=10)
+    )
+    query.run()
+    assert query.batches == [10, 10, 10]
+
+    for path in (home / "checkpoint" / "commits").glob("*2*"):
+        path.unlink()
+    client.delete(name, before_seq=24)
+    assert seqs(query.run()) == list(range(24, 31))
+
+
+def test_loss_under_a_stopped_stream(reads: Reads, client: Client, home: Path, name: str) -> None:
+    """A stop outlasts the records: an error that names gap and reason and the ways out; `warn` goes
+    on; `rows` gives the gap as one row. A deleted gap is none. (§3.3, §5)"""
+    client.put_topic(name, cap_records=10)
+    client.append(name, *range(5))
+    handling = "fail"
+    query = Query(
+        home,
+        lambda: reads.stream(
+            "url", startingOffsets="earliest", lossHandling=handling, minPartitions=3
+        ),
+    )
+    assert seqs(query.run()) == [1, 2, 3, 4, 5]
+    client.append(name, *range(25))
+    client.delete(name, before_seq=23)
+
+    with pytest.raises(Exception, match=r"lost 17 seqs, 6\.\.22, reason cap.*lossHandling to warn"):
+        query.run()
+    kept = home / "kept"
+    shutil.copytree(home / "checkpoint", kept)
+    handling = "warn"
+    assert seqs(query.run()) == list(range(23, 31))
+    shutil.rmtree(home / "checkpoint")
+    shutil.copytree(kept, home / "checkpoint")
+    handling = "rows"
+    rows = query.run("topic", "seq", "_kind", "_gap.from", "_gap.to", "_gap.reason")
+    assert [row[2:] for row in rows if row[2] == "tombstone"] == [("tombstone", 6, 22, "cap")]
+    assert seqs([row for row in rows if row[2] == "record"]) == list(range(23, 31))
+
+
+def test_a_topic_that_was_made_anew(reads: Reads, client: Client, home: Path, name: str) -> None:
+    """Its epoch tells: an error, or from its beginning on. (§1.4)"""
+    client.append(name, *range(5))
+    handling = "fail"
+    query = Query(
+        home, lambda: reads.stream("url", startingOffsets="earliest", lossHandling=handling)
+    )
+    query.run()
+    client.delete_topic(name)
+    client.append(name, *range(7))
+
+    with pytest.raises(Exception, match="reason recreated"):
+        query.run()
+    handling = "warn"
+    assert seqs(query.run()) == list(range(1, 8))
+    client.delete_topic(name)
+    handling = "fail"
+    with pytest.raises(Exception, match="was deleted; lossHandling warn goes on"):
+        query.run()
+
+
+def test_an_older_copy_of_the_directory(
+    reads: Reads, client: Client, server: Server, home: Path, name: str
+) -> None:
+    """The directory was put back to an older state: its head is behind the stream, which says so."""
+    client.append(name, *range(5))
+    settle(server)
+    shutil.copytree(server.data_dir, home / "old")
+    client.append(name, *range(5))
+    settle(server)
+    shutil.copytree(server.data_dir, home / "now")
+    handling = "fail"
+    query = Query(
+        home,
+        lambda: reads.stream(
+            "path", path=home / "now", startingOffsets="earliest", lossHandling=handling
+        ),
+    )
+    assert len(query.run()) == 10
+    shutil.rmtree(home / "now")
+    shutil.copytree(home / "old", home / "now")
+
+    with pytest.raises(Exception, match=r"lost 5 seqs, 6\.\.10, reason rewound"):
+        query.run()
+    handling = "warn"
+    assert query.run() == []
+
+
+def test_records_that_come_while_it_runs(
+    reads: Reads, client: Client, home: Path, name: str
+) -> None:
+    """A continuous query begins at the head and gets what is appended, exactly once."""
+    client.append(name, "before")
+    seen: list[str] = []
+
+    def take(frame: Any, batch: int) -> None:
+        seen.extend(row.data for row in frame.collect())
+        if len(seen) < 30:
+            client.append(name, *(f"{batch}-{n}" for n in range(10)))
+
+    query = (
+        reads.stream("url")
+        .writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(home / "checkpoint"))
+        .start()
+    )
+    try:
+        while query.isActive and not query.recentProgress:
+            query.processAllAvailable()
+        client.append(name, "first")
+        while query.isActive and len(seen) < 30:
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    written = [json.dumps(r.data) for r in client.read(name)][1:]
+    assert seen == written[: len(seen)]
+    assert len(seen) >= 30

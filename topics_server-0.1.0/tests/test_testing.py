@@ -1,0 +1,148 @@
+"""What `topics.testing` gives to other people's tests."""
+
+import asyncio
+import gzip
+
+import httpx
+import pytest
+
+from topics import Record, Tombstone, TopicsError, Unreachable
+from topics.protocol.model.limits import Limits
+from topics.testing import START_MS, MemoryTopics
+
+
+def test_the_fixture_is_a_server_in_memory(memory_topics: MemoryTopics) -> None:
+    """Plain calls, the real contract: what is written is read. (§2, §3)"""
+    memory_topics.client.append("jobs", {"n": 1}, tag="a")
+
+    (item,) = memory_topics.client.read("jobs")
+
+    assert isinstance(item, Record)
+    assert (item.seq, item.data, item.ts_ms) == (1, {"n": 1}, START_MS)
+
+
+def test_the_test_moves_the_clock(memory_topics: MemoryTopics) -> None:
+    """Records expire when the test says so, and the loss is told. (§3.3)"""
+    memory_topics.client.put_topic("news", ttl_ms=1000)
+    memory_topics.client.append("news", "old")
+
+    memory_topics.advance(ms=1001)
+
+    (item,) = memory_topics.client.read("news")
+    assert isinstance(item, Tombstone)
+    assert (item.gap_from, item.gap_to, item.reason) == (1, 1, "ttl")
+
+
+def test_a_poll_that_finds_nothing_moves_the_clock(memory_topics: MemoryTopics) -> None:
+    """Nobody else could write meanwhile, so its time simply passes. (§3)"""
+    memory_topics.client.put_topic("jobs")
+
+    page = memory_topics.client.diff("jobs", from_seq=0, wait_ms=700)
+
+    assert page.records == []
+    assert memory_topics.now_ms == START_MS + 700
+
+
+def test_limits_can_be_small() -> None:
+    """A test can reach every bound cheaply. (§2)"""
+    with MemoryTopics(Limits(max_record_bytes=10)) as topics:
+        with pytest.raises(TopicsError) as refused:
+            topics.client.append("jobs", "x" * 11)
+
+        assert refused.value.code == "record_too_large"
+
+
+def test_the_app_wakes_a_poll_by_another_task(memory_topics: MemoryTopics) -> None:
+    """Over ASGI a long poll waits for a write of another task. (§3)"""
+
+    async def story() -> list[object]:
+        async with memory_topics.async_client() as client:
+            await client.append("jobs", 1)
+            poll = asyncio.ensure_future(client.diff("jobs", from_seq=1, wait_ms=30_000))
+            while not memory_topics._shell.driver.parked:
+                await asyncio.sleep(0)
+            await client.append("jobs", 2)
+            return [record.data for record in (await poll).records]
+
+    assert asyncio.run(story()) == [2]
+
+
+def test_the_clock_ends_a_poll_over_the_app(memory_topics: MemoryTopics) -> None:
+    """`advance` past the poll's time answers it. (§3)"""
+
+    async def story() -> list[object]:
+        async with memory_topics.async_client() as client:
+            await client.put_topic("jobs")
+            poll = asyncio.ensure_future(client.diff("jobs", from_seq=0, wait_ms=5000))
+            while not memory_topics._shell.driver.parked:
+                await asyncio.sleep(0)
+            memory_topics.advance(ms=5000)
+            return list((await poll).records)
+
+    assert asyncio.run(story()) == []
+
+
+def test_a_reader_may_begin_at_a_time_and_keep_some_tags(memory_topics: MemoryTopics) -> None:
+    """`from_ts` and `match` over several pages: the time begins, the cursor goes on. (§3)"""
+    client = memory_topics.client
+    for n in range(10):
+        client.append("jobs", n, tag="even:x" if n % 2 == 0 else "odd:x")
+        memory_topics.advance(ms=10)
+
+    found = client.read("jobs", from_ts=START_MS + 30, match="odd:*", page_records=2)
+
+    assert [item.data for item in found if isinstance(item, Record)] == [3, 5, 7, 9]
+
+
+def test_a_large_gzipped_body_is_no_matter(memory_topics: MemoryTopics) -> None:
+    """A server unpacks it on a thread; here it is simply done, for both clients. (§0.3)"""
+    body = gzip.compress(b" " * (1 << 20) + b'{"records":[{"data":1}]}')
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+
+    async def story() -> int:
+        transport = httpx.ASGITransport(app=memory_topics.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://memory") as client:
+            asked = await client.post("/v0/topics/jobs", content=body, headers=headers)
+            return asked.status_code
+
+    assert asyncio.run(story()) == 201
+    transport = memory_topics.client.session.connections.transport
+    with httpx.Client(transport=transport, base_url="http://memory") as client:
+        asked = client.post("/v0/topics/jobs", content=body, headers=headers)
+    assert (asked.status_code, asked.json()["head_seq"]) == (200, 2)
+
+
+NO_STREAM = "a stream never ends here: read\\(\\) or diff\\(\\) instead"
+
+
+def test_there_are_no_streams(
+    memory_topics: MemoryTopics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Watching, and having jobs pushed, say so at once instead of failing or waiting for ever."""
+    client = memory_topics.client
+    client.put_topic("jobs", type="queue")
+    client.append("jobs", 1)
+
+    with pytest.raises(Unreachable, match=NO_STREAM):
+        next(client.watch("jobs"))
+    with pytest.raises(Unreachable, match=NO_STREAM):
+        client.work("jobs", print, push=True)
+    assert caplog.records == []
+
+
+def test_there_are_no_streams_to_await(memory_topics: MemoryTopics) -> None:
+    """Nor for an `AsyncClient`."""
+
+    async def handle(job: object) -> None:
+        raise AssertionError("a job came")
+
+    async def story() -> None:
+        async with memory_topics.async_client() as client:
+            await client.put_topic("jobs", type="queue")
+            await client.append("jobs", 1)
+            with pytest.raises(Unreachable, match=NO_STREAM):
+                await anext(client.watch("jobs"))
+            with pytest.raises(Unreachable, match=NO_STREAM):
+                await client.work("jobs", handle, push=True)
+
+    asyncio.run(story())

@@ -1,0 +1,5 @@
+"""`python -m topics`: the same as `topics`."""
+
+from topics.cli import main
+
+main(prog_name="topics")

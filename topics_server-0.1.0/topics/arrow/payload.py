@@ -1,0 +1,180 @@
+"""The text of one JSON value as a value of an Arrow type.
+
+Owns what a typed column means: `fit` says which JSON fits which type, and as what.  It goes value by
+value; `topics.arrow.typed` uses a parser of whole batches where that gives the same.
+
+A string field takes a string as it is and any other value as its JSON text, so a field of several
+kinds keeps them all.  Every other type takes its own kind alone: nothing is rounded and no text
+becomes a number.
+"""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.types as kinds
+
+DEPTH_MAX: Final = 100
+"""Levels of a type at most: a value is walked by recursion."""
+
+_INTEGER: Final = re.compile(r"-?[0-9]+")
+_NUMBER_BEGINS: Final = frozenset("-0123456789")
+_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_string: Final = msgspec.json.Decoder(str).decode
+
+
+class Unfit(ValueError):
+    """The value is not of the type."""
+
+
+def object_of(text: str | bytes) -> dict[str, str]:
+    """The members of an object, each as its JSON text; of a name that is there twice, the last.
+
+    Raises:
+        Unfit: It is no object.
+    """
+    try:
+        return {name: bytes(raw).decode() for name, raw in _object(text).items()}
+    except (ValueError, RecursionError) as error:
+        raise Unfit(str(error)) from None
+
+
+def array_of(text: str) -> list[str]:
+    """The values of an array, each as its JSON text.  Raises Unfit: It is none."""
+    try:
+        return [bytes(raw).decode() for raw in _array(text)]
+    except (ValueError, RecursionError) as error:
+        raise Unfit(str(error)) from None
+
+
+def fit(text: str, wanted: pa.DataType) -> Any:
+    """The value that `pa.array([value], wanted)` takes; None for `null`.
+
+    Raises:
+        Unfit: The JSON is of another kind, or out of the type's range.
+        ValueError: `check` refuses the type.
+    """
+    text = text.strip(" \t\r\n")
+    return None if text == "null" else _maker(wanted)(text, wanted)
+
+
+def check(wanted: pa.DataType, *, depth: int = 0) -> None:
+    """Raises ValueError: Values of this type are not made from JSON."""
+    if depth > DEPTH_MAX:
+        raise ValueError(f"the type is nested more than {DEPTH_MAX} levels deep")
+    _maker(wanted)
+    if kinds.is_map(wanted) and not kinds.is_string(wanted.key_type):
+        raise ValueError(f"a map's keys are strings in JSON, not {wanted.key_type}")
+    for index in range(wanted.num_fields):
+        check(wanted.field(index).type, depth=depth + 1)
+
+
+def _of_struct(text: str, wanted: pa.DataType) -> dict[str, Any]:
+    members = object_of(text)
+    fields = [wanted.field(index) for index in range(wanted.num_fields)]
+    return {f.name: fit(members[f.name], f.type) for f in fields if f.name in members}
+
+
+def _of_map(text: str, wanted: pa.DataType) -> list[tuple[str, Any]]:
+    return [(name, fit(value, wanted.item_type)) for name, value in object_of(text).items()]
+
+
+def _of_list(text: str, wanted: pa.DataType) -> list[Any]:
+    return [fit(value, wanted.value_type) for value in array_of(text)]
+
+
+def _of_string(text: str, _wanted: pa.DataType) -> str:
+    return _read_string(text) if text.startswith('"') else text
+
+
+def _of_bool(text: str, _wanted: pa.DataType) -> bool:
+    if text not in ("true", "false"):
+        raise Unfit(f"{text[:40]} is no boolean")
+    return text == "true"
+
+
+def _of_integer(text: str, wanted: pa.DataType) -> int:
+    bits, signed = wanted.bit_width, kinds.is_signed_integer(wanted)
+    if _INTEGER.fullmatch(text) is None or len(text) > 21:
+        raise Unfit(f"{text[:40]} is no integer of {bits} bits")
+    value = int(text)
+    low, high = (-(1 << bits - 1), 1 << bits - 1) if signed else (0, 1 << bits)
+    if not low <= value < high:
+        raise Unfit(f"{text} does not fit {wanted}")
+    return value
+
+
+def _of_float(text: str, _wanted: pa.DataType) -> float:
+    if text[:1] not in _NUMBER_BEGINS:
+        raise Unfit(f"{text[:40]} is no number")
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise Unfit(f"{text[:40]} is out of range")
+    return value
+
+
+def _of_decimal(text: str, wanted: pa.DataType) -> Decimal:
+    try:
+        value = Decimal(_read_string(text) if text.startswith('"') else text)
+        pa.scalar(value, wanted)
+    except (InvalidOperation, pa.ArrowException) as error:
+        raise Unfit(f"{text[:40]}: {error}") from None
+    return value
+
+
+def _of_timestamp(text: str, wanted: pa.DataType) -> int:
+    """ISO 8601; without a zone it is UTC.  In units of the type since the epoch."""
+    said = pa.scalar(_read_string(text))
+    for zone in ("UTC", None):
+        try:
+            return int(said.cast(pa.timestamp(wanted.unit, tz=zone)).value)
+        except pa.ArrowException:
+            continue
+    raise Unfit(f"{text[:40]} is no time in {wanted.unit}")
+
+
+def _of_date(text: str, _wanted: pa.DataType) -> Any:
+    try:
+        return pa.scalar(_read_string(text)).cast(pa.date32()).as_py()
+    except pa.ArrowException as error:
+        raise Unfit(f"{text[:40]} is no date: {error}") from None
+
+
+def _read_string(text: str) -> str:
+    try:
+        return _string(text)
+    except ValueError as error:
+        raise Unfit(f"{text[:40]} is no string: {error}") from None
+
+
+_MAKERS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[str, pa.DataType], Any]]]] = [
+    (kinds.is_struct, _of_struct),
+    (kinds.is_map, _of_map),
+    (kinds.is_list, _of_list),
+    (kinds.is_string, _of_string),
+    (kinds.is_boolean, _of_bool),
+    (kinds.is_integer, _of_integer),
+    (lambda t: kinds.is_float32(t) or kinds.is_float64(t), _of_float),
+    (kinds.is_decimal128, _of_decimal),
+    (kinds.is_timestamp, _of_timestamp),
+    (kinds.is_date32, _of_date),
+]
+
+
+def _maker(wanted: pa.DataType) -> Callable[[str, pa.DataType], Any]:
+    for is_kind, make in _MAKERS:
+        if is_kind(wanted):
+            return make
+    raise ValueError(f"no value of type {wanted} is made from JSON")
+
+
+def is_parsed_alike(wanted: pa.DataType) -> bool:
+    """Whether `pyarrow.json` takes nothing for this type that `fit` refuses or reads otherwise."""
+    if kinds.is_date32(wanted) or kinds.is_map(wanted):
+        return False  # it takes a day's number for a date, and knows no maps
+    fields = (wanted.field(index) for index in range(wanted.num_fields))
+    return all(is_parsed_alike(field.type) for field in fields)

@@ -1,0 +1,72 @@
+"""Named readers: how far each has come, as records of the topic `topics.readers`.
+
+A reader whose cursor lies elsewhere (a stream's checkpoint, an export's manifest) publishes here how
+far it came, so that others can see its lag and wait for it before they delete.  A record of the topic
+has the reader's name as its tag and as its data
+
+    {"reader": "billing", "topics": {"orders": {"seq": 480000, "epoch": "2b4f57fe9e64a177-1"}}}
+
+where `seq` is the last record that the reader has dealt with.  Of a reader's records the last one
+counts for each topic that it names.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from topics.arrow.columns import schema
+from topics.arrow.loss import Gap
+from topics.arrow.source import NoSuchTopic, Source, Wanted
+from topics.client import Client
+
+READERS: Final = "topics.readers"
+
+
+class Position(msgspec.Struct, frozen=True):
+    """How far a reader came in a topic: through `seq` of its instance `epoch`."""
+
+    seq: int
+    epoch: str = ""
+
+
+class _Published(msgspec.Struct):
+    reader: str
+    topics: dict[str, Position]
+
+
+_decode: Final = msgspec.json.Decoder(_Published).decode
+
+
+def publish(client: Client, reader: str, positions: Mapping[str, Position]) -> None:
+    """Say how far a reader came; its earlier records are deleted.
+
+    Raises:
+        TopicsError: The server refused, or could not be reached.
+    """
+    said = _Published(reader, dict(positions))
+    appended = client.append(READERS, said, tag=reader)
+    client.delete(READERS, before_seq=appended.first_seq, match=("tag", "Eq", reader))
+
+
+def positions(source: Source) -> dict[str, dict[str, Position]]:
+    """What is published, by reader and topic; empty where nothing is.
+
+    Records of another form are passed over: the topic is anyone's to write.
+    """
+    found: dict[str, dict[str, Position]] = {}
+    try:
+        bounds = source.bounds(READERS)
+    except NoSuchTopic:
+        return found
+    wanted = Wanted(schema(["data"]))
+    for batch in source.read(READERS, bounds.earliest_seq, bounds.head_seq, wanted):
+        if isinstance(batch, Gap):
+            continue
+        for text in batch.column("data").to_pylist():
+            try:
+                said = _decode(text)
+            except msgspec.DecodeError:
+                continue
+            found.setdefault(said.reader, {}).update(said.topics)
+    return found

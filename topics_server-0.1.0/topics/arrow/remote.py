@@ -1,0 +1,286 @@
+"""Topics of a server, read by its HTTP API.
+
+Owns the pages of a scan (`POST /v0/topics/:topic/diff`, §3): several are asked for at once, each for
+seqs of its own, and are given back in order.  `data` and `meta` stay the text that the server sent.
+
+A server shows what is written, and no answer says how far that is durable.  Of class `fsync` it shows
+nothing else (§2.3), so a read of durable records by URL is of such topics only.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+import orjson
+import pyarrow as pa
+
+from topics.arrow.columns import GAP
+from topics.arrow.loss import DELETED, Gap
+from topics.arrow.source import Bounds, Consistency, NoSuchTopic, NotDurable, Wanted
+from topics.client import Client, Retry, TopicNotFound
+from topics.client.call import Call
+from topics.client.endpoints import topic_path
+
+PAGE_RECORDS: Final = 1000
+"""The most that a server gives (§3.1)."""
+PAGE_BYTES: Final = 8 << 20
+PATIENCE: Final = Retry()
+AHEAD: Final = 4
+"""Pages asked for at once: one is decoded while the server makes others."""
+
+
+_ABSENT: Final = msgspec.Raw()
+
+
+class _Record(msgspec.Struct, gc=False):
+    seq: int = msgspec.field(name="$seq")
+    ts: int = msgspec.field(name="$ts")
+    data: msgspec.Raw
+    node: str | None = msgspec.field(name="$node", default=None)
+    tag: str | None = msgspec.field(name="$tag", default=None)
+    meta: msgspec.Raw = _ABSENT
+
+
+class _Stone(msgspec.Struct):
+    gap_from: int
+    gap_to: int
+    reason: str
+
+
+class _Page(msgspec.Struct):
+    records: list[_Record]
+    next_from_seq: int
+    head_seq: int
+    tombstone: _Stone | None = None
+
+
+_decode: Final = msgspec.json.Decoder(_Page).decode
+
+
+class RemoteSource:
+    """The topics of one server.  Implements `source.Source`.
+
+    Raises:
+        TopicsError: From every method: the server refused, or could not be reached.
+    """
+
+    def __init__(
+        self,
+        server: str | Client,
+        *,
+        api_key: str | None = None,
+        retry: Retry = PATIENCE,
+        ahead: int = AHEAD,
+        consistency: Consistency = "visible",
+    ) -> None:
+        """A client that is given stays its owner's, with its key and its patience.
+
+        Args:
+            ahead: Pages asked for at once.
+            consistency: `durable` refuses topics of which a power loss could take back what was read.
+        """
+        self._ahead = ahead
+        self._is_durable = consistency == "durable"
+        self._owns = isinstance(server, str)
+        self._client = (
+            Client(server, api_key=api_key, retry=retry) if isinstance(server, str) else server
+        )
+        self._threads = ThreadPoolExecutor(ahead, "topics-scan")
+
+    def __enter__(self) -> "RemoteSource":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._threads.shutdown(cancel_futures=True)
+        if self._owns:
+            self._client.close()
+
+    @property
+    def address(self) -> tuple[str, str | None]:
+        """URL and API key of the server, for another process that is to read it."""
+        target = self._client.session.target
+        scheme, _, key = target.headers.get("authorization", "").partition(" ")
+        return target.url, key if scheme == "Bearer" else None
+
+    def refresh(self) -> None:
+        """Every call asks the server anew."""
+
+    def topics(self) -> list[str]:
+        return sorted(found.topic for found in self._client.topics())
+
+    def bounds(self, name: str) -> Bounds:
+        with _named(name):
+            state = self._client.topic(name, touch=False)
+        if self._is_durable and state.config.durability != "fsync":
+            raise NotDurable(
+                f'topic "{name}" is of class {state.config.durability}: its server does not say which of '
+                "its records are durable; read it by path, or give it the class fsync"
+            )
+        return Bounds(state.epoch or "", state.head_seq, state.earliest_seq)
+
+    def seek(self, name: str, from_ts: int) -> int:
+        page = self._ask(name, {"from_ts": from_ts, "limit": 1})
+        return page.records[0].seq if page.records else page.head_seq + 1
+
+    def borders(self, name: str, first_seq: int, last_seq: int) -> list[int]:
+        return []
+
+    def text_bytes(self, name: str, first_seq: int, last_seq: int) -> int:
+        with _named(name):
+            state = self._client.topic(name, touch=False)
+        first, last = max(first_seq, state.earliest_seq), min(last_seq, state.head_seq)
+        seqs = state.head_seq - state.earliest_seq + 1
+        return state.bytes * max(last - first + 1, 0) // max(seqs, 1)
+
+    def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
+        """The gap at the beginning, where there is one; others show when they are read."""
+        page = self._ask(name, {"from_seq": first_seq - 1, "limit": 1})
+        gap = _gap(name, page, first_seq, last_seq)
+        return [gap] if gap is not None else []
+
+    def evict_floor(self, name: str) -> int:
+        """As `Source.evict_floor`; no answer tells it, but a read behind `from_seq` has a tombstone
+        iff `from_seq + 1` is below it, so that a few reads find it."""
+        low, high = 0, self.bounds(name).earliest_seq
+        while low < high:
+            middle = (low + high) // 2
+            stone = self._ask(name, {"from_seq": middle, "limit": 1}).tombstone
+            if stone is not None and stone.gap_from == middle + 1:
+                low = middle + 1
+            else:
+                high = middle
+        return low + 1
+
+    def read(
+        self, name: str, first_seq: int, last_seq: int, wanted: Wanted
+    ) -> Iterator[pa.RecordBatch | Gap]:
+        """As `Source.read`.  Records expire by the server's clock, whatever `asof_ms` is."""
+        held: list[_Record] = []
+        for page, first, last in self._pages(name, first_seq, last_seq, wanted):
+            gap = _gap(name, page, first, last)
+            if gap is not None:
+                yield from _batches(name, held, wanted)
+                held = []
+                yield gap
+            held += [record for record in page.records if record.seq <= last]
+            if len(held) >= wanted.batch_rows:
+                whole = len(held) - len(held) % wanted.batch_rows
+                yield from _batches(name, held[:whole], wanted)
+                held = held[whole:]
+        yield from _batches(name, held, wanted)
+
+    def _pages(
+        self, name: str, first_seq: int, last_seq: int, wanted: Wanted
+    ) -> Iterator[tuple[_Page, int, int]]:
+        """Pages in order, each with the seqs [first, last] that it was asked for and that it covers.
+
+        Each page in flight has seqs of its own.  How many is learned from the pages before: where
+        most records are deleted or left out by a filter, a page reaches far.
+        """
+        asked: dict[str, Any] = {
+            "limit": PAGE_RECORDS,
+            "max_batch_bytes": PAGE_BYTES,
+            "include_tags": "tag" in wanted.columns.names,
+            "include_meta": "meta" in wanted.columns.names,
+        }
+        if wanted.epoch:
+            asked["epoch"] = wanted.epoch
+        if wanted.tag is not None:
+            asked["match"] = ["tag", "Eq", wanted.tag]
+        elif wanted.tag_prefix is not None:
+            asked["match"] = ["tag", "Glob", wanted.tag_prefix + "*"]
+        if wanted.exclude_nodes:
+            asked["node"] = list(wanted.exclude_nodes)
+        flying: deque[tuple[Future[_Page], int, int]] = deque()
+        reach, begin = PAGE_RECORDS, first_seq
+        try:
+            while flying or begin <= last_seq:
+                while len(flying) < self._ahead and begin <= last_seq:
+                    end = min(begin + reach - 1, last_seq)
+                    flying.append((self._later(name, asked, begin), begin, end))
+                    begin = end + 1
+                future, first, last = flying.popleft()
+                try:
+                    page = future.result()
+                except NoSuchTopic:
+                    if not wanted.epoch:
+                        raise
+                    # It was there when its epoch was asked for.
+                    gone = _Stone(first, last_seq, DELETED)
+                    yield _Page([], last_seq, last_seq, gone), first, last_seq
+                    return
+                reached = page.next_from_seq
+                if page.tombstone is not None and page.tombstone.reason == "recreated":
+                    # The seqs of the range were another instance's: none of this one's is meant.
+                    whole = _Stone(first, last_seq, "recreated")
+                    yield _Page([], last_seq, page.head_seq, whole), first, last_seq
+                    return
+                assert reached >= first, f"a page from {first} reached {reached} only"
+                yield page, first, min(last, reached)
+                if reached < last:
+                    # By its bytes, or by what the server looks at in one go, the page ended early.
+                    reach = max(reached - first + 1, 1)
+                    flying.appendleft((self._later(name, asked, reached + 1), reached + 1, last))
+                else:
+                    reach = max(reached - first + 1, PAGE_RECORDS)
+        finally:
+            for future, *_ in flying:
+                future.cancel()
+
+    def _later(self, name: str, asked: dict[str, Any], first_seq: int) -> "Future[_Page]":
+        return self._threads.submit(self._ask, name, {**asked, "from_seq": first_seq - 1})
+
+    def _ask(self, name: str, asked: dict[str, Any]) -> _Page:
+        call = Call("POST", topic_path(name, "diff"), _decode, body=orjson.dumps(asked))
+        with _named(name):
+            return self._client.session.do(call)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Names the topic in the error of a topic that is not there."""
+    try:
+        yield
+    except TopicNotFound as error:
+        raise NoSuchTopic(name) from error
+
+
+def _gap(name: str, page: _Page, first_seq: int, last_seq: int) -> Gap | None:
+    stone = page.tombstone
+    if stone is None or stone.gap_from > last_seq:
+        return None
+    return Gap(name, max(stone.gap_from, first_seq), min(stone.gap_to, last_seq), stone.reason)
+
+
+def _batches(name: str, records: list[_Record], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    for at in range(0, len(records), wanted.batch_rows):
+        yield _batch(name, records[at : at + wanted.batch_rows], wanted.columns)
+
+
+def _batch(name: str, records: list[_Record], columns: pa.Schema) -> pa.RecordBatch:
+    makers: dict[str, Any] = {
+        "topic": lambda: [name] * len(records),
+        "seq": lambda: [record.seq for record in records],
+        "ts": lambda: [record.ts * 1000 for record in records],
+        "node": lambda: [record.node for record in records],
+        "tag": lambda: [record.tag for record in records],
+        "data": lambda: [bytes(record.data) for record in records],
+        "meta": lambda: [bytes(r.meta) or None for r in records],
+        "_kind": lambda: ["record"] * len(records),
+        "_gap": lambda: [None] * len(records),
+    }
+    arrays = []
+    for field in columns:
+        made = makers[field.name]()
+        if field.name in ("data", "meta"):
+            # Verbatim bytes of a JSON text that the server made: they are UTF-8.
+            arrays.append(pa.array(made, pa.binary()).view(pa.string()))
+        else:
+            arrays.append(pa.array(made, GAP if field.name == "_gap" else field.type))
+    return pa.record_batch(arrays, schema=columns)

@@ -1,0 +1,208 @@
+"""Restoring: a new data directory from a backup, and checking what a place holds.
+
+Owns the order of writes to the new directory.  Invariants: the directory gets its identity last, and
+no server starts without it.  Everything is compared with its digests as it is on the disk, and what
+lives is counted against the log, before that.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from topics.backup.catalog import Catalog
+from topics.backup.layout import CHUNK_BYTES, Manifest, require_parts
+from topics.backup.proof import Living, prove
+from topics.backup.take import require_whole
+from topics.backup.view import Held, Overlay, view
+from topics.protocol.model.errors import Corrupt, InUse, Unusable
+from topics.store import identity, segment
+from topics.store.files import File, Files, publish, publish_with, read_at_most, write_all
+from topics.store.identity import Identity, encode_restored
+from topics.store.layout import FAILED_NAME, IDENTITY_NAME, NAME, digest
+
+STARTS_LOST: Final = 4096
+"""Starts that the lost part of the history may have had: the restored one begins behind them, so
+that no lease of the two is the same."""
+
+
+def restore(
+    place: Files,
+    number: int | None,
+    target: Files,
+    *,
+    progress: Callable[[int], None] = lambda copied_bytes: None,
+) -> tuple[Manifest, Living]:
+    """*Blocking.* Make a data directory of a backup, in a history of its own.
+
+    Args:
+        number: None: the newest.
+        target: A directory that is empty or does not exist.
+        progress: Called with the number of bytes copied since the last call.
+
+    Returns:
+        The backup, and what lives in the directory.
+
+    Raises:
+        Unusable: There is no such backup, or the target is in use or not empty.
+        Corrupt: Something of the backup does not verify; the target has no identity then.
+        OSError: The target cannot be written.
+    """
+    catalog = Catalog(place)
+    catalog.enter(create=False)
+    manifest = catalog.pick(number)
+    _enter(target)
+    made = identity_of(manifest, target.entropy(8))
+    file = place.open(manifest.name)
+    try:
+        require_parts(file, f"{place.path}/{manifest.name}", manifest)
+        source = view(place, manifest, file, made)
+        for name in source.names():
+            if name != IDENTITY_NAME:
+                _copy(source, target, name, manifest, progress)
+    finally:
+        file.close()
+    # What followed the point is lost unless the server had been stopped, and neither the clock nor
+    # the machine tells: the mark makes the first start say so, wherever it is.
+    publish(target, FAILED_NAME, b"")
+    living = prove(_unfinished(target, made))
+    publish(target, IDENTITY_NAME, made)
+    return manifest, living
+
+
+def _enter(target: Files) -> None:
+    try:
+        target.prepare(create=True)
+        held = [name for name in target.names() if name not in identity.IGNORED]
+        if held:
+            raise Unusable(target.path, f'the directory is not empty: it holds "{held[0]}"')
+        if not target.lock():
+            raise InUse(target.path)
+    except OSError as error:
+        raise Unusable(target.path, error.strerror or str(error)) from error
+
+
+def identity_of(manifest: Manifest, history: bytes) -> bytes:
+    """The identity of a restored directory."""
+    least = manifest.incarnation + STARTS_LOST
+    known = Identity(0, bytes.fromhex(manifest.instance), history, least)
+    return encode_restored(known)
+
+
+def _copy(
+    source: Overlay,
+    target: Files,
+    name: str,
+    manifest: Manifest,
+    progress: Callable[[int], None],
+) -> None:
+    file = source.open(name)
+
+    def write(made: File) -> None:
+        # A log file has its size without its bytes: the rest reads as zero.
+        made.allocate(file.size())
+        for at in range(0, file.size(), CHUNK_BYTES):
+            data = read_at_most(file, min(CHUNK_BYTES, file.size() - at), at)
+            if bytes(data).strip(b"\0"):
+                write_all(made, data, at)
+            progress(len(data))
+        made.sync()
+        made.forget_cache()
+        match = NAME.fullmatch(name)
+        if match is not None and match[2] == "seg":
+            _require_segment(made, f"{target.path}/{name}", int(match[1]), manifest)
+
+    try:
+        publish_with(target, name, write)
+    finally:
+        file.close()
+
+
+def _require_segment(file: File, path: str, number: int, manifest: Manifest) -> None:
+    """Raises Corrupt: The segment does not verify, or its flags are not those of the backup."""
+    instance = bytes.fromhex(manifest.instance)
+    header = segment.read_header(file, path, number=number, instance=instance)
+    require_whole(file, path, header)
+    [part] = [each for each in manifest.segments if each.number == number]
+    flags = segment.read_exact(file, path, header.flags_offset, header.flags_bytes)
+    if digest(flags) != part.flags_digest:
+        raise Corrupt(path, header.flags_offset, "the delete flags are not those of the backup")
+
+
+def _unfinished(target: Files, made: bytes) -> Overlay:
+    """The directory as it will be with its identity."""
+
+    def opened(name: str) -> Callable[[], File]:
+        return lambda: target.open(name)
+
+    files: dict[str, Callable[[], File]] = {
+        name: opened(name) for name in target.names() if NAME.fullmatch(name)
+    }
+    files[IDENTITY_NAME] = lambda: Held(IDENTITY_NAME, made)
+    return Overlay(target, target.path, files)
+
+
+def verify(
+    place: Files,
+    number: int | None = None,
+    *,
+    progress: Callable[[int], None] = lambda checked_bytes: None,
+) -> tuple[list[Manifest], list[Corrupt]]:
+    """*Blocking.* Read every byte of a backup, or of all, and compare it; changes nothing.
+
+    Returns:
+        The backups that were looked at, and all damage that was found.
+
+    Raises:
+        Unusable: There is no backup, or none with this number.
+    """
+    catalog = Catalog(place)
+    catalog.enter(create=False)
+    wanted = list(catalog.manifests.values())
+    damages = list(catalog.damaged)
+    if number is not None:
+        try:
+            wanted, damages = [catalog.pick(number)], []
+        except Corrupt as damage:
+            return [], [damage]
+    checked: set[str] = set()
+    for manifest in wanted:
+        damages += _copies_of(place, manifest, checked, progress)
+        file = place.open(manifest.name)
+        try:
+            require_parts(file, f"{place.path}/{manifest.name}", manifest)
+            prove(view(place, manifest, file, identity_of(manifest, bytes(8))))
+        except Corrupt as damage:
+            damages.append(damage)
+        except OSError as error:
+            damages.append(
+                Corrupt(f"{place.path}/{manifest.name}", 0, error.strerror or str(error))
+            )
+        finally:
+            file.close()
+    return wanted, damages
+
+
+def _copies_of(
+    place: Files, manifest: Manifest, checked: set[str], progress: Callable[[int], None]
+) -> list[Corrupt]:
+    """Damage of the copies that a backup needs, but for those looked at before."""
+    damages = []
+    instance = bytes.fromhex(manifest.instance)
+    for part in manifest.segments:
+        if part.copy in checked:
+            continue
+        checked.add(part.copy)
+        path = f"{place.path}/{part.copy}"
+        try:
+            file = place.open(part.copy)
+        except OSError as error:
+            damages.append(Corrupt(path, 0, error.strerror or str(error)))
+            continue
+        try:
+            header = segment.read_header(file, path, number=part.number, instance=instance)
+            require_whole(file, path, header)
+            progress(header.file_bytes)
+        except Corrupt as damage:
+            damages.append(damage)
+        finally:
+            file.close()
+    return damages

@@ -1,0 +1,170 @@
+"""`topics backup`: a running server's directory, copied at one point of its log."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, print_rich
+from topics.cli.offline import refusals
+from topics.cli.progress import byte_bar
+
+if TYPE_CHECKING:
+    from topics.backup.layout import Manifest
+
+
+@click.command("backup")
+@click.argument("dest", type=click.Path(path_type=Path))
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    envvar="TOPICS_DATA_DIR",
+    default=Path("topics-data"),
+    help="Directory of the data.  [TOPICS_DATA_DIR; default topics-data]",
+)
+@click.option(
+    "--keep", type=click.IntRange(min=1), help="Then remove all but the newest N backups."
+)
+@click.option("--list", "is_list", is_flag=True, help="Show the backups in DEST, and take none.")
+@click.option("--verify", "is_verify", is_flag=True, help="Read every byte in DEST; take none.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a backup.")
+def command(
+    dest: Path, data_dir: Path, keep: int | None, is_list: bool, is_verify: bool, as_json: bool
+) -> int:
+    """Add a backup of the data directory to DEST, while its server runs or not.
+
+    A backup is the state at one point of the log, with every record that was acknowledged before
+    the command began. It is incremental: what never changes is copied once and shared by all
+    backups in DEST. It is compared with its checksums on the disk of DEST before it counts; a
+    backup that is interrupted leaves the others whole. `topics restore` makes a directory of one.
+
+    Ends with 0 once the backup is durable; with 3 where something does not verify, and names it;
+    with 2 where a directory cannot be used, or DEST has no space.
+    """
+    if is_list + is_verify > 1:
+        raise Stop("--list and --verify exclude each other", UNUSABLE)
+    if (is_list or is_verify) and keep is not None:
+        raise Stop("--keep comes with a new backup", UNUSABLE)
+    with refusals(dest):
+        if is_list:
+            return _list(dest, as_json=as_json)
+        if is_verify:
+            return _verify(dest, as_json=as_json)
+        return _take(data_dir, dest, keep, as_json=as_json)
+
+
+def _take(data_dir: Path, dest: Path, keep: int | None, *, as_json: bool) -> int:
+    from topics.backup.take import take
+    from topics.store.files import OsFiles
+
+    source, target = data_dir.resolve(), dest.resolve()
+    if source == target or source in target.parents:
+        raise Stop(f"{dest}: lies in the data directory {data_dir}", UNUSABLE)
+    place = OsFiles(target)
+    try:
+        with byte_bar("backup") as progress:
+            manifest, removed = take(OsFiles(source), place, keep=keep, progress=progress)
+    finally:
+        place.close()
+    if as_json:
+        _print_json([manifest])
+        return OK
+    click.echo(
+        f"backup {manifest.number} of {source}: {counted(manifest.records, 'record')} in "
+        f"{counted(manifest.topics, 'topic')}; {manifest.copied_bytes:,} bytes of "
+        f"{counted(len(manifest.segments), 'segment')} were new"
+    )
+    if removed:
+        click.echo(f"removed: {', '.join(f'backup {number}' for number in removed)}")
+    return OK
+
+
+def _list(dest: Path, *, as_json: bool) -> int:
+    from topics.backup.catalog import Catalog
+    from topics.store.files import OsFiles
+
+    place = OsFiles(dest)
+    catalog = Catalog(place)
+    try:
+        catalog.enter(create=False)
+    finally:
+        place.close()
+    manifests = sorted(catalog.manifests.values(), key=lambda manifest: manifest.number)
+    if as_json:
+        _print_json(manifests)
+    else:
+        _print_table(manifests)
+    for damage in catalog.damaged:
+        click.echo(f"topics: {damage}", err=True)
+    return CORRUPT if catalog.damaged else OK
+
+
+def _verify(dest: Path, *, as_json: bool) -> int:
+    from topics.backup.restore import verify
+    from topics.store.files import OsFiles
+
+    place = OsFiles(dest)
+    try:
+        with byte_bar("verify") as progress:
+            manifests, damages = verify(place, progress=progress)
+    finally:
+        place.close()
+    if as_json:
+        _print_json(manifests)
+    elif not damages:
+        click.echo(f"{counted(len(manifests), 'backup')}: everything verifies")
+    for damage in damages:
+        click.echo(f"topics: {damage}", err=True)
+    return CORRUPT if damages else OK
+
+
+def when(manifest: "Manifest") -> str:
+    """When a backup was taken, as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(manifest.taken_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _print_json(manifests: "list[Manifest]") -> None:
+    import msgspec
+
+    for manifest in manifests:
+        click.echo(
+            msgspec.json.encode(
+                {
+                    "backup": manifest.number,
+                    "taken": when(manifest),
+                    "source": manifest.source,
+                    "instance": manifest.instance,
+                    "history": manifest.history,
+                    "clean": manifest.clean,
+                    "batch": manifest.batch,
+                    "topics": manifest.topics,
+                    "records": manifest.records,
+                    "segments": len(manifest.segments),
+                    "segment_bytes": sum(part.size_bytes for part in manifest.segments),
+                    "log_bytes": sum(log.part.size_bytes for log in manifest.logs),
+                    "copied_bytes": manifest.copied_bytes,
+                }
+            )
+        )
+
+
+def _print_table(manifests: "list[Manifest]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("backup", justify="right", no_wrap=True)
+    table.add_column("taken", no_wrap=True)
+    for name in ("topics", "records", "segments", "segment bytes", "new bytes", "log bytes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for manifest in manifests:
+        numbers = [
+            *(manifest.topics, manifest.records, len(manifest.segments)),
+            sum(part.size_bytes for part in manifest.segments),
+            manifest.copied_bytes,
+            sum(log.part.size_bytes for log in manifest.logs),
+        ]
+        table.add_row(str(manifest.number), when(manifest), *(f"{each:,}" for each in numbers))
+    print_rich(Console(file=sys.stdout, width=120, highlight=False), table)

@@ -1,0 +1,171 @@
+"""How a command ends: the exit codes, and one line instead of a stack trace.
+
+Invariant: a user's mistake, a refusal, an interrupt, a full disk and a closed pipe end in a code
+that means something; a stack trace is a bug of this program.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+OK: Final = 0
+REFUSED: Final = 1
+UNUSABLE: Final = 2
+CORRUPT: Final = 3
+LOST: Final = 4
+FAILED: Final = 5
+INTERRUPTED: Final = 130
+
+OF_SERVER: Final = ("h2", "hpack", "hypercorn", "numpy", "orjson", "uvloop", "websockets", "xxhash")
+"""Packages that the client and the command line do without; the extra `server` brings them."""
+
+OF_EXPORT: Final = "pyarrow"
+"""What the extra `export` brings besides."""
+
+
+class Stop(Exception):
+    """The command ends here, with a code and a line on standard error."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+
+class Guarded(click.Group):
+    """A group whose commands return exit codes, and end quietly when the reader of a pipe closes
+    it."""
+
+    def make_context(self, *args: Any, **rest: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **rest)
+        except OSError as error:
+            # The help and the version are printed in here; where the pipe is closed, click itself
+            # would end with 1.
+            raise click.exceptions.Exit(_unwritten(error)) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            code = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except Stop as stop:
+            code = _print_end(stop.message, stop.code)
+        except KeyboardInterrupt:
+            code = _print_end("interrupted", INTERRUPTED)
+        except ModuleNotFoundError as error:
+            code = _missing(error)
+        except OSError as error:
+            code = _unwritten(error)
+        ctx.exit(code or OK)
+
+
+def output() -> BinaryIO:
+    """Standard output, for bytes; for a command whose purpose is to print.
+
+    Python has None for a descriptor that was closed when it started (`>&-`).
+    """
+    if sys.stdout is None:
+        raise Stop("standard output is closed", UNUSABLE)
+    return sys.stdout.buffer
+
+
+def print_rich(console: "Console", *things: Any) -> None:
+    """Print what rich draws.
+
+    It is drawn into memory first: rich itself would end the process with 1 where the reader of a
+    pipe closes it.
+    """
+    with console.capture() as drawn:
+        for thing in things:
+            console.print(thing)
+    click.echo(drawn.get(), nl=False, color=console.is_terminal)
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: "1 record", "2 records"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def were(count: int, noun: str) -> str:
+    """A count with its noun and verb: "1 record was", "2 records were"."""
+    return f"{counted(count, noun)} {'was' if count == 1 else 'were'}"
+
+
+@contextmanager
+def refusals(done: Callable[[], str] = str, wording: Callable[[str], str] = str) -> Iterator[None]:
+    """Turn an error of the client into a `Stop`: 1 where the server refused, 2 where it cannot be
+    reached.
+
+    Args:
+        done: What the command did before, for the message; empty for nothing.
+        wording: Turns the text of the error into that of the message.
+    """
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        # An argument of the command line that is not UTF-8 cannot be sent in JSON or a path.
+        raise Stop(f"{error.object!a} is not text", UNUSABLE) from None
+    except Exception as error:
+        if "topics.client" not in sys.modules:
+            raise  # of a command that did without its client
+        from topics.client import BadAnswer, TopicsError
+
+        if not isinstance(error, TopicsError):
+            raise
+        is_refusal = error.status > 0 and not isinstance(error, BadAnswer)
+        code = REFUSED if is_refusal else UNUSABLE
+        raise Stop("; ".join(filter(None, [wording(str(error)), done()])), code) from None
+
+
+def spare_httpx_main() -> None:
+    """Let httpx, where a proxy needs it, be imported without its own command line, which loads rich
+    and pygments."""
+    sys.modules.setdefault("httpx._main", cast("Any", None))  # httpx does without it then
+
+
+def _missing(error: ModuleNotFoundError) -> int:
+    """The exit code where a package of an extra is not installed; what else is missing is a bug.
+
+    Raises:
+        ModuleNotFoundError: The module is none of an extra's.
+    """
+    package = (error.name or "").partition(".")[0]
+    if package not in (*OF_SERVER, OF_EXPORT):
+        raise error
+    extra = "export" if package == OF_EXPORT else "server"
+    return _print_end(f'this needs pip install "topics-server[{extra}]" ({error})', UNUSABLE)
+
+
+def _unwritten(error: OSError) -> int:
+    """The exit code for an error of the system; most often standard output cannot be written."""
+    _abandon(sys.stdout)
+    if isinstance(error, BrokenPipeError):
+        # The reader of the pipe has enough, as in `topics read jobs | head`.
+        return OK
+    what = error.strerror or str(error) or type(error).__name__
+    return _print_end(what if error.filename is None else f"{error.filename}: {what}", UNUSABLE)
+
+
+def _print_end(message: str, code: int) -> int:
+    """Print the last line of the command; returns its exit code."""
+    try:
+        click.echo(f"topics: {message}", err=True)
+    except OSError:
+        # Standard error is closed; the exit code is all that is left.
+        _abandon(sys.stderr)
+    return code
+
+
+def _abandon(stream: TextIO | None) -> None:
+    """Point a stream at /dev/null, so that the interpreter's last flush cannot fail again."""
+    if stream is not None:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,82 @@
+"""`topics export verify | compact | reconcile` where the export is of tables."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, were
+from topics.cli.export_place import opened
+
+if TYPE_CHECKING:
+    from topics.client import Client
+
+
+def _tell(row: Any, text: str, *, as_json: bool) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.encode(row) if as_json else text)
+
+
+def verify_tables(
+    client: "Client", to: Path, path: Path | None, *, deep: bool, as_json: bool
+) -> int:
+    """As `topics export verify`, a line for each table."""
+    from dataclasses import asdict
+
+    from topics.cli.export_progress import compared_line
+    from topics.export.lake import OsLake
+    from topics.export.tables import tables_of
+
+    tables = tables_of(OsLake(to))
+    is_whole = True
+    for topic, lineage in tables.lineages().items():
+        tables.verify(topic)
+        rows = lineage.rows - lineage.erased
+        row: dict[str, Any] = {"topic": topic, "rows": rows, "ok": True}
+        text = f"{topic}: {rows:,} records, each once"
+        if deep:
+            with opened(client, path) as source:
+                found = tables.compare(source, topic)
+            if found is None:
+                text += "; the topic is another one now"
+            else:
+                row |= {**asdict(found), "ok": found.is_whole}
+                text = compared_line(found)
+                is_whole = is_whole and found.is_whole
+        _tell(row, text, as_json=as_json)
+    return OK if is_whole else CORRUPT
+
+
+def compact_tables(to: Path, target_bytes: int, *, as_json: bool) -> int:
+    """As `topics export compact`."""
+    from topics.export.lake import OsLake
+    from topics.export.tables import open_tables
+
+    with open_tables(OsLake(to)) as tables:
+        for topic in tables.lineages():
+            done = tables.compact(topic, target_bytes)
+            text = f"{topic}: {done['before']:,} files became {done['after']:,}"
+            _tell({"topic": topic, **done}, text, as_json=as_json)
+    return OK
+
+
+def reconcile_tables(
+    client: "Client", to: Path, topics: tuple[str, ...], path: Path | None, *, as_json: bool
+) -> int:
+    """As `topics export reconcile`."""
+    from topics.export.lake import OsLake
+    from topics.export.tables import open_tables
+
+    with opened(client, path) as source, open_tables(OsLake(to)) as tables:
+        known = tables.lineages()
+        for topic in topics or known:
+            if topic not in known:
+                raise Stop(f'{to}: there is no topic "{topic}" in it', UNUSABLE)
+            done = tables.reconciled(source, topic)
+            text = f"{topic}: {were(done.erased, 'record')} removed"
+            if done.is_another:
+                text = f"{topic}: it was deleted and created again; its export is as it was"
+            row = {"topic": topic, "erased": done.erased, "recreated": done.is_another}
+            _tell(row, text, as_json=as_json)
+    return OK

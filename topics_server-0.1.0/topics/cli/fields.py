@@ -1,0 +1,170 @@
+"""A topic's config on the command line: options of `create`, `KEY=VALUE` of `config`.
+
+Owns how a value is spelled: durations and sizes may have a unit, a switch is on or off.  The fields
+themselves are those of the client's `Config`; a field that is added there is an option here.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import click
+
+from topics.cli.exits import UNUSABLE, Stop
+from topics.cli.moments import duration_ms
+
+if TYPE_CHECKING:
+    from topics.client import Config
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_UNIT_BYTES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+FIELDS: Final[dict[str, type | tuple[str, ...]]] = {
+    "type": ("log", "queue"),
+    "ttl_ms": int,
+    "cap_records": int,
+    "cap_bytes": int,
+    "discard": ("old", "reject"),
+    "durable": bool,
+    "durability": ("ephemeral", "memory", "disk", "fsync"),
+    "priority": int,
+    "auto_priority": bool,
+    "auto_create": bool,
+    "idempotency_window_ms": int,
+    "dedupe_node": bool,
+    "lease_ms": int,
+    "claim_jitter_ms": int,
+    "max_deliveries": int,
+    "dead_letter": str,
+    "leases_durable": bool,
+}
+"""The fields of the client's `Config` and their types, or the words that each may be.  Written here
+once more, because importing the client takes longer than most commands."""
+
+HELP: Final = {
+    "type": "A log, or a queue whose records are jobs.",
+    "ttl_ms": "Records expire after it; 0: never.",
+    "cap_records": "The most live records; 0: no bound.",
+    "cap_bytes": "The most live bytes; 0: no bound.",
+    "discard": "At a cap: evict the oldest records, or refuse new ones.",
+    "durable": "Before there were classes: on is fsync.",
+    "durability": "What an acknowledged record survives.",
+    "priority": "Under load the lower ones wait first.",
+    "auto_priority": "Raise the priority of what was used lately.",
+    "auto_create": "Whether an append or a router may have made it.",
+    "idempotency_window_ms": "How long the keys of appends are remembered.",
+    "dedupe_node": "Whether a reader that names its node does not get what it wrote.",
+    "lease_ms": "Queue: how long a job is leased where the claim does not say.",
+    "claim_jitter_ms": "Queue: workers that wait are woken spread over it.",
+    "max_deliveries": "Queue: a job delivered so often is a dead letter; 0: never.",
+    "dead_letter": "Queue: where dead letters go.",
+    "leases_durable": "Queue: leases survive a power loss.",
+}
+"""What the help says of each field."""
+
+
+def config_options(command: F) -> F:
+    """Give a command an option for each field; each is None where it was not given."""
+    for name, kind in reversed(FIELDS.items()):
+        option = "--" + name.replace("_", "-")
+        if kind is bool:
+            option = f"{option}/--no-{option[2:]}"
+            command = click.option(option, name, default=None, help=HELP[name])(command)
+            continue
+        command = click.option(
+            option, name, metavar=_metavar(name, kind), callback=_read_option, help=HELP[name]
+        )(command)
+    return command
+
+
+def _metavar(name: str, kind: Any) -> str:
+    if isinstance(kind, tuple):
+        return "|".join(kind)
+    if name.endswith("_ms"):
+        return "DURATION"
+    if name.endswith("_bytes"):
+        return "SIZE"
+    return "N" if kind is int else "TOPIC"
+
+
+def _read_option(_context: click.Context, option: click.Parameter, text: str | None) -> Any:
+    if text is None:
+        return None
+    assert option.name is not None
+    try:
+        return value_of(option.name, text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def given(options: dict[str, Any]) -> "Config":
+    """The options that were given, as a config."""
+    return cast("Config", {name: value for name, value in options.items() if value is not None})
+
+
+def changes_of(words: Sequence[str]) -> "Config":
+    """`KEY=VALUE ...` as changes of a config; `KEY=` clears a field that may be empty.
+
+    Raises:
+        Stop: A key that is no field, or a value that is none of its values.
+    """
+    found = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals:
+            raise Stop(f"{word!r} is not KEY=VALUE", UNUSABLE)
+        if name not in FIELDS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, FIELDS, 1, 0.6)
+            hint = f"; is it {near[0]}?" if near else f"; fields are {', '.join(FIELDS)}"
+            raise Stop(f"{name!r} is no field of a topic's config{hint}", UNUSABLE)
+        try:
+            found[name] = value_of(name, text)
+        except ValueError as error:
+            raise Stop(str(error), UNUSABLE) from None
+    return cast("Config", found)
+
+
+def value_of(name: str, text: str) -> Any:
+    """A field's value.
+
+    Raises:
+        ValueError: It is none; the message says what would be.
+    """
+    kind = FIELDS[name]
+    if not text and name in ("priority", "dead_letter"):
+        return None
+    if isinstance(kind, tuple):
+        if text not in kind:
+            raise ValueError(f"{name} is one of {', '.join(kind)}, not {text!r}")
+        return text
+    if kind is bool:
+        word = text.lower()
+        if word not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
+            raise ValueError(f"{name} is on or off, not {text!r}")
+        return word in ("1", "true", "yes", "on")
+    if kind is int:
+        return _number(name, text)
+    return text
+
+
+def _number(name: str, text: str) -> int:
+    if name.endswith("_ms"):
+        if text.isascii() and text.isdigit():
+            return int(text)
+        try:
+            return duration_ms(text)
+        except ValueError:
+            what = f"{name} is milliseconds, or like 90s, 1h30m or 2d, not {text!r}"
+            raise ValueError(what) from None
+    if name.endswith("_bytes"):
+        found = re.fullmatch(r"(\d{1,18})\s*([kmgt]?)(i?b)?", text.lower(), re.ASCII)
+        if found is None:
+            raise ValueError(f"{name} is bytes, or like 512MiB or 10GiB, not {text!r}")
+        return int(found[1]) * _UNIT_BYTES[found[2]]
+    if not re.fullmatch(r"-?\d{1,18}", text, re.ASCII):
+        raise ValueError(f"{name} is a whole number, not {text!r}")
+    return int(text)

@@ -1,0 +1,60 @@
+"""Times on the command line: how long ago, or when."""
+
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+import click
+
+UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION: Final = re.compile(r"(\d{1,9}(ms|s|m|h|d))+", re.ASCII)
+
+
+def duration_ms(text: str) -> int:
+    """A duration such as `90s`, `10m`, `1h30m` or `2d`, in milliseconds.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is not a duration such as 90s, 10m, 1h30m or 2d")
+    parts = re.findall(r"(\d+)(ms|s|m|h|d)", text)
+    return sum(int(number) * UNIT_MS[unit] for number, unit in parts)
+
+
+def moment_ms(text: str) -> int:
+    """A moment, in milliseconds since the epoch: a duration before now, or an ISO 8601 date or
+    date and time, of this machine's time zone where it names none.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if _DURATION.fullmatch(text):
+        return max(int(time.time() * 1000) - duration_ms(text), 0)
+    from datetime import datetime
+
+    try:
+        found = datetime.fromisoformat(text)
+        return max(int(found.timestamp() * 1000), 0)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(
+            f"{text!r} is neither a duration such as 10m nor a time such as 2026-03-01T14:30"
+        ) from None
+
+
+def age_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    """The value of an option that is a duration."""
+    return None if text is None else _read(duration_ms, text)
+
+
+def at_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    """The value of an option that is a moment."""
+    return None if text is None else _read(moment_ms, text)
+
+
+def _read(parse: Callable[[str], int], text: str) -> int:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None

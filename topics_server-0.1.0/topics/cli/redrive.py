@@ -1,0 +1,67 @@
+"""`topics redrive`: dead letters back into their queue, each once."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from topics.cli.completion import topic_argument, topic_option
+from topics.cli.exits import INTERRUPTED, UNUSABLE, Stop, refusals
+from topics.cli.target import with_client
+from topics.cli.watch import warn
+
+if TYPE_CHECKING:
+    from topics.cli.letters import Redrive
+    from topics.client import Client, TopicState
+
+
+@click.command("redrive")
+@topic_argument("dead_letters", metavar="DEAD_LETTER_TOPIC")
+@topic_option("--to", "queue", required=True, metavar="QUEUE", help="Where they go.")
+@click.option("--match", metavar="GLOB", help="Only those of this tag; a final * is any rest.")
+@click.option("--dry-run", is_flag=True, help="Print what would be moved, and change nothing.")
+@with_client
+def command(
+    client: "Client", dead_letters: str, queue: str, match: str | None, dry_run: bool
+) -> None:
+    """Move the dead letters of DEAD_LETTER_TOPIC back to a queue, oldest first, up to those that
+    are there when it begins.
+
+    Each is appended to the queue as it was (data, tag, node, and meta without $dead_letter_*), and
+    then deleted here. Start it again after an interruption: what had been appended is recognised
+    and not appended twice, as long as the queue's idempotency_window_ms (two minutes by default)
+    has not passed. Later than that, at most the last 100 that the interrupted run printed may be
+    doubled.
+
+    \b
+    topics redrive jobs-dead --to jobs --dry-run
+    topics redrive jobs-dead --to jobs --match 'tenant42:*'
+    """
+    from topics.cli.letters import Redrive
+
+    if dead_letters == queue:
+        raise Stop(f"{queue} cannot be redriven to itself", UNUSABLE)
+    source = client.topic(dead_letters, touch=False)
+    _require_queue(client.topic(queue, touch=False))
+    redrive = Redrive(client, source, queue, match, click.echo)
+    if dry_run:
+        count = redrive.rehearse()
+        _warn_of_left(redrive, dead_letters, "of them are leased or delayed, and would stay")
+        click.echo(f"{count:,} would be moved from {dead_letters} to {queue}", err=True)
+        return
+    try:
+        with refusals(lambda: redrive.done):
+            redrive.run()
+    except KeyboardInterrupt:
+        raise Stop(f"interrupted; {redrive.done}", INTERRUPTED) from None
+    _warn_of_left(redrive, dead_letters, "more are leased or delayed: move them when that is over")
+    click.echo(redrive.done, err=True)
+
+
+def _require_queue(state: "TopicState") -> None:
+    if state.type != "queue":
+        raise Stop(f"{state.topic} is a {state.type}, and no queue", UNUSABLE)
+
+
+def _warn_of_left(redrive: "Redrive", dead_letters: str, what: str) -> None:
+    if redrive.left:
+        warn(f"{dead_letters}: {redrive.left:,} {what}")

@@ -1,0 +1,438 @@
+"""Input that becomes records: NDJSON, CSV, and what `topics read` prints.
+
+Owns the parsing, and the offset at which an import can go on: after each record, `Lines.offset` is
+the first byte that no record has taken.  Sends nothing.
+"""
+
+import csv
+import hashlib
+import os
+import re
+import select
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from gzip import BadGzipFile, GzipFile
+from io import SEEK_END, BufferedReader
+from math import ceil, isfinite
+from typing import Any, BinaryIO, Final, Literal, Protocol, cast
+
+import msgspec
+
+from topics.client.decoding import decoder_of
+from topics.client.models import NewRecord
+
+Format = Literal["ndjson", "csv", "records", "raw"]
+
+SKIP_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 256 << 10
+"""Read from a pipe in one call."""
+_BOM: Final = b"\xef\xbb\xbf"
+_JSON_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
+class BadSource(Exception):
+    """The input does not have the format that was named."""
+
+
+class BadLine(BadSource):
+    """A line that is no record; the message names the line and the reason."""
+
+    def __init__(self, line: int, what: str) -> None:
+        super().__init__(f"line {line}: {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How lines become records.
+
+    Attributes:
+        tag_fields: Fields of `data` whose values, joined by dots, are the tag; empty: no tag.
+        numbers: Of CSV: fields that are JSON numbers, and no larger than a float can be, are sent
+            as numbers.
+        null: Of CSV: a field of exactly this text is sent as null.
+    """
+
+    format: Format
+    tag_fields: tuple[str, ...] = ()
+    numbers: bool = False
+    null: str | None = None
+
+
+class Piped:
+    """Lines from a pipe, a FIFO or a terminal, with a limit on each wait.
+
+    While a line is not complete, `due.due_s()` says how long to wait at most, and `due.is_due()` is
+    called when that time is over.
+    """
+
+    def __init__(self, fileno: int, due: "Due") -> None:
+        self._fileno = fileno
+        self._due = due
+        self._poll = select.poll()
+        self._poll.register(fileno, select.POLLIN)
+        self._data = b""
+        self._at = 0
+        self._is_over = False
+
+    def fileno(self) -> int:
+        return self._fileno
+
+    def seekable(self) -> bool:
+        return False
+
+    def readline(self) -> bytes:
+        """The next line with its line end, which the last one may lack; empty at the end of the
+        input."""
+        end = self._data.find(b"\n", self._at) + 1
+        if end:
+            line = self._data[self._at : end]
+            self._at = end
+            return line
+        pieces = [self._data[self._at :]]
+        while (piece := self._more()) and b"\n" not in piece:
+            pieces.append(piece)
+        end = piece.find(b"\n") + 1
+        pieces.append(piece[:end])
+        self._data, self._at = piece, end
+        return b"".join(pieces)
+
+    def read(self, size: int) -> bytes:
+        """At most `size` bytes; empty at the end of the input."""
+        if self._at == len(self._data):
+            self._data, self._at = self._more(), 0
+        piece = self._data[self._at : self._at + size]
+        self._at += len(piece)
+        return piece
+
+    def _more(self) -> bytes:
+        while not self._is_over:
+            due_s = self._due.due_s()
+            # Rounded up: a wait that ends a fraction of a millisecond early would be repeated at
+            # once, in a busy loop.
+            if not self._poll.poll(None if due_s is None else ceil(1000 * due_s)):
+                self._due.is_due()
+                continue
+            piece = os.read(self._fileno, PIECE_BYTES)
+            self._is_over = not piece
+            return piece
+        return b""
+
+
+class Unpacked:
+    """Lines of a compressed file, as if it were not.
+
+    Offsets are those of the content.  The file's identity is that of the compressed one.
+
+    Args:
+        packed: The file.
+        content: Its content, from its beginning.
+    """
+
+    def __init__(self, packed: BinaryIO, content: BinaryIO) -> None:
+        self._packed = packed
+        self._content = content
+
+    def fileno(self) -> int:
+        return self._packed.fileno()
+
+    def seekable(self) -> bool:
+        return False
+
+    def readline(self) -> bytes:
+        with _broken():
+            return self._content.readline()
+
+    def read(self, size: int) -> bytes:
+        with _broken():
+            return self._content.read(size)
+
+
+@contextmanager
+def _broken() -> Iterator[None]:
+    """A file that cannot be unpacked is a bad source."""
+    try:
+        yield
+    except (EOFError, zlib.error, BadGzipFile) as error:
+        raise BadSource(f"it cannot be unpacked: {error}") from None
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] in ("zstandard", "_zstd", "compression"):
+            raise BadSource(f"it cannot be unpacked: {error}") from None
+        raise
+
+
+def unpacked(name: str, packed: BinaryIO) -> BinaryIO:
+    """The content of a file, by the end of its name: `.gz` and `.zst` are unpacked.
+
+    Raises:
+        BadSource: What unpacks it is not installed.
+    """
+    if name.endswith(".gz"):
+        return cast(BinaryIO, Unpacked(packed, cast(BinaryIO, GzipFile(fileobj=packed))))
+    if name.endswith(".zst"):
+        try:
+            from zstandard import ZstdDecompressor
+        except ImportError:
+            message = "*.zst needs the package zstandard (pip install zstandard)"
+            raise BadSource(message) from None
+        content = ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+        return cast(BinaryIO, Unpacked(packed, cast(BinaryIO, BufferedReader(content))))
+    return packed
+
+
+class Due(Protocol):
+    """A deadline for the waits of `Piped`."""
+
+    def due_s(self) -> float | None:
+        """Seconds until the deadline; None where there is none."""
+
+    def is_due(self) -> None:
+        """Called when the deadline has passed."""
+
+
+class Source(Protocol):
+    """A file, or a pipe (`Piped`)."""
+
+    def fileno(self) -> int: ...
+
+    def seekable(self) -> bool: ...
+
+    def readline(self) -> bytes: ...
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Lines:
+    """Lines of a binary stream, counted and digested as they are taken.
+
+    With `offset` the lines begin there.
+
+    Attributes:
+        offset: The first byte that was not taken.
+        taken: How many lines were taken.
+        settled: The first byte that no record was made of: a CSV row over several lines is taken
+            line by line, and settled at its end.
+
+    Raises:
+        BadSource: The stream ends before `offset`.
+    """
+
+    def __init__(self, stream: Source, offset: int = 0) -> None:
+        self.offset = 0
+        self.taken = 0
+        self.settled = 0
+        self._stream = stream
+        self._open: list[bytes] = []
+        """Lines that were taken and are not settled."""
+        self._digest = hashlib.sha256()
+        self._skipped: int | None = None
+        """How many lines lie before `offset`; None until the number is needed."""
+        self._begin = offset
+        self._skip(offset)
+        self.settled = self.offset
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        line = self._stream.readline()
+        if not line:
+            raise StopIteration
+        is_first = self.offset == 0
+        self.offset += len(line)
+        self.taken += 1
+        self._open.append(line)
+        return line.removeprefix(_BOM) if is_first else line
+
+    @property
+    def line(self) -> int:
+        """The number of the line that was taken last."""
+        return self.number(self.taken)
+
+    def number(self, taken: int) -> int:
+        """The number, counted from the start of the source, of the n-th line that was taken."""
+        if self._skipped is None:
+            # Counted only for a message: the skipped part may be most of a large file.
+            self._skipped = self._count_skipped()
+        return self._skipped + taken
+
+    def settle(self) -> None:
+        """Note that a record was made of the lines that were taken, or that none will be."""
+        for line in self._open:
+            self._digest.update(line)
+        self._open.clear()
+        self.settled = self.offset
+
+    def take_digest(self) -> str:
+        """A digest of the lines that were settled since the last call, as 32 hex digits."""
+        digest, self._digest = self._digest, hashlib.sha256()
+        return digest.hexdigest()[:32]
+
+    def _skip(self, offset: int) -> None:
+        if self._stream.seekable():
+            file = cast(BinaryIO, self._stream)
+            self._require(file.seek(0, SEEK_END))
+            file.seek(offset)
+            self.offset = offset
+        else:
+            self._skipped = self._read_past()
+
+    def _count_skipped(self) -> int:
+        file = cast(BinaryIO, self._stream)
+        at, offset = file.tell(), self.offset
+        file.seek(0)
+        self.offset = 0
+        try:
+            return self._read_past()
+        finally:
+            file.seek(at)
+            self.offset = offset
+
+    def _read_past(self) -> int:
+        """Read up to the offset; returns how many lines lie before it."""
+        lines = 0
+        while self.offset < self._begin:
+            piece = self._stream.read(min(SKIP_BYTES, self._begin - self.offset))
+            if not piece:
+                self._require(self.offset)
+            lines += piece.count(b"\n")
+            self.offset += len(piece)
+        return lines
+
+    def _require(self, size: int) -> None:
+        if size < self._begin:
+            raise BadSource(f"it ends at byte {size}, before --offset {self._begin}")
+
+
+def records(lines: Lines, shape: Shape, header: bytes = b"") -> Iterator[NewRecord]:
+    """The records of a source, in order.
+
+    Args:
+        header: The first line of a CSV file that is read from its middle.
+
+    Raises:
+        BadLine: A line does not have the format, or lacks a field that the tag is made of.
+    """
+    if shape.format == "csv":
+        yield from _csv(lines, shape, header)
+        return
+    parse = _PARSERS[shape.format]
+    for line in lines:
+        if line.isspace() and shape.format != "raw":
+            lines.settle()
+            continue
+        try:
+            record = parse(line, shape)
+        except (msgspec.DecodeError, UnicodeDecodeError, _NoField) as error:
+            raise BadLine(lines.line, str(error)) from None
+        except RecursionError:
+            raise BadLine(lines.line, "nested too deeply") from None
+        lines.settle()
+        yield record
+
+
+class _NoField(Exception):
+    pass
+
+
+class _Line(msgspec.Struct, rename={"served_tag": "$tag", "served_node": "$node"}):
+    """A record as a client writes it, or as `topics read` prints it."""
+
+    data: msgspec.Raw
+    tag: str | None = None
+    node: str | None = None
+    served_tag: str | None = None
+    served_node: str | None = None
+    meta: msgspec.Raw = msgspec.Raw(b"")
+
+
+_LINE: Final = msgspec.json.Decoder(_Line)
+_RAW: Final = msgspec.json.Decoder(msgspec.Raw)
+_OBJECT: Final = decoder_of(dict[str, Any])
+
+
+def _ndjson(line: bytes, shape: Shape) -> NewRecord:
+    data = _RAW.decode(line.strip())
+    if not shape.tag_fields:
+        return NewRecord(data)
+    return NewRecord(data, tag=_tag(_OBJECT(line), shape.tag_fields))
+
+
+def _record(line: bytes, shape: Shape) -> NewRecord:
+    found = _LINE.decode(line)
+    tag = found.served_tag if found.tag is None else found.tag
+    if shape.tag_fields:
+        tag = _tag(_OBJECT(found.data), shape.tag_fields)
+    return NewRecord(
+        found.data,
+        tag=tag,
+        node=found.served_node if found.node is None else found.node,
+        meta=found.meta if bytes(found.meta) else None,
+    )
+
+
+def _raw(line: bytes, shape: Shape) -> NewRecord:
+    """A line as a JSON string, without its line end."""
+    return NewRecord(line.removesuffix(b"\n").removesuffix(b"\r").decode())
+
+
+_PARSERS: Final[dict[str, Callable[[bytes, Shape], NewRecord]]] = {
+    "ndjson": _ndjson,
+    "records": _record,
+    "raw": _raw,
+}
+
+
+def _csv(lines: Lines, shape: Shape, header: bytes) -> Iterator[NewRecord]:
+    # `csv.reader` takes another line only while a quoted field is open.  So between two rows, the
+    # offset is the end of the last one.
+    reader = csv.reader((_text(lines, line) for line in lines), strict=True)
+    try:
+        names = next(csv.reader([header.decode()])) if header else next(reader, [])
+        if len(set(names)) != len(names):
+            raise BadLine(1, "two columns have the same name")
+        lines.settle()
+        for row in reader:
+            lines.settle()
+            if not row:
+                continue
+            if len(row) != len(names):
+                raise BadLine(lines.line, f"{len(row)} fields, but {len(names)} columns")
+            fields = dict(zip(names, row, strict=True))
+            data = {name: _value(text, shape) for name, text in fields.items()}
+            yield NewRecord(data, tag=_tag(fields, shape.tag_fields))
+    except (csv.Error, _NoField) as error:
+        raise BadLine(lines.line, str(error)) from None
+
+
+def _text(lines: Lines, line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise BadLine(lines.line, str(error)) from None
+
+
+def _value(text: str, shape: Shape) -> Any:
+    if text == shape.null:
+        return None
+    # "NaN" and "inf" are not JSON numbers, and a number that a float cannot hold would be read
+    # back as an infinity: both stay text.
+    if shape.numbers and _JSON_NUMBER.fullmatch(text) and isfinite(float(text)):
+        return msgspec.Raw(text.encode())
+    return text
+
+
+def _tag(data: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    """The tag of a record; None where none is made."""
+    if not names:
+        return None
+    parts: list[str] = []
+    for name in names:
+        if name not in data:
+            raise _NoField(f'no field "{name}" to make the tag of')
+        value = data[name]
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            raise _NoField(f'field "{name}" is neither text nor a whole number')
+        parts.append(str(value))
+    return ".".join(parts)

@@ -1,0 +1,271 @@
+"""The server that a command talks to: its options, its client, and the notice that it waits."""
+
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import click
+
+from topics.cli.exits import UNUSABLE, Stop, refusals, spare_httpx_main
+from topics.cli.profiles import choose_server
+
+if TYPE_CHECKING:
+    from topics.client import AsyncClient, Client
+    from topics.client.aiosession import AsyncConnections
+    from topics.client.answer import Answer, AsyncStreamedAnswer, StreamedAnswer
+    from topics.client.call import Call
+    from topics.client.session import Connections
+    from topics.client.target import PreparedRequest
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_client(
+    command: Callable[..., int | None],
+    *,
+    tells_waits: bool = True,
+    is_needed: Callable[[], bool] = lambda: True,
+) -> Callable[..., int | None]:
+    """Give a command its `Client` as first argument, and the options that choose it.
+
+    Args:
+        tells_waits: Say on standard error that the command waits for the server; False for a
+            command that reports its connection itself.
+        is_needed: Whether there is to be a client; None is given else, and nothing of it is loaded.
+    """
+
+    @_target_options
+    @wraps(command)
+    def run(
+        url: str, api_key: str | None, retry_for: float, timeout: float, **rest: Any
+    ) -> int | None:
+        if not is_needed():
+            return command(None, **rest)
+        with refusals(), _client(url, api_key, retry_for, timeout, tells_waits) as client:
+            return command(client, **rest)
+
+    return run
+
+
+def with_async_client(
+    command: Callable[..., Coroutine[Any, Any, int | None]],
+) -> Callable[..., int | None]:
+    """The same for a command that awaits: its client is an `AsyncClient`."""
+
+    @_target_options
+    @wraps(command)
+    def run(
+        url: str, api_key: str | None, retry_for: float, timeout: float, **rest: Any
+    ) -> int | None:
+        import asyncio
+
+        async def awaited() -> int | None:
+            async with _async_client(url, api_key, retry_for, timeout) as client:
+                return await command(client, **rest)
+
+        with refusals():
+            return asyncio.run(awaited())
+
+    return run
+
+
+def _target_options(command: F) -> F:
+    patience = click.option(
+        "--retry-for",
+        type=click.FloatRange(min=0),
+        default=15.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to try again while the server does not answer, is busy or is starting.",
+    )
+    silence = click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=30.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long the server may send nothing while a request is under way.",
+    )
+    return with_server(patience(silence(command)))
+
+
+def with_server(command: F) -> F:
+    """Give a command `url` and `api_key`, and the options that choose them."""
+    url = click.option(
+        "--url",
+        envvar="TOPICS_URL",
+        show_default="that of the profile, or http://127.0.0.1:4000",
+        show_envvar=True,
+        help="The server.",
+    )
+    key = click.option("--api-key", envvar="TOPICS_API_KEY", show_envvar=True, help="The API key.")
+
+    @url
+    @key
+    @wraps(command)
+    def run(url: str | None, api_key: str | None, **rest: Any) -> Any:
+        chosen = choose_server(click.get_current_context(), url, api_key)
+        return command(url=chosen[0], api_key=chosen[1], **rest)
+
+    return cast("F", run)
+
+
+class _RetryNotice:
+    """Sleeps between attempts, and says once on standard error that the command tries again."""
+
+    def __init__(self, url: str, *, is_given: bool) -> None:
+        self._url = url
+        self._is_given = is_given
+
+    def sleep(self, seconds: float) -> None:
+        self._give()
+        time.sleep(seconds)
+
+    async def sleep_async(self, seconds: float) -> None:
+        import asyncio
+
+        self._give()
+        await asyncio.sleep(seconds)
+
+    def _give(self) -> None:
+        if not self._is_given:
+            self._is_given = True
+            click.echo(f"topics: {self._url} does not answer yet; trying again", err=True)
+
+
+WAITING_S: Final = 2.0
+"""How long a person waits without a word before the notice."""
+
+
+class WaitNotice:
+    """Says once what the command waits for, if standard error is a terminal."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.is_given = sys.stderr is None or not sys.stderr.isatty()
+
+    def give(self) -> None:
+        if not self.is_given:
+            self.is_given = True
+            click.echo(f"topics: waiting for {self._url}", err=True)
+
+
+class NoticingConnections:
+    """The connections of a `Client`, with a notice where an answer takes longer than `WAITING_S`.
+
+    A long poll may take its wait on top of that.
+    """
+
+    def __init__(self, connections: "Connections", notice: WaitNotice) -> None:
+        self._connections = connections
+        self._notice = notice
+
+    @property
+    def is_closed(self) -> bool:
+        return self._connections.is_closed
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def request(self, call: "Call[Any]", prepared: "PreparedRequest") -> "Answer":
+        with self._noticed(call):
+            return self._connections.request(call, prepared)
+
+    @contextmanager
+    def stream(self, call: "Call[Any]", prepared: "PreparedRequest") -> Iterator["StreamedAnswer"]:
+        with ExitStack() as stack:
+            with self._noticed(call):
+                response = stack.enter_context(self._connections.stream(call, prepared))
+            yield response
+
+    @contextmanager
+    def _noticed(self, call: "Call[Any]") -> Iterator[None]:
+        if self._notice.is_given:
+            yield
+            return
+        timer = threading.Timer(WAITING_S + call.wait_ms / 1000, self._notice.give)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+class AsyncNoticingConnections:
+    """The same for an `AsyncClient`."""
+
+    def __init__(self, connections: "AsyncConnections", notice: WaitNotice) -> None:
+        self._connections = connections
+        self._notice = notice
+
+    @property
+    def is_closed(self) -> bool:
+        return self._connections.is_closed
+
+    async def aclose(self) -> None:
+        await self._connections.aclose()
+
+    async def request(self, call: "Call[Any]", prepared: "PreparedRequest") -> "Answer":
+        with self._noticed(call):
+            return await self._connections.request(call, prepared)
+
+    @asynccontextmanager
+    async def stream(
+        self, call: "Call[Any]", prepared: "PreparedRequest"
+    ) -> AsyncIterator["AsyncStreamedAnswer"]:
+        async with AsyncExitStack() as stack:
+            with self._noticed(call):
+                response = await stack.enter_async_context(self._connections.stream(call, prepared))
+            yield response
+
+    @contextmanager
+    def _noticed(self, call: "Call[Any]") -> Iterator[None]:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(WAITING_S + call.wait_ms / 1000, self._notice.give)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def _client(
+    url: str, api_key: str | None, retry_for_s: float, timeout_s: float, tells_waits: bool
+) -> "Client":
+    spare_httpx_main()
+    from topics.client import Client, Retry
+
+    try:
+        notice = _RetryNotice(url, is_given=not tells_waits)
+        retry = Retry(for_s=retry_for_s)
+        client = Client(url, api_key=api_key, timeout_s=timeout_s, retry=retry, sleep=notice.sleep)
+    except ValueError as error:
+        raise Stop(str(error), UNUSABLE) from None
+    session = client.session
+    session.connections = NoticingConnections(session.connections, WaitNotice(url))
+    return client
+
+
+def _async_client(
+    url: str, api_key: str | None, retry_for_s: float, timeout_s: float
+) -> "AsyncClient":
+    spare_httpx_main()
+    from topics.client import AsyncClient, Retry
+
+    try:
+        notice = _RetryNotice(url, is_given=False)
+        retry = Retry(for_s=retry_for_s)
+        client = AsyncClient(
+            url, api_key=api_key, timeout_s=timeout_s, retry=retry, sleep=notice.sleep_async
+        )
+    except ValueError as error:
+        raise Stop(str(error), UNUSABLE) from None
+    session = client.session
+    session.connections = AsyncNoticingConnections(session.connections, WaitNotice(url))
+    return client

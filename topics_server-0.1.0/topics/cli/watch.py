@@ -1,0 +1,156 @@
+"""`topics watch`: records of topics as they come, and on standard error the state of the stream."""
+
+import re
+import sys
+import time
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import click
+
+from topics.cli.completion import topic_argument
+from topics.cli.exits import INTERRUPTED, OK, UNUSABLE, Stop, output, refusals
+from topics.cli.moments import at_ms
+from topics.cli.target import with_client
+
+if TYPE_CHECKING:
+    from topics.client import Begin, Client, RawRecord, Tombstone, TopicsError
+
+_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+@click.command("watch")
+@topic_argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option(
+    "--from",
+    "from_seq",
+    type=click.IntRange(min=0),
+    metavar="SEQ",
+    help="Begin after this sequence number; by default with the earliest record.",
+)
+@click.option(
+    "--since", callback=at_ms, metavar="AGE|TIME", help="Begin so long ago (10m, 2d), or then."
+)
+@click.option("--tail", is_flag=True, help="Begin at the head: only what comes from now on.")
+@click.option("--match", metavar="GLOB", help="Only records of this tag; a final * is any rest.")
+@click.option("--tags", is_flag=True, help="Show each record's $tag.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as into a pipe.")
+@partial(with_client, tells_waits=False)
+def command(
+    client: "Client",
+    topics: tuple[str, ...],
+    from_seq: int | None,
+    since: int | None,
+    tail: bool,
+    match: str | None,
+    tags: bool,
+    as_json: bool,
+) -> int:
+    """Print the records of one or more TOPICs as they come, until interrupted.
+
+    On a terminal a record is a coloured line; with --json, or into a pipe, a JSON object with its
+    topic. Standard error names records that were lost, topics that were deleted, and a connection
+    that is lost or made again. Ends when the last topic is deleted, or when the server does not
+    answer for longer than --retry-for.
+
+    \b
+    topics watch jobs audit --tail
+    topics watch jobs --since 10m --match 'tenant42:*' --tags
+    topics watch jobs --from 480000 | jq .data
+    """
+    from topics.client import RawRecord, Tombstone, TopicGone
+
+    out = output()
+    printer = Plain(out) if as_json or not sys.stdout.isatty() else Coloured()
+    try:
+        with refusals():
+            watch = client.watch(
+                *topics,
+                record_type=RawRecord,
+                include_tags=tags,
+                connection=report_connection,
+                **_begin(from_seq, since, tail, match),
+            )
+            with watch:
+                for topic, item in watch:
+                    match item:
+                        case Tombstone():
+                            warn(_loss(topic, item))
+                        case TopicGone():
+                            warn(f"{topic} was deleted")
+                        case _:
+                            printer.print(topic, item)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return OK
+
+
+def _begin(from_seq: int | None, from_ts: int | None, tail: bool, match: str | None) -> "Begin":
+    if (from_seq is not None) + (from_ts is not None) + tail > 1:
+        raise Stop("--from, --since and --tail exclude each other", UNUSABLE)
+    begin: Begin = {"tail": tail, "match": match}
+    if from_seq is not None:
+        begin["from_seq"] = from_seq
+    if from_ts is not None:
+        begin["from_ts"] = from_ts
+    return begin
+
+
+def _loss(topic: str, tombstone: "Tombstone") -> str:
+    span = f"{tombstone.gap_from} to {tombstone.gap_to}"
+    if tombstone.reason == "recreated":
+        return f"{topic} was deleted and made again; it is read from its beginning"
+    return f"records {span} of {topic} are lost ({tombstone.reason})"
+
+
+def report_connection(why: "TopicsError | None") -> None:
+    if why is None:
+        click.secho("topics: connected again", fg="green", err=True)
+    else:
+        warn(f"{why}; trying again")
+
+
+def warn(message: str) -> None:
+    click.secho(f"topics: {message}", fg="yellow", err=True)
+
+
+class Plain:
+    """A record as the server keeps it, with its topic: one JSON object a line."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        import msgspec
+
+        self._out = out
+        self._encode = msgspec.json.Encoder().encode
+
+    def print(self, topic: str, record: "RawRecord") -> None:
+        head = b'{"topic":%b,' % self._encode(topic)
+        self._out.write(head + self._encode(record)[1:] + b"\n")
+        # A reader may be waiting for each record.
+        self._out.flush()
+
+
+class Coloured:
+    """A record for a person: time, topic, seq, tag, writer, data."""
+
+    def print(self, topic: str, record: "RawRecord") -> None:
+        at = time.strftime("%H:%M:%S", time.localtime(record.ts_ms // 1000))
+        parts = [
+            click.style(f"{at}.{record.ts_ms % 1000:03}", dim=True),
+            click.style(visible(topic), fg="cyan"),
+            click.style(f"#{record.seq}", fg="green"),
+        ]
+        if record.tag is not None:
+            parts.append(click.style(visible(record.tag), fg="magenta"))
+        if record.node is not None:
+            parts.append(click.style(f"@{visible(record.node)}", fg="blue"))
+        parts.append(visible(bytes(record.data).decode()))
+        if bytes(record.meta):
+            parts.append(click.style(visible(bytes(record.meta).decode()), dim=True))
+        click.echo(" ".join(parts))
+
+
+def visible(text: str) -> str:
+    """Text without control characters: the writer of a record must not control the reader's
+    terminal."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,0 +1,236 @@
+"""`topics work`: a command for each job of a queue.
+
+A job is done when its command ends with 0; else it is nacked, and handed out again after a delay.
+The command gets the job's data on standard input, and the rest in the environment (`VARIABLES`).
+It runs in a session of its own, so that a ^C on the terminal reaches this process and not the
+command.
+"""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from topics.cli.completion import topic_argument
+from topics.cli.exits import FAILED, INTERRUPTED, OK, UNUSABLE, Stop, counted
+from topics.cli.moments import age_ms
+from topics.cli.target import with_async_client
+from topics.cli.watch import warn
+
+if TYPE_CHECKING:
+    from topics.client import AsyncClient, AsyncHeldJob, AsyncWork
+
+VARIABLES: Final[dict[str, tuple[str, Callable[["AsyncHeldJob[Any]"], Any]]]] = {
+    "TOPICS_JOB_QUEUE": ("name of the queue", lambda job: job.queue),
+    "TOPICS_JOB_SEQ": ("sequence number", lambda job: job.seq),
+    "TOPICS_JOB_TS": ("when it was appended, ms since the epoch", lambda job: job.ts_ms),
+    "TOPICS_JOB_DELIVERIES": ("how often it was handed out", lambda job: job.deliveries),
+    "TOPICS_JOB_LEASE_ID": ("id of this delivery's lease", lambda job: job.lease_id),
+    "TOPICS_JOB_TAG": ("its tag, if it has one", lambda job: job.tag),
+    "TOPICS_JOB_NODE": ("its writer, if it named one", lambda job: job.node),
+    "TOPICS_JOB_META": ("its meta as JSON, if it has any", lambda job: _json(job.meta)),
+}
+"""Variables of a command's environment, each with its meaning and its value."""
+
+
+@click.command("work")
+@topic_argument("queue")
+@click.argument("words", nargs=-1, required=True, metavar="-- COMMAND [ARGUMENT]...")
+@click.option(
+    "--jobs",
+    "-j",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Commands that run at the same time.",
+)
+@click.option("--node", help="Name of the worker; by default this machine and process.")
+@click.option(
+    "--lease",
+    callback=age_ms,
+    metavar="DURATION",
+    help="How soon other workers may have the jobs of one that died: 30s, 5m; by default the "
+    "queue's lease_ms. While a command runs, the lease of its job is "
+    "extended.",
+)
+@click.option(
+    "--delay",
+    callback=age_ms,
+    default="1s",
+    show_default=True,
+    metavar="DURATION",
+    help="Delay before a job whose command failed is handed out again; doubles with each delivery, "
+    "to 5 minutes or this, whichever is longer.",
+)
+@click.option("--max-jobs", type=click.IntRange(min=1), metavar="N", help="End after so many jobs.")
+@click.option("--drain", is_flag=True, help="End when no job is ready, instead of waiting.")
+@with_async_client
+async def command(
+    client: "AsyncClient",
+    queue: str,
+    words: tuple[str, ...],
+    jobs: int,
+    node: str | None,
+    lease: int | None,
+    delay: int,
+    max_jobs: int | None,
+    drain: bool,
+) -> int:
+    """Run COMMAND for each job of QUEUE: its data as a line of JSON on standard input, the rest in
+    the environment (TOPICS_JOB_SEQ, _TAG, _DELIVERIES, _LEASE_ID, _META, ...).
+
+    A job whose command ends with 0 is done, and deleted; any other end gives it back, to be handed
+    out again after --delay. The lease is extended while the command runs.
+
+    The first SIGTERM or ^C ends it when the running commands have ended; the second one kills them
+    and gives their jobs back. Ends with 5 if --drain or --max-jobs was given and a command failed.
+
+    \b
+    topics work jobs -- ./resize
+    topics work jobs --jobs 4 --lease 5m -- sh -c 'jq -r .url | xargs curl -fsS'
+    topics work jobs --drain -- ./nightly --verbose
+    """
+    if shutil.which(words[0]) is None:
+        raise Stop(f"{words[0]}: no such command", UNUSABLE)
+    from msgspec import Raw
+
+    from topics.client import Job
+    from topics.client.worker_state import LONGEST_DELAY_MS
+
+    work = client.work(
+        queue,
+        job_type=Job[Raw],
+        node=node,
+        lease_ms=lease,
+        first_delay_ms=delay,
+        longest_delay_ms=max(delay, LONGEST_DELAY_MS),
+        drain=drain,
+        limit=max_jobs,
+    )
+    runner = Runner(work, words)
+    return await runner.run(jobs, ends_by_itself=drain or max_jobs is not None)
+
+
+class Runner:
+    """Runs the command for one job after the other, and handles signals."""
+
+    def __init__(self, work: "AsyncWork[Any]", words: tuple[str, ...]) -> None:
+        self._work = work
+        self._words = words
+        self._running = 0
+        self._failed = 0
+        self._fault: OSError | None = None
+        self._is_stopping = False
+
+    async def run(self, concurrency: int, *, ends_by_itself: bool) -> int:
+        """Work until there are no more jobs, or a signal comes; returns the exit code."""
+        import asyncio
+
+        async with self._work as work:
+            working = asyncio.ensure_future(
+                work.run(self._handle, concurrency=concurrency, on_error=self._report)
+            )
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._signalled, working)
+            await asyncio.wait([working])
+        if working.cancelled():
+            warn("interrupted; the commands were killed, their jobs given back")
+            return INTERRUPTED
+        done = working.result()
+        if self._fault is not None:
+            raise Stop(f"{self._words[0]}: {self._fault.strerror}", UNUSABLE)
+        click.echo(self._summary(done), err=True)
+        return FAILED if self._failed and ends_by_itself and not self._is_stopping else OK
+
+    def _signalled(self, working: Any) -> None:
+        if self._is_stopping:
+            working.cancel()
+            return
+        self._is_stopping = True
+        self._work.stop()
+        if self._running:
+            noun = "command is" if self._running == 1 else "commands are"
+            warn(f"stopping; {self._running} {noun} still running (again: kill)")
+
+    def _summary(self, done: int) -> str:
+        failed = f", {self._failed:,} failed" if self._failed else ""
+        return f"{counted(done, 'job')} done{failed}"
+
+    async def _handle(self, job: "AsyncHeldJob[Any]") -> None:
+        self._running += 1
+        try:
+            code = await self._execute(job)
+        except OSError as error:
+            # The fault of the machine and not of the job, which is given back without a delay.
+            self._fault = error
+            self._work.stop()
+            await job.nack(delay_ms=0)
+            return
+        finally:
+            self._running -= 1
+        if code:
+            raise _Failed(f"exit {code}" if code > 0 else f"killed by {_name(-code)}")
+
+    async def _execute(self, job: "AsyncHeldJob[Any]") -> int:
+        """Run the command to its end; returns its exit code, negative where a signal ended it."""
+        import asyncio
+
+        process = await asyncio.create_subprocess_exec(
+            *self._words,
+            stdin=asyncio.subprocess.PIPE,
+            env=environment(job),
+            start_new_session=True,
+        )
+        try:
+            await process.communicate(bytes(job.data) + b"\n")
+        except asyncio.CancelledError:
+            with suppress(ProcessLookupError):
+                # The whole process group, with all that the command has started.
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            raise
+        assert process.returncode is not None
+        return process.returncode
+
+    def _report(self, job: "AsyncHeldJob[Any]", error: Exception) -> None:
+        from topics.client import LeaseLost
+
+        if isinstance(error, LeaseLost):
+            warn(error.message)
+        elif isinstance(error, _Failed):
+            self._failed += 1
+            warn(f"job {job.seq} failed: {error} (delivery {job.deliveries})")
+        else:
+            raise error
+
+
+class _Failed(Exception):
+    """A command that did not end with 0."""
+
+
+def environment(job: "AsyncHeldJob[Any]") -> dict[str, str]:
+    """The environment of this process, and the variables of a job."""
+    known = {name: value_of(job) for name, (_, value_of) in VARIABLES.items()}
+    inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    # No variable can hold a NUL; a tag could.
+    variables = {n: str(v).replace("\0", "\ufffd") for n, v in known.items() if v is not None}
+    return {**inherited, **variables}
+
+
+def _json(meta: Any) -> str | None:
+    import msgspec
+
+    return None if meta is None else msgspec.json.encode(meta).decode()
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

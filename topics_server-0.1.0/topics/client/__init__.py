@@ -1,0 +1,196 @@
+"""A client of the HTTP API: `Client`, and `AsyncClient` with the same calls awaited.
+
+The package knows the contract, and nothing of the server's own code.  From the top:
+
+- `aio`, `sync`: the clients; their calls for queues and routers are in `aioqueues`, `aiorouters`,
+  and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
+  what they return for longer work.  `sync` and five more are generated (`_generate`).
+- `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
+- `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
+- Without I/O, for both: the calls (`endpoints`, `call`), the JSON of records (`encoding`, `decoding`), pages
+  and batches (`paging`, `batching`, `accumulator`), streams (`sse`, `streams`, `watch_state`,
+  `job_stream`), workers (`worker_state`, `held_job`).
+
+The asynchronous half, and asyncio with it, is loaded when one of its names is first used: a command
+of the command line does without.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from topics.client.errors import (
+    BadAnswer,
+    BatchTooLarge,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    LeaseLost,
+    NotFound,
+    NotReady,
+    NotSent,
+    PayloadTooLarge,
+    RecordTooLarge,
+    RouterNotFound,
+    ServerFault,
+    Throttled,
+    TopicFull,
+    TopicNotFound,
+    TopicsError,
+    Unauthorized,
+    Unreachable,
+)
+from topics.client.models import (
+    Acked,
+    Appended,
+    AppendedMany,
+    Blocked,
+    Claimed,
+    Configured,
+    Deleted,
+    Diff,
+    Extended,
+    Health,
+    Job,
+    LostLately,
+    Nacked,
+    NewRecord,
+    Purged,
+    QueueCounts,
+    RawRecord,
+    Ready,
+    Record,
+    RecordHead,
+    Router,
+    RouterConfig,
+    RouterDeleted,
+    RouterLoss,
+    RouterSummary,
+    StablePage,
+    Tombstone,
+    TopicConfig,
+    TopicDeleted,
+    TopicGone,
+    TopicState,
+    TopicSummary,
+    Watched,
+)
+from topics.client.options import (
+    AppendOptions,
+    BatchOptions,
+    Begin,
+    Config,
+    DiffOptions,
+    ProducerOptions,
+    ReadOptions,
+    StablePageOptions,
+    WatchOptions,
+    WorkOptions,
+    WriteOptions,
+)
+from topics.client.producer import Producer, Sent
+from topics.client.retry import Clock, Retry
+from topics.client.sync import Client
+from topics.client.watch import Watch
+from topics.client.worker import HeldJob, Work
+
+if TYPE_CHECKING:
+    from topics.client.aio import AsyncClient
+    from topics.client.aioproducer import AsyncProducer, AsyncSent
+    from topics.client.aiowatch import AsyncWatch
+    from topics.client.aioworker import AsyncHeldJob, AsyncWork
+
+__all__ = [
+    "Acked",
+    "AppendOptions",
+    "Appended",
+    "AppendedMany",
+    "AsyncClient",
+    "AsyncHeldJob",
+    "AsyncProducer",
+    "AsyncSent",
+    "AsyncWatch",
+    "AsyncWork",
+    "BadAnswer",
+    "BatchOptions",
+    "BatchTooLarge",
+    "Begin",
+    "Blocked",
+    "Claimed",
+    "Client",
+    "Clock",
+    "Config",
+    "Configured",
+    "Conflict",
+    "Deleted",
+    "Diff",
+    "DiffOptions",
+    "Extended",
+    "Forbidden",
+    "Health",
+    "HeldJob",
+    "InvalidRequest",
+    "Job",
+    "LeaseLost",
+    "LostLately",
+    "Nacked",
+    "NewRecord",
+    "NotFound",
+    "NotReady",
+    "NotSent",
+    "PayloadTooLarge",
+    "Producer",
+    "ProducerOptions",
+    "Purged",
+    "QueueCounts",
+    "RawRecord",
+    "ReadOptions",
+    "Ready",
+    "Record",
+    "RecordHead",
+    "RecordTooLarge",
+    "Retry",
+    "Router",
+    "RouterConfig",
+    "RouterDeleted",
+    "RouterLoss",
+    "RouterNotFound",
+    "RouterSummary",
+    "Sent",
+    "ServerFault",
+    "StablePage",
+    "StablePageOptions",
+    "Throttled",
+    "Tombstone",
+    "TopicConfig",
+    "TopicDeleted",
+    "TopicFull",
+    "TopicGone",
+    "TopicNotFound",
+    "TopicState",
+    "TopicSummary",
+    "TopicsError",
+    "Unauthorized",
+    "Unreachable",
+    "Watch",
+    "WatchOptions",
+    "Watched",
+    "Work",
+    "WorkOptions",
+    "WriteOptions",
+]
+
+_LATE: Final = {
+    "AsyncClient": "aio",
+    "AsyncHeldJob": "aioworker",
+    "AsyncProducer": "aioproducer",
+    "AsyncSent": "aioproducer",
+    "AsyncWatch": "aiowatch",
+    "AsyncWork": "aioworker",
+}
+"""The module of each name that is loaded when it is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return getattr(import_module(f"topics.client.{_LATE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,373 @@
+"""`AsyncWork`: a worker for asyncio, which claims jobs of a queue, keeps their leases and settles
+them.
+
+`Work` for one event loop.  What is claimed next, and what became of a job, is decided by
+`WorkerState`; this module does the I/O, and gives jobs back where a task is cancelled.
+"""
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
+
+from topics.client.aiosession import AsyncSession
+from topics.client.call import Outcome
+from topics.client.errors import Conflict, NotFound, TopicsError
+from topics.client.faults import Fault
+from topics.client.held_job import BaseHeldJob, JobState, OnError, lease_lost, log_error
+from topics.client.job_stream import READ_TIMEOUT_S
+from topics.client.models import Claimed, Job
+from topics.client.worker_state import Claim, WorkerState, chunks
+
+D = TypeVar("D")
+_Found: TypeAlias = "tuple[deque[AsyncHeldJob[D]], float | None]"
+"""Jobs, and the pause before the next claim; None where the queue is drained."""
+
+LAST_CLAIM_S: Final = 0.5
+"""How long a claim under way may still bring jobs when the work is stopped.  A claim that waits for
+a job is cut off then, and the server forgets it; the answer to any other has arrived by then."""
+
+
+class AsyncHeldJob(BaseHeldJob[D]):
+    """A job in hand: `HeldJob` for asyncio.
+
+        async for job in client.work("jobs"):
+            async with job:
+                await resize(job.data)
+
+    A task that is cancelled gives its job back at once.
+    """
+
+    def __init__(self, keeper: "AsyncLeaseKeeper[D]", job: Job[D]) -> None:
+        super().__init__(keeper.queue, job)
+        self._keeper = keeper
+
+    async def ack(self) -> bool:
+        """As `HeldJob.ack`."""
+        await self._keeper.settle([self], None)
+        return self.state is JobState.ACKED
+
+    async def nack(self, *, delay_ms: int | None = None) -> bool:
+        """As `HeldJob.nack`."""
+        if delay_ms is None:
+            delay_ms = self._keeper.delay_ms(self.deliveries)
+        await self._keeper.settle([self], delay_ms)
+        return self.state is JobState.NACKED
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.ack()
+        else:
+            # As in `HeldJob.__exit__`.
+            with suppress(TopicsError):
+                await self.nack(delay_ms=None if isinstance(error, Exception) else 0)
+
+
+class AsyncLeaseKeeper(Generic[D]):
+    """`LeaseKeeper` for asyncio: a task extends the leases of the jobs in hand.
+
+    The task holds no reference to the keeper: when a program drops the worker and its jobs, their
+    leases run out.
+    """
+
+    def __init__(self, session: AsyncSession, state: WorkerState[D]) -> None:
+        self.queue = state.queue
+        self._session = session
+        self._state = state
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_orphaned(self) -> bool:
+        """The client was closed: no lease can be extended any more."""
+        return self._session.is_closed
+
+    async def aclose(self) -> None:
+        """Give back all jobs in hand, and extend no more."""
+        await self.give_back(list(self._state.held.values()))
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def hold(self, jobs: Iterable[Job[D]]) -> list[AsyncHeldJob[D]]:
+        """Take claimed jobs in hand; from now on their leases are extended."""
+        held = self._state.hold(AsyncHeldJob(self, job) for job in jobs)
+        if held and self._task is None:
+            extending = _extend_leases(weakref.ref(self), self._state.extend_every_s)
+            self._task = asyncio.create_task(extending, name=f"keep-{self.queue}")
+        return held
+
+    async def give_back(self, jobs: Iterable[BaseHeldJob[D]]) -> None:
+        """Nack jobs without a delay; where the server does not answer, their leases run out."""
+        with suppress(TopicsError):
+            await self.settle(list(jobs), 0)
+
+    async def settle(self, jobs: Iterable[BaseHeldJob[D]], delay_ms: int | None) -> None:
+        """Ack jobs, or nack them with a delay; those that are settled already are left out."""
+        state = self._state
+        for some in chunks(list(jobs)):
+            held = state.settling(some)
+            if not held:
+                continue
+            call: Any = state.ack(held) if delay_ms is None else state.nack(held, delay_ms)
+            answer = None
+            try:
+                answer = await self._session.do(call)
+            finally:
+                state.settled(held, answer)
+
+    def delay_ms(self, deliveries: int) -> int:
+        return self._state.delay_ms(deliveries)
+
+    async def extend(self) -> float:
+        """Extend the leases of all jobs in hand, in one attempt; seconds until the next time."""
+        pause_s = self._state.extend_every_s
+        for call, jobs in self._state.extensions():
+            try:
+                answer = call.result(await self._session.send(call))
+            except (NotFound, Conflict):
+                # The queue was deleted, and its leases with it.
+                self._state.lost(jobs)
+            except TopicsError:
+                pause_s = self._state.extend_again_s
+            else:
+                self._state.extended(jobs, answer)
+        return pause_s
+
+
+async def _extend_leases(found: "weakref.ref[AsyncLeaseKeeper[Any]]", pause_s: float) -> None:
+    while True:
+        await asyncio.sleep(pause_s)
+        keeper = found()
+        if keeper is None or keeper.is_orphaned:
+            return
+        pause_s = await keeper.extend()
+        del keeper
+
+
+class AsyncWork(Generic[D]):
+    """What `AsyncClient.work` returns: `Work` for asyncio.
+
+    Several tasks may iterate at once; each of them claims for itself.
+    """
+
+    def __init__(self, session: AsyncSession, state: WorkerState[D]) -> None:
+        self._session = session
+        self._state = state
+        self._keeper = AsyncLeaseKeeper(session, state)
+        self._stopping = asyncio.Event()
+        self._waiter = asyncio.Lock()
+        """Held by the one task that waits at the server for a job."""
+
+    @property
+    def queue(self) -> str:
+        return self._state.queue
+
+    @property
+    def node(self) -> str:
+        """The name under which jobs are claimed."""
+        return self._state.node
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def stop(self) -> None:
+        """Claim no more; jobs in hand are finished.  For tasks and signal handlers of this event
+        loop."""
+        self._stopping.set()
+
+    async def aclose(self) -> None:
+        """As `Work.close`."""
+        self.stop()
+        await self._keeper.aclose()
+
+    async def __aiter__(self) -> AsyncGenerator[AsyncHeldJob[D], None]:
+        await self._open()
+        jobs = self._pushed() if self._state.pushes else self._claimed()
+        try:
+            async for job in jobs:
+                yield job
+        finally:
+            await jobs.aclose()
+
+    async def _claimed(self) -> AsyncGenerator[AsyncHeldJob[D], None]:
+        while (found := await self._find()) is not None:
+            jobs, pause_s = found
+            try:
+                while jobs and not self._stopping.is_set():
+                    yield jobs.popleft()
+            finally:
+                await self._keeper.give_back(jobs)
+            if pause_s is None:
+                return
+            if pause_s and not self._stopping.is_set():
+                await self._session.sleep(pause_s)
+
+    async def _pushed(self) -> AsyncGenerator[AsyncHeldJob[D], None]:
+        stream = self._state.job_stream()
+        while not (self._stopping.is_set() or self._state.is_through):
+            try:
+                async with self._session.open(stream.call, READ_TIMEOUT_S) as response:
+                    outcome: Outcome = response
+                    if stream.opens(response):
+                        pieces = response.aiter_bytes()
+                        while (piece := await self._piece(pieces)) is not None:
+                            for job in self._keeper.hold(stream.take(piece)):
+                                # The jobs after the last one go back when the connection closes.
+                                if not self._is_wanted():
+                                    return
+                                yield job
+                            if not stream.is_listening:
+                                break
+                    else:
+                        await response.aread()
+            except Fault as error:
+                outcome = error
+            if not self._stopping.is_set():
+                await self._session.sleep(stream.ended(outcome))
+
+    def _is_wanted(self) -> bool:
+        """Whether a pushed job is to be worked on; with the last one, the other tasks stop."""
+        is_wanted = not self._stopping.is_set() and self._state.count_pushed()
+        if self._state.is_through:
+            self.stop()
+        return is_wanted
+
+    async def _piece(self, pieces: AsyncIterator[bytes]) -> bytes | None:
+        """The next piece of a stream; None at its end, and when the work is stopped."""
+        reading = asyncio.ensure_future(_next(pieces))
+        await self._unless_stopped(reading)
+        return None if reading.cancelled() else reading.result()
+
+    async def run(
+        self,
+        handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
+        *,
+        concurrency: int = 1,
+        on_error: OnError[AsyncHeldJob[D]] = log_error,
+    ) -> int:
+        """As `Work.run`, in `concurrency` tasks.  When it is cancelled, it cancels them, and gives
+        back their jobs."""
+        runs = [asyncio.create_task(self._run(handler, on_error)) for _ in range(concurrency)]
+        try:
+            await asyncio.wait(runs)
+        finally:
+            for run in runs:
+                run.cancel()
+            await asyncio.gather(*runs, return_exceptions=True)
+        return sum(run.result() for run in runs)
+
+    async def _run(
+        self,
+        handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
+        on_error: OnError[AsyncHeldJob[D]],
+    ) -> int:
+        done = 0
+        jobs = aiter(self)
+        try:
+            async for job in jobs:
+                done += await self._handle(job, handler, on_error)
+        except Exception:
+            self.stop()
+            raise
+        finally:
+            await jobs.aclose()
+        return done
+
+    async def _handle(
+        self,
+        job: AsyncHeldJob[D],
+        handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
+        on_error: OnError[AsyncHeldJob[D]],
+    ) -> bool:
+        try:
+            await handler(job)
+        except Exception as error:
+            await job.nack()
+            on_error(job, error)
+        except BaseException:
+            with suppress(TopicsError):
+                await job.nack(delay_ms=0)
+            raise
+        else:
+            await job.ack()
+        if job.is_lost:
+            on_error(job, lease_lost(job))
+        return job.state is JobState.ACKED
+
+    # ------------------------------------------------------------------ claiming
+
+    async def _open(self) -> None:
+        call = self._state.lease_call()
+        if call is not None:
+            opening = asyncio.ensure_future(self._session.do(call))
+            await self._unless_stopped(opening)
+            if not opening.cancelled():
+                self._state.lease_answered(opening.result())
+
+    async def _find(self) -> "_Found[D] | None":
+        """As `Work._find`."""
+        if self._state.drains or self._waiter.locked():
+            found = await self._claim(waits=False)
+            if self._state.drains or found is None or found[0]:
+                return found
+        async with self._waiter:
+            return await self._claim(waits=True)
+
+    async def _claim(self, *, waits: bool) -> "_Found[D] | None":
+        claim = None if self._stopping.is_set() else self._state.claim(waits=waits)
+        return None if claim is None else await self._ask(claim)
+
+    async def _ask(self, claim: Claim[D]) -> "_Found[D]":
+        asking = asyncio.ensure_future(self._session.do(claim.call))
+        try:
+            await self._unless_stopped(asking)
+        except asyncio.CancelledError:
+            if not asking.cancelled() and asking.exception() is None:
+                # The jobs arrived in the moment of the cancellation.
+                jobs, _ = self._take(claim, asking.result())
+                await self._keeper.give_back(jobs)
+            raise
+        if asking.cancelled() or asking.exception() is not None:
+            self._state.unanswered(claim)
+        return (deque(), 0.0) if asking.cancelled() else self._take(claim, asking.result())
+
+    async def _unless_stopped(self, asking: "asyncio.Future[Any]") -> None:
+        """Wait for an answer, or for `stop` and a moment; `asking` is done then, or cancelled."""
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([asking, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                await asyncio.wait([asking], timeout=LAST_CLAIM_S)
+        finally:
+            stopped.cancel()
+            asking.cancel()
+            if not asking.done():
+                # Wait until its connection is closed: what follows may close the client.
+                await asyncio.wait([asking])
+
+    def _take(self, claim: Claim[D], answer: Claimed[Job[D]]) -> "_Found[D]":
+        pause_s = self._state.claimed(claim, answer)
+        return deque(self._keeper.hold(answer.jobs)), pause_s
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(pieces, None)

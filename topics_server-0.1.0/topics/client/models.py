@@ -1,0 +1,506 @@
+"""The values that calls take and return.
+
+Unknown fields of an answer are ignored (§0.1), so an older client reads a newer server.  `seq`
+counts from 1; times are milliseconds since the epoch.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+D = TypeVar("D")
+J = TypeVar("J")
+R = TypeVar("R")
+
+Guarantee = Literal["at_least_once", "exactly_once"]
+"""What a router promises when the server comes back from a crash (§6)."""
+
+_SERVED: Final = {"seq": "$seq", "ts_ms": "$ts", "node": "$node", "tag": "$tag"}
+
+
+class NewRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A record to append, where a bare value is not enough.
+
+    `data` is anything that JSON has a form for; a NaN or an infinity is a `ValueError`.
+    `msgspec.Raw(b"...")` is sent byte for byte.
+    """
+
+    data: Any
+    tag: str | None = None
+    node: str | None = None
+    meta: Mapping[str, Any] | msgspec.Raw | None = None
+
+
+class Record(
+    msgspec.Struct, Generic[D], frozen=True, kw_only=True, omit_defaults=True, rename=_SERVED
+):
+    """A record as it was read.
+
+    `Record[Departure]` decodes `data` into that type (a dataclass, a TypedDict, a msgspec Struct).
+    `tag` is None unless tags were asked for.
+    """
+
+    seq: int
+    ts_ms: int
+    node: str | None = None
+    tag: str | None = None
+    data: D
+    meta: dict[str, Any] | None = None
+
+
+class RawRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_SERVED):
+    """A record whose JSON is not decoded: `bytes(record.data)` is what was stored, byte for byte.
+
+    `msgspec.json.encode(record)` gives the record's text as the server sent it.
+    """
+
+    seq: int
+    ts_ms: int
+    node: str | None = None
+    tag: str | None = None
+    data: msgspec.Raw
+    meta: msgspec.Raw = msgspec.Raw(b"")
+
+
+class RecordHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_SERVED):
+    """A record without its data, as `watch(..., include_data=False)` yields it."""
+
+    seq: int
+    ts_ms: int
+    node: str | None = None
+    tag: str | None = None
+    meta: dict[str, Any] | None = None
+
+
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
+    """Records that were lost before this reader saw them: seqs [gap_from, gap_to], inclusive.
+
+    `reason` is "cap", "ttl", "mixed", "recreated", "source_trim" or "crash"; of a watch also
+    "from_seq_too_old", where it began, or was resumed, below the earliest record.
+    """
+
+    gap_from: int
+    gap_to: int
+    reason: str
+    missed_estimate: int = 0
+    earliest_seq: int = 0
+    head_seq: int = 0
+
+
+class TopicGone(msgspec.Struct, frozen=True, kw_only=True):
+    """A watched topic was deleted; no item of it follows.  `head_seq` is its last head."""
+
+    head_seq: int = 0
+
+
+class Watched(NamedTuple, Generic[R]):
+    """An item of a watch, with the name of its topic."""
+
+    topic: str
+    item: R | Tombstone | TopicGone
+
+
+class WatchPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """The position of a watch session in one topic when it is created."""
+
+    from_seq: int
+    head_seq: int
+    earliest_seq: int
+    epoch: str | None = None
+
+
+class WatchSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscription that the server keeps; a topic that does not exist is not in `topics`."""
+
+    wid: str
+    topics: dict[str, WatchPosition]
+    heartbeat_ms: int | None = None
+
+
+class Diff(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """One page of a topic: the records after a cursor, and where to go on."""
+
+    records: list[R]
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    caught_up: bool
+    lag: int = 0
+    tombstone: Tombstone | None = None
+    epoch: str | None = None
+
+
+class StablePage(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """One page of a topic, without anything that moves while the page stays as it is.
+
+    `etag` names it: pages of one `etag` are equal.  A tombstone has no `earliest_seq` and `head_seq`
+    here.
+    """
+
+    records: list[R]
+    next_from_seq: int
+    tombstone: Tombstone | None = None
+    etag: str | None = None
+
+
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic's config in force, every field resolved (§0.10)."""
+
+    type: str = "log"
+    ttl_ms: int = 0
+    cap_records: int = 0
+    cap_bytes: int = 0
+    discard: str = "old"
+    durable: bool = False
+    durability: str = "disk"
+    priority: int | None = None
+    auto_priority: bool = True
+    auto_create: bool = True
+    idempotency_window_ms: int = 120_000
+    dedupe_node: bool = True
+    lease_ms: int = 30_000
+    claim_jitter_ms: int = 0
+    max_deliveries: int = 0
+    dead_letter: str | None = None
+    leases_durable: bool = False
+
+
+class Configured(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `put_topic`; `created` is true where this call created the topic."""
+
+    topic: str
+    created: bool
+    config: TopicConfig
+
+
+class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs of a queue are where: `ready + in_flight + delayed` is the `count` (§10.7).
+
+    Attributes:
+        ready: Could be claimed now.
+        in_flight: Under a lease.
+        delayed: Nacked with a delay that has not passed, or damaged.
+        damaged: Of the delayed, those that cannot be read and are never handed out.
+        dead_lettered: Moved to the dead-letter topic since the queue was created.
+    """
+
+    ready: int
+    in_flight: int
+    delayed: int = 0
+    damaged: int = 0
+    dead_lettered: int = 0
+
+
+class LostLately(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a topic lost in the last day for one `reason`, and when it did last (ms since the
+    epoch).  Lost by `crash` and `source_trim` are sequence numbers, at most as many records."""
+
+    reason: str
+    records: int
+    last_ts: int
+
+
+class TopicState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a topic: `count` records are live, their seqs in [earliest_seq, head_seq].
+
+    `queue` is None where the topic is a log.  `disk_bytes` is what its records take in `segments`
+    segment files, deleted ones included until their file is rewritten.  `lost_24h` is what it lost in
+    this hour and the 23 before, by reason; deletes are no loss.
+    """
+
+    topic: str
+    head_seq: int
+    earliest_seq: int
+    next_seq: int
+    count: int
+    bytes: int
+    config: TopicConfig
+    type: str = "log"
+    effective_priority: int = 0
+    last_write_ts: int | None = None
+    last_read_ts: int | None = None
+    epoch: str | None = None
+    queue: QueueCounts | None = None
+    disk_bytes: int = 0
+    segments: int = 0
+    lost_24h: list[LostLately] = []
+
+
+class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One topic of the list; `queue` is None where it is a log."""
+
+    topic: str
+    type: str = "log"
+    head_seq: int
+    earliest_seq: int
+    count: int
+    bytes: int
+    durable: bool = False
+    durability: str = "disk"
+    effective_priority: int = 0
+    queue: QueueCounts | None = None
+    disk_bytes: int = 0
+
+
+class TopicsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of the list; no `next_cursor` on the last."""
+
+    items: list[TopicSummary] = msgspec.field(name="topics")
+    next_cursor: str | None = None
+
+
+class TopicDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `delete_topic`; `deleted` is false where it did not exist."""
+
+    topic: str
+    deleted: bool
+    routers_removed: list[str] = []
+
+
+class Appended(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of an append: its records have the seqs [first_seq, last_seq], inclusive.
+
+    `deduped` says that an earlier attempt with the same key had already appended them.
+    """
+
+    topic: str
+    first_seq: int
+    last_seq: int
+    head_seq: int
+    created: bool = False
+    deduped: bool = False
+
+    @property
+    def count(self) -> int:
+        return self.last_seq - self.first_seq + 1
+
+    @property
+    def seqs(self) -> range:
+        """Seqs of the records, in the order in which they were given."""
+        return range(self.first_seq, self.last_seq + 1)
+
+
+class AppendedMany(msgspec.Struct, frozen=True, kw_only=True):
+    """Sum of the batches of one `append_many`.
+
+    Batches of other writers may lie between these, so `last_seq - first_seq + 1 >= records`.
+
+    Attributes:
+        records: Records acknowledged, the deduplicated ones included.
+        deduped: How many of them an earlier attempt had already appended.
+        first_seq: 0 where there was nothing to append.
+        last_seq: 0 where there was nothing to append.
+    """
+
+    topic: str
+    records: int = 0
+    deduped: int = 0
+    batches: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `delete`: how many records went, and the topic's state after it."""
+
+    topic: str
+    deleted: int
+    head_seq: int
+    earliest_seq: int
+    count: int
+    bytes: int
+
+
+class Purged(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `purge`: how many records went, and the topic's state after it."""
+
+    topic: str
+    purged: int
+    head_seq: int
+    earliest_seq: int
+    count: int
+    bytes: int
+    success: bool = True
+
+
+class Job(
+    msgspec.Struct,
+    Generic[D],
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename={**_SERVED, "deadline_ms": "deadline"},
+):
+    """A job as it was claimed: a record, and its lease.
+
+    `Job[Resize]` decodes `data` into that type; `Job[msgspec.Raw]` does not decode it.
+
+    Attributes:
+        node: The writer of the record; None where it named none.
+        lease_id: The id of this delivery's lease; an ack carries it, so that the ack of a worker
+            that comes too late does not count.
+        deadline_ms: When the lease ends, unless it is extended.
+        deliveries: How often the job was handed out, this time included.
+    """
+
+    seq: int
+    ts_ms: int
+    node: str | None = None
+    tag: str | None = None
+    data: D
+    meta: dict[str, Any] | None = None
+    lease_id: str
+    deadline_ms: int
+    deliveries: int
+
+
+class Claimed(msgspec.Struct, Generic[J], frozen=True, kw_only=True):
+    """Answer of `claim`: at most `max` jobs, by seq; `ready` more could be claimed after it."""
+
+    topic: str
+    jobs: list[J] = msgspec.field(name="claimed")
+    ready: int = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.jobs)
+
+
+class Acked(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `ack`: how many jobs were deleted, and the queue's counts after it.
+
+    `skipped` are the seqs whose lease had ended; or which an earlier attempt of the same call,
+    whose answer was lost, had settled.
+    """
+
+    topic: str
+    acked: int
+    skipped: list[int] = []
+    ready: int = 0
+    in_flight: int = 0
+
+
+class Nacked(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `nack`: how many jobs were given back; `skipped` as in `Acked`."""
+
+    topic: str
+    nacked: int
+    skipped: list[int] = []
+    ready: int = 0
+    in_flight: int = 0
+
+
+class Extended(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `extend`: the new deadlines by seq; `skipped` are the seqs whose lease had
+    ended."""
+
+    topic: str
+    extended: int
+    skipped: list[int] = []
+    deadlines_ms: dict[int, int] = msgspec.field(name="deadlines", default_factory=dict)
+
+
+class Blocked(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a router forwards nothing: what its destination answered, and when it tries again.
+
+    Attributes:
+        code: `error.code` of the refusal, e.g. "topic_full".
+        since_ms: When it began, milliseconds since the epoch.
+        retry_ms: The present pause between attempts.
+    """
+
+    code: str
+    message: str = ""
+    since_ms: int = msgspec.field(name="since", default=0)
+    retry_ms: int = 0
+
+
+class RouterLoss(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of the source, seqs [gap_from, gap_to], that were lost before they were forwarded."""
+
+    gap_from: int
+    gap_to: int
+    reason: str = ""
+    ts_ms: int = msgspec.field(name="ts", default=0)
+
+
+class RouterConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `put_router`; `created` is true where this call created the router."""
+
+    router: str
+    created: bool
+    source: str
+    dest: str
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    filter: str | tuple[str, str, str] | None = None
+    allow_cycle: bool = False
+    guarantee: str = "at_least_once"
+
+
+class RouterSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One router of the list.
+
+    Attributes:
+        filter: The tags that are forwarded; None forwards all.
+        forwarded_total: Copies appended to `dest` so far.
+        lag: Records of the source that are still to be forwarded.
+        blocked: Why it forwards nothing; None while it does.
+    """
+
+    router: str
+    source: str
+    dest: str
+    guarantee: str = "at_least_once"
+    filter: str | tuple[str, str, str] | None = None
+    forwarded_total: int = 0
+    lag: int = 0
+    blocked: Blocked | None = None
+
+
+class Router(RouterSummary, frozen=True, kw_only=True):
+    """A router, and how far it is.
+
+    Attributes:
+        cursor_seq: The last seq of the source that was forwarded.
+        lost_total: Records of the source that were lost before they were forwarded.
+        loss: The last such loss.
+    """
+
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    allow_cycle: bool = False
+    cursor_seq: int = msgspec.field(name="cursor", default=0)
+    lost_total: int = 0
+    loss: RouterLoss | None = None
+
+
+class RoutersPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of the list; no `next_cursor` on the last."""
+
+    items: list[RouterSummary] = msgspec.field(name="routers")
+    next_cursor: str | None = None
+
+
+class RouterDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `delete_router`; `deleted` is false where it did not exist."""
+
+    router: str
+    deleted: bool
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """The process answers."""
+
+    status: str
+    version: str
+    uptime_ms: int
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """The server serves: its log is replayed."""
+
+    status: str
+    wal_replay_complete: bool = True
+    topics: int = 0

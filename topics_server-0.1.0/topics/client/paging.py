@@ -1,0 +1,140 @@
+"""Reads that take several requests: the records of a topic, and lists.
+
+Owns the cursor from page to page.  Sends nothing: a session sends each call and gives back its
+answer.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar, Unpack
+
+from topics.client import endpoints
+from topics.client.call import Call
+from topics.client.endpoints import PAGE_RECORDS, WAIT_MS_MAX
+from topics.client.models import Diff, RouterSummary, Tombstone, TopicSummary
+from topics.client.options import DiffOptions, PageOptions, require
+
+R = TypeVar("R")
+A = TypeVar("A")
+T = TypeVar("T")
+I_co = TypeVar("I_co", covariant=True)
+
+
+class Pages(Protocol[A, I_co]):
+    """Pages of something: send `call()`, give the answer to `take`, which returns its items.
+
+    None instead of a call says that there are no more pages.
+    """
+
+    def call(self) -> Call[A] | None: ...
+
+    def take(self, answer: A) -> Sequence[I_co]: ...
+
+
+class RecordPages(Generic[R]):
+    """The records of a topic, page by page from a cursor.
+
+    Without `follow` it ends at the head as the first page saw it, so that a busy writer cannot keep
+    it going.  From the first answer on it names the topic's epoch, so that a topic deleted and made
+    again is a tombstone and not a silent jump (§3.3).
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        record_type: type[R],
+        *,
+        follow: bool = False,
+        wait_ms: int | None = None,
+        limit: int | None = None,
+        page_records: int = PAGE_RECORDS,
+        **page: Unpack[PageOptions],
+    ) -> None:
+        require(PageOptions, page, "read()")
+        self.cursor = page.get("from_seq", 0)
+        self.epoch = page.get("epoch")
+        self._topic = topic
+        self._record_type = record_type
+        self._page = page
+        self._follow = follow
+        self._wait_ms = wait_ms if wait_ms is not None else WAIT_MS_MAX if follow else 0
+        if limit == 0:
+            # Nothing is handed out; the one request only finds out whether the topic exists.
+            self._wait_ms = 0
+        self._left = limit
+        self._page_records = page_records
+        self._until_seq: int | None = None
+        self._is_done = False
+
+    def call(self) -> Call[Diff[R]] | None:
+        if self._is_done:
+            return None
+        left = self._left
+        options: DiffOptions = {
+            **self._page,
+            **self._where(),
+            "epoch": self.epoch,
+            "limit": self._page_records if left is None else min(self._page_records, max(left, 1)),
+            "wait_ms": self._wait_ms,
+        }
+        return endpoints.diff(self._topic, self._record_type, options)
+
+    def _where(self) -> PageOptions:
+        """The place of the next page: at first `from_ts`, if it was given, and then the cursor."""
+        if self._until_seq is None and self._page.get("from_ts") is not None:
+            return {}
+        return {"from_seq": self.cursor, "from_ts": None}
+
+    def take(self, answer: Diff[R]) -> Sequence[R | Tombstone]:
+        if self._left == 0:
+            self._is_done = True
+            return []
+        self.cursor = answer.next_from_seq
+        self.epoch = answer.epoch or self.epoch
+        if self._left is not None:
+            self._left -= len(answer.records)
+        if self._until_seq is None:
+            self._until_seq = answer.head_seq
+        at_end = answer.caught_up or self.cursor >= self._until_seq
+        self._is_done = self._left == 0 or (at_end and not self._follow)
+        return [answer.tombstone, *answer.records] if answer.tombstone else answer.records
+
+
+class Page(Protocol[I_co]):
+    """One page of a list; no `next_cursor` on the last."""
+
+    @property
+    def items(self) -> Sequence[I_co]: ...
+
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
+class ListPages(Generic[T]):
+    """A list, page by page; `call_of` makes the call for the page at a cursor."""
+
+    def __init__(self, call_of: Callable[[str | None], Call[Page[T]]]) -> None:
+        self._call_of = call_of
+        self._cursor: str | None = None
+        self._is_done = False
+
+    def call(self) -> Call[Page[T]] | None:
+        return None if self._is_done else self._call_of(self._cursor)
+
+    def take(self, answer: Page[T]) -> Sequence[T]:
+        self._cursor = answer.next_cursor
+        self._is_done = answer.next_cursor is None
+        return answer.items
+
+
+def topics(*, prefix: str, page_size: int) -> ListPages[TopicSummary]:
+    return ListPages(lambda at: endpoints.topics(prefix=prefix, page_size=page_size, cursor=at))
+
+
+def routers(
+    *, prefix: str, source: str | None, dest: str | None, page_size: int
+) -> ListPages[RouterSummary]:
+    return ListPages(
+        lambda at: endpoints.routers(
+            prefix=prefix, source=source, dest=dest, page_size=page_size, cursor=at
+        )
+    )

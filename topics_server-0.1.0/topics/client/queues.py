@@ -1,0 +1,204 @@
+# Generated from aioqueues.py by topics/client/_generate.py; do not edit, run `make generate`.
+"""The calls of a client that are about queues: claims and what follows, and workers."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, Unpack, overload
+
+from topics.client import endpoints
+from topics.client.endpoints import Leases
+from topics.client.held_job import OnError, log_error
+from topics.client.models import Acked, Claimed, Extended, Job, Nacked
+from topics.client.options import WorkOptions
+from topics.client.session import Session
+from topics.client.worker import HeldJob, Work
+from topics.client.worker_state import WorkerState
+
+D = TypeVar("D")
+J = TypeVar("J")
+
+
+class QueueCalls:
+    """The part of `Client` for queues.
+
+    Attributes:
+        session: Sends the calls.
+    """
+
+    session: Session
+
+    @overload
+    def claim(
+        self,
+        queue: str,
+        *,
+        node: str,
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int | None = None,
+    ) -> Claimed[Job[Any]]: ...
+
+    @overload
+    def claim(
+        self,
+        queue: str,
+        *,
+        node: str,
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int | None = None,
+        job_type: type[J],
+    ) -> Claimed[J]: ...
+
+    def claim(
+        self,
+        queue: str,
+        *,
+        node: str,
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int | None = None,
+        job_type: type[Any] = Job,
+    ) -> Claimed[Any]:
+        """Lease up to `max` jobs of a queue; `work` does this and all that follows in a loop.
+
+            claimed = client.claim("jobs", node="w1", max=16, wait_ms=30_000)
+            ...
+            client.ack("jobs", claimed.jobs, node="w1")
+
+        A job that is neither acked nor extended before its deadline is leased to another worker.
+        A claim whose connection broke is repeated; the jobs that the lost answer may have leased
+        are handed out again when that lease ends.
+
+        Args:
+            node: The name of the worker; its acks must have the same.
+            max: The most jobs to lease; the server grants 1000 by default.
+            lease_ms: Length of the leases, within [100, 86,400,000]; by default the queue's.
+            wait_ms: Where nothing is ready, wait for a first job, at most 30,000.
+            job_type: `Job[T]` decodes `data` into T.
+
+        Raises:
+            TopicNotFound: The queue does not exist.
+            Conflict: The topic is not a queue.
+        """
+        call = endpoints.claim(
+            queue, job_type, node=node, max=max, lease_ms=lease_ms, wait_ms=wait_ms
+        )
+        return self.session.do(call)
+
+    def ack(
+        self, queue: str, jobs: Leases, *, node: str, lease_ids: list[str] | None = None
+    ) -> Acked:
+        """Say that jobs are done, which deletes them.
+
+            client.ack("jobs", claimed.jobs, node="w1")          # as they were claimed
+            client.ack("jobs", [480101], node="w1", lease_ids=["lease_7f3a9c"])
+
+        Jobs as they were claimed carry their lease ids: a job that is leased to another worker by
+        now is `skipped`, and stays that worker's.  Bare seqs count while `node` holds their leases.
+        """
+        return self.session.do(endpoints.ack(queue, jobs, node=node, lease_ids=lease_ids))
+
+    def nack(
+        self,
+        queue: str,
+        jobs: Leases,
+        *,
+        node: str,
+        delay_ms: int = 0,
+        lease_ids: list[str] | None = None,
+    ) -> Nacked:
+        """Give jobs back undone, to be claimed again after `delay_ms` (at most a day).
+
+        `jobs` and `lease_ids` as for `ack`.  Without lease ids the call is not repeated where its
+        answer was lost: the same node may have claimed the jobs again meanwhile.
+        """
+        call = endpoints.nack(queue, jobs, node=node, delay_ms=delay_ms, lease_ids=lease_ids)
+        return self.session.do(call)
+
+    def extend(
+        self,
+        queue: str,
+        jobs: Leases,
+        *,
+        node: str,
+        lease_ms: int,
+        lease_ids: list[str] | None = None,
+    ) -> Extended:
+        """Let the leases of jobs end `lease_ms` from now; `jobs` and `lease_ids` as for `ack`."""
+        call = endpoints.extend(queue, jobs, node=node, lease_ms=lease_ms, lease_ids=lease_ids)
+        return self.session.do(call)
+
+    @overload
+    def work(self, queue: str, **options: Unpack[WorkOptions]) -> Work[Any]: ...
+
+    @overload
+    def work(
+        self, queue: str, *, job_type: type[Job[D]], **options: Unpack[WorkOptions]
+    ) -> Work[D]: ...
+
+    @overload
+    def work(
+        self,
+        queue: str,
+        handler: Callable[[HeldJob[Any]], object],
+        *,
+        concurrency: int = 1,
+        on_error: OnError[HeldJob[Any]] = log_error,
+        **options: Unpack[WorkOptions],
+    ) -> int: ...
+
+    @overload
+    def work(
+        self,
+        queue: str,
+        handler: Callable[[HeldJob[D]], object],
+        *,
+        concurrency: int = 1,
+        on_error: OnError[HeldJob[D]] = log_error,
+        job_type: type[Job[D]],
+        **options: Unpack[WorkOptions],
+    ) -> int: ...
+
+    def work(
+        self,
+        queue: str,
+        handler: Callable[[HeldJob[Any]], object] | None = None,
+        *,
+        concurrency: int = 1,
+        on_error: OnError[HeldJob[Any]] = log_error,
+        job_type: type[Job[Any]] = Job,
+        **options: Unpack[WorkOptions],
+    ) -> Work[Any] | int:
+        """Work on a queue: claim its jobs, extend their leases, and ack or nack each.
+
+            client.work("jobs", resize, concurrency=4)       # until it is interrupted
+
+            with client.work("jobs", node="w1") as work:     # or one after the other
+                for job in work:
+                    with job:
+                        resize(job.data)
+
+        With a `handler` it runs `Work.run`, and returns how many jobs were done.  Without one
+        it returns a `Work` to iterate over.  Leases are extended in the background.  Every
+        ack and nack carries the job's lease id, so that a worker that comes too late changes
+        nothing.
+
+        Options: `WorkOptions`; `concurrency` and `on_error` as for `Work.run`;
+        `job_type=Job[T]` decodes `data` into T.
+        """
+        session = self.session
+        state = WorkerState(queue, job_type, retry=session.retry, clock=session.clock, **options)
+        work = Work(session, state)
+        if handler is None:
+            return work
+        return _run(work, handler, concurrency, on_error)
+
+
+def _run(
+    work: Work[D],
+    handler: Callable[[HeldJob[D]], object],
+    concurrency: int,
+    on_error: OnError[HeldJob[D]],
+) -> int:
+    with work:
+        return work.run(handler, concurrency=concurrency, on_error=on_error)

@@ -1,0 +1,131 @@
+# Generated from aiosession.py by topics/client/_generate.py; do not edit, run `make generate`.
+"""`Session`: sends calls to one server, and sends again those that are worth repeating.
+
+Owns the connections, the retry policy and the clock of one client.  The client and its watches,
+producers and workers share a session, and none of them reaches below it.  It does not know what a
+call means.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from topics.client.answer import Answer, StreamedAnswer
+from topics.client.call import Call, Outcome
+from topics.client.faults import Fault
+from topics.client.paging import Pages
+from topics.client.pool import Pool
+from topics.client.position import HEADER, LastPosition
+from topics.client.retry import Attempts, Clock, Retry
+from topics.client.target import PreparedRequest, Target, prepare_stream
+
+if TYPE_CHECKING:
+    import httpx
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+class Connections(Protocol):
+    """What carries requests; raises `Fault` where no answer came."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+    def request(self, call: Call[Any], prepared: PreparedRequest) -> Answer: ...
+
+    def stream(
+        self, call: Call[Any], prepared: PreparedRequest
+    ) -> AbstractContextManager[StreamedAnswer]: ...
+
+
+class Session:
+    """One client's way to its server.
+
+    Attributes:
+        target: The server.
+        connections: What carries the requests.  It may be replaced by a wrapper around it, as the
+            command line does to say that it waits.
+        sleep: Pauses between attempts.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        transport: "httpx.BaseTransport | None",
+        *,
+        retry: Retry,
+        clock: Clock,
+        sleep: Callable[[float], None],
+    ) -> None:
+        self.retry = retry
+        self.clock = clock
+        self.sleep = sleep
+        self.connections: Connections = _connections(target, transport)
+        self.target = target
+        self._position = LastPosition()
+
+    @property
+    def is_closed(self) -> bool:
+        return self.connections.is_closed
+
+    def close(self) -> None:
+        self.connections.close()
+
+    def do(self, call: Call[T]) -> T:
+        """The value of a call, which is sent again for as long as the retry policy allows.
+
+        Raises:
+            TopicsError: The last attempt did not succeed.
+        """
+        attempts = Attempts(call, self.retry, self.clock)
+        outcome = self.send(call)
+        while (pause_s := attempts.pause_s(outcome)) is not None:
+            self.sleep(pause_s)
+            outcome = self.send(call)
+        return call.result(outcome)
+
+    def send(self, call: Call[Any]) -> Outcome:
+        """What came of one attempt."""
+        prepared = self._placed(self.target.prepare(call))
+        try:
+            outcome = self.connections.request(call, prepared)
+        except Fault as fault:
+            return fault
+        self._position.note(outcome)
+        return outcome
+
+    def _placed(self, prepared: PreparedRequest) -> PreparedRequest:
+        """The request, with the position of what this client has written to a cluster."""
+        if self._position.text:
+            prepared.headers[HEADER] = self._position.text
+        return prepared
+
+    def open(
+        self, call: Call[Any], read_timeout_s: float
+    ) -> AbstractContextManager[StreamedAnswer]:
+        """An answer that is read as it comes; leaving the context ends it.
+
+        Args:
+            read_timeout_s: How long the server may send nothing.
+
+        Raises:
+            Fault: No answer came, or it broke off; while it is read, too.
+        """
+        return self.connections.stream(call, self._placed(prepare_stream(call, read_timeout_s)))
+
+    def items(self, pages: Pages[A, T]) -> Generator[T]:
+        """The items of all pages, in order; the next page is asked for when it is needed."""
+        while (call := pages.call()) is not None:
+            yield from pages.take(self.do(call))
+
+
+def _connections(target: Target, transport: "httpx.BaseTransport | None") -> Connections:
+    if transport is None and target.is_plain:
+        return Pool(target)
+    # It brings httpx, which takes longer to import than all the rest of the client.
+    from topics.client.pool_httpx import HttpxPool
+
+    return HttpxPool(target, transport)

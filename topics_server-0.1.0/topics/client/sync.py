@@ -1,0 +1,421 @@
+# Generated from aio.py by topics/client/_generate.py; do not edit, run `make generate`.
+"""`Client`: the API as blocking calls."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+
+from topics.client import endpoints, paging
+from topics.client.batching import Batcher
+from topics.client.models import (
+    Appended,
+    AppendedMany,
+    Configured,
+    Deleted,
+    Diff,
+    Health,
+    Purged,
+    Ready,
+    Record,
+    RecordHead,
+    StablePage,
+    Tombstone,
+    TopicDeleted,
+    TopicState,
+    TopicSummary,
+)
+from topics.client.options import (
+    AppendOptions,
+    BatchOptions,
+    Config,
+    DiffOptions,
+    Match,
+    ProducerOptions,
+    ReadOptions,
+    StablePageOptions,
+    WatchOptions,
+    require,
+)
+from topics.client.producer import Producer
+from topics.client.queues import QueueCalls
+from topics.client.retry import Clock, Retry
+from topics.client.routers import RouterCalls
+from topics.client.session import Session
+from topics.client.target import parse_target
+from topics.client.watch import Watch
+from topics.client.watch_state import WatchState, WatchTopics
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Client(QueueCalls, RouterCalls):
+    """A client of one server, for any number of threads.
+
+        with Client("http://127.0.0.1:4000") as client:
+            client.append("jobs", {"url": "s3://b/a.png"}, tag="tenant42:job-9001")
+            for item in client.read("jobs"):
+                match item:
+                    case Record(seq=seq, data=data):
+                        print(seq, data)
+                    case Tombstone(gap_from=first, gap_to=last):
+                        print(f"records {first} to {last} are lost")
+
+    It holds its connections: make one and keep it.  Every call raises `TopicsError` or one of its
+    classes where it does not succeed.  A call that the server refused for now (429, 503), or whose
+    connection broke, is sent again until `retry` ends.  An append carries an idempotency key of its
+    own, so that it takes effect once however often it is sent.
+
+    Args:
+        url: The server; by default `TOPICS_URL` of the environment, else http://127.0.0.1:4000.
+        api_key: Sent as a bearer token; by default `TOPICS_API_KEY` of the environment, if set.
+        timeout_s: For connecting, and for each time that the server sends nothing; a long poll adds
+            its wait.
+        retry: How patient to be; `Retry(for_s=0)` tries once.
+        http2: Speak HTTP/2, by negotiation (https).
+        compress: gzip bodies both ways: for a slow link, not for a local server.
+        transport: What answers the requests, for tests: `httpx.MockTransport(handler)`.
+        clock, sleep: Time and chance, for tests.
+
+    Attributes:
+        session: Sends the calls, for this client and the watches, producers and workers it makes.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 30.0,
+        retry: Retry = Retry(),  # noqa: B008  (frozen)
+        http2: bool = False,
+        compress: bool = False,
+        transport: "httpx.BaseTransport | None" = None,
+        clock: Clock = Clock(),  # noqa: B008  (frozen)
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        target = parse_target(
+            url, api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
+        )
+        self.session = Session(target, transport, retry=retry, clock=clock, sleep=sleep)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.session.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self.session.is_closed
+
+    def put_topic(self, topic: str, **config: Unpack[Config]) -> Configured:
+        """Create a topic, or replace its whole config.
+
+            client.put_topic("jobs", cap_records=1_000_000, durability="fsync")
+
+        An option that is left out returns to its default.  Options: `Config`.
+        """
+        return self.session.do(endpoints.put_topic(topic, config))
+
+    def configure_topic(self, topic: str, **changes: Unpack[Config]) -> Configured:
+        """Change some fields of an existing topic's config and keep the others.
+
+        Reads the config and puts it back changed: of two such calls at once, the later one wins.
+
+            client.configure_topic("jobs", ttl_ms=86_400_000)
+        """
+        require(Config, changes, "configure_topic()")
+        return self._configure(topic, changes)
+
+    def _configure(self, topic: str, changes: Config) -> Configured:
+        state = self.topic(topic, touch=False)
+        config = endpoints.merged(state.config, changes)
+        return self.session.do(endpoints.put_topic(topic, config))
+
+    def topic(self, topic: str, *, touch: bool = True) -> TopicState:
+        """A topic's state: seqs, counts, config.
+
+        Args:
+            touch: Count as a use of the topic, which raises its automatic priority.
+
+        Raises:
+            TopicNotFound: It does not exist.
+        """
+        return self.session.do(endpoints.topic(topic, touch=touch))
+
+    def topics(self, *, prefix: str = "", page_size: int = 1000) -> Iterator[TopicSummary]:
+        """All topics whose name begins with `prefix`, page by page.
+
+            for topic in client.topics(prefix="tenant42:"):
+                print(topic.topic, topic.count)
+
+        Args:
+            page_size: Topics of one request.
+        """
+        return self.session.items(paging.topics(prefix=prefix, page_size=page_size))
+
+    def delete_topic(self, topic: str, *, if_empty: bool = False) -> TopicDeleted:
+        """Remove a topic with all its records; with `if_empty`, `Conflict` where it has any."""
+        return self.session.do(endpoints.delete_topic(topic, if_empty=if_empty))
+
+    def append(self, topic: str, *values: Any, **options: Unpack[AppendOptions]) -> Appended:
+        """Append one value, or several as one atomic batch: all of them or none.
+
+            client.append("jobs", {"url": "s3://b/a.png"}, tag="tenant42:job-9001")
+            client.append("jobs", 1, 2, NewRecord(3, tag="odd"))
+
+        A value is anything that JSON has a form for, or a `NewRecord` with a tag, node and meta of
+        its own; a NaN or an infinity is a `ValueError`.  Options: `AppendOptions`.
+        """
+        return self.session.do(endpoints.append(topic, values, options))
+
+    def append_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        **options: Unpack[BatchOptions],
+    ) -> AppendedMany:
+        """Append any number of values or `NewRecord`s in batches, each of them atomic.
+
+            with open("jobs.ndjson", "rb") as lines:
+                client.append_many("jobs", map(msgspec.Raw, lines), key_prefix="import-7:")
+
+        Options: `BatchOptions`.
+        """
+        return self._append_all(Batcher(topic, **options), values)
+
+    def _append_all(self, batcher: Batcher, values: Iterable[Any]) -> AppendedMany:
+        for value in values:
+            if call := batcher.add(value):
+                batcher.count(self.session.do(call))
+        if call := batcher.flush():
+            batcher.count(self.session.do(call))
+        return batcher.total
+
+    def producer(self, topic: str, **options: Unpack[ProducerOptions]) -> Producer:
+        """Append single records, many a second; they are sent in batches, in the background.
+
+            with client.producer("jobs") as producer:
+                for value in values:
+                    producer.send(value)
+
+        A batch is sent when it is full (`batch_records`, `batch_bytes`), or when its first record
+        has waited for `linger_ms`.  One batch is sent after the other, each under an idempotency
+        key of its own, and again where any call would be.  After a batch that failed nothing more
+        is sent: `flush` and `close` raise its error, and so do the records' own results.
+
+        `send` returns a `Sent`, whose `result()` is the record's sequence number.
+        Options: `ProducerOptions`.
+        """
+        return Producer(self.session, topic, **options)
+
+    @overload
+    def diff(self, topic: str, **options: Unpack[DiffOptions]) -> Diff[Record[Any]]: ...
+
+    @overload
+    def diff(
+        self, topic: str, *, record_type: type[R], **options: Unpack[DiffOptions]
+    ) -> Diff[R]: ...
+
+    def diff(
+        self, topic: str, *, record_type: type[Any] = Record, **options: Unpack[DiffOptions]
+    ) -> Diff[Any]:
+        """One page of records after `from_seq`; go on from its `next_from_seq`.
+
+        `record_type=RawRecord` leaves the JSON of a record as it is; `Record[T]` decodes `data`
+        into T.  Options: `DiffOptions`.
+        """
+        return self.session.do(endpoints.diff(topic, record_type, options))
+
+    @overload
+    def page(
+        self,
+        topic: str,
+        *,
+        known: StablePage[Record[Any]] | None = None,
+        **options: Unpack[StablePageOptions],
+    ) -> StablePage[Record[Any]]: ...
+
+    @overload
+    def page(
+        self,
+        topic: str,
+        *,
+        record_type: type[R],
+        known: StablePage[R] | None = None,
+        **options: Unpack[StablePageOptions],
+    ) -> StablePage[R]: ...
+
+    def page(
+        self,
+        topic: str,
+        *,
+        record_type: type[Any] = Record,
+        known: StablePage[Any] | None = None,
+        **options: Unpack[StablePageOptions],
+    ) -> StablePage[Any]:
+        """One page of records, as HTTP caches between here and the server may keep it.
+
+            page = client.page("jobs", from_seq=7000)
+            ...
+            page = client.page("jobs", from_seq=7000, known=page)
+
+        With `known`, an earlier page of the same options, the server sends nothing while that one
+        still holds, and the call returns it.  Options: `StablePageOptions`.
+        """
+        return self.session.do(endpoints.page(topic, record_type, known, options))
+
+    @overload
+    def read(
+        self, topic: str, **options: Unpack[ReadOptions]
+    ) -> Iterator[Record[Any] | Tombstone]: ...
+
+    @overload
+    def read(
+        self, topic: str, *, record_type: type[R], **options: Unpack[ReadOptions]
+    ) -> Iterator[R | Tombstone]: ...
+
+    def read(
+        self, topic: str, *, record_type: type[Any] = Record, **options: Unpack[ReadOptions]
+    ) -> Iterator[Any]:
+        """The records after `from_seq`, in order, and a `Tombstone` where some were lost.
+
+            for item in client.read("flights", follow=True, record_type=Record[Departure]):
+                ...
+
+        Your cursor is the `seq` of the last record you have dealt with: keep it, and give it as
+        `from_seq` when you come back (§3.1).  Without `follow` it ends at the head as the first
+        page saw it.  Options: `ReadOptions`; `record_type` as for `diff`.
+        """
+        return self.session.items(paging.RecordPages(topic, record_type, **options))
+
+    @overload
+    def watch(
+        self,
+        *topics: WatchTopics,
+        include_data: Literal[True] = True,
+        **options: Unpack[WatchOptions],
+    ) -> Watch[Record[Any]]: ...
+
+    @overload
+    def watch(
+        self, *topics: WatchTopics, include_data: Literal[False], **options: Unpack[WatchOptions]
+    ) -> Watch[RecordHead]: ...
+
+    @overload
+    def watch(
+        self,
+        *topics: WatchTopics,
+        record_type: type[R],
+        include_data: bool = True,
+        **options: Unpack[WatchOptions],
+    ) -> Watch[R]: ...
+
+    def watch(
+        self,
+        *topics: WatchTopics,
+        record_type: type[Any] = Record,
+        include_data: bool = True,
+        **options: Unpack[WatchOptions],
+    ) -> Watch[Any]:
+        """The records of topics as they come, over one connection, until the loop is left.
+
+            for topic, item in client.watch("jobs", tail=True):
+                ...
+            with client.watch({"jobs": 4096, "audit": {"from_ts": since_ms}}) as watch:
+                for topic, item in watch:
+                    ...
+
+        Topics are names, a list of names, or a mapping that says where each begins.
+
+        An item is a record, a `Tombstone` where records were lost, or `TopicGone` where a topic was
+        deleted; with the last topic the watch ends.  A lost connection is made again, and so is a
+        watch session that the server has forgotten.  Raised is only what fails for as long as
+        `retry` allows, and `Conflict` where another stream opened the same session.
+
+        Options: `WatchOptions`; `record_type` as for `diff`; `include_data=False` gives records
+        without their data.
+        """
+        state = WatchState(
+            topics,
+            record_type,
+            retry=self.session.retry,
+            clock=self.session.clock,
+            include_data=include_data,
+            **options,
+        )
+        return Watch(self.session, state)
+
+    def delete(
+        self, topic: str, *, before_seq: int | None = None, match: Match | None = None
+    ) -> Deleted:
+        """Remove records: those below `before_seq`, or whose tag matches, or of which both is true.
+
+            client.delete("jobs", before_seq=480_001)
+            client.delete("chat", match=("tag", "Glob", "room-42:*"))
+            client.delete("chat", match="room-42:msg-7")          # exactly this tag
+
+        They leave no tombstone (§5).
+        """
+        return self.session.do(endpoints.delete(topic, before_seq=before_seq, match=match))
+
+    def purge(
+        self,
+        topic: str,
+        *,
+        seq: int | None = None,
+        keep: int | None = None,
+        filter: str | None = None,
+    ) -> Purged:
+        """Remove all records, or those that `filter` matches: below `seq`, or all but the newest
+        `keep`.
+
+            client.purge("orders", filter="orders.*.eu", keep=100)
+
+        Args:
+            seq: Exclusive upper bound; not together with `keep`.
+            keep: How many of the newest matching records stay.
+            filter: Subject pattern over the tag's dot-separated tokens: `*` is one token, a final
+                `>` one or more.
+        """
+        return self.session.do(endpoints.purge(topic, seq=seq, keep=keep, filter=filter))
+
+    def health(self) -> Health:
+        """Whether the process answers.  A refusal is not retried."""
+        return self.session.do(endpoints.health())
+
+    def ready(self) -> Ready:
+        """Whether the server serves; raises `NotReady` at once while it replays its log or
+        drains."""
+        return self.session.do(endpoints.ready())
+
+    def metrics(self) -> dict[str, Any]:
+        """The server's metrics as one object."""
+        return self.session.do(endpoints.metrics())
+
+    def metrics_text(self) -> str:
+        """The server's metrics as Prometheus text."""
+        return self.session.do(endpoints.metrics_text())
+
+    def limits(self) -> dict[str, Any]:
+        """The limits in force."""
+        return self.session.do(endpoints.limits())
+
+    def cluster(self) -> dict[str, Any]:
+        """The cluster that the server is in, as it knows it; `enabled` is False where it is in
+        none."""
+        return self.session.do(endpoints.cluster())

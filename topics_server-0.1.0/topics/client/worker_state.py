@@ -1,0 +1,285 @@
+"""`WorkerState`: what a worker claims next, which jobs it has in hand, and what becomes of them.
+
+Owns the jobs in hand with their leases, the delay of a job that failed, and whether there is
+anything more to claim.  It sends nothing, waits for nothing and knows no thread: a `Work` calls it
+under a lock, an `AsyncWork` from its event loop.  Invariant: every ack, nack and extension carries
+the lease id that the job was claimed under, so that a worker that comes too late changes nothing
+(§10.4).
+"""
+
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from topics.client import endpoints
+from topics.client.call import Call
+from topics.client.endpoints import WAIT_MS_MAX
+from topics.client.held_job import BaseHeldJob, H, JobState
+from topics.client.job_stream import JobStream
+from topics.client.models import Acked, Claimed, Extended, Job, Nacked, TopicState
+from topics.client.retry import Backoff, Clock, Retry
+
+D = TypeVar("D")
+
+WAIT_MS: Final = 5000
+"""How long a claim waits for a job.  A blocking worker cannot be stopped meanwhile."""
+FIRST_DELAY_MS: Final = 1000
+LONGEST_DELAY_MS: Final = 300_000
+MAX_NAMED: Final = 100
+"""Jobs in one ack, nack or extension; a server takes 1000 by default (§10.4)."""
+EXTENSIONS_PER_LEASE: Final = 3
+"""Two of them may fail before a lease runs out."""
+EXTEND_AGAIN_S: Final = 1.0
+"""The longest pause after an extension that failed."""
+DOUBLINGS_MAX: Final = 40
+"""Bounds the shift in `delay_ms`; the longest delay is reached long before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim(Generic[D]):
+    """A claim that is to be sent; its answer goes to `WorkerState.claimed`.
+
+    Attributes:
+        waits: The server may hold the answer back until a job is ready.
+        at_s: When it was made.
+    """
+
+    call: Call[Claimed[Job[D]]]
+    max: int
+    waits: bool
+    at_s: float
+
+
+class WorkerState(Generic[D]):
+    """One worker, for a loop that does its I/O:
+
+    if call := lease_call():    send it, give the answer to `lease_answered`
+    while found := claim(waits=...):
+        send its call, give the answer to `claimed`, `hold` the jobs, pause
+        hand out each; `settling` before its ack or nack, `settled` after it
+    meanwhile, every `extend_every_s`: send `extensions()`, give each answer to `extended`
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        job_type: type[Job[D]],
+        *,
+        retry: Retry,
+        clock: Clock,
+        node: str | None = None,
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int = WAIT_MS,
+        first_delay_ms: int = FIRST_DELAY_MS,
+        longest_delay_ms: int = LONGEST_DELAY_MS,
+        push: bool = False,
+        drain: bool = False,
+        limit: int | None = None,
+    ) -> None:
+        if max < 1:
+            raise ValueError("a worker claims at least one job")
+        if push and drain:
+            raise ValueError(
+                "push and drain exclude each other: a stream does not say when a queue is empty"
+            )
+        self.queue = queue
+        self.node = node or own_node()
+        self.lease_ms = lease_ms
+        self.held: WeakValueDictionary[str, BaseHeldJob[D]] = WeakValueDictionary()
+        """The jobs in hand, by lease id.  A job that the program dropped leaves them: its lease is
+        not extended, and the server hands it out again."""
+        self._job_type = job_type
+        self._retry = retry
+        self._clock = clock
+        self._max = max
+        self._wait_ms = min(wait_ms, WAIT_MS_MAX)
+        self._first_delay_ms = first_delay_ms
+        self._longest_delay_ms = longest_delay_ms
+        self.drains = drain
+        self.pushes = push
+        self._left = limit
+        self._idle_backoff = Backoff(retry, clock)
+
+    # ------------------------------------------------------------------ claiming
+
+    def lease_call(self) -> Call[TopicState] | None:
+        """The call that asks for the queue's `lease_ms`; None where the program gave one.
+
+        An extension must name it (§10.6).
+        """
+        return None if self.lease_ms else endpoints.topic(self.queue, touch=False)
+
+    def lease_answered(self, state: TopicState) -> None:
+        self.lease_ms = state.config.lease_ms
+
+    def claim(self, *, waits: bool) -> Claim[D] | None:
+        """The next claim; None where there is nothing more to do.
+
+        Of several hands one waits at the server for a job, and the others for their turn: more
+        waiting claims would each hold a connection, and bring no job sooner.
+
+        Args:
+            waits: Whether this claim may wait at the server.
+        """
+        if self._left == 0:
+            return None
+        max = self._max if self._left is None else min(self._max, self._left)
+        if self._left is not None:
+            self._left -= max
+        call = endpoints.claim(
+            self.queue,
+            self._job_type,
+            node=self.node,
+            max=max,
+            lease_ms=self.lease_ms,
+            wait_ms=self._wait_ms or None if waits else None,
+        )
+        call = replace(call, outlives_faults=True)
+        return Claim(call, max, waits, self._clock.now_s())
+
+    def unanswered(self, claim: Claim[D]) -> None:
+        """A claim brought no answer: its jobs still count as left."""
+        if self._left is not None:
+            self._left += claim.max
+
+    def claimed(self, claim: Claim[D], answer: Claimed[Job[D]]) -> float | None:
+        """Take the answer of a claim.
+
+        Returns:
+            Seconds to wait before the next one; None where the queue is drained, which ends the
+            hand that claimed and no other: one that has a job may yet give it back.
+        """
+        if self._left is not None:
+            self._left += max(claim.max - len(answer.jobs), 0)
+        if self.drains and not answer.jobs:
+            return None
+        waited_s = self._clock.now_s() - claim.at_s
+        if answer.jobs or not claim.waits or 0 < self._wait_ms / 2000 <= waited_s:
+            self._idle_backoff.reset()
+            return 0.0
+        # The server did not hold the answer back for half of the wait: it knows no long poll, or
+        # another claimer was faster.  Without a pause this would be a busy loop.
+        return self._idle_backoff.next_s()
+
+    def hold(self, jobs: Iterable[H]) -> list[H]:
+        """Take claimed jobs in hand; before the first of them is handed out."""
+        held = list(jobs)
+        self.held.update((job.lease_id, job) for job in held)
+        return held
+
+    # ------------------------------------------------------------------ jobs that are pushed
+
+    def job_stream(self) -> JobStream[D]:
+        """A stream for one hand."""
+        call = endpoints.open_work(
+            self.queue, node=self.node, max=self._max, lease_ms=self.lease_ms
+        )
+        call = replace(call, outlives_faults=True)
+        return JobStream(call, self._job_type, self._retry, self._clock)
+
+    def count_pushed(self) -> bool:
+        """Count a job that was pushed; False where `limit` jobs were handed out before."""
+        if self.is_through:
+            return False
+        if self._left is not None:
+            self._left -= 1
+        return True
+
+    @property
+    def is_through(self) -> bool:
+        """`limit` jobs were handed out, or are being claimed."""
+        return self._left == 0
+
+    # ------------------------------------------------------------------ leases
+
+    @property
+    def extend_every_s(self) -> float:
+        assert self.lease_ms is not None
+        return self.lease_ms / 1000 / EXTENSIONS_PER_LEASE
+
+    @property
+    def extend_again_s(self) -> float:
+        """The pause after an extension that failed."""
+        return min(self.extend_every_s, EXTEND_AGAIN_S)
+
+    def extensions(self) -> list[tuple[Call[Extended], list[BaseHeldJob[D]]]]:
+        """Calls that extend the leases of all jobs in hand, each with the jobs that it names."""
+        assert self.lease_ms is not None
+        lease_ms = self.lease_ms
+        return [
+            (
+                endpoints.extend(
+                    self.queue, jobs, node=self.node, lease_ms=lease_ms, lease_ids=None
+                ),
+                jobs,
+            )
+            for jobs in chunks(list(self.held.values()))
+        ]
+
+    def extended(self, jobs: Sequence[BaseHeldJob[D]], answer: Extended) -> list[BaseHeldJob[D]]:
+        """Note the new deadlines; returns the jobs that turned out to be lost."""
+        for job in jobs:
+            job.deadline_ms = answer.deadlines_ms.get(job.seq, job.deadline_ms)
+        skipped = frozenset(answer.skipped)
+        return self.lost([job for job in jobs if job.seq in skipped])
+
+    def lost(self, jobs: Iterable[BaseHeldJob[D]]) -> list[BaseHeldJob[D]]:
+        """Note that the leases of jobs ended.
+
+        A job that is being settled is left out: the answer to its ack says what became of it.
+
+        Returns:
+            The jobs that are lost by that.
+        """
+        lost = [job for job in jobs if job.state is JobState.HELD]
+        for job in lost:
+            self._leave(job, JobState.LOST)
+        return lost
+
+    # ------------------------------------------------------------------ settling
+
+    def settling(self, jobs: Iterable[BaseHeldJob[D]]) -> list[BaseHeldJob[D]]:
+        """Those of the jobs that are still held; from now on they are being settled."""
+        open_jobs = [job for job in jobs if job.state is JobState.HELD]
+        for job in open_jobs:
+            job.state = JobState.SETTLING
+        return open_jobs
+
+    def ack(self, jobs: list[BaseHeldJob[D]]) -> Call[Acked]:
+        call = endpoints.ack(self.queue, jobs, node=self.node, lease_ids=None)
+        return replace(call, outlives_faults=True)
+
+    def nack(self, jobs: list[BaseHeldJob[D]], delay_ms: int) -> Call[Nacked]:
+        call = endpoints.nack(self.queue, jobs, node=self.node, delay_ms=delay_ms, lease_ids=None)
+        return replace(call, outlives_faults=True)
+
+    def settled(self, jobs: Iterable[BaseHeldJob[D]], answer: Acked | Nacked | None) -> None:
+        """Take the answer of an ack or a nack; None where none came, and its effect is unknown."""
+        skipped = frozenset(answer.skipped) if answer is not None else None
+        end = JobState.ACKED if isinstance(answer, Acked) else JobState.NACKED
+        for job in jobs:
+            assert job.state is JobState.SETTLING
+            is_lost = skipped is None or job.seq in skipped
+            self._leave(job, JobState.LOST if is_lost else end)
+
+    def delay_ms(self, deliveries: int) -> int:
+        """The delay before a job that failed at its n-th delivery is handed out again."""
+        doublings = min(deliveries - 1, DOUBLINGS_MAX)
+        return min(self._first_delay_ms << doublings, self._longest_delay_ms)
+
+    def _leave(self, job: BaseHeldJob[D], end: JobState) -> None:
+        job.state = end
+        self.held.pop(job.lease_id, None)
+
+
+def own_node() -> str:
+    """The name of a worker that was given none: this machine and process."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def chunks(jobs: list[BaseHeldJob[D]]) -> list[list[BaseHeldJob[D]]]:
+    return [jobs[first : first + MAX_NAMED] for first in range(0, len(jobs), MAX_NAMED)]

@@ -1,0 +1,107 @@
+"""A topic as a Delta table, by delta-rs (`deltalake`): no JVM.
+
+The stamp is in the custom metadata of every transaction, and the last seq is the table's version of
+the application `topics:TOPIC`, as Spark's `txnAppId` has it.
+"""
+
+import os
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from topics.export.loading import Unusable
+from topics.export.manifest import By
+from topics.export.planning import topic_directory, topic_of_directory
+
+STAMP = "topics.export"
+PARTITIONS: dict[By, list[str]] = {
+    "none": [],
+    "date": ["date"],
+    "hour": ["date", "hour"],
+    "tag": ["tag"],
+}
+
+
+class DeltaTopic:
+    """Implements `tables.Table`."""
+
+    def __init__(self, root: str, topic: str, by: By, schema: pa.Schema) -> None:
+        self._path = os.path.join(os.path.abspath(root), topic_directory(topic))
+        self._topic = topic
+        self._by = by
+        self._schema = schema
+
+    def _table(self) -> DeltaTable | None:
+        if not os.path.isdir(os.path.join(self._path, "_delta_log")):
+            return None
+        return DeltaTable(self._path) if DeltaTable.is_deltatable(self._path) else None
+
+    def _there(self) -> DeltaTable:
+        table = self._table()
+        assert table is not None
+        return table
+
+    def stamp(self) -> str | None:
+        table = self._table()
+        if table is None:
+            return None
+        for limit in (1, 100, None):
+            for commit in table.history(limit):
+                if STAMP in commit:
+                    found: str = commit[STAMP]
+                    return found
+        raise Unusable(f"{self._path}: it is a Delta table that no export made, or its log is cut")
+
+    def append(self, rows: pa.Table, stamp: str, last: int) -> None:
+        write_deltalake(
+            self._path,
+            _with_partitions(rows, self._by),
+            mode="append",
+            partition_by=PARTITIONS[self._by] or None,
+            name=self._topic,
+            # The stamps are in the log: what is older than its retention must stay.
+            configuration={"delta.enableExpiredLogCleanup": "false"},
+            commit_properties=self._properties(stamp, last),
+        )
+
+    def _properties(self, stamp: str, last: int | None = None) -> CommitProperties:
+        done = None if last is None else [Transaction(f"topics:{self._topic}", last)]
+        return CommitProperties(custom_metadata={STAMP: stamp}, app_transactions=done)
+
+    def delete(self, seqs: Sequence[int], stamp: str) -> None:
+        listed = ", ".join(map(str, seqs))
+        self._there().delete(f"seq IN ({listed})", commit_properties=self._properties(stamp))
+
+    def rows(self, first: int, last: int, columns: Sequence[str] | None = None) -> pa.Table:
+        table = self._table()
+        if table is None:
+            return self._schema.empty_table()
+        seq = pc.field("seq")
+        found = table.to_pyarrow_dataset()
+        return found.to_table(
+            columns=list(columns or self._schema.names), filter=(seq >= first) & (seq <= last)
+        )
+
+    def compact(self, target_bytes: int, stamp: str) -> dict[str, int]:
+        done = self._there().optimize.compact(
+            target_size=target_bytes, commit_properties=self._properties(stamp)
+        )
+        return {"before": done["numFilesRemoved"], "after": done["numFilesAdded"]}
+
+
+def _with_partitions(rows: pa.Table, by: By) -> pa.Table:
+    """The rows with the columns that they are partitioned by."""
+    if by in ("date", "hour"):
+        naive = rows.column("ts").cast(pa.timestamp("us"))
+        rows = rows.append_column("date", naive.cast(pa.date32(), safe=False))
+        if by == "hour":
+            rows = rows.append_column("hour", pc.hour(naive).cast(pa.int32()))
+    return rows
+
+
+def topics(files: list[str]) -> list[str]:
+    """Names of the topics that have a table, of the files of an export."""
+    parts = (path.split("/") for path in files)
+    return sorted({topic_of_directory(p[0]) for p in parts if len(p) == 3 and p[1] == "_delta_log"})

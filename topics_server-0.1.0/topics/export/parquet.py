@@ -1,0 +1,149 @@
+"""Data files in Parquet.
+
+Dictionaries for the columns that repeat, deltas for those that grow, and statistics for all but the
+text; row groups of `GROUP_ROWS`, microseconds in UTC.  The metadata of a file says which seqs of
+which instance of which topic it is of.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as kinds
+
+from topics.arrow.columns import FIELDS, schema
+from topics.arrow.typed import CORRUPT, typed, typed_schema
+from topics.export.codec import Measured
+from topics.export.lake import Lake
+from topics.export.manifest import Damaged
+
+GROUP_ROWS: Final = 1 << 18
+GROUP_BYTES: Final = 64 << 20
+"""Rows and bytes in memory after which a row group is written."""
+REPEATED: Final = ("topic", "node", "tag")
+GROWING: Final = ("seq", "ts")
+
+VARIANT: Final = "data_variant"
+"""Column behind the others that Spark adds (`topics.spark.variant`).  pyarrow (26) takes it for a
+struct of two binaries and does not keep the mark by which Parquet knows a VARIANT, so it is never
+read here, and is made again of `data` when a file is written anew."""
+
+COMPRESSIONS: Final = ("zstd", "snappy", "lz4", "gzip", "none")
+
+
+class ParquetCodec:
+    """Implements `files.Codec`.
+
+    Args:
+        fields: The members of `data`; None: it stays text.
+    """
+
+    suffix = "parquet"
+
+    def __init__(self, compression: str = "zstd", fields: pa.Schema | None = None) -> None:
+        scanned = schema(list(FIELDS))
+        self._fields = fields
+        self._compression = compression
+        self.schema = scanned if fields is None else typed_schema(scanned, fields)
+
+    def rendered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if self._fields is None else typed(batch, self._fields)
+
+    def corrupt(self, rows: pa.RecordBatch) -> int:
+        if self._fields is None:
+            return 0
+        return len(rows) - int(rows.column(CORRUPT).null_count)
+
+    def writer(self, sink: Measured, about: dict[str, str]) -> "ParquetWriter":
+        return ParquetWriter(sink, self.schema, self._compression, about)
+
+    def batches(self, lake: Lake, path: str) -> Iterator[pa.RecordBatch]:
+        with lake.open(path) as file:
+            try:
+                found = pq.ParquetFile(file)
+                names = [name for name in found.schema_arrow.names if name != VARIANT]
+                yield from found.iter_batches(batch_size=1 << 16, columns=names)
+            except pa.ArrowException as error:
+                raise Damaged(path, str(error)) from None
+
+    def count(self, lake: Lake, path: str) -> int:
+        with lake.open(path) as file:
+            try:
+                return int(pq.read_metadata(file).num_rows)
+            except pa.ArrowException as error:
+                raise Damaged(path, str(error)) from None
+
+
+class ParquetWriter:
+    """Implements `files.Writer`: gathers rows and writes them as row groups."""
+
+    def __init__(
+        self, sink: Measured, columns: pa.Schema, compression: str, about: dict[str, str]
+    ) -> None:
+        texts = {"data", "meta", CORRUPT}
+        leaves = [leaf for leaf in _leaves(columns) if leaf not in texts]
+        words = {leaf for leaf in leaves if leaf.startswith("data.")} & set(_strings(columns))
+        self._schema = columns
+        self._about = about
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(sink, mode="w"),
+            columns,
+            compression=compression,
+            use_dictionary=[*REPEATED, *sorted(words)],
+            column_encoding=dict.fromkeys(GROWING, "DELTA_BINARY_PACKED"),
+            write_statistics=leaves,
+        )
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = 0
+        self._held_bytes = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._held.append(rows)
+        self._held_rows += len(rows)
+        self._held_bytes += rows.nbytes
+        if self._held_rows >= GROUP_ROWS or self._held_bytes >= GROUP_BYTES:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        table = pa.Table.from_batches(self._held, self._schema)
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
+        self._writer.write_table(table, row_group_size=2 * GROUP_ROWS)
+
+    def close(self) -> None:
+        if self._held:
+            self._write_group()
+        self._writer.add_key_value_metadata(self._about)
+        self._writer.close()
+
+
+def _leaves(columns: pa.Schema) -> Iterator[str]:
+    """Paths of the columns that Parquet stores, lists left out."""
+    for column in columns:
+        yield from _leaves_of(column.name, column.type)
+
+
+def _leaves_of(path: str, type: Any) -> Iterator[str]:
+    if kinds.is_struct(type):
+        for index in range(type.num_fields):
+            yield from _leaves_of(f"{path}.{type.field(index).name}", type.field(index).type)
+    elif not kinds.is_nested(type):
+        yield path
+
+
+def _strings(columns: pa.Schema) -> Iterator[str]:
+    for column in columns:
+        for path in _leaves_of(column.name, column.type):
+            type = column.type
+            for name in path.removeprefix(column.name).split(".")[1:]:
+                found = type.get_field_index(name) if kinds.is_struct(type) else -1
+                type = type.field(found).type if found >= 0 else None
+            if type is not None and kinds.is_string(type):
+                yield path
+
+
+def seq_bounds(rows: pa.RecordBatch) -> tuple[int, int]:
+    """The least and the greatest seq of rows, at least one."""
+    found = pc.min_max(rows.column("seq"))
+    return found["min"].as_py(), found["max"].as_py()

@@ -1,0 +1,327 @@
+"""Exports into tables, one for each topic: Delta or Iceberg.
+
+A table's own transactions are the commits: each carries a stamp, which says how far the export is and
+what it adds up to.  A run compares the stamp with the topic and goes on behind it, so nothing is
+committed twice.  The manifest has the settings, and what was handed off.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from topics.arrow.columns import FIELDS, schema
+from topics.arrow.loss import Gap
+from topics.arrow.source import Source, Wanted, now_ms
+from topics.export.lake import Lake
+from topics.export.loading import Unusable, load
+from topics.export.manifest import Catalogue, Commit, Damaged, Lineage, Lost, Settings
+from topics.export.parquet import ParquetCodec
+from topics.export.planning import topic_directory
+from topics.export.reconcile import Reconciled, known_of, reconcilable
+from topics.export.schema_file import fields_of
+from topics.export.target import Chunk, Target, open_target, schema_of, wall_ms
+from topics.export.verify import Compared, compare_parts
+from topics.export.writing import Piece, ReadProgress, records
+
+STAMP: Final = "topics.export"
+"""Key of the stamp in a table's transactions."""
+WINDOW_SEQS: Final = 1 << 18
+DELETE_SEQS: Final = 5000
+"""Seqs of one transaction that deletes: they are a list in its condition."""
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """What a table holds after a transaction, as `manifest.Lineage`."""
+
+    topic: str
+    epoch: str
+    first: int
+    last: int
+    rows: int
+    deleted: int
+    erased: int
+    corrupt: int
+    lost: tuple[Lost, ...]
+
+
+class Table(Protocol):
+    """One table.  Every change is one transaction, which carries the stamp."""
+
+    def stamp(self) -> str | None:
+        """The last stamp; None where there is no table yet.
+
+        Raises:
+            Unusable: There is a table, and no stamp in it.
+        """
+
+    def append(self, rows: pa.Table, stamp: str, last: int) -> None:
+        """Add rows; the first call makes the table.
+
+        Args:
+            last: The seq that the table then goes through.
+        """
+
+    def delete(self, seqs: Sequence[int], stamp: str) -> None: ...
+
+    def rows(self, first: int, last: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """Rows with a seq of [first, last], in any order."""
+
+    def compact(self, target_bytes: int, stamp: str) -> dict[str, int]:
+        """Merge small files; returns how many became how many.  Raises Unusable: It cannot."""
+
+
+@dataclass(slots=True)
+class TableChunk(Chunk):
+    """A chunk in memory."""
+
+    table: Any = None
+
+
+class Tables:
+    """All tables of an export.  Implements `run.Exporting`.
+
+    Args:
+        target: Open, where this process writes; None: for reading only.
+    """
+
+    def __init__(self, lake: Lake, catalogue: Catalogue, target: Target | None = None) -> None:
+        self._lake = lake
+        self._catalogue = catalogue
+        self._target = target
+        settings = catalogue.settings
+        fields = None if settings.fields is None else fields_of(settings.fields)
+        self._codec = ParquetCodec("zstd", fields)
+        self._open = opener(lake, settings)
+        self._tables: dict[str, Table] = {}
+
+    def __enter__(self) -> "Tables":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._target is not None:
+            self._target.close()
+
+    @property
+    def settings(self) -> Settings:
+        return self._catalogue.settings
+
+    def table(self, topic: str) -> Table:
+        if topic not in self._tables:
+            self._tables[topic] = self._open(topic)
+        return self._tables[topic]
+
+    def lineages(self) -> dict[str, Lineage]:
+        """How far each topic is exported."""
+        found = {}
+        for topic in topics_of(self._lake, self.settings):
+            lineage = self.lineage(topic)
+            if lineage is not None:
+                found[topic] = lineage
+        return found
+
+    def lineage(self, topic: str) -> Lineage | None:
+        text = self.table(topic).stamp()
+        if text is None:
+            return None
+        stamp = msgspec.json.decode(text, type=Stamp)
+        return Lineage(
+            topic,
+            stamp.epoch,
+            stamp.first,
+            stamp.last,
+            stamp.rows,
+            stamp.deleted,
+            stamp.erased,
+            stamp.corrupt,
+            self._catalogue.handed.get((topic, stamp.epoch), 0),
+            list(stamp.lost),
+        )
+
+    # ------------------------------------------------------------------ an export
+
+    def chunk(self, source: Source, piece: Piece, progress: ReadProgress) -> Chunk:
+        lost: list[Lost] = []
+        each, found = piece.seqs, records(source, piece, lost, progress)
+        rows = [self._codec.rendered(batch) for batch in found]
+        return TableChunk(
+            each.topic,
+            each.epoch,
+            each.first_seq,
+            each.last_seq,
+            rows=sum(map(len, rows)),
+            corrupt=sum(map(self._codec.corrupt, rows)),
+            lost=lost,
+            table=pa.Table.from_batches(rows, self._codec.schema),
+        )
+
+    def commit(self, chunk: Chunk) -> Commit:
+        assert isinstance(chunk, TableChunk)
+        lineage = self.lineage(chunk.topic)
+        if lineage is None:
+            lineage = Lineage(chunk.topic, chunk.epoch, chunk.first, chunk.first - 1)
+        if lineage.epoch != chunk.epoch:
+            raise Unusable(
+                f'topic "{chunk.topic}" was deleted and created again, and a table has one instance; '
+                "export it to another directory"
+            )
+        # Compare and skip: a transaction whose answer was lost is there, and shows here.
+        assert chunk.first == lineage.last + 1, "a chunk follows the table's last"
+        missed = sum(gap.missed for gap in chunk.lost)
+        commit = Commit(
+            chunk.topic,
+            chunk.epoch,
+            chunk.first,
+            chunk.last,
+            chunk.rows,
+            chunk.last - chunk.first + 1 - chunk.rows - missed,
+            lost=tuple(chunk.lost),
+            corrupt=chunk.corrupt,
+            at_ms=wall_ms(),
+        )
+        lineage.add(commit)
+        self.table(chunk.topic).append(chunk.table, _stamped(lineage), chunk.last)
+        return commit
+
+    def discard(self, chunk: Chunk) -> None:
+        """It is in memory."""
+
+    def check(self, commit: Commit) -> None:
+        seqs = self._seqs(commit.topic, commit.first, commit.last)
+        if len(seqs) != commit.rows:
+            what = f"seqs {commit.first} to {commit.last} have {len(seqs)} rows, not {commit.rows}"
+            raise Damaged(topic_directory(commit.topic), what)
+
+    def tidy(self, topic: str) -> None:
+        """A table's own tools do it, or `topics export compact`."""
+
+    def _seqs(self, topic: str, first: int, last: int) -> NDArray[np.int64]:
+        found = self.table(topic).rows(first, last, ["seq"])
+        return np.sort(found.column("seq").to_numpy())
+
+    # ------------------------------------------------------------------ afterwards
+
+    def verify(self, topic: str) -> None:
+        lineage = self.lineage(topic)
+        if lineage is None:
+            return
+        seqs = self._seqs(topic, lineage.first, lineage.last)
+        where, expected = topic_directory(topic), lineage.rows - lineage.erased
+        if len(seqs) != expected:
+            raise Damaged(where, f"the table has {len(seqs)} rows, and {expected} were exported")
+        if len(np.unique(seqs)) != len(seqs):
+            raise Damaged(where, "the table has a record twice")
+
+    def compare(self, source: Source, topic: str) -> Compared | None:
+        """As `verify.compare`."""
+        lineage = self.lineage(topic)
+        if lineage is None or source.bounds(topic).epoch != lineage.epoch:
+            return None
+        prefix = self.settings.tag_prefix
+        wanted = Wanted(schema(list(FIELDS)), tag_prefix=prefix, asof_ms=now_ms())
+        found = source.read(topic, lineage.first, lineage.last, wanted)
+        there = (self._codec.rendered(b) for b in found if not isinstance(b, Gap))
+        return compare_parts(
+            source, lineage, wanted, iter([(self._windows(topic, lineage), there)])
+        )
+
+    def _windows(self, topic: str, lineage: Lineage) -> Iterator[pa.RecordBatch]:
+        for first in range(lineage.first, lineage.last + 1, WINDOW_SEQS):
+            last = min(first + WINDOW_SEQS - 1, lineage.last)
+            rows = self.table(topic).rows(first, last).select(self._codec.schema.names)
+            ordered = rows.sort_by("seq").cast(self._codec.schema).combine_chunks()
+            yield from ordered.to_batches()
+
+    def reconcile(self, source: Source, topic: str) -> int:
+        return self.reconciled(source, topic).erased
+
+    def reconciled(self, source: Source, topic: str) -> Reconciled:
+        """As `reconcile.reconcile`."""
+        done = Reconciled(topic)
+        lineage = reconcilable(self.lineage(topic), source, done)
+        if lineage is None:
+            return done
+        known = known_of(source, lineage, lineage.first, lineage.last)
+        seqs = self._seqs(topic, lineage.first, lineage.last)
+        dead = seqs[~known(seqs)].tolist()
+        for at in range(0, len(dead), DELETE_SEQS):
+            some = dead[at : at + DELETE_SEQS]
+            lineage.erased += len(some)
+            self.table(topic).delete(some, _stamped(lineage))
+            done.erased += len(some)
+        return done
+
+    def hand_off(self, topic: str, epoch: str, before_seq: int) -> None:
+        assert self._target is not None
+        self._target.hand_off(topic, epoch, before_seq)
+
+    def compact(self, topic: str, target_bytes: int) -> dict[str, int]:
+        """Merge the small files of a table; how many became how many."""
+        lineage = self.lineage(topic)
+        assert lineage is not None
+        return self.table(topic).compact(target_bytes, _stamped(lineage))
+
+
+def _stamped(lineage: Lineage) -> str:
+    stamp = Stamp(
+        lineage.topic,
+        lineage.epoch,
+        lineage.first,
+        lineage.last,
+        lineage.rows,
+        lineage.deleted,
+        lineage.erased,
+        lineage.corrupt,
+        tuple(lineage.lost),
+    )
+    return msgspec.json.encode(stamp).decode()
+
+
+def opener(lake: Lake, settings: Settings) -> Callable[[str], Table]:
+    """What opens the table of a topic.  Raises Unusable: Its library is not installed."""
+    try:
+        if settings.format == "delta":
+            from topics.export.delta import DeltaTopic
+
+            return lambda topic: DeltaTopic(lake.path, topic, settings.by, schema_of(settings))
+        from topics.export.iceberg import IcebergTopics
+
+        return IcebergTopics(lake.path, settings.by, schema_of(settings)).table
+    except ImportError as error:
+        raise Unusable(
+            f'--format {settings.format} needs pip install "topics-server[{settings.format}]" '
+            f"({error})"
+        ) from None
+
+
+def topics_of(lake: Lake, settings: Settings) -> list[str]:
+    """Names of the topics that have a table."""
+    if settings.format == "delta":
+        from topics.export.delta import topics
+
+        return topics(lake.files())
+    with suppress(FileNotFoundError):
+        from topics.export.iceberg import IcebergTopics
+
+        return IcebergTopics(lake.path, settings.by, schema_of(settings)).topics()
+    return []
+
+
+def open_tables(lake: Lake, settings: Settings | None = None) -> Tables:
+    """Open tables to write them, as the only export that does.  Raises as `target.open_target`."""
+    target = open_target(lake, settings)
+    try:
+        return Tables(lake, target.catalogue, target)
+    except BaseException:
+        target.close()
+        raise
+
+
+def tables_of(lake: Lake) -> Tables:
+    """Open tables to read them.  Raises Unusable, Damaged."""
+    return Tables(lake, load(lake))

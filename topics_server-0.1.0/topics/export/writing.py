@@ -1,0 +1,297 @@
+"""Records on their way into files: one chunk of a topic, divided into partitions.
+
+Owns the open files of a chunk.  Invariant: a file that a chunk names is whole and durable, and one
+that it does not name is removed.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from topics.arrow.loss import DataLoss, Gap
+from topics.arrow.scan import Range
+from topics.arrow.source import Source, Wanted
+from topics.export.codec import Codec, Measured, Writer
+from topics.export.lake import Lake, Sink, quietly
+from topics.export.manifest import By, File, Lineage, Lost
+from topics.export.planning import BY_DIRECTORY, STAGED, tag_partition
+from topics.export.target import Chunk, Staged
+from topics.version import VERSION
+
+OPEN_MAX: Final = 256
+"""Partitions of a chunk at most: each is an open file with rows in memory."""
+HOUR_US: Final = 3_600_000_000
+
+ReadProgress: TypeAlias = Callable[[int, int], None]
+"""Told how far a chunk came: the last seq, and bytes in memory since the last time."""
+
+
+def _nothing(_seq: int, _bytes: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a chunk is made of.
+
+    Attributes:
+        seqs: The range.
+        wanted: Which of its records, and which columns of them.
+        fails_on_loss: Loss among them is a failure.
+    """
+
+    seqs: Range
+    wanted: Wanted
+    fails_on_loss: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the rows of a chunk become files.
+
+    Attributes:
+        target_bytes: Size after which a partition gets another file.
+    """
+
+    codec: Codec
+    by: By
+    target_bytes: int
+
+
+class TooManyPartitions(Exception):
+    """A chunk has more distinct tags than files can be open."""
+
+
+@dataclass(slots=True)
+class _Open:
+    path: str
+    partition: str
+    sink: Sink
+    measured: Measured
+    writer: Writer
+    first: int
+    last: int = 0
+    rows: int = 0
+
+
+class Files:
+    """The files of one chunk while they are written.
+
+    Args:
+        target_bytes: Size after which a partition gets another file.
+        about: What is written into each file beside its seqs.
+    """
+
+    def __init__(
+        self, lake: Lake, codec: Codec, by: By, *, target_bytes: int, about: dict[str, str]
+    ) -> None:
+        self._lake = lake
+        self._codec = codec
+        self._by = by
+        self._target_bytes = target_bytes
+        self._about = about
+        self._open: dict[str, _Open] = {}
+        self._done: list[Staged] = []
+        self.corrupt = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Records of a scan, behind all those before.
+
+        Raises:
+            TooManyPartitions, OSError.
+        """
+        for partition, part in partitioned(batch, self._by):
+            rows = self._codec.rendered(part)
+            self.corrupt += self._codec.corrupt(rows)
+            self.write(partition, rows)
+
+    def write(self, partition: str, rows: pa.RecordBatch) -> None:
+        """Rows of one partition, as the codec has them."""
+        if not len(rows):
+            return
+        seqs = rows.column("seq")
+        file = self._open.get(partition) or self._begin(partition, seqs[0].as_py())
+        file.writer.write(rows)
+        file.rows += len(rows)
+        file.last = seqs[-1].as_py()
+        if file.measured.size >= self._target_bytes:
+            self._end(partition)
+
+    def _begin(self, partition: str, first: int) -> _Open:
+        if len(self._open) >= OPEN_MAX:
+            if self._by == "tag":
+                raise TooManyPartitions(
+                    f"there are more than {OPEN_MAX} tags within one commit; "
+                    "choose another --by, or export parts with --tag-prefix"
+                )
+            # Time goes on: the partition that has waited longest is done.
+            self._end(next(iter(self._open)))
+        path = f"{STAGED}/{secrets.token_hex(16)}"
+        sink = self._lake.create(path)
+        measured = Measured(sink)
+        writer = self._codec.writer(measured, self._about)
+        self._open[partition] = file = _Open(path, partition, sink, measured, writer, first)
+        return file
+
+    def _end(self, partition: str) -> None:
+        file = self._open[partition]
+        file.writer.close()
+        file.sink.sync()
+        file.sink.close()
+        del self._open[partition]
+        measured = file.measured
+        self._done.append(
+            Staged(
+                path=file.path,
+                partition=partition,
+                rows=file.rows,
+                first=file.first,
+                last=file.last,
+                bytes=measured.size,
+                sha256=measured.sha256,
+            )
+        )
+
+    def finish(self) -> list[Staged]:
+        """All files, whole and durable but for their names, in the order of their first seqs."""
+        for partition in list(self._open):
+            self._end(partition)
+        return sorted(self._done, key=lambda file: (file.first, file.partition))
+
+    def abort(self) -> None:
+        """Remove what was written; never fails."""
+        for file in self._open.values():
+            with suppress(Exception):
+                file.writer.close()
+            quietly(file.sink.close)
+        for path in [*(f.path for f in self._open.values()), *(f.path for f in self._done)]:
+            quietly(lambda path=path: self._lake.unlink(path))  # type: ignore[misc]
+        self._open, self._done = {}, []
+
+
+def partitioned(batch: pa.RecordBatch, by: By) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """A batch by its partitions, the rows of each in order."""
+    if by == "none":
+        yield "", batch
+    elif by == "tag":
+        encoded = batch.column("tag").dictionary_encode()
+        names = [tag_partition(tag) for tag in encoded.dictionary.to_pylist()]
+        ids = encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
+        yield from _by_id(batch, ids, [*names, tag_partition(None)])
+    else:
+        form = BY_DIRECTORY[by]
+        assert form is not None
+        unit = HOUR_US * (24 if by == "date" else 1)
+        times = batch.column("ts").cast(pa.int64()).to_numpy() // unit
+        distinct, ids = np.unique(times, return_inverse=True)
+        names = [
+            datetime.fromtimestamp(time * unit // 1_000_000, UTC).strftime(form)
+            for time in distinct.tolist()
+        ]
+        yield from _by_id(batch, ids, names)
+
+
+def _by_id(
+    batch: pa.RecordBatch, ids: NDArray[Any], names: list[str]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    present = np.unique(ids).tolist()
+    if len(present) == 1:
+        yield names[present[0]], batch
+        return
+    for each in present:
+        yield names[each], batch.take(pa.array(np.flatnonzero(ids == each)))
+
+
+def about(each: Range) -> dict[str, str]:
+    """The metadata of the files of a range."""
+    return {
+        "topics.topic": each.topic,
+        "topics.instance": each.epoch,
+        "topics.from": str(each.first_seq),
+        "topics.to": str(each.last_seq),
+        "topics.version": VERSION,
+    }
+
+
+class Recreated(Exception):
+    """The topic was deleted, or deleted and created again, while it was read."""
+
+
+def records(
+    source: Source, piece: Piece, lost: list[Lost], progress: ReadProgress = _nothing
+) -> Iterator[pa.RecordBatch]:
+    """*Blocking.* The records of a piece, with what is lost among them added to `lost`.
+
+    Raises:
+        DataLoss: Some of it is lost, and that is a failure.
+        Recreated: It is no longer the instance that the range is of.
+        NoSuchTopic, NotReadable, Corrupt, OSError, TopicsError: As `Source.read`.
+    """
+    each = piece.seqs
+    for found in source.read(each.topic, each.first_seq, each.last_seq, piece.wanted):
+        if not isinstance(found, Gap):
+            yield found
+            progress(found.column("seq")[-1].as_py(), found.nbytes)
+        elif found.reason == "recreated":
+            raise Recreated(each.topic)
+        elif piece.fails_on_loss:
+            raise DataLoss([found])
+        else:
+            add_gap(lost, Lost(found.first_seq, found.last_seq, found.reason))
+    if source.bounds(each.topic).epoch != each.epoch:
+        raise Recreated(each.topic)
+
+
+def add_gap(lost: list[Lost], gap: Lost) -> None:
+    """Add a gap behind all others; one that a source gives in pieces becomes one again."""
+    if lost and lost[-1].last + 1 == gap.first and lost[-1].reason == gap.reason:
+        gap = Lost(lost.pop().first, gap.last, gap.reason)
+    lost.append(gap)
+
+
+def chunk_of(
+    lake: Lake, form: Form, source: Source, piece: Piece, progress: ReadProgress = _nothing
+) -> Chunk:
+    """*Blocking.* A piece as a chunk whose files are whole.
+
+    Raises:
+        TooManyPartitions; and as `records`.  No file is left then.
+    """
+    lost: list[Lost] = []
+    files = Files(
+        lake, form.codec, form.by, target_bytes=form.target_bytes, about=about(piece.seqs)
+    )
+    try:
+        for batch in records(source, piece, lost, progress):
+            files.add(batch)
+        staged = files.finish()
+    except BaseException:
+        files.abort()
+        raise
+    return chunk_with(piece.seqs, staged, lost=lost, corrupt=files.corrupt)
+
+
+def chunk_with(each: Range, files: list[Staged], *, lost: list[Lost], corrupt: int) -> Chunk:
+    """The chunk of a range whose records are in these files."""
+    return Chunk(
+        each.topic,
+        each.epoch,
+        each.first_seq,
+        each.last_seq,
+        rows=sum(file.rows for file in files),
+        corrupt=corrupt,
+        lost=lost,
+        files=files,
+    )
+
+
+def about_lineage(lineage: Lineage, files: list[File]) -> dict[str, str]:
+    """The metadata of a file that holds the rows of others."""
+    first, last = min(file.first for file in files), max(file.last for file in files)
+    return about(Range(lineage.topic, lineage.epoch, first, last))

@@ -1,0 +1,222 @@
+"""Whether a batch may come in, and what it becomes: caps, quotas, keys, eviction, seqs, bytes.
+
+Reads the state, and refuses or returns the event with every outcome in it (§2).  It changes nothing.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from topics.protocol.commit.copies import Copies
+from topics.protocol.model.commands import Append
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.events import Cause, Floors, RecordsAppended, TopicCreated
+from topics.protocol.model.limits import Limits, throttled
+from topics.protocol.model.records import Batch
+from topics.protocol.model.render import render_batch
+from topics.protocol.state.floors import floors_with
+from topics.protocol.state.hot_run import HOT_ROW_BYTES
+from topics.protocol.state.state import State
+from topics.protocol.state.topic import NOTHING_REMOVED, RESERVE_FIRST, Removal, Topic, text_size
+
+FRAME_BYTES: Final = 4096
+"""Room that a frame's head and its batch's header may take, beside columns and text."""
+_ROW_BYTES: Final = 32
+"""Room that one record's columns may take in a frame, tag and node aside."""
+
+
+class Admission:
+    """What stands between an append and the log: caps, quotas, limits.
+
+    Decides and changes nothing.  Time has passed for the topic before (`UnitOfWork.expire`,
+    `let_leases_end`).
+    """
+
+    def __init__(self, limits: Limits, state: State) -> None:
+        self.limits = limits
+        self.state = state
+
+    def creation(self, name: str, config: TopicConfig, now_ms: int) -> TopicCreated:
+        limit = self.limits.max_topics
+        if limit and len(self.state.topics) >= limit:
+            raise throttled("max_topics", limit)
+        return TopicCreated(now_ms, self.state.next_topic_id, name, config, RESERVE_FIRST)
+
+    def appended(self, topic: Topic, command: Append, now_ms: int) -> tuple[RecordsAppended, int]:
+        """The event of a batch, and the room it may need in the log."""
+        n, config = len(command.datas), topic.config
+        if config.discard == "reject" and config.cap_records:
+            self._require_space(topic, "cap_records", topic.count + n, config.cap_records)
+        key = self._admitted_key(topic, command) if command.key else b""
+        batch = render_batch(
+            command.datas,
+            first_seq=topic.head_seq + 1,
+            ts_ms=max(now_ms, topic.last_ts_ms),
+            nodes=command.nodes,
+            tags=command.tags,
+            metas=command.metas,
+        )
+        pressed = not command.disable_backpressure
+        return self._event(topic, batch, now_ms, key=key, pressed=pressed)
+
+    def copied(
+        self,
+        topic: Topic,
+        copies: Copies,
+        now_ms: int,
+        *,
+        cause: Cause | None,
+        freed_bytes: int = 0,
+    ) -> tuple[RecordsAppended, int]:
+        """The event of copies (§6.1, §10.6): the destination's config governs as for any append.
+
+        Args:
+            freed_bytes: Text that leaves another topic with the same event.
+        """
+        n, config = len(copies), topic.config
+        if config.discard == "reject" and config.cap_records:
+            self._require_space(topic, "cap_records", topic.count + n, config.cap_records)
+        batch = copies.render(topic.head_seq + 1, max(now_ms, topic.last_ts_ms))
+        return self._event(topic, batch, now_ms, cause=cause, freed_bytes=freed_bytes)
+
+    def _event(
+        self,
+        topic: Topic,
+        batch: Batch,
+        now_ms: int,
+        *,
+        key: bytes = b"",
+        pressed: bool = True,
+        cause: Cause | None = None,
+        freed_bytes: int = 0,
+    ) -> tuple[RecordsAppended, int]:
+        n, config = len(batch), topic.config
+        size_bytes = text_size(batch)
+        if config.discard == "reject" and config.cap_bytes:
+            self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
+        floors, gone = self._evicted(topic, batch, n, size_bytes, pressed=pressed)
+        if self.limits.max_total_bytes:
+            self._require_quota(size_bytes - gone.size_bytes - freed_bytes)
+        event = RecordsAppended(
+            now_ms=now_ms,
+            topic_id=topic.topic_id,
+            first_seq=topic.head_seq + 1,
+            batch=batch,
+            floors=floors,
+            count=topic.count + n - gone.records,
+            size_bytes=topic.size_bytes + size_bytes - gone.size_bytes,
+            reserved_through=topic.reserve_for(topic.head_seq + n),
+            key=key,
+            cause=cause,
+        )
+        log_bytes = len(batch.text) + n * _ROW_BYTES + FRAME_BYTES
+        if batch.tags is not None or batch.nodes is not None:
+            log_bytes += _strings_bytes(batch.tags) + _strings_bytes(batch.nodes)
+        return event, log_bytes
+
+    def _admitted_key(self, topic: Topic, command: Append) -> bytes:
+        if not topic.config.idempotency_window_ms:
+            return b""
+        limit = self.limits.max_idempotency_keys
+        if limit and self.state.keys.count >= limit:
+            raise throttled("max_idempotency_keys", limit)
+        return command.key
+
+    @staticmethod
+    def _require_space(topic: Topic, cap: str, wanted: int, limit: int) -> None:
+        if wanted > limit:
+            raise Rejection(
+                ErrorCode.TOPIC_FULL,
+                f'topic "{topic.name}" is full: {cap} is {limit}',
+                {"topic": topic.name, "limit": cap, "max": limit},
+            )
+
+    def _require_quota(self, more_bytes: int) -> None:
+        limit = self.limits.max_total_bytes
+        if more_bytes > 0 and self.state.total_bytes + more_bytes > limit:
+            raise throttled("max_total_bytes", limit)
+
+    def _evicted(
+        self, topic: Topic, batch: Batch, n: int, size_bytes: int, *, pressed: bool
+    ) -> tuple[Floors, Removal]:
+        """What a batch pushes out (`discard: "old"`): the oldest live records, and its own first
+        ones where it is larger than the cap; never its last."""
+        config = topic.config
+        volatile = not topic.durability.is_logged
+        if pressed or volatile:
+            self._require_hot_room(topic, size_bytes + n * HOT_ROW_BYTES)
+        if config.discard != "old":
+            return topic.floors, NOTHING_REMOVED
+        records = topic.count + n - config.cap_records if config.cap_records else 0
+        too_many_bytes = topic.size_bytes + size_bytes - config.cap_bytes if config.cap_bytes else 0
+        if records <= 0 and too_many_bytes <= 0:
+            return topic.floors, NOTHING_REMOVED
+        # A leased job is never evicted: its worker may be half done with it.
+        held = self.first_held(topic)
+        old = topic.eviction(records, too_many_bytes, before_seq=held or topic.head_seq + 1)
+        gone = old or NOTHING_REMOVED
+        if held is not None:
+            self._require_leased_room(topic, n - gone.records, size_bytes - gone.size_bytes)
+            return floors_with(topic.floors, cap_through=gone.through), gone
+        if gone.records < records or gone.size_bytes < too_many_bytes:
+            own = _own_eviction(batch, records - gone.records, too_many_bytes - gone.size_bytes)
+            if own:
+                sizes = int(batch.size[:own].sum(dtype=np.int64))
+                gone = Removal(topic.head_seq + own, gone.records + own, gone.size_bytes + sizes)
+        return floors_with(topic.floors, cap_through=gone.through), gone
+
+    def first_held(self, topic: Topic) -> int | None:
+        """The first job of a queue under a live lease: eviction stops there."""
+        queue = self.state.queues.get(topic.topic_id)
+        return None if queue is None else queue.first_held()
+
+    def _require_leased_room(self, topic: Topic, records: int, size_bytes: int) -> None:
+        """Jobs that a live lease keeps from eviction may exceed a cap, up to twice it."""
+        config = topic.config
+        for cap, limit, wanted in (
+            ("cap_records", config.cap_records, topic.count + records),
+            ("cap_bytes", config.cap_bytes, topic.size_bytes + size_bytes),
+        ):
+            if limit and wanted > 2 * limit:
+                raise Rejection(
+                    ErrorCode.TOPIC_FULL,
+                    f'topic "{topic.name}" is full: leased jobs keep it over twice its {cap}',
+                    {"topic": topic.name, "limit": cap, "max": limit, "reason": "leased"},
+                )
+
+    def _require_hot_room(self, topic: Topic, need: int) -> None:
+        """Memory for unsealed records is bounded: what seals too slowly, or cannot be sealed and
+        may not be evicted, pushes back.  What may be evicted is evicted once the write is in
+        (`commit.memory_eviction`)."""
+        memory, limit = self.state.memory, self.limits.max_hot_bytes
+        over = memory.total_bytes + need - limit
+        if over <= 0:
+            return
+        volatile = not topic.durability.is_logged
+        if volatile and topic.config.discard == "old":
+            # What other topics hold may be protected from eviction; the topic's own records are not.
+            others = memory.total_bytes - topic.volatile_bytes
+            refused = memory.total_bytes > limit < others + need
+        else:
+            others = memory.total_bytes if volatile else memory.logged_bytes
+            refused = over > memory.volatile_bytes - memory.firm_bytes - limit // 2
+        if refused and others:
+            raise throttled("max_hot_bytes", limit)
+
+
+def _strings_bytes(texts: str | Sequence[str | None] | None) -> int:
+    """An upper bound of what strings take in a frame."""
+    if texts is None or isinstance(texts, str):
+        return 4 * len(texts or "")
+    return sum(4 * len(t or "") + 5 for t in texts)
+
+
+def _own_eviction(batch: Batch, records: int, size_bytes: int) -> int:
+    """How many of a batch's own first records go so that the rest fits; the last one stays."""
+    take = max(records, 0)
+    if size_bytes > 0:
+        sizes = np.cumsum(batch.size, dtype=np.int64)
+        take = max(take, int(sizes.searchsorted(size_bytes, "left")) + 1)
+    return min(take, len(batch) - 1)

@@ -1,0 +1,273 @@
+"""Copies of records: what a router or a dead letter appends elsewhere, rendered from stored text.
+
+A copy has a `$seq` and a `$ts` of its own; the rest is the source's text as it stands, so `data` and
+`meta` are never parsed.  Only a stamp in `meta` makes a new `meta`, by splicing.  One pass over
+columns finds where to cut, one join makes the text (§6.1, §10.6).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.model.ports import Extent, Run, Span
+from topics.protocol.model.records import DATA_KEY_SIZE, META_KEY_SIZE, Batch, Buffer
+from topics.protocol.model.render import JsonText
+from topics.protocol.state.run_list import rows_of
+
+Stamp = Callable[[int], dict[str, bytes]]
+"""From a source seq to keys of `meta` and their values as JSON text."""
+
+_SEQ_KEY_SIZE: Final = len(b'{"$seq":')
+_TS_KEY_SIZE: Final = len(b',"$ts":')
+_POWERS: Final = 10 ** np.arange(1, 19, dtype=np.int64)
+_META: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(slots=True)
+class Copies:
+    """n records to be appended to another topic, ascending by source seq.
+
+    Attributes:
+        tails: Text of each behind its `$ts`, last brace included.
+        seqs: Source seqs, shape (n,).
+        hops: Of the copies, shape (n,), uint8.
+        data_size, meta_size: As in `Batch`.
+        nodes, tags: One (or None) each, or None where none has one.
+    """
+
+    tails: list[JsonText]
+    seqs: NDArray[np.uint64]
+    hops: NDArray[np.uint8]
+    data_size: NDArray[np.uint32]
+    meta_size: NDArray[np.uint32]
+    nodes: list[str | None] | None = None
+    tags: list[str | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.tails)
+
+    def first(self, n: int) -> "Copies":
+        """The first n of them."""
+        return self._cut(slice(n))
+
+    def only(self, i: int) -> "Copies":
+        """One of them."""
+        return self._cut(slice(i, i + 1))
+
+    def _cut(self, part: slice) -> "Copies":
+        return Copies(
+            self.tails[part],
+            self.seqs[part],
+            self.hops[part],
+            self.data_size[part],
+            self.meta_size[part],
+            None if self.nodes is None else self.nodes[part],
+            None if self.tags is None else self.tags[part],
+        )
+
+    def render(self, first_seq: int, ts_ms: int) -> Batch:
+        """The batch of the copies, with consecutive seqs from `first_seq`."""
+        stamp = b',"$ts":%d' % ts_ms
+        seqs = range(first_seq, first_seq + len(self.tails))
+        parts = [
+            b"".join((b'{"$seq":%d%b' % (seq, stamp), tail, b","))
+            for seq, tail in zip(seqs, self.tails, strict=True)
+        ]
+        return Batch(
+            text=b"".join(parts),
+            ts_ms=ts_ms,
+            size=np.fromiter(map(len, parts), np.uint32, len(parts)) - np.uint32(1),
+            data_size=self.data_size,
+            meta_size=self.meta_size if self.meta_size.any() else None,
+            nodes=_one_for_all(self.nodes),
+            tags=self.tags,
+            src_seq=self.seqs,
+            hops=self.hops,
+        )
+
+
+def _one_for_all(nodes: list[str | None] | None) -> str | Sequence[str | None] | None:
+    if nodes is not None and nodes[0] is not None and nodes.count(nodes[0]) == len(nodes):
+        return nodes[0]
+    return nodes
+
+
+def gather(
+    extents: Sequence[Extent],
+    texts: Sequence[Sequence[Buffer]],
+    *,
+    node: bool = True,
+    tag: bool = True,
+    stamp: Stamp | None = None,
+    hop: bool = False,
+) -> Copies:
+    """Cut records of a topic for copying.
+
+    Args:
+        extents: The records, ascending.
+        texts: For each extent one buffer a span, as `Run.read` gives them.
+        node: Keep `$node`.
+        tag: Keep the tag.
+        stamp: What to put into each `meta`; in place of keys of that name that are there already.
+        hop: Count one hop more than the source has; else the copy has none.
+    """
+    pieces = [
+        _cut(run, spans, buffers, node=node, tag=tag, stamp=stamp, hop=hop)
+        for (run, spans), buffers in zip(extents, texts, strict=True)
+    ]
+    if len(pieces) == 1:
+        return pieces[0]
+    return Copies(
+        [tail for piece in pieces for tail in piece.tails],
+        np.concatenate([piece.seqs for piece in pieces]),
+        np.concatenate([piece.hops for piece in pieces]),
+        np.concatenate([piece.data_size for piece in pieces]),
+        np.concatenate([piece.meta_size for piece in pieces]),
+        _joined([(piece.nodes, len(piece)) for piece in pieces]),
+        _joined([(piece.tags, len(piece)) for piece in pieces]),
+    )
+
+
+def _joined(parts: Sequence[tuple[list[str | None] | None, int]]) -> list[str | None] | None:
+    if all(texts is None for texts, _ in parts):
+        return None
+    return [text for texts, n in parts for text in (texts if texts is not None else [None] * n)]
+
+
+def _cut(
+    run: Run,
+    spans: Sequence[Span],
+    texts: Sequence[Buffer],
+    *,
+    node: bool,
+    tag: bool,
+    stamp: Stamp | None,
+    hop: bool,
+) -> Copies:
+    if len(spans) == 1 and spans[0][1] - spans[0][0] == 1:
+        return _cut_one(run, spans[0][0], texts[0], node=node, tag=tag, stamp=stamp, hop=hop)
+    columns = run.columns
+    if len(spans) == 1:
+        rows: slice | NDArray[np.int64] = slice(*spans[0])
+        seqs = np.arange(*spans[0], dtype=np.int64) + run.first_seq
+        moved: int | NDArray[np.int64] = -int(columns.offset[spans[0][0]])
+        text = texts[0]
+    else:
+        ends_of = np.array(spans, np.int64)
+        rows = rows_of(ends_of[:, 0], ends_of[:, 1])
+        seqs = rows + run.first_seq
+        sizes_of = np.fromiter(map(len, texts), np.int64, len(texts))
+        moved = np.cumsum(sizes_of) - sizes_of - columns.offset[ends_of[:, 0]]
+        moved = np.repeat(moved, ends_of[:, 1] - ends_of[:, 0])
+        text = b"".join(texts)
+    starts = columns.offset[rows].astype(np.int64) + moved
+    size = columns.size[rows].astype(np.int64)
+    data_size, meta_size = columns.data_size[rows], columns.meta_size[rows]
+    with_meta = np.where(meta_size, meta_size.astype(np.int64) + META_KEY_SIZE, 0)
+    data_ends = starts + size - 1 - with_meta
+    if node:
+        ts_digits = _digits(columns.ts_ms[rows])
+        cuts = starts + _SEQ_KEY_SIZE + _digits(seqs) + _TS_KEY_SIZE + ts_digits
+    else:
+        cuts = data_ends - data_size - DATA_KEY_SIZE
+    view: JsonText = memoryview(text)
+    if stamp is None:
+        ends = (starts + size).tolist()
+        tails = [view[a:b] for a, b in zip(cuts.tolist(), ends, strict=True)]
+    else:
+        columns_of_cuts = seqs.tolist(), cuts.tolist(), data_ends.tolist(), with_meta.tolist()
+        metas = [
+            (view[cut:end], stamped(bytes(view[end : end + more][META_KEY_SIZE:]), stamp(seq)))
+            for seq, cut, end, more in zip(*columns_of_cuts, strict=True)
+        ]
+        tails = [b"".join((text, b',"meta":', meta, b"}")) for text, meta in metas]
+        meta_size = np.fromiter((len(meta) for _, meta in metas), np.uint32, len(metas))
+    hops = columns.hops[rows]
+    return Copies(
+        tails,
+        seqs.astype(np.uint64),
+        np.minimum(hops, 254) + np.uint8(1) if hop else np.zeros(len(tails), np.uint8),
+        data_size,
+        meta_size,
+        _texts_of(columns.node_id[rows], run.node) if node else None,
+        _texts_of(columns.tag_id[rows], run.tag) if tag else None,
+    )
+
+
+def _cut_one(
+    run: Run,
+    row: int,
+    text: Buffer,
+    *,
+    node: bool,
+    tag: bool,
+    stamp: Stamp | None,
+    hop: bool,
+) -> Copies:
+    """As `_cut`, for a single record: most copies are, and numpy costs more than a row does."""
+    columns = run.columns
+    seq, size = run.first_seq + row, int(columns.size[row])
+    data_size, meta_size = int(columns.data_size[row]), int(columns.meta_size[row])
+    data_end = size - 1 - (meta_size + META_KEY_SIZE if meta_size else 0)
+    if node:
+        digits = len(str(seq)) + len(str(int(columns.ts_ms[row])))
+        cut = _SEQ_KEY_SIZE + _TS_KEY_SIZE + digits
+    else:
+        cut = data_end - data_size - DATA_KEY_SIZE
+    view: JsonText = memoryview(text)
+    if stamp is None:
+        tail = view[cut:size]
+    else:
+        meta = stamped(bytes(view[data_end + META_KEY_SIZE : size - 1]), stamp(seq))
+        tail = b"".join((view[cut:data_end], b',"meta":', meta, b"}"))
+        meta_size = len(meta)
+    hops = min(int(columns.hops[row]), 254) + 1 if hop else 0
+    node_id, tag_id = int(columns.node_id[row]), int(columns.tag_id[row])
+    return Copies(
+        [tail],
+        np.array([seq], np.uint64),
+        np.array([hops], np.uint8),
+        np.array([data_size], np.uint32),
+        np.array([meta_size], np.uint32),
+        [run.node(node_id)] if node and node_id else None,
+        [run.tag(tag_id)] if tag and tag_id else None,
+    )
+
+
+def _digits(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many decimal digits each has."""
+    return _POWERS.searchsorted(values, "right") + 1
+
+
+def _texts_of(ids: NDArray[np.uint32], text_of: Callable[[int], str]) -> list[str | None] | None:
+    if not ids.any():
+        return None
+    found = ids.tolist()
+    known: dict[int, str | None] = {i: text_of(i) for i in set(found) if i}
+    known[0] = None
+    return [known[i] for i in found]
+
+
+def stamped(meta: bytes, stamp: dict[str, bytes]) -> bytes:
+    """A `meta` with the keys of the stamp behind its own, or alone where it is empty."""
+    added = b",".join([b"%b:%b" % (_quoted(k), v) for k, v in stamp.items()])
+    if not meta:
+        return b"{%b}" % added
+    # A key may be written with escapes: only then, or where a key occurs, the object is parsed.
+    if b"\\u" in meta or any(b'"%b"' % key.encode() in meta for key in stamp):
+        own = _META.decode(meta)
+        if not stamp.keys().isdisjoint(own):
+            kept = [(k, bytes(v)) for k, v in own.items() if k not in stamp]
+            meta = b"{%b}" % b",".join([b"%b:%b" % (_quoted(k), v) for k, v in kept])
+    head = meta[:-1].rstrip()
+    return b"%b,%b}" % (head, added) if len(head) > 1 else b"{%b}" % added
+
+
+@lru_cache
+def _quoted(key: str) -> bytes:
+    return msgspec.json.encode(key)

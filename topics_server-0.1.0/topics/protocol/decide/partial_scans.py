@@ -1,0 +1,285 @@
+"""Partial scans: reads and deletes that look at more runs than one turn may.
+
+A command that finds its records by tag, or deletes many, looks at the runs of its topic one by one.
+A turn looks at a bounded number of them, so that other clients have theirs: a read goes on filling
+its page in later turns, and a delete goes on finding (`Finding`) and is decided in one turn at its
+end, as one event, which takes a bit for each record of a run at most.  Columns that a disk must give
+first are read on a thread meanwhile.
+
+Invariant: what a delete removes was live in the turn in which it is decided.  A piece that was found
+before and changed since is looked at again.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
+from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
+from topics.protocol.model.events import MARKS_BYTES, SPAN_BYTES, Marks
+from topics.protocol.model.limits import LOOKS_MAX
+from topics.protocol.model.moment import Moment
+from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Wake
+from topics.protocol.model.ports import Run, TagMatch
+from topics.protocol.model.records import Buffer
+from topics.protocol.state.run_list import seq_spans
+from topics.protocol.state.topic import WARMED_MAX, Topic, look_cost
+
+LOOKS_AGAIN_MAX: Final = 8
+"""After so many looks at pieces that changed meanwhile, those that changed again are looked at in
+one turn: a topic that changes faster than it is looked at must not keep a delete from its end."""
+FOUND_COST: Final = 1024
+"""Rows found that cost as much as a look at a run: their spans and sizes."""
+
+Scan: TypeAlias = "Generator[Sequence[Run], Moment, Outcome | None]"
+"""A command in parts: yields, at the end of each, runs to be warmed before the next; is sent the
+moment of each.  Its end is None where the command waits on elsewhere."""
+
+
+@dataclass(slots=True)
+class Warming(Fetch):
+    """A fetch of columns: nothing is handed over."""
+
+    runs: Sequence[Run] = ()
+
+    def read(self) -> list[list[Buffer]] | Exception:
+        """*Blocking.*"""
+        for run in self.runs:
+            try:
+                run.warm()
+            except (Corrupt, OSError) as error:
+                return error  # the scan meets it again when it looks, and is refused
+        return []
+
+
+class _Running(msgspec.Struct, eq=False):
+    """A scan that is not at its end."""
+
+    token: object
+    topic: Topic
+    scan: Scan
+    is_reading: bool = False
+    is_late: bool = False
+
+
+class PartialScans:
+    """The scans of one engine: a part of each at a time, one after the other."""
+
+    def __init__(self, unit: UnitOfWork) -> None:
+        self._unit = unit
+        self._state = unit.state
+        self._running: dict[object, _Running] = {}
+        self._due: dict[_Running, None] = {}
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._running
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `step` has something to do now."""
+        return bool(self._due)
+
+    def begin(self, topic: Topic, token: object, scan: Scan) -> Outcome | None:
+        """Do the first part; None where there are more, and the outcome comes with a wake.
+
+        Raises:
+            Rejection, DamagedRun: The command's own refusals.
+        """
+        try:
+            runs = next(scan)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        running = self._running[token] = _Running(token, topic, scan)
+        self._go_on(running, runs)
+        return None
+
+    def step(self, moment: Moment) -> None:
+        """Do one part of the scan that has waited longest."""
+        if self._due:
+            running = next(iter(self._due))
+            del self._due[running]
+            self._part(running, moment)
+
+    def forget(self, token: object) -> None:
+        """The client is gone: a scan is not decided before its end, so nothing was done."""
+        running = self._running.pop(token, None)
+        if running is not None:
+            self._due.pop(running, None)
+            running.scan.close()
+
+    def hurry(self, token: object) -> None:
+        """The command's time is over: the scan answers with what it finds, and waits for no more."""
+        if token in self._running:
+            self._running[token].is_late = True
+
+    def is_late(self, token: object) -> bool:
+        return token in self._running and self._running[token].is_late
+
+    def refuse_all(self) -> None:
+        """The server is stopping: a scan is not decided before its end, so nothing was done."""
+        for token, running in self._running.items():
+            running.scan.close()
+            why = Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping; nothing was done")
+            self._unit.wakes.append(Wake(token, why))
+        self._running.clear()
+        self._due.clear()
+
+    def _part(self, running: _Running, moment: Moment) -> None:
+        topic = running.topic
+        result: Outcome | Exception | None
+        if self._state.by_id.get(topic.topic_id) is not topic:
+            result = no_such_topic(topic.name)
+            running.scan.close()
+        else:
+            self._unit.expire(topic, moment.now_ms)
+            try:
+                runs = running.scan.send(moment)
+            except StopIteration as end:
+                result = end.value
+            except DamagedRun as damage:
+                result = damage.refusal()
+                result.__cause__ = damage
+            except Rejection as refusal:
+                result = refusal
+            else:
+                self._go_on(running, runs)
+                return
+        del self._running[running.token]
+        if result is not None:
+            self._unit.wakes.append(Wake(running.token, result))
+
+    def _go_on(self, running: _Running, runs: Sequence[Run]) -> None:
+        if not runs:
+            self._due[running] = None
+            return
+
+        def warmed(_: object) -> None:
+            if self._running.get(running.token) is running and running.is_reading:
+                running.is_reading = False
+                self._due[running] = None
+
+        running.is_reading = True
+        self._unit.fetches.append(Warming((), warmed, runs))
+
+
+# ---------------------------------------------------------------------- what a delete finds
+
+
+class _Piece(msgspec.Struct):
+    """Live rows of one run that are to go, as they were found: spans of seqs, as `RecordsDeleted` has
+    them, or bits a row, as `Marks` has them, whichever is shorter."""
+
+    run: Run
+    dead: int
+    spans: bytes
+    bits: bytes
+    rows: int
+    records: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Finding:
+    """Live records of a topic below a seq, of a tag or all: their spans, run by run.
+
+    Attributes:
+        pieces: By first seq of the run.
+    """
+
+    topic: Topic
+    match: TagMatch | None
+    before_seq: int
+    pieces: dict[int, _Piece] = field(default_factory=dict)
+    gone_through: int = 0
+    left: int = field(default_factory=lambda: LOOKS_MAX)
+
+    def search(self) -> Iterator[Sequence[Run]]:
+        """Look at every run; yields at the end of each part of it runs to be warmed before the next.
+        At its end all pieces hold, as long as nothing else happens."""
+        for again in range(LOOKS_AGAIN_MAX + 1):
+            stale = self._stale()
+            if not stale:
+                if self.left >= LOOKS_MAX // 2 or again == LOOKS_AGAIN_MAX:
+                    return
+                self.left = LOOKS_MAX  # the decision has a turn of its own
+                yield ()
+                continue
+            for at, run in enumerate(stale):
+                if again < LOOKS_AGAIN_MAX and self.left < look_cost(run):
+                    self.left = LOOKS_MAX
+                    more = stale[at : at + WARMED_MAX]
+                    yield [one for one in more if not one.is_warm]
+                if self.topic.runs.at(run.first_seq) is run:  # else another stands there now
+                    self._look(run)
+
+    def _stale(self) -> list[Run]:
+        """Runs that were not looked at as they are."""
+        topic = self.topic
+        if self.gone_through != topic.gone_through:
+            # Of a run that a floor stands in a part has gone; of those below it, all.
+            for first_seq in [s for s in self.pieces if s <= topic.gone_through]:
+                del self.pieces[first_seq]
+            self.gone_through = topic.gone_through
+        runs = {run.first_seq: run for run in topic.runs_below(self.before_seq)}
+        for first_seq in [s for s in self.pieces if s not in runs]:
+            del self.pieces[first_seq]
+        return [
+            run
+            for first_seq, run in runs.items()
+            if (piece := self.pieces.get(first_seq)) is None
+            or piece.run is not run
+            or piece.dead != run.dead
+        ]
+
+    def _look(self, run: Run) -> None:
+        topic = self.topic
+        self.left -= look_cost(run)
+        dead = run.dead
+        rows = topic.hits(run, self.match, before_seq=self.before_seq)
+        sizes = int(topic.sizes(run)[rows].sum(dtype=np.int64)) if len(rows) else 0
+        spans, bits = _told(run, rows)
+        self.left -= len(rows) // FOUND_COST
+        self.pieces[run.first_seq] = _Piece(run, dead, spans, bits, run.count, len(rows), sizes)
+
+    def keep(self, newest: int) -> None:
+        """Leave the newest of what was found where they are."""
+        for first_seq in sorted(self.pieces, reverse=True):
+            piece = self.pieces[first_seq]
+            if newest <= 0:
+                return
+            newest, records = newest - piece.records, piece.records
+            if newest >= 0:
+                del self.pieces[first_seq]
+                continue
+            rows = self.topic.hits(piece.run, self.match, before_seq=self.before_seq)
+            rows = rows[: -(newest + records)]
+            piece.rows = piece.run.count
+            piece.spans, piece.bits = _told(piece.run, rows)
+            piece.records = len(rows)
+            piece.size_bytes = int(self.topic.sizes(piece.run)[rows].sum(dtype=np.int64))
+
+    def remove(self, unit: UnitOfWork, moment: Moment) -> tuple[int, Gate]:
+        """Decide it, in the turn in which `search` ended; as `UnitOfWork.remove`."""
+        pieces = [self.pieces[s] for s in sorted(self.pieces) if self.pieces[s].records]
+        if not pieces:
+            return 0, unit.repeated(self.topic)
+        spans = b"".join(piece.spans for piece in pieces)
+        marks = [Marks(p.run.first_seq, p.rows, p.bits) for p in pieces if p.bits]
+        records = sum(piece.records for piece in pieces)
+        size_bytes = sum(piece.size_bytes for piece in pieces)
+        gate = unit.remove_spans(self.topic, spans, records, size_bytes, moment, marks)
+        return records, gate
+
+
+def _told(run: Run, rows: NDArray[np.int64]) -> tuple[bytes, bytes]:
+    """(spans, bits) of rows, one of them empty."""
+    spans = int(np.count_nonzero(np.diff(rows) != 1)) + 1 if len(rows) else 0
+    if spans * SPAN_BYTES <= MARKS_BYTES + ((run.count + 7) >> 3):
+        return seq_spans(rows.astype("<u8") + np.uint64(run.first_seq)).tobytes(), b""
+    marked = np.zeros(run.count, np.bool_)
+    marked[rows] = True
+    return b"", np.packbits(marked).tobytes()

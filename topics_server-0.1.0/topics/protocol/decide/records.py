@@ -1,0 +1,161 @@
+"""Record commands that write: append, delete, purge (§2, §5)."""
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Final, TypeVar
+
+from topics.protocol.commit.admission import FRAME_BYTES
+from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
+from topics.protocol.decide.partial_scans import Finding, PartialScans
+from topics.protocol.model.access import Scope
+from topics.protocol.model.commands import Append, DeleteRecords, Purge
+from topics.protocol.model.events import TopicCreated
+from topics.protocol.model.moment import Moment
+from topics.protocol.model.outcomes import Appended, Deleted, Gate, Outcome, Parked, Purged
+from topics.protocol.model.ports import Run, TagMatch
+from topics.protocol.state.topic import Topic
+
+Kind = TypeVar("Kind", Deleted, Purged)
+CONFIGURES: Final[frozenset[Scope]] = frozenset({"admin"})
+"""What a write needs besides, where its `config` would be applied (§0.2)."""
+
+
+class RecordCommands:
+    """Records of the topics of one engine."""
+
+    def __init__(self, unit: UnitOfWork, scans: PartialScans) -> None:
+        self._unit = unit
+        self._state = unit.state
+        self._scans = scans
+
+    # ------------------------------------------------------------------ append
+
+    def append(self, command: Append, moment: Moment) -> Appended:
+        """§2: all records or none, with contiguous seqs."""
+        topic, now_ms = self._state.topics.get(command.topic), moment.now_ms
+        created: TopicCreated | None = None
+        if topic is None:
+            create = command.config.auto_create if command.create is None else command.create
+            if not create:
+                raise no_such_topic(command.topic)
+            if command.is_configuring:
+                command.caller.require_scopes(CONFIGURES)
+            # Whether its first batch is let in is decided on a topic that is not there yet: what is
+            # refused makes no topic.
+            created = self._unit.admission.creation(command.topic, command.config, now_ms)
+            topic = Topic(created.topic_id, created.name, created.config, "")
+        else:
+            self._unit.expire(topic, now_ms)
+            known = self._remembered(topic, command, now_ms) if command.key else None
+            if known is not None:
+                return known
+        event, log_bytes = self._unit.admit_append(topic, command, now_ms)
+        volatile = not topic.durability.is_logged
+        need = FRAME_BYTES if volatile else log_bytes
+        self._unit.require_writable(moment, need + (FRAME_BYTES if created else 0))
+        if created is not None:
+            topic = self._unit.create(created)
+        self._unit.log_append(topic, event, log_bytes, volatile=volatile)
+        self._unit.evict_for_memory(now_ms)
+        synced = self._unit.publication.plan(topic)
+        return Appended(
+            topic.name,
+            event.first_seq,
+            len(event.batch),
+            topic.head_seq,
+            command.return_seqs,
+            created=created is not None,
+            gate=Gate.SYNCED if synced else Gate.WRITTEN,
+            is_logged=True,
+            is_fsync=topic.durability.waits_for_sync,
+        )
+
+    def _remembered(self, topic: Topic, command: Append, now_ms: int) -> Appended | None:
+        """The outcome of a batch that came before under the same key (§0.8)."""
+        if not topic.config.idempotency_window_ms:
+            return None
+        entry = self._state.keys.find(topic.topic_id, command.key, now_ms)
+        if entry is None:
+            return None
+        last_seq = entry.first_seq + entry.records - 1
+        return Appended(
+            topic.name,
+            entry.first_seq,
+            entry.records,
+            max(topic.published_seq, last_seq),
+            command.return_seqs,
+            deduped=True,
+            gate=Gate.NOW if last_seq <= topic.published_seq else Gate.SYNCED,
+        )
+
+    # ------------------------------------------------------------------ delete
+
+    def delete(self, command: DeleteRecords, token: object, moment: Moment) -> Outcome | Parked:
+        """§5: point-in-time, silent, idempotent."""
+        topic = self._unit.topic(command.topic, moment.now_ms)
+
+        def outcome(deleted: int, gate: Gate) -> Deleted:
+            if command.erase:
+                return _gone(Deleted, topic, deleted, gate, erases=topic.topic_id)
+            return _gone(Deleted, topic, deleted, gate)
+
+        finding = _finding(topic, command.match, command.before_seq)
+        return self._remove(finding, 0, outcome, token, moment)
+
+    def purge(self, command: Purge, token: object, moment: Moment) -> Outcome | Parked:
+        """A delete in NATS's words (ADR-10)."""
+        topic = self._unit.topic(command.topic, moment.now_ms)
+
+        def outcome(purged: int, gate: Gate) -> Purged:
+            return _gone(Purged, topic, purged, gate)
+
+        finding = _finding(topic, command.match, command.seq)
+        return self._remove(finding, command.keep or 0, outcome, token, moment)
+
+    def _remove(
+        self,
+        finding: Finding,
+        keep: int,
+        outcome: Callable[[int, Gate], Outcome],
+        token: object,
+        moment: Moment,
+    ) -> Outcome | Parked:
+        """Find what is to go, in as many turns as that takes, and delete it in one of them."""
+
+        def scan() -> Generator[Sequence[Run], Moment, Outcome]:
+            now = moment
+            for runs in finding.search():
+                now = yield runs
+            finding.keep(keep)
+            return outcome(*finding.remove(self._unit, now))
+
+        found = self._scans.begin(finding.topic, token, scan())
+        return Parked(None) if found is None else found
+
+
+def _finding(topic: Topic, match: TagMatch | None, before_seq: int | None) -> Finding:
+    """What a delete is to find, bounded by the head at its call."""
+    end_seq = topic.head_seq + 1
+    return Finding(topic, match, end_seq if before_seq is None else min(before_seq, end_seq))
+
+
+def _gone(
+    kind: type[Kind], topic: Topic, removed: int, gate: Gate, *, erases: int | None = None
+) -> Kind:
+    """Records were deleted, and this is what the topic shows then.
+
+    Args:
+        gate: As the topic's class asks; bytes are erased behind a sync in every class.
+    """
+    count, size_bytes = topic.shown()
+    return kind(
+        topic.name,
+        removed,
+        topic.earliest_seq,
+        topic.published_seq,
+        count,
+        size_bytes,
+        gate=gate if erases is None else Gate.SYNCED,
+        is_logged=True,
+        is_fsync=gate is Gate.SYNCED,
+        erases=erases,
+    )

@@ -1,0 +1,235 @@
+"""Topic commands: create, configure, show, list and delete topics (§1); and what a topic's readers
+see of it."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from topics.protocol.commit.unit_of_work import UnitOfWork
+from topics.protocol.model.access import Caller
+from topics.protocol.model.commands import DeleteTopic, GetTopic, ListTopics, PutTopic
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.events import TopicConfigured, TopicDeleted
+from topics.protocol.model.moment import Moment
+from topics.protocol.model.outcomes import (
+    Gate,
+    JobCounts,
+    LostLately,
+    Outcome,
+    TopicDropped,
+    TopicPut,
+    TopicShown,
+    TopicsListed,
+    TopicView,
+)
+from topics.protocol.state.floors import floors_with
+from topics.protocol.state.queue import Queue
+from topics.protocol.state.topic import NOTHING_REMOVED, Topic
+
+PRIORITY_FRESH: Final = 1000
+PRIORITY_HALF_LIFE_MS: Final = 60_000
+
+
+class TopicCommands:
+    """Topics of one engine.
+
+    Args:
+        has_room: Called for a topic that may take more than before.
+        dropped: Called for a topic that was deleted, with the last head that it showed.
+    """
+
+    def __init__(
+        self,
+        unit: UnitOfWork,
+        *,
+        has_room: Callable[[Topic], None],
+        dropped: Callable[[Topic, int], None],
+    ) -> None:
+        self._unit = unit
+        self._state = unit.state
+        self._has_room = has_room
+        self._dropped = dropped
+        self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
+            PutTopic: self._put,
+            GetTopic: self._get,
+            ListTopics: self._list,
+            DeleteTopic: self._delete,
+        }
+
+    def _put(self, command: PutTopic, moment: Moment) -> TopicPut:
+        """§1.1: create, or replace the config; an identical one changes nothing."""
+        topic = self._state.topics.get(command.topic)
+        config = command.config
+        if topic is None:
+            self._unit.require_writable(moment)
+            self._unit.create(self._unit.admission.creation(command.topic, config, moment.now_ms))
+            return _put(command.topic, config, created=True)
+        if not command.type_given:
+            config = msgspec.structs.replace(config, type=topic.config.type)
+        if config.type != topic.config.type:
+            raise Rejection(
+                ErrorCode.TOPIC_EXISTS_INCOMPATIBLE,
+                f'topic "{topic.name}" is a {topic.config.type}; its type cannot change',
+                {"topic": topic.name, "type": topic.config.type},
+            )
+        if config == topic.config:
+            return _put(topic.name, config, created=False)
+        self._unit.require_writable(moment)
+        self._unit.expire(topic, moment.now_ms)
+        promised = topic.durability.waits_for_sync
+        self._unit.emit(self._configured(topic, config, moment.now_ms))
+        if promised:
+            # Until the new class is durable a power loss may bring the old one back, under which
+            # no seq is skipped: what is shown meanwhile must be as durable as it promises.
+            self._unit.publication.hold_back(topic)
+        self._unit.expire(topic, moment.now_ms)
+        self._has_room(topic)
+        return _put(topic.name, config, created=False)
+
+    def _configured(self, topic: Topic, config: TopicConfig, now_ms: int) -> TopicConfigured:
+        """Tightened caps evict at once; the newest record stays, and what a live lease holds."""
+        evicted = None
+        if config.discard == "old":
+            self._unit.let_leases_end(topic)
+            held = self._unit.admission.first_held(topic)
+            evicted = topic.eviction(
+                topic.count - config.cap_records if config.cap_records else 0,
+                topic.size_bytes - config.cap_bytes if config.cap_bytes else 0,
+                before_seq=topic.head_seq if held is None else min(held, topic.head_seq),
+            )
+        gone = evicted or NOTHING_REMOVED
+        return TopicConfigured(
+            now_ms,
+            topic.topic_id,
+            config,
+            topic.head_seq,
+            floors_with(topic.floors, cap_through=gone.through),
+            topic.count - gone.records,
+            topic.size_bytes - gone.size_bytes,
+        )
+
+    def _get(self, command: GetTopic, moment: Moment) -> TopicShown:
+        """§1.2."""
+        topic = self._unit.topic(command.topic, moment.now_ms)
+        view = self._view(topic, moment.now_ms, command.caller)
+        shown = TopicShown(view, topic.runs.segments, _lost(topic, moment.now_ms))
+        if command.touch:
+            note_read(topic, moment.now_ms)
+        return shown
+
+    def _list(self, command: ListTopics, moment: Moment) -> TopicsListed:
+        """§1.3: by name, so that a page goes on rightly whatever came and went between."""
+        size = command.page_size
+        page = self._page(command, size + 1)
+        shown, is_last = page[:size], len(page) <= size
+        topics = [self._unit.topic(name, moment.now_ms) for name in shown]
+        views = [self._view(topic, moment.now_ms, command.caller) for topic in topics]
+        if command.touch:
+            for topic in topics:
+                note_read(topic, moment.now_ms)
+        return TopicsListed(views, None if is_last else shown[-1])
+
+    def _page(self, command: ListTopics, size: int) -> list[str]:
+        """The first names after the page before, of those that the caller may see."""
+        names, page = self._state.names, list[str]()
+        for prefix in command.caller.prefixes_within(command.prefix):
+            start = bisect_left(names, max(prefix, command.after))
+            if start < len(names) and names[start] == command.after:
+                start += 1
+            near = names[start : start + size - len(page)]
+            page += [name for name in near if name.startswith(prefix)]
+            if len(page) == size:
+                break
+        return page
+
+    def _view(self, topic: Topic, now_ms: int, caller: Caller) -> TopicView:
+        queue = self._state.queues.get(topic.topic_id)
+        if queue is not None:
+            queue.settle(now_ms)
+        count, size_bytes = topic.shown()
+        config = topic.config
+        if config.dead_letter is not None and not caller.covers(config.dead_letter):
+            config = msgspec.structs.replace(config, dead_letter=None)
+        return TopicView(
+            name=topic.name,
+            config=config,
+            epoch=topic.epoch,
+            head_seq=topic.published_seq,
+            earliest_seq=topic.earliest_seq,
+            count=count,
+            size_bytes=size_bytes,
+            disk_bytes=topic.runs.disk_bytes,
+            priority=effective_priority(topic, now_ms),
+            last_write_ms=topic.last_write_ms,
+            last_read_ms=topic.last_read_ms,
+            jobs=None if queue is None else _job_counts(topic, queue),
+        )
+
+    def _delete(self, command: DeleteTopic, moment: Moment) -> TopicDropped:
+        """§1.4."""
+        topic = self._state.topics.get(command.topic)
+        if topic is None:
+            # What this repeats may still be on its way to the disk.
+            return TopicDropped(command.topic, False, (), gate=Gate.SYNCED)
+        self._unit.expire(topic, moment.now_ms)
+        if command.if_empty and topic.count:
+            raise Rejection(
+                ErrorCode.TOPIC_NOT_EMPTY,
+                f'topic "{topic.name}" holds {topic.count} records',
+                {"topic": topic.name, "count": topic.count},
+            )
+        self._unit.require_writable(moment, reserve=True)
+        routers = [
+            router.name
+            for router in self._state.routers.of(topic.topic_id)
+            if command.caller.covers_all(*router.names)
+        ]
+        head_seq = topic.published_seq
+        self._unit.emit(TopicDeleted(moment.now_ms, topic.topic_id))
+        self._unit.publication.drop(topic)
+        self._dropped(topic, head_seq)
+        return TopicDropped(command.topic, True, routers, gate=Gate.SYNCED, is_logged=True)
+
+
+def _put(name: str, config: TopicConfig, *, created: bool) -> TopicPut:
+    """An identical `PUT` waits too: what it repeats may still be on its way to the disk."""
+    return TopicPut(name, config, created, gate=Gate.SYNCED, is_logged=True)
+
+
+def _job_counts(topic: Topic, queue: Queue) -> JobCounts:
+    """Where a queue's jobs are (§10.7); the queue is settled."""
+    return JobCounts(
+        ready=topic.shown()[0] - queue.in_flight - queue.delayed,
+        in_flight=queue.in_flight,
+        delayed=queue.delayed,
+        damaged=queue.damaged,
+        dead_lettered=queue.dead_lettered,
+    )
+
+
+def _lost(topic: Topic, now_ms: int) -> list[LostLately]:
+    if topic.losses is None:
+        return []
+    return [LostLately(*each) for each in topic.losses.of_the_last_day(now_ms)]
+
+
+def note_read(topic: Topic, now_ms: int) -> None:
+    """A reader asked for the topic.
+
+    The one change that a read makes, and no event: it counts since the start only (§1.2), so that
+    reading writes nothing to the log.
+    """
+    topic.last_read_ms = now_ms
+
+
+def effective_priority(topic: Topic, now_ms: int) -> int:
+    """The manual priority; else 1000 for a topic read just now, halved each minute (§0.10)."""
+    if topic.config.priority is not None:
+        return topic.config.priority
+    if not topic.config.auto_priority or topic.last_read_ms is None:
+        return 0
+    minutes = (now_ms - topic.last_read_ms) / PRIORITY_HALF_LIFE_MS
+    return int(PRIORITY_FRESH * 0.5 ** min(minutes, 64))

@@ -1,0 +1,337 @@
+"""The maintenance driver: when a round of maintenance is due, and how its tasks are driven.
+
+Which step follows which is written down in `maintenance.schedule`, as generators; this runs them.
+What a task waits for is asked of the host (`Call`, on a worker) or of group commit (`UntilWritten`,
+`UntilSynced`, `Rotation`).  Between two waits a task runs in one piece, where the engine runs.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from topics.protocol.driver.group_commit import GroupCommit, PendingAnswer, Reply, unknown
+from topics.protocol.driver.throttle import Throttle
+from topics.protocol.engine import Engine
+from topics.protocol.maintenance.schedule import Schedule
+from topics.protocol.maintenance.steps import (
+    Blocking,
+    Rotation,
+    Task,
+    UntilSynced,
+    UntilWritten,
+    Wait,
+)
+from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, StoreError, WriteFailed
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.ports import Store
+
+ROUND_EVERY_MS: Final = 10_000
+"""Between two rounds where nothing is due: time may have taken records that no command names."""
+ROUND_SOON_MS: Final = 50
+"""Between two rounds of which the first left work: commands come first in between."""
+RETRY_MS: Final = 1000
+"""After a round that failed: a full disk may have space by then."""
+SPACE_BYTES: Final = 64 << 10
+"""Room in the log, beyond twice what was too little, from which on a full disk counts as full no
+longer: space that comes and goes with each write is not logged each time."""
+
+Ended = Callable[[Exception | None], None]
+"""Called when a task is over, with why it broke off; None where it did not."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """Maintenance waits for a disk: make the call on a worker, then call `done` on the engine's
+    thread, with what it returned, or with None and what it raised."""
+
+    call: Callable[[], Any]
+    done: Callable[[Any, BaseException | None], None]
+
+
+class MaintenanceHost(Protocol):
+    """What the maintenance driver asks of its host."""
+
+    @property
+    def now_ms(self) -> int:
+        """The wall clock, milliseconds since the epoch."""
+
+    @property
+    def steady_ms(self) -> int:
+        """A monotonic clock, milliseconds."""
+
+    def perform(self, step: Call, /) -> None: ...
+
+    def log(self, level: str, what: str) -> None:
+        """A line for the operator; `level` is "info", "warning" or "error"."""
+
+
+class MaintenanceDriver:
+    """Drives the schedule of one engine, one task at a time.  Implements `schedule.ScheduleHost`."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        engine: Engine,
+        store: Store,
+        commit: GroupCommit,
+        throttle: Throttle,
+        host: MaintenanceHost,
+    ) -> None:
+        self.schedule = Schedule(limits, engine, store, self)
+        self._engine = engine
+        self._store = store
+        self._commit = commit
+        self._throttle = throttle
+        self._host = host
+        self._task: Task | None = None
+        self._ended: Ended | None = None
+        self._is_asking = False
+        self._answers: list[tuple[Any, BaseException | None]] = []
+        self._next_ms: int | None = None
+        self._ended_ms = -ROUND_SOON_MS
+        self._trouble = ""
+        self._too_little: int | None = None
+        """The most room at which a write was refused since the disk was full; None: it is not."""
+        self._erasing: list[PendingAnswer] = []
+        self._taken: list[PendingAnswer] = []
+
+    # ------------------------------------------------------------------ what makes a round due
+
+    def start(self) -> None:
+        """Begin a round now and then, and whenever one is due."""
+        self._next_ms = self._host.steady_ms + ROUND_EVERY_MS
+
+    def calm(self) -> None:
+        """Begin no round but those that `round` asks for."""
+        self._next_ms = None
+
+    def end(self) -> None:
+        """Begin no more rounds, and close the one that is under way."""
+        self._next_ms = None
+        if self._task is not None:
+            task, self._task = self._task, None
+            task.close()
+            self._over(None)
+
+    def soon(self) -> None:
+        """A round is due: at once, or `ROUND_SOON_MS` after the last one."""
+        if self._next_ms is not None:
+            soon_ms = max(self._host.steady_ms, self._ended_ms + ROUND_SOON_MS)
+            self._next_ms = min(self._next_ms, soon_ms)
+
+    def soon_if_pressed(self) -> None:
+        """A round is due where a topic, memory or the log is full, or where a large delete left memory
+        to free."""
+        memory = self._engine.state.memory
+        if memory.full or memory.owes or memory.is_pressed or self.schedule.is_checkpoint_due():
+            self.soon()
+
+    def press(self) -> None:
+        """Seal what there is, however little: writers or routers wait for room."""
+        self.schedule.sealing.press()
+        self.soon()
+
+    def memory_is_full(self) -> None:
+        """A write found no room in memory: free what deletes left there, too."""
+        self._engine.state.memory.want_room()
+        self.press()
+
+    def disk_is_full(self, room_bytes: int, need_bytes: int = 0) -> None:
+        """A write was refused for want of room.
+
+        Args:
+            room_bytes: The room that there was.
+            need_bytes: What the write needed.
+        """
+        if self._too_little is None:
+            self._host.log(
+                "warning",
+                "the disk is full: writes are refused from now on; reads and deletes go on, and "
+                "writes will when there is space",
+            )
+        self._too_little = max(self._too_little or 0, room_bytes)
+        self.schedule.want_room(need_bytes)
+        self.soon()
+
+    def _look_for_space(self) -> None:
+        if self._too_little is None:
+            return
+        enough = 2 * self._too_little + SPACE_BYTES
+        if self._store.room(reserve=False) >= enough or self._store.ask_room(enough):
+            self._too_little = None
+            self._host.log("info", "there is space on the disk again: writes go on")
+
+    def alarm_ms(self) -> int | None:
+        """When `ring` is wanted, by the steady clock."""
+        return self._next_ms if self._task is None else None
+
+    def ring(self) -> None:
+        """Begin a round where one is due."""
+        if self._next_ms is None or self._task is not None or self._engine.read_only:
+            return
+        if self._host.steady_ms >= self._next_ms:
+            self.run(self.schedule.round(), self._round_ended)
+
+    def round(self, ended: Ended, *, checkpoint: bool = False) -> None:
+        """One round now, with a checkpoint whether one is due or not; none may be under way."""
+
+        def over(error: Exception | None) -> None:
+            self._round_ended(error)
+            ended(error)
+
+        self.run(self.schedule.round(checkpoint=checkpoint), over)
+
+    def _round_ended(self, error: Exception | None) -> None:
+        if error is None:
+            self._trouble = ""
+        elif isinstance(error, WriteFailed):
+            self._commit.failed(error)
+        elif str(error) != self._trouble:  # a full disk says it once, not once a second
+            self._trouble = str(error)
+            is_known = isinstance(error, OSError | StoreError)
+            self._host.log(
+                "error" if is_known else "exception",
+                f"maintenance goes on trying: {str(error) or repr(error)}",
+            )
+        self._look_for_space()
+        if self._next_ms is None or self._engine.read_only:
+            return
+        now_ms = self._ended_ms = self._host.steady_ms
+        if error is not None:
+            self._next_ms = now_ms + RETRY_MS
+        elif self._is_more_due():
+            self._next_ms = now_ms + ROUND_SOON_MS
+        else:
+            # Others may free space on a full disk, which nothing tells of.
+            every_ms = ROUND_EVERY_MS if self._too_little is None else RETRY_MS
+            put_off_ms = self.schedule.rewrite_at_ms or now_ms + every_ms
+            self._next_ms = min(now_ms + every_ms, max(put_off_ms, now_ms + ROUND_SOON_MS))
+            self.soon_if_pressed()
+
+    def _is_more_due(self) -> bool:
+        """Whether the round left work: it had done its part, an erasure waits, or more has expired."""
+        return (
+            self.schedule.has_more
+            or bool(self._erasing)
+            or self._engine.state.expiry.is_due(self._host.now_ms)
+        )
+
+    # ------------------------------------------------------------------ driving a task
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no task is under way."""
+        return self._task is None
+
+    def run(self, task: Task, ended: Ended) -> None:
+        """Run a task to its end; `ended` follows, perhaps before this returns."""
+        assert self._task is None
+        self._task, self._ended = task, ended
+        self._go_on(task, None, None)
+
+    def _go_on(self, task: Task, value: Any, error: BaseException | None) -> None:
+        """Send a task what it waited for, and drive it to its next wait that is not over at once."""
+        if task is not self._task:
+            return  # it was closed meanwhile
+        self._answers.append((value, error))
+        if self._is_asking:
+            return  # the report came before the call returned: the loop below goes on with it
+        while self._answers and task is self._task:
+            value, error = self._answers.pop()
+            try:
+                wait = task.send(value) if error is None else task.throw(error)
+            except StopIteration:
+                self._over(None)
+                return
+            except Exception as why:
+                self._over(why)
+                return
+            self._is_asking = True
+            try:
+                self._ask(task, wait)
+            except Exception as why:
+                self._answers = [(None, why)]
+            finally:
+                self._is_asking = False
+
+    def _over(self, error: Exception | None) -> None:
+        ended, self._ended = self._ended, None
+        self._task = None
+        self._answers = []
+        assert ended is not None
+        ended(error)
+
+    def _ask(self, task: Task, wait: Wait) -> None:
+        def done(value: Any, error: BaseException | None) -> None:
+            self._go_on(task, value, error)
+
+        match wait:
+            case Blocking():
+                self._host.perform(Call(wait.call, done))
+            case Rotation():
+                self._commit.rotate(done, fresh=wait.fresh, stay=wait.stay)
+            case UntilSynced():
+                self._commit.when_synced(partial(done, None))
+            case UntilWritten():  # pragma: no branch - a task waits for nothing else
+                self._commit.when_written(partial(done, None))
+
+    # ------------------------------------------------------------------ what the schedule asks
+
+    @property
+    def now_ms(self) -> int:
+        return self._host.now_ms
+
+    @property
+    def steady_ms(self) -> int:
+        return self._host.steady_ms
+
+    def drained(self, size_bytes: int, took_ms: float) -> None:
+        self._throttle.drained(size_bytes, took_ms)
+
+    def warn(self, what: str) -> None:
+        self._host.log("error", what)
+
+    def take_erasures(self) -> Iterable[int]:
+        self._taken, self._erasing = self._erasing, []
+        return sorted({w.outcome.erases for w in self._taken if w.outcome.erases is not None})
+
+    def erased(self, damage: Corrupt | None) -> None:
+        waiters, self._taken = self._taken, []
+        for waiter in waiters:
+            reply = waiter.reply() if damage is None else Reply(_not_erased(damage))
+            self._commit.answer(waiter, reply)
+
+    def erase_later(self) -> None:
+        self._erasing = self._taken + self._erasing
+        self._taken = []
+        self.soon()
+
+    # ------------------------------------------------------------------ deletes that wait for an erasure
+
+    def erase(self, waiter: PendingAnswer) -> None:
+        """Answer a delete once the bytes are erased."""
+        self._erasing.append(waiter)
+        self.soon()
+
+    def refuse_erasures(self) -> None:
+        """The server is stopping: the records are deleted, and their bytes may be still there."""
+        self._end_erasures(Rejection(ErrorCode.SHUTTING_DOWN, "deleted, but not erased yet"))
+
+    def fail_erasures(self) -> None:
+        """The log failed."""
+        self._end_erasures(unknown())
+
+    def _end_erasures(self, why: Rejection) -> None:
+        waiters, self._erasing = self._taken + self._erasing, []
+        self._taken = []
+        for waiter in waiters:
+            self._commit.answer(waiter, Reply(why))
+
+
+def _not_erased(damage: Corrupt) -> Rejection:
+    return Rejection(
+        ErrorCode.INTERNAL,
+        f"deleted, but not erased: {damage}",
+        {"reason": "corrupt"},
+    )

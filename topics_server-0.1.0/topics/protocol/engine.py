@@ -1,0 +1,371 @@
+"""The engine: commands in, outcomes out; the only place where two rules meet.
+
+For each command: let time pass, decide (which reads and may refuse), apply the events, return the
+outcome and what its answer waits for.  The host makes four reports to the engine:
+`on_written` after the turn's one write, `on_synced` after a sync, `on_failed` after either failed,
+and `timeout` for a parked command.  In return it gets `take_frames` (what to write) and
+`take_wakes` (which parked commands to answer).
+
+What readers see is `published_seq`, which moves with the write, or with the sync where the
+topic's class or an unreserved seq asks for it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork
+from topics.protocol.decide.partial_scans import PartialScans
+from topics.protocol.decide.push_streams import PushStream
+from topics.protocol.decide.queues import QueueCommands
+from topics.protocol.decide.read_your_writes import ReadBarrier
+from topics.protocol.decide.reads import Reads
+from topics.protocol.decide.records import RecordCommands
+from topics.protocol.decide.routers import RouterCommands
+from topics.protocol.decide.topics import TopicCommands
+from topics.protocol.decide.watches import WatchCommands
+from topics.protocol.model.access import Caller
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.commands import (
+    Append,
+    Claim,
+    Command,
+    DeleteRecords,
+    Diff,
+    Purge,
+    ReadPage,
+)
+from topics.protocol.model.errors import DamagedRun
+from topics.protocol.model.events import Event, TailLost, TopicDeleted
+from topics.protocol.model.holder import holder_of
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment, earlier
+from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Wake
+from topics.protocol.model.ports import Recovery, RunSource
+from topics.protocol.state.state import State
+from topics.protocol.state.topic import Topic
+
+LEASES_BITS: Final = 40
+"""Bits of a lease number that count within one incarnation of the store; the rest is that."""
+
+
+class Engine:
+    """One engine over one store.
+
+    Args:
+        limits: Every bound in force.
+        store: Whose sealed runs are opened and whose instance id is part of every epoch; the
+            engine asks nothing else of it.
+        report: Called with a sentence about damage that an operator should hear of.
+        broken: Called where an event became true in part; a server's process ends there.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        store: RunSource,
+        *,
+        report: Callable[[str], None] = lambda _: None,
+        broken: Callable[[StateUnknown], None] = lambda _: None,
+    ) -> None:
+        self.limits = limits
+        self.state = State(limits, store)
+        self.active: dict[int, None] = {}
+        """Topics that were written to since the start, the last one last."""
+        self.unit = UnitOfWork(
+            limits,
+            self.state,
+            published=self._on_published,
+            settled=self._on_settled,
+            removed=self._on_removed,
+            broken=broken,
+        )
+        self.queue_commands = QueueCommands(limits, self.unit, report)
+        self.push_streams = self.queue_commands.streams
+        self.watch_commands = WatchCommands(limits, self.unit)
+        self.watches = self.watch_commands.watches
+        self.push_streams.shares = self.watches.connection_shares
+        self.router_commands = RouterCommands(limits, self.unit, self.watches.on_rest)
+        self.watches.is_awaited = self.router_commands.is_awaited
+        self.scans = PartialScans(self.unit)
+        self.reads = Reads(self.unit, self.scans)
+        self._records = RecordCommands(self.unit, self.scans)
+        topics = TopicCommands(
+            self.unit, has_room=self.router_commands.on_room, dropped=self._on_dropped
+        )
+        self._decide: dict[type, Callable[[Any, Moment], Outcome]] = {
+            Append: self._records.append,
+            ReadPage: self.reads.page,
+            **topics.commands,
+            **self.watch_commands.commands,
+            **self.router_commands.commands,
+            **self.queue_commands.commands,
+        }
+
+    # ------------------------------------------------------------------ the shell's side
+
+    def submit(self, command: Command, *, token: object, moment: Moment) -> Outcome | Parked:
+        """Decide a command and make what it decides true.
+
+        Args:
+            token: Comes back with the wake of a command that parks.
+            moment: The wall clock, never taken to run backwards, and the room in the log.
+
+        Raises:
+            Rejection: Nothing has changed, but for what time took.
+        """
+        moment = self.unit.in_engine_time(moment)
+        decide = self._decide.get(type(command))
+        try:
+            if decide is not None:
+                return decide(command, moment)
+            if isinstance(command, Diff):
+                return self.reads.diff(command, token, moment.now_ms)
+            if isinstance(command, Claim):
+                return self.queue_commands.claim(command, token, moment)
+            if isinstance(command, DeleteRecords):
+                return self._records.delete(command, token, moment)
+            assert isinstance(command, Purge)
+            return self._records.purge(command, token, moment)
+        except DamagedRun as damage:
+            raise damage.refusal() from damage
+
+    def advance(self, now_ms: int) -> int:
+        """Engine time: the wall clock, unless that has fallen below what was seen before."""
+        return self.unit.advance(now_ms)
+
+    def let_pass(self, now_ms: int) -> None:
+        """Time went by: what it took from any topic is gone, before all of them are counted."""
+        self.unit.expire_due(self.advance(now_ms))
+
+    def barrier_for(self, command: Command) -> ReadBarrier | None:
+        """What routers have to copy before a command: the shell works that off before it submits
+        the command, so that a client reads its own writes through them.  None where that is
+        nothing."""
+        return self.router_commands.barrier_for(command)
+
+    def open_push_stream(self, stream: PushStream) -> None:
+        """A push stream opens (§10.8).  Raises Rejection: 429 for too many connections."""
+        stream.holder = holder_of(stream.owner, stream.holder)
+        self.push_streams.shares.require(stream.holder)
+        self.queue_commands.open(stream)
+
+    def revoke(self, owner: Caller) -> None:
+        """A key was removed: nothing more is sent to the streams and sockets it opened, and its
+        watch sessions are forgotten (§7.1)."""
+        self.watches.revoke(owner)
+        self.queue_commands.revoke(owner)
+
+    # What is decided is written by the turn.
+
+    @property
+    def read_only(self) -> bool:
+        return self.unit.read_only
+
+    @property
+    def has_events(self) -> bool:
+        return self.unit.has_events
+
+    def take_frames(self) -> Frames:
+        """End the turn: its events, for one write; `on_written` or `on_failed` must follow before
+        the next is taken.  Others may be decided meanwhile."""
+        return self.unit.take_frames()
+
+    def on_written(self, lsn: int) -> None:
+        """The events that were taken last are in the log: publish what that is enough for."""
+        self.unit.on_written(lsn)
+
+    def on_synced(self, lsn: int) -> None:
+        """The log is durable up to `lsn`."""
+        self.unit.on_synced(lsn)
+
+    def on_failed(self) -> None:
+        """A write or sync failed: nothing more is written or published; reads go on."""
+        self.unit.on_failed()
+        self.queue_commands.release_all()
+        self.router_commands.on_stopped()
+
+    # What there is to do without a command: copies, leases that ran out, waiters, scans.
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `work_off` has something to do now, or `take_fetches` something to read."""
+        return (
+            self.router_commands.is_due
+            or self.queue_commands.is_due
+            or self.scans.is_due
+            or bool(self.unit.fetches)
+        )
+
+    def work_off(self, moment: Moment) -> None:
+        """Do a bounded part of the work there is; its events are written with this turn.  Where
+        `has_work` still holds, call again after the write."""
+        moment = self.unit.in_engine_time(moment)
+        self.queue_commands.step(moment)
+        self.router_commands.step(moment)
+        self.scans.step(moment)
+
+    def alarm_ms(self) -> int | None:
+        """When `work_off` is wanted again though nothing happens until then; None: never."""
+        return earlier(self.queue_commands.alarm_ms(), self.router_commands.alarm_ms())
+
+    def take_fetches(self) -> list[Fetch]:
+        """Text to read for this work; `work_off` is wanted after each was handed over."""
+        fetches, self.unit.fetches = self.unit.fetches, []
+        return fetches
+
+    @property
+    def has_wakes(self) -> bool:
+        return bool(self.unit.wakes)
+
+    def take_wakes(self) -> list[Wake]:
+        wakes, self.unit.wakes = self.unit.wakes, []
+        return wakes
+
+    def timeout(self, topic_name: str, token: object) -> None:
+        """A parked command's time is over: it is answered with what there is, which is nothing; one
+        that is still looking is answered when it has looked."""
+        self.scans.hurry(token)
+        self.reads.timeout(self.state.topics.get(topic_name), token)
+
+    def forget(self, topic_name: str, token: object) -> None:
+        """The client of a parked command is gone."""
+        self.queue_commands.forget(token)
+        self.scans.forget(token)
+        self.reads.forget(self.state.topics.get(topic_name), token)
+
+    def release_all(self) -> None:
+        """Answer every parked command: the server is stopping."""
+        self.scans.refuse_all()
+        self.reads.release_all()
+        self.queue_commands.release_all()
+
+    def finish_recovery(self, recovery: Recovery, now_ms: int) -> None:
+        """After replay: say what a crash may have taken, and show the rest (loss is explicit).
+
+        After a power loss, a topic whose acknowledged tail may be gone goes on behind its
+        reservation; what an `ephemeral` topic held is gone after any end but its head is kept.
+        """
+        now_ms = self.advance(now_ms)
+        for topic in self.state.by_id.values():
+            durability = topic.durability
+            first, last = topic.head_seq + 1, topic.reserved_through
+            is_certain = durability.survives(same_boot=recovery.same_boot)
+            is_kept = recovery.clean if durability.is_logged else recovery.is_complete
+            if is_kept or is_certain or not self._was_used(topic):
+                last = topic.head_seq
+            is_lossy = topic.topic_id in self.state.lossy
+            if is_lossy or first <= last:
+                self._lose_tail(topic, first, last, now_ms)
+            self.unit.publication.show_all(topic)
+        self.state.recover_jobs(clean=recovery.is_complete)
+        queues = self.state.queues
+        queues.next_lease = max(queues.next_lease, recovery.incarnation << LEASES_BITS)
+        self.router_commands.on_recovered()
+        self.state.appended_total = 0  # a replay appends what was appended before
+
+    def _lose_tail(self, topic: Topic, first: int, last: int, now_ms: int) -> None:
+        # Every event carries the counts that it left behind.  Those of the last one that is there are
+        # right, whatever followed it, unless they took in what lived in memory only: to count that
+        # anew opens every run.
+        count, size_bytes = topic.count, topic.size_bytes
+        if topic.topic_id in self.state.lossy or not topic.durability.is_logged:
+            count, size_bytes = self.state.recount(topic)
+        lost = TailLost(now_ms, topic.topic_id, first, last, "crash", count, size_bytes)
+        self.unit.emit(lost)
+
+    @staticmethod
+    def _was_used(topic: Topic) -> bool:
+        return topic.reserved_through > topic.head_seq
+
+    # A replica: what another engine decided becomes true here.
+
+    def resume(self) -> None:
+        """After replay, as a cluster's node: show what is there.  Nothing is lost, because the log
+        that nodes share has what this one's own did not keep."""
+        self.unit.logs_all_leases = self.state.images.keeps_leases = True
+        for topic in self.state.by_id.values():
+            self.unit.publication.show_all(topic)
+        self.state.recover_jobs(clean=True)
+        self.router_commands.on_recovered()
+        self.state.appended_total = 0
+
+    def follow(self, events: Sequence[Event], body: bytes) -> None:
+        """Apply an accepted unit of another node; what it adds is shown once it is written here.
+
+        Args:
+            body: The frames of these events.
+        """
+        dropped = {
+            event.topic_id: self.state.by_id[event.topic_id]
+            for event in events
+            if isinstance(event, TopicDeleted) and event.topic_id in self.state.by_id
+        }
+        self.unit.adopt(events, body)
+        for topic in dropped.values():
+            self.unit.publication.drop(topic)
+            self._on_dropped(topic, topic.published_seq)
+        touched = dict.fromkeys(i for event in events for i in _topics_of(event))
+        for topic_id in touched:
+            found = self.state.by_id.get(topic_id)
+            if found is None:
+                continue
+            if found.head_seq > found.published_seq:
+                self.unit.publication.plan(found)
+            self.unit.publication.reserved(found)
+            self.watches.on_removed(topic_id)
+            self.reads.recent.forget(topic_id)
+
+    def begin_term(self, term: int, now_ms: int) -> None:
+        """This engine decides from now on.  What lived in the memory of the one before it is lost,
+        and said to be: such a topic goes on behind its reservation (§0.10)."""
+        now_ms = self.advance(now_ms)
+        for topic in list(self.state.by_id.values()):
+            is_logged = topic.durability.is_logged
+            if is_logged and topic.topic_id not in self.state.lossy:
+                continue
+            last = topic.head_seq if is_logged else max(topic.head_seq, topic.reserved_through)
+            self._lose_tail(topic, topic.head_seq + 1, last, now_ms)
+            self.unit.publication.plan(topic)
+        queues = self.state.queues
+        queues.next_lease = max(queues.next_lease, term << LEASES_BITS)
+
+    # ------------------------------------------------------------------ what one rule means for others
+
+    def _on_published(self, topic: Topic) -> None:
+        active, topic_id = self.active, topic.topic_id
+        active.pop(topic_id, None)
+        active[topic_id] = None
+        self.watches.on_published(topic.topic_id)
+        self.reads.on_published(topic)
+        # Asked of every write: most topics have neither a router nor a worker.
+        if self.state.routers.by_id:
+            self.router_commands.on_published(topic)
+        if self.state.queues:
+            self.queue_commands.on_published(topic)
+
+    def _on_settled(self, topic: Topic) -> None:
+        self.watches.on_published(topic.topic_id)
+
+    def _on_removed(self, topic: Topic) -> None:
+        self.watches.on_removed(topic.topic_id)
+        self.reads.recent.forget(topic.topic_id)
+        self.router_commands.on_room(topic)
+        self.queue_commands.on_removed(topic)
+
+    def _on_dropped(self, topic: Topic, head_seq: int) -> None:
+        self.active.pop(topic.topic_id, None)
+        self.router_commands.on_stopped()
+        self.queue_commands.on_deleted(topic)
+        self.watches.on_deleted(topic.topic_id, head_seq)
+        self.reads.recent.forget(topic.topic_id)
+        self.reads.on_deleted(topic)
+
+
+def _topics_of(event: Event) -> Iterator[int]:
+    """Ids of the topics that an event changes."""
+    topic_id: int | None = getattr(event, "topic_id", None)
+    if topic_id is not None:
+        yield topic_id
+    queue_id: int | None = getattr(getattr(event, "cause", None), "queue_id", None)
+    if queue_id is not None:
+        yield queue_id

@@ -1,0 +1,156 @@
+"""The body of an append: records whose `data` and `meta` are kept as text."""
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from hashlib import blake2b
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from topics.protocol.http.bodies.checks import check_lengths
+from topics.protocol.http.bodies.topics import TOPIC_DEFAULTS, resolve_config
+from topics.protocol.http.bodies.types import AppendBody, RecordBody
+from topics.protocol.http.decoding import LARGE_BODY_BYTES, decode_whole, invalid
+from topics.protocol.model.commands import Append
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.limits import KEY_CHARS_MAX, META_KEYS_MAX, Limits
+from topics.protocol.model.records import Buffer
+
+
+class _TooMany(Exception):
+    """More records than are allowed; the rest of them is not decoded."""
+
+
+_left: Final[ContextVar[list[int]]] = ContextVar("records that the body may still hold")
+"""Of the body that is decoded in this context: a large one may be, on a thread, beside others."""
+
+
+class CountedRecord(RecordBody, gc=False):
+    """A record of a large body: counted while it is decoded, so that a body of millions is refused
+    at the first record beyond the limit."""
+
+    def __post_init__(self) -> None:
+        left = _left.get()
+        left[0] -= 1
+        if left[0] < 0:
+            raise _TooMany
+
+
+class LargeAppendBody(AppendBody, gc=False):
+    records: list[CountedRecord]  # type: ignore[assignment]
+
+
+_APPEND: Final = msgspec.json.Decoder(AppendBody)
+_LARGE_APPEND: Final = msgspec.json.Decoder(LargeAppendBody)
+_DATA: Final = attrgetter("data")
+_TAG: Final = attrgetter("tag")
+_NODE: Final = attrgetter("node")
+_META: Final = attrgetter("meta")
+_META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
+
+
+def parse_append(
+    topic: str, body: Buffer, limits: Limits, *, return_seqs: bool, header_key: str | None
+) -> Append:
+    asked = _append_body(body, limits)
+    records = asked.records
+    if not records:
+        raise invalid("expected at least one record", "$.records")
+    if len(records) > limits.max_batch_records:
+        raise _batch_too_large(limits)
+    datas = list(map(_DATA, records))
+    tags = list(map(_TAG, records))
+    metas = _metas(records, limits)
+    nodes = _nodes(records, asked.node, limits)
+    is_tagged = tags.count(None) < len(tags)
+    if is_tagged:
+        check_lengths(tags, limits.max_tag_bytes, "tag")
+    sizes = list(map(len, datas))
+    if metas is not None:
+        sizes = [d + (len(m) if m is not None else 0) for d, m in zip(sizes, metas, strict=True)]
+    if max(sizes) > limits.max_record_bytes:
+        i = next(i for i, size in enumerate(sizes) if size > limits.max_record_bytes)
+        raise Rejection(
+            ErrorCode.RECORD_TOO_LARGE,
+            f"data and meta of {sizes[i]} bytes exceed {limits.max_record_bytes}"
+            f" - at `$.records[{i}]`",
+            {"limit": limits.max_record_bytes},
+        )
+    key = asked.idempotency_key if asked.idempotency_key is not None else header_key
+    if key is not None and len(key) > KEY_CHARS_MAX:
+        raise invalid(
+            f"a key of {len(key)} characters exceeds {KEY_CHARS_MAX}", "$.idempotency_key"
+        )
+    return Append(
+        topic=topic,
+        datas=datas,
+        nodes=nodes,
+        tags=tags if is_tagged else None,
+        metas=metas,
+        key=b"" if key is None else digest_of_key(key),
+        create=asked.create,
+        config=resolve_config(asked.config, topic, "$.config") if asked.config else TOPIC_DEFAULTS,
+        is_configuring=asked.config is not None,
+        return_seqs=return_seqs,
+        disable_backpressure=bool(asked.disable_backpressure),
+    )
+
+
+def _append_body(body: Buffer, limits: Limits) -> AppendBody:
+    if len(body) <= LARGE_BODY_BYTES:
+        return decode_whole(_APPEND, body)
+    _left.set([limits.max_batch_records])
+    try:
+        return decode_whole(_LARGE_APPEND, body)
+    except _TooMany:
+        raise _batch_too_large(limits) from None
+
+
+def _batch_too_large(limits: Limits) -> Rejection:
+    return Rejection(
+        ErrorCode.BATCH_TOO_LARGE,
+        f"the batch exceeds {limits.max_batch_records} records",
+        {"limit": limits.max_batch_records},
+    )
+
+
+def digest_of_key(key: str) -> bytes:
+    """16 bytes that stand for an idempotency key in memory, log and checkpoint."""
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _nodes(
+    records: Sequence[RecordBody], batch_node: str | None, limits: Limits
+) -> str | list[str | None] | None:
+    own = list(map(_NODE, records))
+    if batch_node is not None:
+        check_lengths([batch_node], limits.max_node_bytes, "node", path="$.node")
+    if own.count(None) == len(own):
+        return batch_node
+    check_lengths(own, limits.max_node_bytes, "node")
+    return [batch_node if n is None else n for n in own]
+
+
+def _metas(records: Sequence[RecordBody], limits: Limits) -> list[Buffer | None] | None:
+    metas: list[Any] = list(map(_META, records))
+    if metas.count(None) == len(metas):
+        return None
+    for i, meta in enumerate(metas):
+        if meta is not None:
+            metas[i] = _meta(bytes(meta), limits, f"$.records[{i}].meta")
+    return None if metas.count(None) == len(metas) else metas
+
+
+def _meta(meta: bytes, limits: Limits, path: str) -> bytes | None:
+    if meta == b"null":
+        return None
+    if not meta.startswith(b"{"):
+        raise invalid("expected `object`", path)
+    if len(meta) > limits.max_meta_bytes:
+        raise invalid(f"meta of {len(meta)} bytes exceeds {limits.max_meta_bytes}", path)
+    # Every key has a colon, so few colons are few keys; only the rest is worth a parse.
+    if meta.count(b":") > META_KEYS_MAX and len(_META_KEYS.decode(meta)) > META_KEYS_MAX:
+        raise invalid(f"meta has more than {META_KEYS_MAX} keys", path)
+    return meta

@@ -1,0 +1,258 @@
+"""What a client asks, parsed and bounded: everything about a request that its own bytes decide.
+
+A command that exists is well-formed; whether it can be carried out is for `decide` to say.  One is
+made for every request, hence Structs: a frozen dataclass takes ten times as long to make.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from topics.protocol.model.access import ANYONE, Caller
+from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.holder import NOBODY, Holder
+from topics.protocol.model.render import JsonText
+from topics.protocol.model.tags import Match
+
+
+class OnBehalf(msgspec.Struct, frozen=True, kw_only=True):
+    """What is decided, or answered, by who asks: the caller decides which names the answer may hold,
+    whose a session is, and whether a write may configure (§0.2)."""
+
+    caller: Caller = ANYONE
+
+
+class PutTopic(msgspec.Struct, frozen=True):
+    """`config` has every omitted field at its default; `type_given` is false where `type` was
+    omitted, which keeps the type of a topic that exists."""
+
+    topic: str
+    config: TopicConfig
+    type_given: bool
+
+
+class GetTopic(OnBehalf, frozen=True):
+    topic: str
+    touch: bool = True
+
+
+class ListTopics(OnBehalf, frozen=True):
+    """A page of names that begin with `prefix` and come after `after`."""
+
+    prefix: str
+    page_size: int
+    after: str
+    touch: bool = False
+
+
+class DeleteTopic(OnBehalf, frozen=True):
+    topic: str
+    if_empty: bool = False
+
+
+class Append(OnBehalf, frozen=True, kw_only=True):
+    """Records to append, n >= 1, as JSON text; one node, tag and meta (or None) each.
+
+    `nodes` is one for all, or one a record; `tags` and `metas` are None where no record has one.
+    `is_configuring` says that `config` was given, and is not the default.
+    """
+
+    topic: str
+    datas: Sequence[JsonText]
+    nodes: str | Sequence[str | None] | None
+    tags: Sequence[str | None] | None
+    metas: Sequence[JsonText | None] | None
+    key: bytes
+    create: bool | None
+    config: TopicConfig
+    is_configuring: bool = False
+    return_seqs: bool
+    disable_backpressure: bool
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """Read from a cursor, or from a time where `from_ts` is given (§3)."""
+
+    topic: str
+    from_seq: int
+    from_ts: int | None
+    limit: int
+    budget_bytes: int
+    nodes: tuple[str, ...]
+    match: Match | None
+    include_tags: bool
+    include_meta: bool
+    wait_ms: int
+    epoch: str | None
+
+
+class ReadPage(msgspec.Struct, frozen=True):
+    """Read from a cursor what a cache may keep: no filter, no waiting (§3.4)."""
+
+    topic: str
+    from_seq: int
+    limit: int
+    budget_bytes: int
+    include_tags: bool
+    include_meta: bool
+    epoch: str | None
+
+
+class DeleteRecords(msgspec.Struct, frozen=True):
+    """Remove what lies below `before_seq` and matches; at least one is given (§5).
+
+    With `erase`, the answer waits until the bytes of every deleted record of the topic have left
+    the segments and the log.
+    """
+
+    topic: str
+    before_seq: int | None
+    match: Match | None
+    erase: bool = False
+
+
+class Purge(msgspec.Struct, frozen=True):
+    """As a delete, with NATS's words: below `seq`, or all but the newest `keep`, of a subject."""
+
+    topic: str
+    seq: int | None
+    keep: int | None
+    match: Match | None
+
+
+class View(msgspec.Struct, frozen=True, cache_hash=True):
+    """How a stream wants to see a topic: bounds of a frame, filters, projection (§7.2).
+
+    `strong` shows only what a sync has covered.  A part of the key under which streams share a
+    frame: hashed and compared for each delivery, hence a `Struct`.
+    """
+
+    limit: int
+    budget_bytes: int
+    nodes: tuple[str, ...] = ()
+    match: Match | None = None
+    tags: bool = False
+    meta: bool = True
+    data: bool = True
+    strong: bool = False
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """Where to begin in a topic: after a seq, at a time, or at the head (`tail`); and, where they
+    are given, its own filters instead of those of the whole watch."""
+
+    from_seq: int = 0
+    from_ts: int | None = None
+    tail: bool = False
+    match: Match | None = None
+    nodes: tuple[str, ...] | None = None
+
+
+class CreateWatch(OnBehalf, frozen=True):
+    """A new watch session (§7.2).
+
+    Attributes:
+        wid: Its name; the shell's entropy.
+        cursors: Positions of a composite id that the client kept; they win over `topics`.
+        holder: Who made it, and whose share it counts in.
+    """
+
+    wid: str
+    topics: Mapping[str, Begin]
+    view: View
+    heartbeat_ms: int
+    lenient: bool
+    cursors: Mapping[str, int]
+    holder: Holder = NOBODY
+
+    def by(self, holder: Holder) -> "CreateWatch":
+        """The same, made by a holder."""
+        return msgspec.structs.replace(self, holder=holder)
+
+
+class PutRouter(OnBehalf, frozen=True):
+    """Create or change a router (§6.1)."""
+
+    router: str
+    config: RouterConfig
+    create_dest: bool
+
+
+class GetRouter(OnBehalf, frozen=True):
+    router: str
+
+
+class ListRouters(OnBehalf, frozen=True):
+    """A page of router names, as `ListTopics`; of one source or destination where they are given."""
+
+    prefix: str
+    page_size: int
+    after: str
+    source: str | None
+    dest: str | None
+
+
+class DeleteRouter(OnBehalf, frozen=True):
+    router: str
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Lease up to `limit` jobs to a worker (§10.2); `lease_ms` None: as the topic has it.
+
+    `wait_ms` is how long to wait for a first job where there is none.
+    """
+
+    topic: str
+    node: str
+    limit: int
+    lease_ms: int | None
+    wait_ms: int
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Jobs that `node` says it holds, k of them; with their lease numbers where it wants to be fenced
+    off from a later holder (0 stands for a token that is not the server's)."""
+
+    topic: str
+    node: str
+    seqs: Sequence[int]
+    leases: Sequence[int] | None
+
+
+class Ack(Held, frozen=True):
+    """Complete jobs: the ack is the delete (§10.4)."""
+
+
+class Nack(Held, frozen=True):
+    """Release jobs, to be claimed again after `delay_ms` (§10.5)."""
+
+    delay_ms: int
+
+
+class Extend(Held, frozen=True):
+    """Let leases end `lease_ms` from now (§10.6)."""
+
+    lease_ms: int
+
+
+Command: TypeAlias = (
+    PutTopic
+    | GetTopic
+    | ListTopics
+    | DeleteTopic
+    | Append
+    | Diff
+    | ReadPage
+    | DeleteRecords
+    | Purge
+    | CreateWatch
+    | PutRouter
+    | GetRouter
+    | ListRouters
+    | DeleteRouter
+    | Claim
+    | Ack
+    | Nack
+    | Extend
+)

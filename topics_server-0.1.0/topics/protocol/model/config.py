@@ -1,0 +1,61 @@
+"""What is configured: a topic (§0.10) and a router (§6.1), with fields, defaults and bounds."""
+
+from typing import Final, Literal
+
+import msgspec
+
+from topics.protocol.model.durability import DURABILITIES, Durability, DurabilityClass
+
+TopicType = Literal["log", "queue"]
+Discard = Literal["old", "reject"]
+Guarantee = Literal["at_least_once", "exactly_once"]
+
+PRIORITY_MAX: Final = 1000
+LEASE_MS_MIN: Final = 100
+LEASE_MS_MAX: Final = 86_400_000
+CLAIM_JITTER_MS_MAX: Final = 5000
+
+
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic's config in force, every field resolved; echoed whole in every answer.
+
+    The queue fields (`lease_ms` and after) are kept and inert on a log.
+    """
+
+    type: TopicType = "log"
+    ttl_ms: int = 0
+    cap_records: int = 0
+    cap_bytes: int = 0
+    discard: Discard = "old"
+    durable: bool = False
+    durability: Durability = "disk"
+    priority: int | None = None
+    auto_priority: bool = True
+    auto_create: bool = True
+    idempotency_window_ms: int = 120_000
+    dedupe_node: bool = True
+    lease_ms: int = 30_000
+    claim_jitter_ms: int = 0
+    max_deliveries: int = 0
+    dead_letter: str | None = None
+    leases_durable: bool = False
+
+    @property
+    def durability_class(self) -> DurabilityClass:
+        """What `durability` promises."""
+        return DURABILITIES[self.durability]
+
+
+class RouterConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A router as it was asked for (§6.1): whatever is appended to `source` goes to `dest` too.
+
+    `filter` is a question about tags, resolved: `("tag", "Eq" or "Glob", text)`.
+    """
+
+    source: str
+    dest: str
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    filter: tuple[str, str, str] | None = None
+    allow_cycle: bool = False
+    guarantee: Guarantee = "at_least_once"

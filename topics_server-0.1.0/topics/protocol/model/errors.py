@@ -1,0 +1,148 @@
+"""What can go wrong, by whose fault.
+
+The client's fault is a `Rejection`: raised in `decide` or while a request is parsed, spelled in the
+`ErrorCode` table, rendered in one place.  The disk's fault is `Corrupt`, `Unusable` or
+`WriteFailed`: each says where.  Our own fault is an `AssertionError` and becomes `500 internal`.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final
+
+
+class ErrorCode(Enum):
+    """Every `error.code` of §0.6.  What HTTP answers to each is `http.statuses`'s."""
+
+    INVALID_REQUEST = "invalid_request"
+    BATCH_TOO_LARGE = "batch_too_large"
+    RECORD_TOO_LARGE = "record_too_large"
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    TOPIC_NOT_FOUND = "topic_not_found"
+    ROUTER_NOT_FOUND = "router_not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    NOT_ACCEPTABLE = "not_acceptable"
+    ROUTER_CYCLE = "router_cycle"
+    TOPIC_EXISTS_INCOMPATIBLE = "topic_exists_incompatible"
+    TOPIC_NOT_EMPTY = "topic_not_empty"
+    NOT_A_QUEUE = "not_a_queue"
+    PAYLOAD_TOO_LARGE = "payload_too_large"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    TOPIC_FULL = "topic_full"
+    THROTTLED = "throttled"
+    INTERNAL = "internal"
+    NOT_READY = "not_ready"
+    SHUTTING_DOWN = "shutting_down"
+    NOT_LEADER = "not_leader"
+    REPLICA_BEHIND = "replica_behind"
+
+    @property
+    def code(self) -> str:
+        return self.value
+
+
+TRY_AGAIN: Final = frozenset(
+    {
+        ErrorCode.THROTTLED,
+        ErrorCode.NOT_READY,
+        ErrorCode.SHUTTING_DOWN,
+        ErrorCode.NOT_LEADER,
+        ErrorCode.REPLICA_BEHIND,
+    }
+)
+"""Refusals that pass by themselves: each says after how many seconds to ask again (§0.6)."""
+
+
+class Rejection(Exception):
+    """A request refused before anything changed (§0.5).
+
+    Args:
+        code: Row of the `ErrorCode` table.
+        message: For people; quotes the name and the bound.
+        detail: Optional structured context, rendered as `error.detail`.
+        retry_after_s: Seconds for `Retry-After`; 1 for `TRY_AGAIN`, which always carry one.
+        need_bytes: Room in the log for want of which it is refused.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        detail: Mapping[str, Any] | None = None,
+        *,
+        retry_after_s: int | None = None,
+        allow: tuple[str, ...] = (),
+        need_bytes: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.detail = detail
+        if retry_after_s is None and code in TRY_AGAIN:
+            retry_after_s = 1
+        self.retry_after_s = retry_after_s
+        self.allow = allow
+        self.need_bytes = need_bytes
+
+
+class StoreError(Exception):
+    """A fault of the disk or of the data directory; the message is one line."""
+
+
+class Corrupt(StoreError):
+    """Stored bytes are proven not to be what was written: never served, never skipped.
+
+    Exit code 3 when found at start-up; `500` with `detail.reason: "corrupt"` when found in a
+    payload while serving.
+    """
+
+    def __init__(self, path: str, offset: int, what: str) -> None:
+        super().__init__(f"{path}: corrupt at byte {offset}: {what}")
+        self.path = path
+        self.offset = offset
+        self.what = what
+
+
+class DamagedRun(Corrupt):
+    """A run cannot be read; the damage lies somewhere in seqs [first_seq, last_seq] of its topic."""
+
+    def __init__(self, damage: Corrupt, first_seq: int, last_seq: int) -> None:
+        super().__init__(damage.path, damage.offset, damage.what)
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+
+    def refusal(self) -> Rejection:
+        """The refusal of a command that met it."""
+        return unreadable("corrupt", self.first_seq, self.last_seq)
+
+
+def unreadable(reason: str, first_seq: int, last_seq: int) -> Rejection:
+    """500; `detail` says between which seqs the damage lies, so that a reader can go around it."""
+    detail = {"reason": reason, "first_seq": first_seq, "last_seq": last_seq}
+    return Rejection(ErrorCode.INTERNAL, "stored records could not be read", detail)
+
+
+class Unusable(StoreError):
+    """The data directory cannot be used: locked, foreign, newer format, no permission (exit 2)."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(f"{path}: {what}")
+        self.path = path
+        self.what = what
+
+
+class InUse(Unusable):
+    """Another process owns the data directory (exit 2)."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "another process is using this data directory")
+
+
+class WriteFailed(StoreError):
+    """A write or sync of the log failed: nothing is retried and the log is read-only from here on."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(f"{path}: {what}")
+        self.path = path
+        self.what = what

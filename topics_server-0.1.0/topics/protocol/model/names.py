@@ -1,0 +1,56 @@
+"""Names of topics and routers: which strings are names, and how a path segment becomes one (§1.1, §6.1)."""
+
+import re
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from topics.protocol.model.errors import ErrorCode, Rejection
+
+TOPIC_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}"
+ROUTER_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}"
+_TOPIC_NAME: Final = re.compile(TOPIC_PATTERN)
+_ROUTER_NAME: Final = re.compile(ROUTER_PATTERN)
+
+
+def is_topic_name(name: str) -> bool:
+    return _TOPIC_NAME.fullmatch(name) is not None
+
+
+def is_router_name(name: str) -> bool:
+    """The charset of topics and `>`, so that "a->b" is a name (§6.1)."""
+    return _ROUTER_NAME.fullmatch(name) is not None
+
+
+def decode_segment(raw: bytes) -> str:
+    """One path segment, percent-escapes decoded once; bytes that are not UTF-8 become U+FFFD,
+    which no name contains."""
+    return (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8", "replace")
+
+
+def require_topic_name(name: str, *, path: str | None = None) -> str:
+    """The name, if it is one (400 otherwise); `path` names the body field it stood in."""
+    if _TOPIC_NAME.fullmatch(name):
+        return name
+    where = f" - at `{path}`" if path else ""
+    raise Rejection(
+        ErrorCode.INVALID_REQUEST,
+        f"{quote(name)} is not a topic name: 1 to 255 of A-Z a-z 0-9 . _ : -, "
+        f"first a letter or digit{where}",
+    )
+
+
+def require_router_name(name: str) -> str:
+    """The name, if it is one (400 otherwise)."""
+    if is_router_name(name):
+        return name
+    raise Rejection(
+        ErrorCode.INVALID_REQUEST,
+        f"{quote(name)} is not a router name: 1 to 255 of A-Z a-z 0-9 . _ : - >, "
+        "first a letter or digit",
+    )
+
+
+def quote(text: str) -> str:
+    """A client's string as an error message may carry it: bounded, and nothing invisible."""
+    shown = text if len(text) <= 64 else text[:61] + "..."
+    return '"' + "".join(c if c.isprintable() else "�" for c in shown) + '"'

@@ -1,0 +1,446 @@
+"""What came of a command, in the contract's terms, and what must have happened before it is said.
+
+Decisions return these; `topics.protocol.http.answers` makes a status and bytes of them.  Stored
+text is not copied into an outcome: it stands in `Extent`s, a run and rows of it.  A run is never
+changed under those who hold it, so an outcome says the same whenever it is rendered.  Everything
+else in an outcome is a value that was read when the command was decided.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.events import Loss
+from topics.protocol.model.ports import Extent
+from topics.protocol.model.records import Buffer
+
+
+class Gate(Enum):
+    """What must have happened before an outcome is said."""
+
+    NOW = "now"
+    WRITTEN = "written"
+    """The write that carries its events."""
+    SYNCED = "synced"
+    """A sync that covers that write."""
+
+
+GATES: Final = (Gate.NOW, Gate.WRITTEN, Gate.SYNCED)
+"""From the weakest to the strongest."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What every outcome has beside its own fields.
+
+    Attributes:
+        is_logged: Whether its events are part of this turn's write.
+        is_fsync: Whether the topic's class promises the sync, so that its time is reported; other
+            classes wait for one only where a reservation asks for it (§0.9, §0.10).
+        erases: Id of the topic whose deleted bytes must be gone before it is said.
+    """
+
+    gate: Gate = Gate.NOW
+    is_logged: bool = False
+    is_fsync: bool = False
+    erases: int | None = None
+
+
+# ---------------------------------------------------------------------- topics (§1)
+
+
+class JobCounts(msgspec.Struct, frozen=True):
+    """A queue's jobs: `ready + in_flight + delayed` is the topic's count; `damaged` is a part of
+    `delayed` (§10.7)."""
+
+    ready: int
+    in_flight: int
+    delayed: int
+    damaged: int
+    dead_lettered: int
+
+
+class TopicView(msgspec.Struct, frozen=True):
+    """A topic as its readers see it.
+
+    Attributes:
+        head_seq: The published one.
+        size_bytes: Of `count` live records, as they are served.
+        disk_bytes: What its sealed records take in files.
+        last_write_ms: None where there was none since the start; as `last_read_ms`.
+        jobs: None where the topic is a log.
+    """
+
+    name: str
+    config: TopicConfig
+    epoch: str
+    head_seq: int
+    earliest_seq: int
+    count: int
+    size_bytes: int
+    disk_bytes: int
+    priority: int
+    last_write_ms: int | None
+    last_read_ms: int | None
+    jobs: JobCounts | None
+
+
+class TopicPut(Outcome, frozen=True):
+    """§1.1."""
+
+    topic: str
+    config: TopicConfig
+    created: bool
+
+
+class LostLately(msgspec.Struct, frozen=True):
+    """How much a topic lost in the last day for one reason, and when it did last: records, or
+    sequence numbers where a crash or a router lost them."""
+
+    reason: str
+    records: int
+    last_ts_ms: int
+
+
+class TopicShown(Outcome, frozen=True):
+    """§1.2.
+
+    Attributes:
+        segments: How many segment files its sealed records are in.
+        lost: In the last day, by reason.
+    """
+
+    view: TopicView
+    segments: int
+    lost: Sequence[LostLately]
+
+
+class TopicsListed(Outcome, frozen=True):
+    """§1.3: a page of topics by name.
+
+    Attributes:
+        after: The name that the next page begins behind; None on the last page.
+    """
+
+    views: Sequence[TopicView]
+    after: str | None
+
+
+class TopicDropped(Outcome, frozen=True):
+    """§1.4.
+
+    Attributes:
+        deleted: Whether there was one.
+        routers: Those that went with it.
+    """
+
+    topic: str
+    deleted: bool
+    routers: Sequence[str]
+
+
+# ---------------------------------------------------------------------- records (§2-§5)
+
+
+class Appended(Outcome, frozen=True):
+    """§2: records [first_seq, first_seq + count), now or, `deduped`, before.
+
+    Attributes:
+        with_seqs: Whether the client wants every seq listed.
+        created: Whether this made the topic.
+    """
+
+    topic: str
+    first_seq: int
+    count: int
+    head_seq: int
+    with_seqs: bool
+    created: bool = False
+    deduped: bool = False
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Seqs [gap_from, gap_to] are lost to this reader (§3.3)."""
+
+    gap_from: int
+    gap_to: int
+    reason: str
+
+
+class PageText(msgspec.Struct):
+    """The text of records that many readers ask for: there already, or wanted.
+
+    Attributes:
+        keep: Takes the text from who has read it; the event loop's alone.
+    """
+
+    text: bytes | None
+    keep: Callable[[bytes], None] | None = None
+
+
+class Records(msgspec.Struct, frozen=True):
+    """Live records to splice into an answer, comma-separated, in the projection asked for.
+
+    `inserts` stand before `"data"`, one a record, each with its leading comma; none where empty.
+    Where `text` has it already, there are no extents.
+    """
+
+    extents: Sequence[Extent]
+    tags: bool = False
+    meta: bool = True
+    data: bool = True
+    inserts: Sequence[bytes] = ()
+    text: PageText | None = None
+
+    def still(self) -> "Records":
+        """The same for a thread, which needs runs that do not grow meanwhile."""
+        return msgspec.structs.replace(self, extents=_still(self.extents))
+
+    @property
+    def is_verbatim(self) -> bool:
+        return not self.tags and self.meta and self.data and not self.inserts
+
+
+def _still(extents: Sequence[Extent]) -> list[Extent]:
+    return [Extent(run.still(), spans) for run, spans in extents]
+
+
+class Page(Outcome, frozen=True):
+    """§3.2: what a read found after its cursor, and where the cursor goes.
+
+    Attributes:
+        gap: What the cursor met that was lost; the records stand behind it.
+        scanned: Rows looked at.
+    """
+
+    topic: str
+    records: Records
+    next_seq: int
+    head_seq: int
+    earliest_seq: int
+    epoch: str
+    gap: Gap | None
+    scanned: int
+
+
+class StablePage(Outcome, frozen=True):
+    """§3.4: a page without anything that moves while the page stays as it is.
+
+    Attributes:
+        tag: Names the page: pages of one tag are equal, byte for byte.
+    """
+
+    records: Records
+    next_seq: int
+    gap: Gap | None
+    tag: str
+
+
+class _RecordsGone(Outcome, frozen=True):
+    """`removed` records were deleted; what the topic's readers see then."""
+
+    topic: str
+    removed: int
+    earliest_seq: int
+    head_seq: int
+    count: int
+    size_bytes: int
+
+
+class Deleted(_RecordsGone, frozen=True):
+    """§5."""
+
+
+class Purged(_RecordsGone, frozen=True):
+    """A delete that was asked for as a purge."""
+
+
+# ---------------------------------------------------------------------- queues (§10)
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """Jobs leased to one worker, ascending by seq, each with its lease and delivery."""
+
+    topic_id: int
+    node: str
+    seqs: Sequence[int]
+    leases: Sequence[int]
+    deliveries: Sequence[int]
+    until_ms: int
+
+
+class Jobs(msgspec.Struct, frozen=True):
+    """The jobs of a grant as records: row for row, what the grant has."""
+
+    grant: Grant
+    extents: Sequence[Extent]
+
+    def still(self) -> "Jobs":
+        """See `Records.still`."""
+        return msgspec.structs.replace(self, extents=_still(self.extents))
+
+
+class Granted(Outcome, frozen=True):
+    """§10.2: the answer to a claim.
+
+    Attributes:
+        jobs: None where there was nothing to do.
+        ready: Jobs that may still be claimed.
+    """
+
+    topic: str
+    jobs: Jobs | None
+    ready: int
+
+    def of(self, jobs: Jobs) -> "Granted":
+        """The same answer with these jobs."""
+        return msgspec.structs.replace(self, jobs=jobs)
+
+
+class _HeldChanged(Outcome, frozen=True):
+    """Of the jobs that a worker named, `changed` were its own; the others are `skipped`."""
+
+    topic: str
+    changed: int
+    skipped: Sequence[int]
+    ready: int
+    in_flight: int
+
+
+class Acked(_HeldChanged, frozen=True):
+    """§10.4."""
+
+
+class Nacked(_HeldChanged, frozen=True):
+    """§10.5."""
+
+
+class Extended(_HeldChanged, frozen=True):
+    """§10.6: the leases of `seqs` hold until `until_ms`."""
+
+    seqs: Sequence[int]
+    until_ms: int
+
+
+# ---------------------------------------------------------------------- routers (§6)
+
+
+class Blockage(msgspec.Struct, frozen=True):
+    """The refusal that stops a router since `since_ms`; it tries again in `retry_ms`."""
+
+    code: str
+    message: str
+    since_ms: int
+    retry_ms: int
+
+
+class RouterView(msgspec.Struct, frozen=True):
+    """A router, and how far it is.
+
+    Attributes:
+        lag: Seqs of the source that are shown and not forwarded.
+        loss: The last gap that it met in its source.
+    """
+
+    name: str
+    config: RouterConfig
+    forwarded_total: int
+    cursor: int
+    lag: int
+    blockage: Blockage | None
+    lost_total: int
+    loss: Loss | None
+
+
+class RouterPut(Outcome, frozen=True):
+    """§6.1."""
+
+    router: str
+    config: RouterConfig
+    created: bool
+
+
+class RouterShown(Outcome, frozen=True):
+    """§6.2."""
+
+    view: RouterView
+
+
+class RoutersListed(Outcome, frozen=True):
+    """§6.3; as `TopicsListed`."""
+
+    views: Sequence[RouterView]
+    after: str | None
+
+
+class RouterDropped(Outcome, frozen=True):
+    """§6.4."""
+
+    router: str
+    deleted: bool
+
+
+# ---------------------------------------------------------------------- watches (§7)
+
+
+class WatchPosition(msgspec.Struct, frozen=True):
+    """Where a watch stands in a topic, and where the topic is."""
+
+    from_seq: int
+    head_seq: int
+    earliest_seq: int
+    epoch: str
+
+
+class WatchCreated(Outcome, frozen=True):
+    """§7.2.
+
+    Attributes:
+        cursor: The composite id of this beginning.
+        ttl_ms: How long the session lives without a stream.
+    """
+
+    wid: str
+    ttl_ms: int
+    heartbeat_ms: int
+    cursor: str
+    positions: Mapping[str, WatchPosition]
+
+
+# ---------------------------------------------------------------------- answers that come later
+
+
+class Parked(msgspec.Struct, frozen=True):
+    """A long poll with nothing to say yet: it waits for its topic, up to `wait_ms`; where that is
+    None, until the engine's own time for it comes (`Engine.alarm_ms`)."""
+
+    wait_ms: int | None
+
+
+class Wake(msgspec.Struct):
+    """An answer, or a refusal, for the token of a parked command."""
+
+    token: object
+    result: "Outcome | Exception"
+
+
+@dataclass(slots=True)
+class Fetch:
+    """Text that copies need and that is on the disk: the host reads `extents` on a thread and passes
+    one buffer a span, or the error, to `done`."""
+
+    extents: Sequence[Extent]
+    done: Callable[[list[list[Buffer]] | Exception], None]
+
+    def __post_init__(self) -> None:
+        self.extents = _still(self.extents)
+
+    def read(self) -> list[list[Buffer]] | Exception:
+        """*Blocking.* What to hand over."""
+        try:
+            return [run.read_blocking(spans) for run, spans in self.extents]
+        except Exception as error:
+            return error

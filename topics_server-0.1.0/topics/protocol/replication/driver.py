@@ -1,0 +1,412 @@
+"""The driver of a cluster's node: it leads, or it follows what another node decides.
+
+Owns which command is decided when, and the time that decisions are made at.  Whether this node leads is
+`member`'s to say; when a unit is accepted, too.
+
+Invariants:
+- a command that may change something is decided only while this node leads, nothing of it is on its way
+  to the shared log, and after engine time was moved by the clock;
+- nothing else moves engine time but accepted events;
+- an answer that may rest on what is not accepted waits for it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from topics.protocol.cluster.replica import Mark, Place
+from topics.protocol.cluster.unit import Unit
+from topics.protocol.driver.driver import Driver
+from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.driver.load import QUEUED_BYTES_MAX, QUEUED_MAX
+from topics.protocol.driver.throttle import WAIT_MS_MAX, overloaded
+from topics.protocol.model.commands import (
+    Append,
+    Command,
+    CreateWatch,
+    Diff,
+    GetRouter,
+    GetTopic,
+    ListRouters,
+    ListTopics,
+    PutTopic,
+    ReadPage,
+)
+from topics.protocol.model.errors import TRY_AGAIN, ErrorCode, Rejection
+from topics.protocol.model.events import Event, TimePassed
+from topics.protocol.model.moment import earlier
+from topics.protocol.model.outcomes import Fetch, Outcome
+from topics.protocol.model.ports import Recovery
+from topics.protocol.model.records import Buffer
+from topics.protocol.replication.commit import ClusterCommit, Propose, not_leader
+from topics.protocol.replication.place import event_of
+from topics.protocol.state.frames import Pulled
+from topics.protocol.state.watched import Stream, StreamEnd
+
+READS: Final = (Diff, ReadPage, GetTopic, ListTopics, CreateWatch, GetRouter, ListRouters)
+"""Commands that change nothing that an event tells: every node decides them."""
+TIME_EVERY_MS: Final = 1000
+"""Between two `TimePassed` that nothing but time asks for (a record or a lease waits for it)."""
+WAITING_BYTES: Final = 512
+"""What a waiting command that is no append counts for."""
+
+
+class _Waiting:
+    """A command that comes while a unit is on its way."""
+
+    __slots__ = ("cancelled", "decide", "deliver", "size_bytes", "ticket")
+
+    def __init__(
+        self, decide: Callable[[], Reply | Ticket], deliver: Deliver, size_bytes: int
+    ) -> None:
+        self.decide, self.deliver, self.size_bytes = decide, deliver, size_bytes
+        self.ticket: Ticket | None = None
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        if self.ticket is not None:
+            self.ticket.cancel()
+
+
+class NodeClock(Protocol):
+    """The wall clock of the machine, beside the engine's time which `Host.now_ms` of a node is."""
+
+    @property
+    def clock_ms(self) -> int: ...
+
+
+class ClusterDriver(Driver):
+    """One engine of a cluster's node, from its opening to its dropping.
+
+    Its host's `now_ms` has to be `engine_ms` of this driver.
+
+    Attributes:
+        leads: Commands are decided here.
+        is_shown: What is here may be shown; else reads are refused.
+        clock: The wall clock; set before it leads.
+    """
+
+    _committer = ClusterCommit
+    commit: ClusterCommit
+    clock: NodeClock
+    leads = False
+    is_shown = True
+    when_moved: Callable[[], None]
+    """Called when reads show more units than before."""
+    _time_ms = _logged_ms = _looked_ms = 0
+    _late: deque[tuple[Fetch, list[list[Buffer]] | Exception]]
+    _waiting: deque[_Waiting]
+    _waiting_bytes = 0
+    _is_deciding = False
+    _denied: dict[Stream, None]
+    _next_frame: Callable[[Stream, int], Pulled | None]
+
+    # ------------------------------------------------------------------ life
+
+    def _finish_recovery(self, recovery: Recovery) -> None:
+        self.engine.resume()
+        self.commit.resumed()
+        self._late, self._waiting, self._denied = deque(), deque(), {}
+        self.when_moved = _nothing
+
+    def lead(self, term: int, propose: Propose) -> None:
+        """This node leads: decide from now on.  All that it followed is in its own log."""
+        assert self.commit.is_written
+        self.commit.propose = propose
+        self.commit.time_of_turn = self._time_of_turn
+        self.commit.wants_turn = lambda: bool(self._waiting)
+        commands: Any = self.engine.watch_commands
+        self._next_frame, commands.next_frame = commands.next_frame, self._frame
+        self.commit.leads = self.leads = True
+        self._tick()
+        self.engine.begin_term(term, self._time_ms)
+        # Its first unit, before any command: time goes on, and what the leader before took with it is
+        # lost.
+        self.engine.unit.emit(self._time_of_turn())
+        self.commit.turn_soon()
+        self.work_soon()
+
+    def step_down(self, why: str) -> None:
+        """Decide nothing more.  What is on its way may still be accepted."""
+        self.leads = False
+        refusal = not_leader(why, is_unknown=False)
+        self.commit.refuse_turn(refusal)
+        self._refuse_waiting(refusal)
+
+    def abandon(self, why: str) -> None:
+        """The engine is dropped: answer everybody but those who wait for the shared log."""
+        self.leads = self.is_shown = self._is_open = self._delayed.is_open = False
+        refusal = not_leader(why, is_unknown=False)
+        self.maintenance.end()
+        self._refuse_waiting(refusal)
+        self.commit.abandon(refusal)
+        self.maintenance.refuse_erasures()
+        # A delete that goes on in parts may have been accepted in part.
+        may_be = not_leader(why, is_unknown=True)
+        for parked in list(self._parked.values()):
+            self._answer(parked.deliver, Reply(may_be))
+        self._parked.clear()
+        self._awaiting_copies, awaiting = {}, self._awaiting_copies
+        for waiting in awaiting:
+            self._answer(waiting.deliver, Reply(refusal))
+        self._delayed.let_all_in()
+        for stream in list(self.engine.watches.streams):
+            stream.end(StreamEnd.MOVED)
+        self.engine.queue_commands.end_streams(refusal)
+
+    def _refuse_waiting(self, refusal: Rejection) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        self._waiting_bytes = 0
+        for one in waiting:
+            if not one.cancelled:
+                self._answer(one.deliver, Reply(refusal))
+
+    # ------------------------------------------------------------------ following
+
+    def follow(self, events: Sequence[Event], unit: Unit, place: Place, mark: Mark) -> None:
+        """Apply an accepted unit of another node; it is shown once it is in this node's own log."""
+        reached = event_of(place, mark, events[-1].now_ms if events else 0)
+        self.engine.follow(events, unit.body)
+        self.engine.unit.emit(reached)
+        self.commit.turn_soon()
+
+    def accepted(self, place: Place, mark: Mark) -> None:
+        """The unit on its way is accepted."""
+        self.commit.accepted(event_of(place, mark, 0))
+
+    # ------------------------------------------------------------------ time
+
+    @property
+    def engine_ms(self) -> int:
+        """Engine time: of accepted events; of a leader also the one that this turn is decided at."""
+        return max(self._time_ms, self.engine.state.now_ms)
+
+    def _tick(self) -> None:
+        """Move engine time by the clock: something is decided now, and the unit of this turn says
+        when (`_log_time`)."""
+        assert self.leads
+        assert not self.commit.is_proposing
+        self._time_ms = max(self._time_ms, self.clock.clock_ms)
+
+    def _log_time(self) -> None:
+        """Have engine time logged where no unit will carry it."""
+        if self.leads and self.commit.is_settled and self._time_ms > self._logged_ms:
+            self.engine.unit.emit(self._time_of_turn())
+            self.commit.turn_soon()
+
+    def _time_of_turn(self) -> TimePassed:
+        """What carries the time that a turn was decided at, at the end of its unit."""
+        self._logged_ms = self.engine.advance(self._time_ms)
+        return TimePassed(self._logged_ms)
+
+    @property
+    def _needs_time(self) -> bool:
+        """Whether a record or a job waits for time."""
+        state = self.engine.state
+        return bool(state.expiry) or any(
+            queue.in_flight or queue.delayed > queue.damaged for queue in state.queues.values()
+        )
+
+    def _look_ms(self) -> int | None:
+        """When to look whether time has to be logged though nothing else is, by the wall clock."""
+        state = self.engine.state
+        if not self.leads or self.commit.is_proposing or not (state.expiry or state.queues):
+            return None
+        return max(self.engine_ms, self._looked_ms) + TIME_EVERY_MS
+
+    def alarm_ms(self) -> int | None:
+        at_ms = super().alarm_ms()
+        due_ms = earlier(self._look_ms(), self._work_ms())
+        if due_ms is not None:
+            steady_ms, clock_ms = self._host.steady_ms, self.clock.clock_ms
+            at_ms = earlier(at_ms, steady_ms + max(due_ms - clock_ms, 0))
+        return at_ms
+
+    def _work_ms(self) -> int | None:
+        # A replica has no work, and a leader none before what it did is accepted.
+        return self.engine.alarm_ms() if self.leads and not self.commit.is_proposing else None
+
+    def ring(self) -> None:
+        clock_ms, look_ms, work_ms = self.clock.clock_ms, self._look_ms(), self._work_ms()
+        if work_ms is not None and work_ms <= clock_ms:
+            self._tick()
+        if look_ms is not None and look_ms <= clock_ms:
+            self._looked_ms = clock_ms
+            if self._needs_time:
+                self._tick()
+                for queue in self.engine.state.queues.values():
+                    queue.settle(self.engine_ms)  # so that those are known which wait no more
+        super().ring()
+        self._log_time()
+
+    # ------------------------------------------------------------------ commands
+
+    def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
+        if not self.leads:
+            self._require_read(command)
+            if not self.is_shown:
+                what = "this node has no state that it could show"
+                raise Rejection(ErrorCode.REPLICA_BEHIND, what)
+            return self._decide(command, deliver)
+        if (
+            self.commit.is_proposing
+            and not isinstance(command, Append)
+            and self.engine.barrier_for(command) is not None
+        ):
+            return self._wait(lambda: self.submit(command, deliver), deliver, WAITING_BYTES)
+        return super().submit(command, deliver)
+
+    @staticmethod
+    def _require_read(command: Command) -> None:
+        if not isinstance(command, READS):
+            raise not_leader("it follows", is_unknown=False)
+
+    def _decide(
+        self, command: Command, deliver: Deliver, throttle_ms: float = 0.0
+    ) -> Reply | Ticket:
+        is_read = isinstance(command, READS)
+        if not is_read:
+            if not self.leads:
+                raise not_leader("it follows", is_unknown=False)
+            if self.commit.is_proposing or (self._waiting and not self._is_deciding):
+                size_bytes = WAITING_BYTES
+                if isinstance(command, Append):
+                    size_bytes += sum(map(len, command.datas))
+                return self._wait(
+                    lambda: self._decide(command, deliver, throttle_ms), deliver, size_bytes
+                )
+            self._tick()
+        try:
+            if isinstance(command, PutTopic):
+                self._require_class(command)
+            found = super()._decide(command, deliver, throttle_ms)
+        except Rejection as refusal:
+            if refusal.code in TRY_AGAIN or (is_read and self.commit.is_settled):
+                self._log_time()
+                raise
+            self.commit.hold(deliver, refusal, throttle_ms)
+            return Ticket(_nothing)
+        if isinstance(found, Ticket) or isinstance(found.result, Exception):
+            return found
+        if is_read and self.commit.is_settled:
+            return found
+        self.commit.hold(deliver, found.result, throttle_ms)
+        return Ticket(_nothing)
+
+    def _require_class(self, command: PutTopic) -> None:
+        """Raises Rejection: a topic's records are in the log that nodes share, or are not."""
+        topic = self.engine.state.topics.get(command.topic)
+        if topic is None:
+            return
+        was, wanted = topic.config.durability, command.config.durability
+        if was != wanted and "ephemeral" in (was, wanted):
+            raise Rejection(
+                ErrorCode.INVALID_REQUEST,
+                f'topic "{topic.name}" is {was}: in a cluster it cannot become {wanted}, because an '
+                "ephemeral topic lives in the memory of one node",
+                {"topic": topic.name, "durability": was},
+            )
+
+    def _deliver(self, result: Outcome | Exception, deliver: Deliver) -> None:
+        is_held = isinstance(result, Outcome | Rejection) and not self.commit.is_settled
+        if is_held and self.commit.failure is None:
+            assert isinstance(result, Outcome | Rejection)
+            self.commit.hold(deliver, result)
+        else:
+            super()._deliver(result, deliver)
+
+    def _wait(
+        self, decide: Callable[[], Reply | Ticket], deliver: Deliver, size_bytes: int
+    ) -> Ticket:
+        """Decide a command once nothing is on its way.  Raises Rejection where too many wait."""
+        is_full = self._waiting_bytes + size_bytes > QUEUED_BYTES_MAX
+        if is_full or len(self._waiting) >= QUEUED_MAX:
+            raise overloaded(WAIT_MS_MAX, "the cluster's log")
+        waiting = _Waiting(decide, deliver, size_bytes)
+        self._waiting.append(waiting)
+        self._waiting_bytes += size_bytes
+        return Ticket(waiting.cancel)
+
+    def _decide_waiting(self) -> None:
+        """The unit is accepted: those that came meanwhile are the next turn."""
+        self._is_deciding = True
+        try:
+            self._decide_all_waiting()
+        finally:
+            self._is_deciding = False
+
+    def _decide_all_waiting(self) -> None:
+        while self._waiting and not self.commit.is_proposing:
+            waiting = self._waiting.popleft()
+            self._waiting_bytes -= waiting.size_bytes
+            if waiting.cancelled:
+                continue
+            try:
+                found = waiting.decide()
+            except Exception as error:
+                found = Reply(error)  # a refusal, or a bug that concerns this command alone
+            if isinstance(found, Reply):
+                self._answer(waiting.deliver, found)
+            else:
+                waiting.ticket = found
+
+    def on_published(self) -> None:
+        super().on_published()
+        self.when_moved()
+
+    def on_answered(self) -> None:
+        super().on_answered()
+        while self._late and not self.commit.is_proposing:
+            self.fetched(*self._late.popleft())
+        denied, self._denied = self._denied, {}
+        for stream in denied:
+            stream.wake()
+        if self._waiting:
+            # Not at once: streams and reads come first, which show what is accepted now.
+            self.commit.turn_soon()
+
+    def on_failed(self, error: Exception) -> None:
+        self.leads = False
+        self._refuse_waiting(not_leader("its own log failed", is_unknown=False))
+        super().on_failed(error)
+
+    def end_turn(self) -> None:
+        if self.leads and not self.commit.is_proposing:
+            self._decide_waiting()
+        super().end_turn()
+
+    def _frame(self, stream: Stream, now_ms: int) -> Pulled | None:
+        """What a stream gets; nothing while that may rest on what is not accepted, until it is woken."""
+        if self.commit.is_settled or self.commit.failure is not None:
+            return self._next_frame(stream, now_ms)
+        self._denied[stream] = None
+        return None
+
+    # ------------------------------------------------------------------ work without a command
+
+    def work_soon(self) -> None:
+        if self.leads and not self.commit.is_proposing:
+            super().work_soon()
+
+    def work_off(self) -> None:
+        if self.leads and not self.commit.is_proposing:
+            super().work_off()
+        else:
+            self._is_work_due = False
+
+    def fetched(self, fetch: Fetch, result: list[list[Buffer]] | Exception) -> None:
+        if self.commit.failure is not None:
+            return
+        if self.commit.is_proposing:
+            self._late.append((fetch, result))
+            return
+        super().fetched(fetch, result)
+
+    def nudge(self) -> None:
+        if self.commit.failure is None:
+            super().nudge()
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,576 @@
+"""The hot run: records of one topic that no segment holds yet, in memory.
+
+It owns growing columns, a list of text arenas and the interned nodes and tags of its rows; it knows
+neither files nor which of its rows a reader may see.  Bytes never move once they are written: a slice
+given to a reader stays valid while the run grows, loses rows to deletes, or is replaced by another.
+
+A logged run frees the memory of deleted records when it is sealed.  A volatile one never is: it stays
+small, so that it is freed as a whole, and `packed` copies its live rows once the dead ones are more.
+"""
+
+import copy
+import struct
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.model.events import RunRef
+from topics.protocol.model.ports import Run, Span, TagMatch
+from topics.protocol.model.records import (
+    COLUMN_DTYPES,
+    DELETED,
+    LIVE,
+    RUN_TEXT_BYTES_MAX,
+    Batch,
+    Buffer,
+    Columns,
+)
+
+_ROWS_FIRST: Final = 16
+_ARENA_FIRST_BYTES: Final = 256
+_ARENA_MAX_BYTES: Final = 1 << 20
+_ADOPT_BYTES: Final = 256 << 10
+"""A batch from this size on becomes an arena itself instead of being copied into one."""
+_ADOPT_BYTES_MAX: Final = 4 << 20
+"""A batch beyond this size is copied into arenas: an answer that refers to a part of an arena keeps
+all of it in memory."""
+
+HOT_RUN_BYTES: Final = 8 << 10
+"""What a hot run costs before its first record: arrays, tables, the first arena; an estimate."""
+
+HOT_ROW_BYTES: Final = 64
+"""What a hot record costs beside its text: columns, flag, and its share of tables; an estimate
+for the memory bound."""
+
+_PARTS: Final = {**COLUMN_DTYPES, "flags": np.dtype("|u1")}
+_STARTS: Final = dict(
+    zip(_PARTS, np.cumsum([0, *(d.itemsize for d in _PARTS.values())]).tolist(), strict=False)
+)
+"""Where a part begins in the memory of a run, in bytes for each row that there is room for."""
+_ROW_BYTES: Final = sum(dtype.itemsize for dtype in _PARTS.values())
+_PACKERS: Final = {name: struct.Struct(dtype.char) for name, dtype in _PARTS.items()}
+
+_STRETCHES_FEW: Final = 64
+"""Stretches of live rows up to which a loop costs less than a mask over their text."""
+_INSERTS_FEW: Final = 32
+"""Strings up to which inserting each into the sorted view costs less than sorting it."""
+_LOOKS_LESS: Final = 4
+"""How many times as many tags as rows there must be for a look at the rows to cost less."""
+_GAP_ROWS: Final = 128
+"""Adjacent dead rows above which two runs cost no more than one with those rows."""
+
+
+class _Strings:
+    """Interned strings of a run: ids from 1 in order of appearance, and a sorted view on demand."""
+
+    __slots__ = ("_order", "ids", "texts")
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.ids: dict[str, int] = {}
+        self._order: list[tuple[bytes, int]] = []
+
+    def intern(self, text: str) -> int:
+        known = self.ids.get(text)
+        if known is None:
+            self.texts.append(text)
+            known = self.ids[text] = len(self.texts)
+        return known
+
+    def in_order(self) -> list[tuple[bytes, int]]:
+        """(UTF-8 text, id), ascending.  Sorted when asked for: deletes are rarer than appends.  What
+        was sorted before stays: a delete after each of many appends does not sort all each time."""
+        order, texts = self._order, self.texts
+        if len(order) != len(texts):
+            order = order.copy()  # another thread may be going through it
+            news = [(texts[i].encode(), i + 1) for i in range(len(order), len(texts))]
+            if len(news) <= _INSERTS_FEW:
+                for new in news:
+                    insort(order, new)
+            else:
+                order += news
+                order.sort()
+            self._order = order
+        return order
+
+
+_NO_STRINGS: Final = _Strings()
+"""The table of any run without strings; nothing is ever interned here."""
+
+
+class HotRun:
+    """A run that grows by batches; implements `ports.Run`.
+
+    Args:
+        first_seq: Seq of row 0.
+        volatile: The records live in memory only (`ephemeral`): never logged, never sealed.
+        base_bytes: What the run counts for before its first record.
+
+    Attributes:
+        memory_bytes: An estimate of what it holds, for the bound on hot memory.
+    """
+
+    def __init__(self, first_seq: int, *, volatile: bool = False, base_bytes: int = 0) -> None:
+        self.first_seq = first_seq
+        self.ref: RunRef | None = None
+        self.volatile = volatile
+        self.memory_bytes = base_bytes
+        self._deleted_bytes = 0
+        self._unweighed: list[NDArray[np.bool_]] = []
+        self._passed_rows = 0
+        self.frozen = False
+        self._rows = 0
+        self._dead = 0
+        self._text_bytes = 0
+        self._nodes = _NO_STRINGS
+        self._tags = _NO_STRINGS
+        self._arenas: list[Buffer] = []
+        self._bases: list[int] = []
+        self._room: bytearray | None = None
+        self._room_used = 0
+        self._view: Columns | None = None
+        self._capacity = _ROWS_FIRST
+        self._memory = bytearray(_ROWS_FIRST * _ROW_BYTES)
+        self._arrays: dict[str, NDArray[Any]] | None = None
+        self._cells: dict[str, memoryview] | None = None
+
+    # Most topics are small, and there are many of them: a run is one block of memory, and its views
+    # are made when they are first used.
+
+    def _allocate(self, capacity: int) -> None:
+        rows, old = self._rows, self._parts if self._rows else None
+        self._capacity = capacity
+        self._memory = bytearray(capacity * _ROW_BYTES)
+        self._arrays = self._cells = None
+        if old is not None:
+            for name, part in self._parts.items():
+                part[:rows] = old[name][:rows]
+        if capacity > _ROWS_FIRST:
+            # Item assignment through a memoryview costs a third of that through numpy.
+            memory = memoryview(self._memory)
+            self._cells = {
+                name: memory[start * capacity : (start + dtype.itemsize) * capacity].cast(
+                    cast(Literal["I"], dtype.char)
+                )
+                for (name, dtype), start in zip(_PARTS.items(), _STARTS.values(), strict=True)
+            }
+
+    @property
+    def _parts(self) -> dict[str, NDArray[Any]]:
+        """The columns and the flags, as far as there is room, by name."""
+        if self._arrays is None:
+            capacity = self._capacity
+            self._arrays = {
+                name: np.frombuffer(self._memory, dtype, capacity, _STARTS[name] * capacity)
+                for name, dtype in _PARTS.items()
+            }
+        return self._arrays
+
+    def _cell(self, name: str, row: int) -> int:
+        if self._cells is not None:
+            return self._cells[name][row]
+        packer = _PACKERS[name]
+        at = _STARTS[name] * self._capacity + row * packer.size
+        found: int = packer.unpack_from(self._memory, at)[0]
+        return found
+
+    def _set_cell(self, name: str, row: int, value: int) -> None:
+        if self._cells is not None:
+            self._cells[name][row] = value
+        else:
+            packer = _PACKERS[name]
+            at = _STARTS[name] * self._capacity + row * packer.size
+            packer.pack_into(self._memory, at, value)
+
+    @property
+    def _flags(self) -> NDArray[np.uint8]:
+        return self._parts["flags"]
+
+    @property
+    def count(self) -> int:
+        return self._rows
+
+    @property
+    def text_bytes(self) -> int:
+        return self._text_bytes
+
+    @property
+    def dead(self) -> int:
+        return self._dead
+
+    @property
+    def is_warm(self) -> bool:
+        return True
+
+    def warm(self) -> None:
+        return
+
+    @property
+    def columns(self) -> Columns:
+        if self._view is None:
+            rows = self._rows
+            parts = self._parts
+            self._view = Columns(*(parts[name][:rows] for name in COLUMN_DTYPES))
+        return self._view
+
+    @property
+    def flags(self) -> NDArray[np.uint8]:
+        return self._flags[: self._rows]
+
+    def has_room(self, batch: Batch) -> bool:
+        """Whether the batch's text can still be addressed in this run."""
+        return self._text_bytes + len(batch.text) < RUN_TEXT_BYTES_MAX
+
+    def append(self, batch: Batch) -> None:
+        """Take a batch as the next rows.  Its text is copied into an arena, or kept as one."""
+        n = len(batch)
+        if self._rows + n > self._capacity:
+            self._allocate(max(self._capacity * 2, self._rows + n))
+        offset = self._store_text(batch.text)
+        if n == 1:
+            self._append_one(batch, offset)
+        else:
+            self._append_many(batch, offset, n)
+        self._rows += n
+        self.memory_bytes += len(batch.text) + n * HOT_ROW_BYTES
+        self._view = None
+
+    def _append_one(self, batch: Batch, offset: int) -> None:
+        row, cells, put = self._rows, self._cells, self._set_cell
+        if cells is not None:
+            cells["ts_ms"][row] = batch.ts_ms
+            cells["offset"][row] = offset
+            cells["size"][row] = batch.size.item()
+            cells["data_size"][row] = batch.data_size.item()
+        else:
+            put("ts_ms", row, batch.ts_ms)
+            put("offset", row, offset)
+            put("size", row, batch.size.item())
+            put("data_size", row, batch.data_size.item())
+        if batch.meta_size is not None:
+            put("meta_size", row, batch.meta_size.item())
+        nodes = batch.nodes
+        node = nodes if nodes is None or isinstance(nodes, str) else nodes[0]
+        if node is not None:
+            put("node_id", row, self._own_nodes().intern(node))
+        if batch.tags is not None and batch.tags[0] is not None:
+            put("tag_id", row, self._own_tags().intern(batch.tags[0]))
+        if batch.src_seq is not None and batch.hops is not None:
+            put("src_seq", row, batch.src_seq.item())
+            put("hops", row, batch.hops.item())
+
+    def _own_nodes(self) -> _Strings:
+        if self._nodes is _NO_STRINGS:
+            self._nodes = _Strings()
+        return self._nodes
+
+    def _own_tags(self) -> _Strings:
+        if self._tags is _NO_STRINGS:
+            self._tags = _Strings()
+        return self._tags
+
+    def _append_many(self, batch: Batch, offset: int, n: int) -> None:
+        new, columns = slice(self._rows, self._rows + n), self._parts
+        columns["ts_ms"][new] = batch.ts_ms
+        columns["size"][new] = batch.size
+        columns["data_size"][new] = batch.data_size
+        ends = np.cumsum(batch.size, dtype=np.int64) + np.arange(1, n + 1)
+        offsets = columns["offset"][new]
+        offsets[0] = offset
+        offsets[1:] = ends[:-1] + offset
+        if batch.meta_size is not None:
+            columns["meta_size"][new] = batch.meta_size
+        if batch.nodes is not None:
+            columns["node_id"][new] = _ids(self._own_nodes(), batch.nodes)
+        if batch.tags is not None:
+            columns["tag_id"][new] = _ids(self._own_tags(), batch.tags)
+        if batch.src_seq is not None and batch.hops is not None:
+            columns["src_seq"][new] = batch.src_seq
+            columns["hops"][new] = batch.hops
+
+    def _store_text(self, text: bytes) -> int:
+        """Place text behind the last; returns its offset in the run."""
+        offset, size = self._text_bytes, len(text)
+        self._text_bytes += size
+        if size > _ADOPT_BYTES_MAX:
+            for at in range(0, size, _ARENA_MAX_BYTES):
+                self._arenas.append(text[at : at + _ARENA_MAX_BYTES])
+                self._bases.append(offset + at)
+            self._room = None
+            return offset
+        if size >= _ADOPT_BYTES:
+            self._arenas.append(text)
+            self._bases.append(offset)
+            self._room = None
+            return offset
+        if self._room is None or self._room_used + size > len(self._room):
+            last = len(self._arenas[-1]) if self._arenas else _ARENA_FIRST_BYTES // 2
+            self._room = bytearray(max(size, min(2 * last, _ARENA_MAX_BYTES)))
+            self._room_used = 0
+            self._arenas.append(self._room)
+            self._bases.append(offset)
+        self._room[self._room_used : self._room_used + size] = text
+        self._room_used += size
+        return offset
+
+    def delete(self, rows: NDArray[np.int64]) -> None:
+        live = self._flags[rows] == LIVE
+        fresh = int(np.count_nonzero(live))
+        self._flags[rows] = DELETED
+        self._dead += fresh
+        if self.volatile and fresh:
+            sizes = int(self._parts["size"][rows].sum(dtype=np.int64, where=live))
+            self._deleted_bytes += sizes + fresh * (1 + HOT_ROW_BYTES)
+
+    def delete_span(self, lo: int, hi: int) -> None:
+        if self.volatile:
+            self.delete(np.arange(lo, hi))
+            return
+        flags = self._flags[lo:hi]
+        self._dead += flags.tobytes().count(LIVE)
+        flags.fill(DELETED)
+
+    def delete_marked(self, marked: NDArray[np.bool_]) -> None:
+        flags = self.flags
+        fresh = marked & (flags == LIVE)
+        flags |= marked.view(np.uint8) * np.uint8(DELETED)
+        self._dead += int(np.count_nonzero(fresh))
+        if self.volatile:
+            self._unweighed.append(fresh)
+
+    @property
+    def known_dead(self) -> int:
+        return self._dead
+
+    def deleted_rows(self) -> NDArray[np.int64]:
+        if not self._dead:
+            return np.empty(0, np.int64)
+        return np.flatnonzero(self.flags != LIVE)
+
+    # ------------------------------------------------------------------ rows that no read needs
+
+    def pass_through(self, seq: int) -> None:
+        """A floor stands at `seq`: no read needs a row up to there."""
+        self._passed_rows = min(max(seq + 1 - self.first_seq, self._passed_rows), self._rows)
+
+    @property
+    def wasted_bytes(self) -> int:
+        """What `packed` would save, or somewhat more: a row that was deleted before a floor passed it
+        counts twice."""
+        while self._unweighed:
+            killed = self._unweighed.pop()
+            rows = int(np.count_nonzero(killed))
+            sizes = self._parts["size"][: len(killed)] * killed
+            self._deleted_bytes += int(sizes.sum(dtype=np.int64)) + rows * (1 + HOT_ROW_BYTES)
+        return self._deleted_bytes + self.weight(self._passed_rows)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether no read needs any row."""
+        return self._passed_rows == self._rows or self._dead == self._rows
+
+    def weight(self, row: int) -> int:
+        """What the rows below `row` add to `memory_bytes`."""
+        text = self._cell("offset", row) if row < self._rows else self._text_bytes
+        return int(text) + row * HOT_ROW_BYTES
+
+    def row_at(self, weight: int) -> int:
+        """The first row below which the rows weigh so much; `count` where none is."""
+        rows = np.arange(self._rows, dtype=np.int64)
+        weights = self.columns.offset + rows * HOT_ROW_BYTES
+        return int(weights.searchsorted(weight, "left"))
+
+    def packed(self, base_bytes: int = 0) -> list["HotRun"]:
+        """Runs of the live rows: without the text of dead rows, and without the rows of long dead
+        stretches.  This run stays as it is, for the reads that hold it.
+
+        Args:
+            base_bytes: What the first of them counts for before its first record.
+        """
+        live = np.flatnonzero(self.flags[self._passed_rows :] == LIVE) + self._passed_rows
+        if not len(live):
+            return []
+        cuts = np.flatnonzero(np.diff(live) > _GAP_ROWS)
+        starts = live[np.concatenate(([0], cuts + 1))].tolist()
+        lasts = live[np.concatenate((cuts, [len(live) - 1]))].tolist()
+        runs = [self._packed(starts[0], lasts[0] + 1, base_bytes)]
+        for lo, last in zip(starts[1:], lasts[1:], strict=True):
+            runs.append(self._packed(lo, last + 1, HOT_RUN_BYTES))
+        return runs
+
+    def _packed(self, lo: int, hi: int, base_bytes: int) -> "HotRun":
+        run = HotRun(self.first_seq + lo, volatile=self.volatile, base_bytes=base_bytes)
+        rows = hi - lo
+        run._allocate(max(rows, _ROWS_FIRST))
+        run._rows = rows
+        dead = self._flags[lo:hi] != LIVE
+        run._flags[:rows] = self._flags[lo:hi]
+        run._dead = int(np.count_nonzero(dead))
+        columns = {name: run._parts[name][:rows] for name in COLUMN_DTYPES}
+        for name, column in columns.items():
+            column[:] = self._parts[name][lo:hi]
+        for name in ("size", "data_size", "meta_size", "node_id", "tag_id"):
+            columns[name][dead] = 0
+        sizes = np.where(dead, 0, columns["size"].astype(np.int64) + 1)
+        columns["offset"][:] = np.cumsum(sizes) - sizes
+        for name, old, new in (
+            ("node_id", self._nodes, run._own_nodes),
+            ("tag_id", self._tags, run._own_tags),
+        ):
+            if old.texts:
+                columns[name][:] = _moved(columns[name], old, new())
+        text = b"".join(self._live_text(lo, dead))
+        run._arenas, run._bases, run._text_bytes = [text], [0], len(text)
+        run.memory_bytes += len(text) + rows * HOT_ROW_BYTES
+        return run
+
+    def _live_text(self, lo: int, dead: NDArray[np.bool_]) -> Iterator[Buffer]:
+        """Text of those rows from `lo` on that are not dead, commas included."""
+        edges = np.flatnonzero(np.diff(dead, prepend=True, append=True)) + lo
+        cell = self._cell
+        if len(edges) > 2 * _STRETCHES_FEW:
+            offsets = self._parts["offset"][lo : lo + len(dead)].astype(np.int64)
+            first, last = int(offsets[0]), lo + len(dead) - 1
+            end = cell("offset", last) + cell("size", last) + (not dead[-1])
+            text = np.frombuffer(self._slice(first, end), np.uint8)
+            yield text[np.repeat(~dead, np.diff(offsets, append=end))].tobytes()
+            return
+        for first, end in edges.reshape(-1, 2).tolist():
+            end_offset = cell("offset", end - 1) + cell("size", end - 1) + 1
+            yield self._slice(cell("offset", first), end_offset)
+
+    # ------------------------------------------------------------------ cutting
+
+    def tail(self, row: int) -> "HotRun":
+        """A copy of the rows from `row` on as a run of its own."""
+        rest = HotRun(self.first_seq + row, volatile=self.volatile)
+        rest._allocate(max(self._rows - row, _ROWS_FIRST))
+        rest._rows = self._rows - row
+        start = self._cell("offset", row)
+        for name, part in self._parts.items():
+            rest._parts[name][: rest._rows] = part[row : self._rows]
+        rest._parts["offset"][: rest._rows] -= np.uint32(start)
+        rest._dead = int(np.count_nonzero(rest._flags))
+        rest._text_bytes = self._text_bytes - start
+        rest.memory_bytes = rest._text_bytes + rest._rows * HOT_ROW_BYTES
+        rest._arenas, rest._bases = [bytes(self._slice(start, self._text_bytes))], [0]
+        rest._nodes, rest._tags = self._nodes, self._tags
+        return rest
+
+    def cut(self, row: int) -> "HotRun":
+        """Keep the rows below `row` and take no more batches; the others become the run returned.
+
+        Only replay cuts runs: the process that wrote the log had ended them elsewhere.
+        """
+        rest = self.tail(row)
+        self._text_bytes -= rest._text_bytes
+        self.memory_bytes -= rest.memory_bytes
+        self._rows = row
+        self._dead = int(np.count_nonzero(self.flags))
+        self._room, self._view, self.frozen = None, None, True
+        return rest
+
+    def node_ids(self, nodes: Sequence[str]) -> NDArray[np.uint32]:
+        known = (self._nodes.ids.get(node) for node in nodes)
+        return np.array([i for i in known if i is not None], np.uint32)
+
+    def node(self, node_id: int) -> str:
+        return self._nodes.texts[node_id - 1]
+
+    def tag(self, tag_id: int) -> str:
+        return self._tags.texts[tag_id - 1]
+
+    def tag_ids(self, match: TagMatch, rows: tuple[int, int] | None = None) -> NDArray[np.uint32]:
+        if rows is not None and (rows[1] - rows[0]) * _LOOKS_LESS <= len(self._tags.texts):
+            # A reader at the head asks at each publication: for the few tags of the new rows, not
+            # for all that the run has.
+            present = np.unique(self.columns.tag_id[rows[0] : rows[1]]).tolist()
+            texts = self._tags.texts
+            kept = [i for i in present if i and _matches(match, texts[i - 1].encode())]
+            return np.array(kept, np.uint32)
+        order = self._tags.in_order()
+        lo = bisect_left(order, match.lower, key=_text_of)
+        hi = len(order) if match.upper is None else bisect_left(order, match.upper, key=_text_of)
+        ids = [i for t, i in order[lo:hi] if match.exact or match.accepts(t)]
+        return np.array(sorted(ids), np.uint32)
+
+    def tag_rows(self, match: TagMatch) -> NDArray[np.int64]:
+        """As `ports.Run.tag_rows`; compares one integer column of at most a hot run's rows."""
+        ids = self.tag_ids(match)
+        if not len(ids):
+            return np.empty(0, np.int64)
+        column = self.columns.tag_id
+        hit = column == ids[0] if len(ids) == 1 else np.isin(column, ids)
+        return np.flatnonzero(hit)
+
+    def read(self, spans: Sequence[Span]) -> list[Buffer]:
+        return [self._slice(*self._text_range(span)) for span in spans]
+
+    read_blocking = read
+
+    def views(self, spans: Sequence[Span]) -> list[Sequence[Buffer]]:
+        return [list(self._views(*self._text_range(span))) for span in spans]
+
+    def still(self) -> "HotRun":
+        """Shares the memory of the rows that there are; a batch that comes later is not in it."""
+        return copy.copy(self)
+
+    def _text_range(self, span: Span) -> tuple[int, int]:
+        """Where in the run's text a span begins and ends, without its final comma."""
+        cell, (lo, hi) = self._cell, span
+        return cell("offset", lo), cell("offset", hi - 1) + cell("size", hi - 1)
+
+    def _slice(self, start: int, end: int) -> Buffer:
+        """Bytes [start, end) of the run's text; a view where they lie in one arena."""
+        views = list(self._views(start, end))
+        return views[0] if len(views) == 1 else b"".join(views)
+
+    def _views(self, start: int, end: int) -> Iterator[memoryview]:
+        """Bytes [start, end) of the run's text as they lie in its arenas."""
+        i = bisect_right(self._bases, start) - 1
+        while True:
+            base = self._bases[i]
+            # An arena's unused room does not count: the next one begins where its text ended.
+            after = self._bases[i + 1] if i + 1 < len(self._bases) else self._text_bytes
+            yield memoryview(self._arenas[i])[start - base : min(end, after) - base]
+            if end <= after:
+                return
+            start, i = after, i + 1
+
+
+def is_volatile(run: Run) -> bool:
+    """Whether the run's records live in memory only (`ephemeral`)."""
+    return isinstance(run, HotRun) and run.volatile
+
+
+def hot_bytes_of(batch: Batch) -> int:
+    """What a batch adds to a run's `memory_bytes`."""
+    return len(batch.text) + len(batch.size) * HOT_ROW_BYTES
+
+
+def _text_of(entry: tuple[bytes, int]) -> bytes:
+    return entry[0]
+
+
+def _moved(ids: NDArray[np.uint32], old: _Strings, new: _Strings) -> NDArray[np.uint32]:
+    """Ids of one table as those of another, which takes the strings that are used."""
+    known = np.zeros(len(old.texts) + 1, np.uint32)
+    for used in np.flatnonzero(np.bincount(ids)).tolist():
+        if used:
+            known[used] = new.intern(old.texts[used - 1])
+    return known[ids]
+
+
+def _ids(table: _Strings, texts: str | Sequence[str | None]) -> NDArray[np.uint32] | int:
+    if isinstance(texts, str):
+        return table.intern(texts)
+    intern = table.intern
+    return np.fromiter((0 if t is None else intern(t) for t in texts), np.uint32, len(texts))
+
+
+def _matches(match: TagMatch, tag: bytes) -> bool:
+    is_within = match.lower <= tag and (match.upper is None or tag < match.upper)
+    return is_within and (match.exact or match.accepts(tag))

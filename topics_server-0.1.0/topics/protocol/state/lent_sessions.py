@@ -1,0 +1,126 @@
+"""Watch sessions that another process carries for a while: what of them goes there, and comes back.
+
+A session belongs to the engine's process, and its stream may be another's: the session is lent with
+its positions, and comes back with those that the stream has reached.  Meanwhile a stream without
+topics stands in its place, so that it counts in its holder's share, is not forgotten, and ends with
+its key.  Knows nothing of processes.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from topics.protocol.model.access import ANYONE, Caller
+from topics.protocol.model.commands import View
+from topics.protocol.model.holder import Holder
+from topics.protocol.state.watched import Stream, Watched, WatchPlace
+from topics.protocol.state.watches import Session, Watches
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A topic of a session, and where the stream stands in it."""
+
+    name: str
+    topic_id: int
+    cursor: int
+    view: View
+    place: WatchPlace
+    last_head_seq: int
+    is_heir: bool
+    is_stale: bool
+
+
+class LentSession(msgspec.Struct, frozen=True):
+    """A session on its way; its owner goes apart, since a caller is an object of its process."""
+
+    wid: str
+    heartbeat_ms: int
+    holder: Holder
+    topics: tuple[Standing, ...]
+
+
+def image_of(session: Session) -> LentSession:
+    """What goes to another process, and comes back from it."""
+    topics = tuple(
+        Standing(
+            each.name,
+            each.topic_id,
+            each.cursor,
+            each.view,
+            each.place,
+            each.last_head_seq,
+            each.is_heir,
+            each.is_stale,
+        )
+        for each in session.watched.values()
+    )
+    return LentSession(session.wid, session.heartbeat_ms, session.holder, topics)
+
+
+def lend(watches: Watches, session: Session, ended: Callable[[], None]) -> Stream:
+    """Another process has the session's stream; returns what stands in its place.
+
+    Args:
+        ended: Called where the stream is to end: another took over here, or its key was removed.
+    """
+    assert session.stream is None
+
+    def wake() -> None:
+        if stand_in.ended_by is not None:
+            ended()
+
+    stand_in = watches.open_socket(wake, session.owner, session.holder)
+    watches.occupy(session, stand_in)
+    return stand_in
+
+
+def take_back(
+    watches: Watches, session: Session, stand_in: Stream, now_ms: int, image: LentSession | None
+) -> None:
+    """The session is this process's again; without an image it stands where it was lent."""
+    if session.wid not in watches.sessions:
+        return  # it was forgotten with its key, and its stand-in closed
+    if session.stream is not stand_in:
+        return  # another stream has taken over meanwhile
+    if image is not None:
+        for each in image.topics:
+            watched = session.watched[each.name]
+            if watched.topic_id != each.topic_id:
+                watches.move_to(watched, each.topic_id)
+            watched.cursor, watched.place = each.cursor, each.place
+            watched.last_head_seq = each.last_head_seq
+            watched.is_heir, watched.is_stale = each.is_heir, each.is_stale
+    session.is_behind = image is None
+    watches.close_session_stream(session, stand_in, now_ms)
+
+
+def borrow(watches: Watches, image: LentSession, now_ms: int, owner: Caller = ANYONE) -> Session:
+    """Have the session here, so that its stream can be opened."""
+    watched = {
+        each.name: Watched(
+            each.name,
+            each.topic_id,
+            each.cursor,
+            each.view,
+            each.place,
+            each.last_head_seq,
+            is_heir=each.is_heir,
+            is_stale=each.is_stale,
+        )
+        for each in image.topics
+    }
+    session = Session(
+        image.wid, watched, image.heartbeat_ms, now_ms, owner=owner, holder=image.holder
+    )
+    watches.add_session(session)
+    return session
+
+
+def give_back(watches: Watches, session: Session) -> LentSession:
+    """The session is another process's again: forget it here."""
+    if session.stream is not None:
+        watches.close(session.stream)
+        session.stream = None
+    image = image_of(session)
+    watches.forget(session)
+    return image

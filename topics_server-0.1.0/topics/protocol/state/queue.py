@@ -1,0 +1,502 @@
+"""A queue's jobs: which may be claimed, which node holds which until when, what is delayed (§10).
+
+A job is a record of the queue's topic, and costs nothing here until it is first delivered: whether a
+job from `fresh_from` on exists is known by the topic alone.  From its first delivery to its end a job
+is one `Job`, in one of few places; heaps say which is next by seq and by time.  An entry of a heap
+that no longer holds is passed over when it comes up.
+
+Every operation is O(log n) in the jobs that were delivered and are not done; none walks the jobs that
+wait.  That a lease has run out is not an event: the clock shows it again (`settle`), and the event of
+a claim holds everything about what it claims, so a replay needs no expiry.
+"""
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from itertools import repeat
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.model.events import JobsLeased, JobsReleased, Marks, QueueImage
+from topics.protocol.state.job import JOB_TRANSITIONS, TIMED, WAITING, Job, JobPlace, JobStep
+
+
+class JobTaker(Protocol):
+    """A checkpoint under way that takes jobs as they were at its boundary."""
+
+    def keep(self, job: Job) -> None:
+        """The job is about to change."""
+
+
+class Queue:
+    """Beside a topic of type "queue": its jobs.  Mutated by `apply`, and by time in `settle`.
+
+    Attributes:
+        jobs: By seq; those that were delivered before.
+        fresh_from: No job from here on was ever delivered.
+        in_flight, delayed: How many are leased, and how many wait for a time, are dying or are
+            damaged; what is left of the topic's live records is ready.
+        damaged: How many of the delayed ones are damaged.
+        dead_lettered: Jobs moved to the dead-letter topic over the life of this instance.
+        pushed: Leases whose end push streams have to know.
+        freed: Those of them that ended since they were last taken, (seq, lease) each.
+        ends_sooner: `next_end_ms` may be sooner than it was.
+        taking: The checkpoint under way, which takes each job before it changes.
+    """
+
+    def __init__(self, dead_lettered: int = 0) -> None:
+        self.jobs: dict[int, Job] = {}
+        self.fresh_from = 1
+        self.in_flight = 0
+        self.delayed = 0
+        self.damaged = 0
+        self.dead_lettered = dead_lettered
+        self.pushed: set[int] = set()
+        self.freed: list[tuple[int, int]] = []
+        self.taking: JobTaker | None = None
+        self._doubtful: set[int] = set()
+        self._again: list[int] = []
+        self._times: list[tuple[int, int]] = []
+        self._last_ms = 0
+        """No entry of `_times` is later."""
+        self._held: list[int] = []
+        self._known: list[int] = []
+        self.ends_sooner = False
+        self._most = 0
+        self._after_ms = 0
+        self._opened_ms = 0
+        self._ends: list[tuple[int, int]] = []
+        self._unsorted: list[int] = []
+
+    # ------------------------------------------------------------------ moving
+
+    def _move(self, job: Job, step: JobStep) -> None:
+        if self.taking is not None:
+            self.taking.keep(job)
+        before = job.place
+        place = job.place = JOB_TRANSITIONS[before, step]
+        if place is not JobPlace.LEASED and job.lease in self.pushed:
+            self.freed.append((job.seq, job.lease))
+        if before is JobPlace.LEASED:
+            self.in_flight -= 1
+        elif before in WAITING:
+            self.delayed -= 1
+            self.damaged -= before is JobPlace.DAMAGED
+        if place is JobPlace.LEASED:
+            self.in_flight += 1
+        elif place in WAITING:
+            self.delayed += 1
+            self.damaged += place is JobPlace.DAMAGED
+        elif place is JobPlace.AGAIN:
+            if not job.queued:
+                job.queued = True
+                heappush(self._again, job.seq)
+        else:
+            assert place is JobPlace.GONE
+            del self.jobs[job.seq]
+
+    def lose_track(self) -> None:
+        """Leases begin or cease to be logged: until the log has another event of a job, what it says
+        of that job may not hold after a replay."""
+        self._doubtful.update(self.jobs)
+
+    def _job(self, seq: int) -> Job:
+        job = self.jobs.get(seq)
+        if job is None:
+            job = self.jobs[seq] = Job(seq)
+            heappush(self._known, seq)
+            if seq >= self.fresh_from:
+                self.fresh_from = seq + 1
+        return job
+
+    def lease(self, event: JobsLeased) -> None:
+        until_ms, node = event.until_ms, event.node
+        if self._doubtful:
+            self._doubtful.difference_update(event.seqs)
+        if event.seqs and event.seqs[0] >= self.fresh_from:
+            self._begin(event)
+            self._trim()
+            return
+        jobs = self.jobs
+        for seq, lease, deliveries in zip(event.seqs, event.leases, event.deliveries, strict=True):
+            job = jobs.get(seq) or self._job(seq)
+            if job.lease != lease and job.lease in self.pushed:
+                self.freed.append((seq, job.lease))
+            if job.place is not JobPlace.LEASED:
+                heappush(self._held, seq)
+            self._move(job, JobStep.LEASED)
+            job.lease, job.node, job.deliveries = lease, node, deliveries
+            job.until_ms, job.refusals = until_ms, 0
+            self._note_time(until_ms + 1, seq)
+            if self._most:
+                self._note_end(job)
+        self._trim()
+
+    def _begin(self, event: JobsLeased) -> None:
+        """The first lease of fresh jobs, without the table: most of what a busy queue does."""
+        seqs, ends_ms = event.seqs, event.until_ms + 1
+        made = list(
+            map(
+                Job,
+                seqs,
+                event.deliveries,
+                repeat(_FIRST_PLACE),
+                repeat(event.until_ms),
+                event.leases,
+                repeat(event.node),
+            )
+        )
+        self.jobs.update(zip(seqs, made, strict=True))
+        self.in_flight += len(made)
+        self.fresh_from = seqs[-1] + 1
+        # They are above all that were known before, so the heaps stay heaps.
+        self._known += seqs
+        self._held += seqs
+        if ends_ms >= self._last_ms:
+            self._last_ms = ends_ms
+            self._times += zip(repeat(ends_ms), seqs)
+        else:
+            for seq in seqs:
+                heappush(self._times, (ends_ms, seq))
+        if self._most:
+            for job in made:
+                self._note_end(job)
+
+    def _note_time(self, at_ms: int, seq: int) -> None:
+        heappush(self._times, (at_ms, seq))
+        self._last_ms = max(self._last_ms, at_ms)
+
+    def release(self, event: JobsReleased) -> None:
+        """Leases were released, at once or with a delay."""
+        postponed = event.ready_ms > event.now_ms
+        if self._doubtful:
+            self._doubtful.difference_update(event.seqs)
+        for seq, deliveries in zip(event.seqs, event.deliveries, strict=True):
+            job = self._job(seq)
+            self._move(job, JobStep.POSTPONED if postponed else JobStep.RELEASED)
+            job.deliveries = deliveries
+            job.lease, job.node = 0, ""
+            job.until_ms = max(event.ready_ms, event.now_ms)
+            if postponed:
+                self._note_time(event.ready_ms, seq)
+            if self._most:
+                self._note_end(job)
+
+    def exhaust(self, job: Job) -> None:
+        """The job was delivered as often as it may be: it is not claimed again."""
+        self._move(job, JobStep.EXHAUSTED)
+
+    def spoil(self, job: Job, until_ms: int) -> bool:
+        """The job's text cannot be read: this process passes it over until then, and a later process
+        will find the damage again.  Whether the damage is to be reported."""
+        self._move(job, JobStep.SPOILED)
+        job.until_ms = until_ms
+        self._note_time(until_ms, job.seq)
+        if self._most:
+            self._note_end(job)
+        is_new, job.is_reported = not job.is_reported, True
+        return is_new
+
+    def postpone(self, job: Job, until_ms: int) -> None:
+        """The dead-letter topic refused a dying job: it is tried again then."""
+        self._move(job, JobStep.POSTPONED)
+        job.refusals += 1
+        job.until_ms = until_ms
+        self._note_time(until_ms, job.seq)
+        if self._most:
+            self._note_end(job)
+
+    def settle(self, now_ms: int) -> None:
+        """End the leases past their deadline, and the delays that are over."""
+        times = self._times
+        # Entries that no longer hold are removed when they come up, and not before.
+        while times and times[0][0] <= now_ms:
+            if (self.next_ms() or now_ms + 1) > now_ms:
+                return
+            job = self.jobs[heappop(times)[1]]
+            self._move(job, JobStep.RAN_OUT if job.place is JobPlace.LEASED else JobStep.FELL_DUE)
+
+    def next_ms(self) -> int | None:
+        """When `settle` has something to do again."""
+        times = self._times
+        while times:
+            at_ms, seq = times[0]
+            job = self.jobs.get(seq)
+            if job is not None and job.place in TIMED and job.ends_ms == at_ms:
+                return at_ms
+            heappop(times)
+        return None
+
+    # ------------------------------------------------------------------ ending by time
+
+    # A job that was delivered as often as it may be ends at its next delivery; or, where no worker
+    # claims, once it has been claimable for a while.  Only jobs on their last delivery are here.
+
+    def end_after(self, most: int, after_ms: int) -> None:
+        """Jobs delivered `most` times end once they were claimable for `after_ms`; 0: they do not
+        end by time.  Those that are known are looked at again, a part at each `take_ended`."""
+        if (most, after_ms) == (self._most, self._after_ms):
+            return
+        self._most, self._after_ms = most, after_ms
+        self._ends.clear()
+        self._unsorted = list(self.jobs) if most else []
+        self.ends_sooner = True
+
+    def open_at(self, now_ms: int) -> None:
+        """The process has just begun: no job was claimable before.  `end_after` follows."""
+        self._opened_ms, self._most = now_ms, 0
+        self._ends.clear()
+        self._unsorted.clear()
+
+    def _note_end(self, job: Job) -> None:
+        if job.deliveries >= self._most:
+            entry = self._end_ms(job), job.seq
+            heappush(self._ends, entry)
+            self.ends_sooner |= self._ends[0] is entry
+
+    def _end_ms(self, job: Job) -> int:
+        """When it ends.  One that the dead-letter topic refused ends with its pause."""
+        since_ms = max(job.since_ms, self._opened_ms)
+        return since_ms if job.refusals else since_ms + self._after_ms
+
+    def _will_end(self, job: Job | None, at_ms: int) -> bool:
+        return (
+            job is not None
+            and job.place in _LASTING
+            and job.deliveries >= self._most
+            and self._end_ms(job) == at_ms
+        )
+
+    @property
+    def is_sorting(self) -> bool:
+        """Whether some jobs were not looked at since the limit changed."""
+        return bool(self._unsorted)
+
+    def next_end_ms(self) -> int | None:
+        """When `take_ended` has something to do again; 0: now."""
+        if self._unsorted:
+            return 0
+        ends = self._ends
+        while ends:
+            at_ms, seq = ends[0]
+            if self._will_end(self.jobs.get(seq), at_ms):
+                return at_ms
+            heappop(ends)
+        return None
+
+    def take_ended(self, now_ms: int, limit: int) -> list[Job]:
+        """Up to `limit` jobs whose time is over, which the caller exhausts now; it has called
+        `settle` before."""
+        unsorted = self._unsorted
+        for _ in range(min(len(unsorted), _SORTED_MAX)):
+            job = self.jobs.get(unsorted.pop())
+            if job is not None and job.place in _LASTING:
+                self._note_end(job)
+        taken: dict[int, Job] = {}  # one job may have two entries in the heap
+        while len(taken) < limit and not unsorted:
+            at_ms = self.next_end_ms()
+            if at_ms is None or at_ms > now_ms:
+                break
+            job = self.jobs[heappop(self._ends)[1]]
+            assert job.place is JobPlace.AGAIN  # or `settle` would have made it so
+            taken[job.seq] = job
+        return list(taken.values())
+
+    # ------------------------------------------------------------------ leaving
+
+    def remove(self, spans: NDArray[np.uint64]) -> None:
+        """Records were removed on request: seqs in spans of shape (k, 2), both ends inclusive."""
+        jobs = self.jobs
+        if not jobs:
+            return
+        if len(spans) > len(jobs):
+            seqs = np.fromiter(jobs, np.uint64, len(jobs))
+            at = np.minimum(spans[:, 1].searchsorted(seqs), len(spans) - 1)
+            hit = (spans[at, 0] <= seqs) & (seqs <= spans[at, 1])
+            for seq in seqs[hit].tolist():
+                self._move(jobs[seq], JobStep.REMOVED)
+            self._trim()
+            return
+        for first, last in spans.tolist():
+            if last - first < len(jobs):
+                self._remove([job for seq in range(first, last + 1) if (job := jobs.get(seq))])
+            else:
+                self._remove([job for job in jobs.values() if first <= job.seq <= last])
+        self._trim()
+
+    def _remove(self, gone: Sequence[Job]) -> None:
+        if self.taking is not None or self.pushed:
+            for job in gone:
+                self._move(job, JobStep.REMOVED)
+            return
+        # As `_move`, of which most acks need little.
+        jobs, ended = self.jobs, 0
+        for job in gone:
+            if job.place is JobPlace.LEASED:
+                job.place = _LAST_PLACE
+                ended += 1
+                del jobs[job.seq]
+            else:
+                self._move(job, JobStep.REMOVED)
+        self.in_flight -= ended
+
+    def remove_marked(self, marks: Sequence[Marks]) -> None:
+        """The same, of the seqs that marks mean."""
+        if not self.jobs or not marks:
+            return
+        seqs = np.sort(np.fromiter(self.jobs, np.int64, len(self.jobs)))
+        for each in marks:
+            end_seq = each.first_seq + each.count
+            lo, hi = seqs.searchsorted([each.first_seq, end_seq]).tolist()
+            hit = each.flags(0, each.count)[seqs[lo:hi] - each.first_seq]
+            for seq in seqs[lo:hi][hit].tolist():
+                self._move(self.jobs[seq], JobStep.REMOVED)
+        self._trim()
+
+    def pass_through(self, gone_through: int) -> None:
+        """No record up to here is live any more: it was evicted, expired or lost."""
+        known = self._known
+        while known and known[0] <= gone_through:
+            job = self.jobs.get(heappop(known))
+            if job is not None:
+                self._move(job, JobStep.REMOVED)
+
+    def reconcile(self, live: Sequence[int]) -> None:
+        """After a crash: leases that may not be the last ones are given up; and what is below
+        `fresh_from` and live is known, and nothing else is.
+
+        Args:
+            live: Seqs of the live records below `fresh_from`.
+        """
+        for seq in self._doubtful:
+            job = self.jobs.get(seq)
+            if job is not None:
+                self._move(job, JobStep.RELEASED)
+                job.lease, job.node, job.until_ms = 0, "", 0
+        self._doubtful.clear()
+        alive = set(live)
+        for job in [job for job in self.jobs.values() if job.seq not in alive]:
+            self._move(job, JobStep.REMOVED)
+        for seq in live:
+            if seq not in self.jobs:
+                self._move(self._job(seq), JobStep.RELEASED)
+
+    # ------------------------------------------------------------------ questions
+
+    def take_again(self, limit: int) -> list[Job]:
+        """Up to `limit` jobs that were delivered before and may be claimed, lowest seq first.
+
+        They are out of the heap: the caller leases or exhausts each now, or gives it back.
+        """
+        taken: list[Job] = []
+        again = self._again
+        while again and len(taken) < limit:
+            job = self.jobs.get(heappop(again))
+            if job is None:
+                continue
+            job.queued = False
+            if job.place is JobPlace.AGAIN:
+                taken.append(job)
+        return taken
+
+    def give_back(self, seqs: Sequence[int]) -> None:
+        """Put jobs back that were taken and not leased; fresh ones need nothing."""
+        for seq in seqs:
+            job = self.jobs.get(seq)
+            if job is not None and job.place is JobPlace.AGAIN and not job.queued:
+                job.queued = True
+                heappush(self._again, seq)
+
+    def holds(self, seq: int, node: str, lease: int | None) -> Job | None:
+        """The job, if `node` holds it: under a lease that may have run out, as long as no other node
+        has claimed it since; and under that lease number, where one is given."""
+        job = self.jobs.get(seq)
+        if job is None or not job.lease or job.node != node:
+            return None
+        if lease is not None and job.lease != lease:
+            return None
+        return job
+
+    def held(
+        self, seqs: Sequence[int], node: str, leases: Sequence[int] | None
+    ) -> tuple[list[Job], list[int]]:
+        """As `holds`, for many.
+
+        Returns:
+            The jobs that `node` holds, ascending; the seqs that it does not, as they came, and those
+            that came before.
+        """
+        jobs = self.jobs
+        held: dict[int, Job] = {}
+        skipped: list[int] = []
+        for i, seq in enumerate(seqs):
+            job = jobs.get(seq)
+            is_held = job is not None and job.node == node and job.lease and seq not in held
+            if job is not None and is_held and (leases is None or job.lease == leases[i]):
+                held[seq] = job
+            else:
+                skipped.append(seq)
+        return [held[seq] for seq in sorted(held)], skipped
+
+    def first_held(self) -> int | None:
+        """The lowest seq under a live lease."""
+        held = self._held
+        while held:
+            job = self.jobs.get(held[0])
+            if job is not None and job.place is JobPlace.LEASED:
+                return held[0]
+            heappop(held)
+        return None
+
+    # ------------------------------------------------------------------ bookkeeping
+
+    def _trim(self) -> None:
+        """Rebuild a heap that is mostly of entries that no longer hold."""
+        size = 2 * len(self.jobs) + 64
+        if len(self._known) > size:
+            self._known = list(self.jobs)
+            heapify(self._known)
+        if len(self._times) > size:
+            self._times = [(j.ends_ms, j.seq) for j in self.jobs.values() if j.place in TIMED]
+            heapify(self._times)
+        if len(self._held) > size:
+            self._held = [job.seq for job in self.jobs.values() if job.place is JobPlace.LEASED]
+            heapify(self._held)
+        if len(self._again) > size:
+            # Jobs that are gone left entries; each job has one at most.
+            self._again = [job.seq for job in self.jobs.values() if job.queued]
+            heapify(self._again)
+        if len(self._ends) > size:
+            ends = {(at, seq) for at, seq in self._ends if self._will_end(self.jobs.get(seq), at)}
+            self._ends = list(ends)
+            heapify(self._ends)
+
+    def image(self, *, lasting: bool) -> QueueImage:
+        """As a checkpoint keeps it; with its jobs only where leases outlive the process (§0.10)."""
+        if not lasting:
+            return QueueImage(self.dead_lettered, 1, [])
+        jobs = [job.image() for job in self.jobs.values()]
+        return QueueImage(self.dead_lettered, self.fresh_from, jobs)
+
+    def restore(self, image: QueueImage) -> None:
+        self.dead_lettered = image.dead_lettered
+        for made in image.jobs:
+            job = self._job(made.seq)
+            job.deliveries, job.lease, job.node = made.deliveries, made.lease, made.node
+            job.until_ms = made.until_ms
+            if made.lease and made.until_ms:
+                self._move(job, JobStep.LEASED)
+                heappush(self._held, job.seq)
+            else:
+                self._move(job, JobStep.POSTPONED if made.until_ms else JobStep.RELEASED)
+            if made.until_ms:
+                self._note_time(job.ends_ms, job.seq)
+        self.fresh_from = max(self.fresh_from, image.fresh_from)
+
+
+_FIRST_PLACE: Final = JOB_TRANSITIONS[JobPlace.FRESH, JobStep.LEASED]
+_LAST_PLACE: Final = JOB_TRANSITIONS[JobPlace.LEASED, JobStep.REMOVED]
+_LASTING: Final = TIMED | {JobPlace.AGAIN}
+_SORTED_MAX: Final = 10_000
+"""Jobs looked at in one slice once their limit has changed: some milliseconds."""

@@ -1,0 +1,526 @@
+"""All that is true: topics by name and id, totals, and how each event changes them.
+
+`apply` is the one way by which an event changes the state, live and at recovery alike.  It has no
+clock and no randomness and cannot refuse: it asserts.  During replay no sealed run is opened,
+because files that later events make unnecessary may be gone already.
+
+Time is the other way (§0.10, §0.8, §10.3): records past their `ttl_ms`, keys past their window and
+leases past their deadline go when the engine lets time pass (`apply_expiry`, `IdempotencyKeys.
+forget_old`, `Queue.settle`).  None of that is an event, because a replay finds it again by the
+clock and the config; it is a step before a decision, never a part of one.
+
+Each noun has its own module: what unsealed records hold (`hot_memory`), keys (`idempotency`), due
+times (`expiry`), images of a checkpoint (`checkpoint`), jobs (`queue`), routers, segment files.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.model.durability import DURABILITIES
+from topics.protocol.model.events import (
+    Cause,
+    Checkpoint,
+    CursorsMoved,
+    DeadLettered,
+    Event,
+    FloorsRaised,
+    Forwarded,
+    JobsLeased,
+    JobsReleased,
+    Marks,
+    PlaceReached,
+    RecordsAppended,
+    RecordsDeleted,
+    RouterConfigured,
+    RouterDeleted,
+    RunRef,
+    RunsDropped,
+    RunsSealed,
+    ScatteredDeleted,
+    SeqsReserved,
+    SeqsSkipped,
+    TailLost,
+    TimePassed,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+    TopicImage,
+)
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.ports import Run, RunSource
+from topics.protocol.state.checkpoint import Images, restored_topic, whole_image
+from topics.protocol.state.expiry import DueTimes
+from topics.protocol.state.floors import floors_with, risen
+from topics.protocol.state.hot_memory import HotMemory
+from topics.protocol.state.hot_run import HotRun, is_volatile
+from topics.protocol.state.idempotency import IdempotencyKeys
+from topics.protocol.state.losses import reason_of
+from topics.protocol.state.queues import Queues
+from topics.protocol.state.routers import Routers
+from topics.protocol.state.sealed_runs import carry_deletes, cut_hot_runs
+from topics.protocol.state.segment_usage import SegmentUsage
+from topics.protocol.state.sorted_names import SortedNames
+from topics.protocol.state.topic import Expired, Topic, epoch_of
+
+
+class State:
+    """The engine's memory.
+
+    Attributes:
+        topics, by_id: By name and by id.
+        by_class: How many topics there are of each durability class.
+        now_ms: Engine time: never below the greatest time of any event.
+        memory: The hot runs of all topics.
+        attention: Topics in which a run may have lost its last live record.
+        segments: What of each segment file is referred to; once nothing is, the file may go.
+        total_bytes, records_total: Live text and live records of all topics.
+        appended_total: Records that were appended since the start; a replay does not count.
+        keys: Idempotency keys.
+        expiry: When the next record of a topic with a `ttl_ms` may be past its time.
+        lossy: How many seqs a restart lost, of topics whose counters include their records.
+        queues: Jobs of the topics that are queues, by topic id.
+        routers: Which topic flows into which.
+        images: What a checkpoint keeps of it.
+        place: How far a cluster's node has come in the log that nodes share; None of other engines.
+    """
+
+    def __init__(self, limits: Limits, store: RunSource) -> None:
+        self.limits = limits
+        self._store = store
+        self.topics: dict[str, Topic] = {}
+        self.by_id: dict[int, Topic] = {}
+        self.by_class: dict[str, int] = dict.fromkeys(DURABILITIES, 0)
+        self._names = SortedNames()
+        self.now_ms = 0
+        self.next_topic_id = 1
+        self.memory = HotMemory(limits)
+        self.attention: dict[int, Topic] = {}
+        self.segments = SegmentUsage()
+        self.total_bytes = 0
+        self.records_total = 0
+        self.appended_total = 0
+        self.keys = IdempotencyKeys(self._key_window_ms)
+        self.expiry = DueTimes()
+        self.lossy: dict[int, int] = {}
+        self.queues = Queues(limits)
+        self.routers = Routers()
+        self.place: PlaceReached | None = None
+        self.images = Images(self)
+        self._handlers: dict[type, Callable[..., None]] = {
+            TopicCreated: self._created,
+            TopicConfigured: self._configured,
+            TopicDeleted: self._topic_deleted,
+            RecordsAppended: self._appended,
+            RecordsDeleted: self._records_deleted,
+            SeqsReserved: self._reserved,
+            RunsSealed: self._sealed,
+            RunsDropped: self._dropped,
+            FloorsRaised: self._floors_raised,
+            TailLost: self._tail_lost,
+            RouterConfigured: self._router_configured,
+            RouterDeleted: self._router_deleted,
+            CursorsMoved: self._cursors_moved,
+            SeqsSkipped: self._skipped,
+            JobsLeased: self._leased,
+            JobsReleased: self._released,
+            ScatteredDeleted: self._scattered_deleted,
+            PlaceReached: self._place_reached,
+            TimePassed: self._time_passed,
+        }
+
+    def apply(self, event: Event) -> None:
+        """Change the state as the event says."""
+        if event.now_ms > self.now_ms:
+            self.now_ms = event.now_ms
+        self._handlers[type(event)](event)
+
+    # ------------------------------------------------------------------ time
+
+    def advance(self, now_ms: int) -> int:
+        """Engine time: the wall clock, unless that has fallen below what was seen before."""
+        if now_ms > self.now_ms:
+            self.now_ms = now_ms
+        return self.now_ms
+
+    def apply_expiry(self, topic: Topic, expired: Expired) -> None:
+        """Let go of records past their `ttl_ms`."""
+        through, records, size_bytes = expired.removal
+        self.images.keep(topic.topic_id)
+        topic.expired_through = max(topic.expired_through, expired.walked)
+        if through:
+            topic.floors = floors_with(topic.floors, ttl_through=through)
+            topic.count_loss("ttl", records, self.now_ms)
+            self._set_totals(topic, topic.count - records, topic.size_bytes - size_bytes)
+        self._floors_moved(topic)
+
+    def take_due(self, now_ms: int) -> Topic | None:
+        """A topic from which records may have expired, the one that waits longest; `time_again` is
+        to follow once it was looked at."""
+        topic_id = self.expiry.take(now_ms)
+        return None if topic_id is None else self.by_id[topic_id]
+
+    def time_again(self, topic: Topic) -> None:
+        """Note when the topic's next record expires."""
+        due_ms = topic.expires_ms()
+        if due_ms is not None:
+            self.expiry.set(topic.topic_id, due_ms)
+
+    def _key_window_ms(self, topic_id: int) -> int:
+        return self.by_id[topic_id].config.idempotency_window_ms
+
+    def _time_passed(self, event: TimePassed) -> None:
+        """The time of every event is that of the state."""
+
+    def _place_reached(self, event: PlaceReached) -> None:
+        self.place = event
+
+    # ------------------------------------------------------------------ topics
+
+    def _created(self, event: TopicCreated) -> None:
+        assert event.name not in self.topics
+        epoch = epoch_of(self._store.instance_id, event.topic_id)
+        topic = Topic(event.topic_id, event.name, event.config, epoch)
+        topic.reserve(event.reserved_through, event.now_ms)
+        self._add_topic(topic)
+        if topic.config.type == "queue":
+            self.queues.add(topic)
+
+    def _add_topic(self, topic: Topic) -> None:
+        self.images.keep(topic.topic_id)
+        self.topics[topic.name] = self.by_id[topic.topic_id] = topic
+        self.by_class[topic.config.durability] += 1
+        self._names.add(topic.name)
+        self.next_topic_id = max(self.next_topic_id, topic.topic_id + 1)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all topics, ascending."""
+        return self._names.in_order()
+
+    def _topic(self, topic_id: int) -> Topic:
+        """A topic that is about to change."""
+        self.images.keep(topic_id)
+        return self.by_id[topic_id]
+
+    def _configured(self, event: TopicConfigured) -> None:
+        topic = self._topic(event.topic_id)
+        self._reach(topic, event.head_seq)
+        queue = self.queues.get(topic.topic_id)
+        if queue is not None and event.config.leases_durable != topic.config.leases_durable:
+            queue.lose_track()
+        self.memory.discard_changes(topic, to_reject=event.config.discard == "reject")
+        self.by_class[topic.config.durability] -= 1
+        topic.configure(event.config)
+        self.by_class[topic.config.durability] += 1
+        self.queues.limit(topic)
+        self._raise_floors(topic, event, came_in=0)
+        if event.config.ttl_ms and event.count:
+            # A shorter `ttl_ms` may have expired records already.
+            self.expiry.set(topic.topic_id, 0)
+        self.keys.window_changed(topic.topic_id)
+        topic.check()
+
+    def _topic_deleted(self, event: TopicDeleted) -> None:
+        topic = self._topic(event.topic_id)
+        for router in self.routers.of(topic.topic_id):
+            self.images.keep_router(router.router_id)
+        self.routers.remove_of(topic.topic_id)
+        del self.by_id[topic.topic_id]
+        self.by_class[topic.config.durability] -= 1
+        del self.topics[topic.name]
+        self._names.remove(topic.name)
+        self.keys.remove(topic.topic_id)
+        self.expiry.forget(topic.topic_id)
+        self.queues.remove(topic.topic_id)
+        for run in topic.runs:
+            self._release(topic, run)
+        self.memory.forget(topic)
+        self._set_totals(topic, 0, 0)
+        self.attention.pop(topic.topic_id, None)
+        self.lossy.pop(topic.topic_id, None)
+
+    # ------------------------------------------------------------------ records
+
+    def _appended(self, event: RecordsAppended) -> None:
+        topic, batch = self._topic(event.topic_id), event.batch
+        n, first_seq = len(batch), event.first_seq
+        config = topic.config
+        self._reach(topic, first_seq - 1)
+        volatile = not topic.durability.is_logged
+        self.memory.append(topic, first_seq, batch, volatile=volatile)
+        if config.ttl_ms and topic.topic_id not in self.expiry:
+            self.expiry.set(topic.topic_id, batch.ts_ms + config.ttl_ms + 1)
+        topic.head_seq = first_seq + n - 1
+        topic.reserve(max(event.reserved_through, topic.head_seq), event.now_ms)
+        topic.last_ts_ms = batch.ts_ms
+        topic.last_write_ms = event.now_ms
+        if event.floors is not topic.floors and event.floors != topic.floors:
+            self._raise_floors(topic, event, came_in=n)
+        else:
+            self._set_totals(topic, event.count, event.size_bytes)
+        self.appended_total += n
+        if event.key:
+            self.keys.remember(
+                topic.topic_id, event.key, first_seq, n, event.now_ms, volatile=volatile
+            )
+        topic.check()
+        if event.cause is not None:
+            self._caused(event.cause, n)
+
+    def _caused(self, cause: Cause, copies: int) -> None:
+        match cause:
+            case Forwarded(router_id, cursor):
+                self._move_cursor(router_id, cursor, copies)
+            case DeadLettered():  # pragma: no branch - a cause is of no other kind
+                self._dead_lettered(cause)
+
+    def _dead_lettered(self, cause: DeadLettered) -> None:
+        topic, queue = self._topic(cause.queue_id), self.queues[cause.queue_id]
+        queue.dead_lettered += cause.jobs
+        if cause.spans:
+            self._delete(topic, cause.span_array, cause.count, cause.size_bytes)
+
+    def _records_deleted(self, event: RecordsDeleted) -> None:
+        topic = self._topic(event.topic_id)
+        if event.buried:
+            self.queues[event.topic_id].dead_lettered += event.buried
+        self._delete(topic, event.span_array, event.count, event.size_bytes)
+
+    def _scattered_deleted(self, event: ScatteredDeleted) -> None:
+        topic = self._topic(event.topic_id)
+        self._delete(topic, event.span_array, event.count, event.size_bytes, event.marks)
+
+    def _delete(
+        self,
+        topic: Topic,
+        spans: NDArray[np.uint64],
+        count: int,
+        size_bytes: int,
+        marks: Sequence[Marks] = (),
+    ) -> None:
+        hit: list[Run] = []
+        for run in chain(topic.runs.delete(spans), topic.runs.delete_marked(marks)):
+            if topic.volatile_runs and is_volatile(run):
+                hit.append(run)
+        if hit:
+            self.memory.pack_deleted(topic, hit)
+        queue = self.queues.get(topic.topic_id)
+        if queue is not None:
+            queue.remove(spans)
+            queue.remove_marked(marks)
+        self._set_totals(topic, count, size_bytes)
+        self.attention[topic.topic_id] = topic
+        topic.check()
+
+    def _reserved(self, event: SeqsReserved) -> None:
+        topic = self._topic(event.topic_id)
+        topic.reserve(event.reserved_through, event.now_ms)
+
+    def _floors_raised(self, event: FloorsRaised) -> None:
+        topic = self._topic(event.topic_id)
+        self._reach(topic, event.floors.evict_floor - 1)
+        self._raise_floors(topic, event, came_in=0)
+
+    def _raise_floors(
+        self, topic: Topic, event: RecordsAppended | TopicConfigured | FloorsRaised, *, came_in: int
+    ) -> None:
+        """Records went by a floor, and `came_in` were appended: what is missing was lost."""
+        before, topic.floors = topic.floors, risen(topic.floors, event.floors)
+        reason = reason_of(before, topic.floors)
+        if reason is not None:
+            topic.count_loss(reason, topic.count + came_in - event.count, event.now_ms)
+        self._set_totals(topic, event.count, event.size_bytes)
+        self._floors_moved(topic)
+
+    # ------------------------------------------------------------------ jobs
+
+    def _leased(self, event: JobsLeased) -> None:
+        self.images.keep(event.topic_id)
+        self.queues.lease(event)
+
+    def _released(self, event: JobsReleased) -> None:
+        self.images.keep(event.topic_id)
+        self.queues.release(event)
+
+    # ------------------------------------------------------------------ routers
+
+    def _router_configured(self, event: RouterConfigured) -> None:
+        self.images.keep_router(event.router_id)
+        self.routers.configure(event)
+
+    def _router_deleted(self, event: RouterDeleted) -> None:
+        self.images.keep_router(event.router_id)
+        self.routers.remove(self.routers.by_id[event.router_id])
+
+    def _move_cursor(self, router_id: int, cursor: int, copies: int) -> None:
+        self.images.keep_router(router_id)
+        router = self.routers.by_id[router_id]
+        router.cursor = cursor
+        router.forwarded_total += copies
+
+    def _cursors_moved(self, event: CursorsMoved) -> None:
+        for router_id, cursor, copies in event.moves:
+            self._move_cursor(router_id, cursor, copies)
+
+    def _skipped(self, event: SeqsSkipped) -> None:
+        topic = self._topic(event.topic_id)
+        self.images.keep_router(event.router_id)
+        self._reach(topic, event.first_seq - 1)
+        topic.lose(event.first_seq, event.last_seq, "source_trim", event.hops)
+        topic.count_loss("source_trim", event.last_seq + 1 - event.first_seq, event.now_ms)
+        self.routers.by_id[event.router_id].lose(event.loss)
+
+    # ------------------------------------------------------------------ runs
+
+    def _sealed(self, event: RunsSealed) -> None:
+        topic = self._topic(event.topic_id)
+        known = {run.ref for run in topic.runs if run.ref is not None}
+        if all(ref in known for ref in event.runs):
+            return  # the checkpoint that replay began with knows it already
+        cut_hot_runs(topic.runs, event.first_seq, event.last_seq)
+        new = [self._store.open_run(ref, topic.topic_id) for ref in event.runs]
+        for ref in event.runs:
+            self.segments.refer(ref)
+        old = topic.runs.replace(event.first_seq, event.last_seq, new)
+        for run in old:
+            carry_deletes(run, new)
+            self._release(topic, run)
+        self.memory.resort(topic)
+
+    def _dropped(self, event: RunsDropped) -> None:
+        topic = self._topic(event.topic_id)
+        topic.floors = risen(topic.floors, event.floors)
+        # A hot run of a replay may reach further than the one that was dropped under its name.
+        alive = {
+            run.first_seq
+            for run in topic.runs
+            if isinstance(run, HotRun)
+            and run.first_seq + run.count - 1 > topic.gone_through
+            and run.dead < run.count
+        }
+        for first_seq in event.first_seqs:
+            if first_seq not in alive:
+                for run in topic.runs.replace(first_seq, first_seq, []):
+                    self._release(topic, run)
+        self.memory.resort(topic)
+
+    def _release(self, topic: Topic, run: Run) -> None:
+        """A run is no longer one of the topic's."""
+        if isinstance(run, HotRun):
+            self.memory.release(topic, run)
+        else:
+            assert run.ref is not None
+            self.segments.release(run.ref)
+
+    def pack(self, topic: Topic, wanted_bytes: int) -> None:
+        """Memory is short: free what the topic's volatile runs waste, until about so much is free.
+        Readers see no difference."""
+        self.images.keep(topic.topic_id)
+        self.memory.pack(topic, wanted_bytes)
+
+    def pack_some(self) -> None:
+        """Free a part of what deletes left to be freed."""
+        for topic in self.memory.free_some(self.by_id):
+            self.images.keep(topic.topic_id)
+
+    # ------------------------------------------------------------------ loss
+
+    def _tail_lost(self, event: TailLost) -> None:
+        topic = self._topic(event.topic_id)
+        self._set_totals(topic, event.count, event.size_bytes)
+        seqs = self.lossy.pop(topic.topic_id, 0)
+        if event.first_seq <= event.last_seq:
+            topic.lose(event.first_seq, event.last_seq, event.reason)
+            seqs += event.last_seq + 1 - event.first_seq
+        topic.count_loss(event.reason, seqs, event.now_ms)
+
+    def _reach(self, topic: Topic, head_seq: int) -> None:
+        """The event was made when the topic's head was here.  At a replay, what lies between was in
+        no log: it lived in memory only and is lost (§0.10)."""
+        if head_seq > topic.head_seq:
+            seqs = head_seq - topic.head_seq
+            topic.lose(topic.head_seq + 1, head_seq, "crash")
+            self.lossy[topic.topic_id] = self.lossy.get(topic.topic_id, 0) + seqs
+
+    # ------------------------------------------------------------------ bookkeeping
+
+    def _set_totals(self, topic: Topic, count: int, size_bytes: int) -> None:
+        self.records_total += count - topic.count
+        self.total_bytes += size_bytes - topic.size_bytes
+        topic.count, topic.size_bytes = count, size_bytes
+
+    def _floors_moved(self, topic: Topic) -> None:
+        self.attention[topic.topic_id] = topic
+        floor = topic.floors.evict_floor
+        if topic.volatile_runs:
+            self.memory.pack_passed(topic)
+        queue = self.queues.get(topic.topic_id)
+        if queue is not None:
+            queue.pass_through(topic.gone_through)
+        if topic.holes and topic.holes[0].last_seq < floor:
+            topic.holes = [hole for hole in topic.holes if hole.last_seq >= floor]
+
+    def refs(self) -> list[RunRef]:
+        """Every sealed run of every topic."""
+        runs = (run for topic in self.by_id.values() for run in topic.runs)
+        return [run.ref for run in runs if run.ref is not None]
+
+    # ------------------------------------------------------------------ checkpoints and recovery
+
+    def image(self) -> Checkpoint:
+        """The state as a checkpoint keeps it, all in one go: without what lives in memory only."""
+        return whole_image(self, keeps_leases=self.images.keeps_leases)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Begin with a checkpoint; what it says lived in memory only is lost here."""
+        assert not self.topics
+        self.now_ms = checkpoint.now_ms
+        self.place = checkpoint.place
+        for image in checkpoint.topics:
+            self._restore_topic(image)
+        self.next_topic_id = checkpoint.next_topic_id
+        for router in checkpoint.routers:
+            self.images.keep_router(router.router_id)
+            self.routers.restore(router)
+        self.routers.next_id = checkpoint.next_router_id
+
+    def _restore_topic(self, image: TopicImage) -> None:
+        topic = restored_topic(image, self._store.instance_id, self._store.open_run)
+        self._add_topic(topic)
+        for ref in image.runs:
+            self.segments.refer(ref)
+        if image.volatile:
+            self.lossy[topic.topic_id] = sum(last + 1 - first for first, last in image.volatile)
+        self._set_totals(topic, image.count, image.size_bytes)
+        if image.keys:
+            # Of logged records alone: one whose record lives in memory only is in no image.
+            window_ms = image.config.idempotency_window_ms
+            self.keys.restore(topic.topic_id, image.keys, window_ms)
+        if image.config.ttl_ms and image.count:
+            # When its first record expires is in a column, and replay opens no run: look soon.
+            self.expiry.set(topic.topic_id, 0)
+        if image.queue is not None:
+            # Jobs of a checkpoint may be in memory only, like their records.
+            lost = np.array(image.volatile, np.uint64).reshape(-1, 2)
+            self.queues.restore(topic.topic_id, image.queue, lost)
+
+    @property
+    def has_unlogged_jobs(self) -> bool:
+        """Whether a job is in a place that is in no log: leases that are not durable."""
+        return any(
+            queue.jobs and not self.by_id[topic_id].config.leases_durable
+            for topic_id, queue in self.queues.items()
+        )
+
+    def recover_jobs(self, *, clean: bool) -> None:
+        """After a replay: leases outlive a clean stop, and a crash only where each was logged
+        (§0.10)."""
+        for topic_id in list(self.queues):
+            self.queues.recover(self.by_id[topic_id], self.now_ms, clean=clean)
+
+    def recount(self, topic: Topic) -> tuple[int, int]:
+        """(live records, bytes of their text) from the columns; opens every run of the topic."""
+        return topic.recount()

@@ -1,0 +1,492 @@
+"""One topic: its runs, floors, holes and counters.
+
+It keeps two watermarks apart (§3.3): `floors` move by involuntary loss only and alone raise
+tombstones; the first live record moves by every removal.  A seq that no run covers and no hole names
+was removed on request and is passed over in silence.  The topic decides on columns and never touches
+payload bytes; which records a read returns is `state.selection`'s to say.
+
+Events change a topic in `State`.  Three heads follow the log and not an event, and are moved by its
+publication alone (`publish`, `note_synced`, `note_reserved_durably`): what a topic shows is a
+matter of this process, and a replay shows all that it finds.
+
+Invariants, asserted at the end of every change: `evict_floor <= earliest_seq <= head_seq + 1`,
+`published_seq <= head_seq <= reserved_through`, floors never fall.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.events import Floors, Hole
+from topics.protocol.model.ports import Run, TagMatch
+from topics.protocol.model.records import LIVE, Batch
+from topics.protocol.state.losses import Losses
+from topics.protocol.state.run_list import RunList
+
+RESERVE_FIRST: Final = 1024
+"""Seqs that a topic reserves at first: after a power loss it goes on behind them, so a block is a
+loss of numbers, and a small one costs a sync more often."""
+RESERVE_MAX: Final = 65_536
+"""Seqs that a busy topic reserves at once: a reservation in some seconds at 10,000 records a
+second."""
+WARMED_MAX: Final = 16
+"""Runs whose columns a thread reads in one go for one command."""
+
+
+class Tombstone(NamedTuple):
+    """Explicit loss: seqs [gap_from, gap_to] are missing (§3.3)."""
+
+    gap_from: int
+    gap_to: int
+    reason: str
+
+
+class Removal(NamedTuple):
+    """Live records that leave by a floor: through which seq, how many, how many bytes of text."""
+
+    through: int
+    records: int
+    size_bytes: int
+
+
+NOTHING_REMOVED: Final = Removal(0, 0, 0)
+
+
+class Expired(NamedTuple):
+    """Rows through `walked` are past their time; the last live one among them is `removal`'s."""
+
+    walked: int
+    removal: Removal
+
+
+class Topic:
+    """State of one instance of a topic name.
+
+    Attributes:
+        durability: What the class in `config` promises.
+        epoch: Names the instance to readers (§1.4).
+        head_seq: The last seq that was given out.
+        published_seq: The last seq that is shown.
+        synced_seq: The last seq that is shown to `strong` watchers.
+        reserved_through: No seq up to here will be given to another record; `reserved_durably` is
+            how much of that the log holds durably.
+        floors: What was lost, by cause.
+        expired_through: Rows up to here are past their time, live or deleted.
+        count, size_bytes: Live records and their text.
+        holes: Losses above the floor, ascending.
+        runs: The runs that hold its records.
+        last_ts_ms: `$ts` of the last record; the next one has no earlier one.
+        last_write_ms, last_read_ms: When a command last wrote, and read; None: never.
+        volatile_runs, volatile_bytes: Runs in memory only, and what they hold.
+        logged_bytes: What its unsealed, logged runs hold.
+        losses: What it lost lately; None where it lost nothing.
+    """
+
+    def __init__(self, topic_id: int, name: str, config: TopicConfig, epoch: str) -> None:
+        self.topic_id = topic_id
+        self.name = name
+        self.config = config
+        self.durability = config.durability_class
+        self.epoch = epoch
+        self.head_seq = 0
+        self.published_seq = 0
+        self.synced_seq = 0
+        self.reserved_through = 0
+        self.reserved_durably = 0
+        self.reserve_block = RESERVE_FIRST
+        self._reserved_ms = 0
+        self.floors = Floors()
+        self.expired_through = 0
+        self.count = 0
+        self.size_bytes = 0
+        self.holes: list[Hole] = []
+        self.runs = RunList()
+        self.last_ts_ms = 0
+        self.last_write_ms: int | None = None
+        self.last_read_ms: int | None = None
+        self.volatile_runs = 0
+        self.volatile_bytes = 0
+        self.logged_bytes = 0
+        self.losses: Losses | None = None
+        self._earliest = 1
+
+    # ------------------------------------------------------------------ runs
+
+    @property
+    def gone_through(self) -> int:
+        """No record up to here is live, whatever its delete flag."""
+        f = self.floors
+        return max(f.cap_through, f.ttl_through, f.crash_through, self.expired_through)
+
+    def configure(self, config: TopicConfig) -> None:
+        """Take another config."""
+        self.config, self.durability = config, config.durability_class
+
+    # ------------------------------------------------------------------ publication
+
+    def publish(self, head_seq: int) -> None:
+        """What the log holds is enough to show the topic through `head_seq`."""
+        self.published_seq = head_seq
+
+    def note_synced(self, head_seq: int) -> None:
+        """`strong` watchers may be shown the topic through `head_seq`."""
+        self.synced_seq = max(self.synced_seq, head_seq)
+
+    def note_reserved_durably(self, seq: int) -> None:
+        """A power loss cannot take the reservation through `seq` back."""
+        self.reserved_durably = max(self.reserved_durably, seq)
+
+    # ------------------------------------------------------------------ watermarks and counters
+
+    @property
+    def earliest_seq(self) -> int:
+        """Seq of the first live record that is shown, else `published_seq + 1`."""
+        return min(self.first_live_seq(), self.published_seq + 1)
+
+    @property
+    def evict_floor(self) -> int:
+        """The floor that readers see: what was never published was not lost to them."""
+        return min(self.floors.evict_floor, self.published_seq + 1)
+
+    def first_live_seq(self) -> int:
+        """Seq of the first live record, `head_seq + 1` where none is; kept, as it never falls."""
+        seq = max(self._earliest, self.gone_through + 1)
+        for run, lo, hi in self.runs.windows(seq) if self.count else ():
+            live = run.flags[lo:hi] == LIVE
+            at = int(live.argmax())
+            if live[at]:
+                self._earliest = run.first_seq + lo + at
+                return self._earliest
+        self._earliest = self.head_seq + 1
+        return self._earliest
+
+    def live_between(self, first_seq: int, last_seq: int) -> tuple[int, int]:
+        """(records, bytes of text) live in [first_seq, last_seq]."""
+        count = size_bytes = 0
+        first_seq = max(first_seq, self.gone_through + 1)
+        for run, lo in self.runs.reaching(first_seq):
+            hi = min(last_seq + 1 - run.first_seq, run.count)
+            if hi <= lo:
+                break
+            live = run.flags[lo:hi] == LIVE
+            count += int(np.count_nonzero(live))
+            size_bytes += int(self.sizes(run)[lo:hi].sum(dtype=np.int64, where=live))
+        return count, size_bytes
+
+    def recount(self) -> tuple[int, int]:
+        """(live records, bytes of their text) from the columns, where no counter is right; opens
+        every run."""
+        count = size_bytes = 0
+        for run, lo in self.runs.reaching(self.gone_through + 1):
+            live = run.flags[lo:] == LIVE
+            rows = int(np.count_nonzero(live))
+            count += rows
+            try:
+                size_bytes += int(run.columns.size[lo:].sum(dtype=np.int64, where=live))
+            except Corrupt:
+                size_bytes += run.text_bytes * rows // run.count
+        return count, size_bytes
+
+    def shown(self) -> tuple[int, int]:
+        """(count, bytes) of live records that are published."""
+        if self.published_seq == self.head_seq:
+            return self.count, self.size_bytes
+        count, size_bytes = self.live_between(self.published_seq + 1, self.head_seq)
+        return self.count - count, self.size_bytes - size_bytes
+
+    def check(self) -> None:
+        """The invariants that cost nothing to assert."""
+        assert self.published_seq <= self.head_seq
+        assert self.head_seq <= self.reserved_through
+        assert self.floors.evict_floor <= self.head_seq + 1
+        assert self.count >= 0
+        assert self.size_bytes >= 0
+
+    # ------------------------------------------------------------------ involuntary loss
+
+    def count_loss(self, reason: str, records: int, now_ms: int) -> None:
+        """So many records, or sequence numbers, went for a reason."""
+        if records > 0:
+            if self.losses is None:
+                self.losses = Losses()
+            self.losses.add(reason, records, now_ms)
+
+    def lose(self, first_seq: int, last_seq: int, reason: str, hops: int = 0) -> None:
+        """[first_seq, last_seq] is lost: a floor where a crash took all that there was, else a hole."""
+        if not self.runs and reason == "crash":
+            self._raise_crash_floor(last_seq)
+        else:
+            insort(self.holes, Hole(first_seq, last_seq, reason, hops), key=_first_of)
+        self.head_seq = max(self.head_seq, last_seq)
+        self.reserved_through = max(self.reserved_through, self.head_seq)
+
+    def lose_volatile(self, first_seq: int, last_seq: int) -> None:
+        """A restart lost [first_seq, last_seq], which lived in memory only and may lie below a
+        sealed run: a floor where no sealed run lies below, else a hole (§0.10)."""
+        if self.runs.starts and self.runs.starts[0] < first_seq:
+            self.holes.append(Hole(first_seq, last_seq, "crash"))
+            self.holes.sort(key=_first_of)
+        else:
+            self._raise_crash_floor(last_seq)
+
+    def _raise_crash_floor(self, last_seq: int) -> None:
+        crash_through = max(self.floors.crash_through, last_seq)
+        self.floors = msgspec.structs.replace(self.floors, crash_through=crash_through)
+
+    def expired(self, now_ms: int) -> Expired | None:
+        """Rows that expired since the last call; None where none did.
+
+        A record is expired when `now - $ts > ttl_ms`, strictly.  `$ts` never decreases, so this
+        is one search a run.  Deleted rows go along without moving the floor.
+        """
+        cutoff = now_ms - self.config.ttl_ms
+        if not self.config.ttl_ms or cutoff <= 0 or not self.count:
+            return None
+        walked = through = count = size_bytes = 0
+        first = max(self.gone_through + 1, self._earliest)
+        for run, lo in self.runs.reaching(first):
+            ts = self._times(run)
+            if ts[lo] >= cutoff:
+                break
+            hi = int(ts.searchsorted(cutoff, "left"))
+            live = np.flatnonzero(run.flags[lo:hi] == LIVE) + lo
+            if len(live):
+                through = run.first_seq + int(live[-1])
+                count += len(live)
+                size_bytes += int(self.sizes(run)[live].sum(dtype=np.int64))
+            walked = run.first_seq + hi - 1
+            if hi < run.count:
+                break
+        return Expired(walked, Removal(through, count, size_bytes)) if walked else None
+
+    def expires_ms(self) -> int | None:
+        """When the next record expires, at the earliest; None where none does."""
+        if not self.config.ttl_ms or not self.count:
+            return None
+        run, lo = next(self.runs.reaching(max(self.gone_through + 1, self._earliest)))
+        return int(self._times(run)[lo]) + self.config.ttl_ms + 1
+
+    def eviction(self, records: int, size_bytes: int, *, before_seq: int) -> Removal | None:
+        """The oldest live records to lose so that at least this many records and bytes go.
+
+        Args:
+            records: How many records too many there are; may be negative.
+            size_bytes: How many bytes of text too many.
+            before_seq: Nothing from here on is evicted.
+        """
+        if records <= 0 and size_bytes <= 0:
+            return None
+        gone = gone_bytes = through = 0
+        for run, lo, hi in self.runs.windows(self.first_live_seq()):
+            hi = min(hi, before_seq - run.first_seq)
+            if hi <= lo:
+                break
+            live = np.flatnonzero(run.flags[lo:hi] == LIVE) + lo
+            if not len(live):
+                continue
+            sizes = np.cumsum(self.sizes(run)[live], dtype=np.int64)
+            take = max(records - gone, 0)
+            if size_bytes > gone_bytes:
+                take = max(take, int(sizes.searchsorted(size_bytes - gone_bytes, "left")) + 1)
+            take = min(take, len(live))
+            through = run.first_seq + int(live[take - 1])
+            gone += take
+            gone_bytes += int(sizes[take - 1])
+            if gone >= records and gone_bytes >= size_bytes:
+                break
+        return Removal(through, gone, gone_bytes) if gone else None
+
+    # ------------------------------------------------------------------ damaged runs
+
+    # Records must be able to leave although the columns of their run are damaged.  Otherwise one
+    # flipped bit would keep all records behind it from expiring, and every write from making room.
+
+    def sizes(self, run: Run) -> NDArray[Any]:
+        """Bytes of text of each row of a run.  Of a damaged run, each row counts for an equal share
+        of what the other runs leave of the topic's total, so that the total ends at nothing."""
+        try:
+            return run.columns.size
+        except Corrupt:
+            return self._shares(run)
+
+    def text_of(self, seqs: Sequence[int]) -> int:
+        """Bytes of text of the records of some seqs, ascending."""
+        size_bytes = 0
+        for run, spans in self.runs.extents_of(seqs):
+            sizes = self.sizes(run)
+            if len(spans) == 1:
+                lo, hi = spans[0]
+                size_bytes += sum(sizes[lo:hi].tolist())  # of a few rows, faster than in numpy
+            else:
+                rows = np.concatenate([np.arange(lo, hi) for lo, hi in spans])
+                size_bytes += int(sizes[rows].sum(dtype=np.int64))
+        return size_bytes
+
+    def _shares(self, run: Run) -> NDArray[Any]:
+        left, rows, last = self.size_bytes, 0, run
+        for other, lo in self.runs.reaching(self.gone_through + 1):
+            live = other.flags[lo:] == LIVE
+            try:
+                left -= int(other.columns.size[lo:].sum(dtype=np.int64, where=live))
+            except Corrupt:
+                if n := int(np.count_nonzero(live)):
+                    rows, last = rows + n, other
+        share, rest = divmod(max(left, 0), max(rows, 1))
+        shares = np.full(run.count, share, np.int64)
+        if run is last:
+            shares[np.flatnonzero(run.flags == LIVE)[-1:]] += rest
+        return shares
+
+    def _times(self, run: Run) -> NDArray[Any]:
+        """`$ts` of each row.  Of a damaged run, that of the first readable row behind it, which is
+        no earlier."""
+        try:
+            return run.columns.ts_ms
+        except Corrupt:
+            return np.full(run.count, self._time_behind(run))
+
+    def _time_behind(self, run: Run) -> int:
+        for later in self.runs[bisect_right(self.runs.starts, run.first_seq) :]:
+            try:
+                return int(later.columns.ts_ms[0])
+            except Corrupt:
+                continue
+        return self.last_ts_ms
+
+    # ------------------------------------------------------------------ what was lost
+
+    def tombstone(self, from_seq: int) -> Tombstone | None:
+        """The loss below a cursor: iff `from_seq + 1 < evict_floor` (§3.3)."""
+        if from_seq + 1 >= self.evict_floor:
+            return None
+        return Tombstone(from_seq + 1, self.earliest_seq - 1, self._reason(from_seq + 1))
+
+    def _reason(self, gap_from: int) -> str:
+        floors = self.floors
+        causes = [
+            name
+            for name, through in (
+                ("cap", floors.cap_through),
+                ("ttl", floors.ttl_through),
+                ("crash", floors.crash_through),
+            )
+            if through >= gap_from
+        ]
+        return causes[0] if len(causes) == 1 else "mixed"
+
+    def hole_from(self, seq: int) -> Hole | None:
+        """The first hole that ends at `seq` or behind it, shown or not."""
+        i = bisect_left(self.holes, seq, key=_last_of)
+        return self.holes[i] if i < len(self.holes) else None
+
+    def has_hole(self, after_seq: int, before_seq: int) -> bool:
+        """Whether a hole begins in (after_seq, before_seq)."""
+        i = bisect_right(self.holes, after_seq, key=_first_of)
+        return i < len(self.holes) and self.holes[i].first_seq < before_seq
+
+    def hole_at(self, seq: int) -> Hole | None:
+        """The hole that contains `seq`; None while that is not published."""
+        hole = self.hole_from(seq)
+        if hole is None or seq > self.published_seq:
+            return None
+        return hole if hole.first_seq <= seq else None
+
+    # ------------------------------------------------------------------ matching
+
+    def runs_below(self, before_seq: int) -> Iterator[Run]:
+        """Runs that hold rows below `before_seq` and above the floors, ascending."""
+        for run, _ in self.runs.reaching(self.gone_through + 1):
+            if run.first_seq >= before_seq:
+                break
+            yield run
+
+    def cold_from(self, seq: int) -> list[Run]:
+        """Of the next runs those whose columns have to be read from the disk first."""
+        return [run for run, _ in islice(self.runs.reaching(seq), WARMED_MAX) if not run.is_warm]
+
+    def hits(self, run: Run, match: TagMatch | None, *, before_seq: int) -> NDArray[np.int64]:
+        """Live rows of a run below `before_seq`, ascending: whose tag matches, or all."""
+        lo = max(self.gone_through + 1 - run.first_seq, 0)
+        hi = min(run.count, before_seq - run.first_seq)
+        if match is None:
+            return np.flatnonzero(run.flags[lo:hi] == LIVE) + lo
+        rows = run.tag_rows(match)
+        rows = rows[(rows >= lo) & (rows < hi)]
+        live: NDArray[np.int64] = rows[run.flags[rows] == LIVE]
+        return live
+
+    def live_seqs(self, *, before_seq: int) -> Iterator[NDArray[np.uint64]]:
+        """Seqs of all live records below `before_seq`, per run, ascending."""
+        for run, lo in self.runs.reaching(self.first_live_seq()):
+            hi = min(run.count, before_seq - run.first_seq)
+            if hi <= lo:
+                break
+            rows = np.flatnonzero(run.flags[lo:hi] == LIVE) + lo
+            if len(rows):
+                yield rows.astype(np.uint64) + np.uint64(run.first_seq)
+
+    def first_live(self, first_seq: int, limit: int) -> list[int]:
+        """The first live, published seqs from `first_seq` on, at most `limit`, ascending."""
+        found: list[int] = []
+        end = self.published_seq + 1
+        first_seq = max(first_seq, self._earliest, self.gone_through + 1)
+        for run, lo in self.runs.reaching(first_seq):
+            # Mostly the next ones are all there.
+            hi = lo + limit
+            flags = run.flags[lo:hi].tobytes()
+            if run.first_seq + hi <= end and flags.count(LIVE) == limit:
+                return list(range(run.first_seq + lo, run.first_seq + hi))
+            break
+        for run, lo, hi in self.runs.windows(first_seq):
+            hi = min(hi, end - run.first_seq)
+            if hi <= lo or len(found) >= limit:
+                break
+            rows = np.flatnonzero(run.flags[lo:hi] == LIVE)[: limit - len(found)]
+            if len(rows):
+                found += (rows + (lo + run.first_seq)).tolist()
+        return found
+
+    def reserve_for(self, last_seq: int) -> int:
+        """How far to reserve so that `last_seq` may be given out, well before it is needed."""
+        if last_seq + self.reserve_block // 2 <= self.reserved_through:
+            return self.reserved_through
+        return last_seq + self.reserve_block
+
+    def reserve(self, through: int, now_ms: int) -> None:
+        """Reserve seqs; blocks grow while each is used up within a second."""
+        if through <= self.reserved_through:
+            return
+        self.reserved_through = through
+        quick = now_ms - self._reserved_ms < 1000
+        self.reserve_block = min(self.reserve_block * 2, RESERVE_MAX) if quick else RESERVE_FIRST
+        self._reserved_ms = now_ms
+
+
+def epoch_of(instance_id: str, topic_id: int) -> str:
+    """The name of an instance of a topic, unique over all stores (§1.4)."""
+    return f"{instance_id}-{topic_id:x}"
+
+
+def look_cost(run: Run) -> int:
+    """What a look at a run's columns costs, as a part of LOOKS_MAX."""
+    return 1 if run.is_warm else 1 + (run.count >> 10)
+
+
+def text_size(batch: Batch) -> int:
+    """Served text of a batch, commas left out."""
+    return len(batch.text) - len(batch)
+
+
+def _first_of(hole: Hole) -> int:
+    return hole.first_seq
+
+
+def _last_of(hole: Hole) -> int:
+    return hole.last_seq

@@ -1,0 +1,465 @@
+"""Watches: the positions of streams in their topics, and the frame that each gets next (§7).
+
+A stream is pulled: it has one frame of credit, so records that its client cannot take wait as the
+distance of a cursor and never as queued bytes.  A publication only marks streams; their frames are
+chosen when they are pulled.  Frames are neutral; SSE and WebSocket are two encodings of them.  A frame
+that many streams want is one object, so it is read and encoded once.
+
+This module holds positions and lifecycles; it does not know sockets, keys or encodings.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from topics.protocol.model.access import ANYONE, Caller
+from topics.protocol.model.commands import Begin, View
+from topics.protocol.model.cursor import Remembered
+from topics.protocol.model.errors import DamagedRun
+from topics.protocol.model.holder import NOBODY, Holder
+from topics.protocol.model.limits import FRAME_TEXT_BYTES, Limits
+from topics.protocol.model.outcomes import Records
+from topics.protocol.model.ports import Extent
+from topics.protocol.state.frames import (
+    CaughtUpFrame,
+    DamagedFrame,
+    DeletedFrame,
+    Frame,
+    NewestFrame,
+    Pulled,
+    RecordFrame,
+    SharedFrames,
+    TombstoneFrame,
+)
+from topics.protocol.state.selection import ReadQuery, seek, select
+from topics.protocol.state.shares import Shares
+from topics.protocol.state.topic import Tombstone, Topic
+from topics.protocol.state.watched import Stream, StreamEnd, Watched, WatchPlace, WatchStep
+
+SESSION_TTL_MS: Final = 300_000
+
+
+class Session(msgspec.Struct, eq=False):
+    """A subscription that outlives its connections, and belongs to who made it (§7.1)."""
+
+    wid: str
+    watched: dict[str, Watched]
+    heartbeat_ms: int
+    last_access_ms: int
+    stream: Stream | None = None
+    owner: Caller = ANYONE
+    holder: Holder = NOBODY
+    is_behind: bool = False
+    """The process that carried its stream ended: the client may be further than its positions."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it holds of `max_watch_bytes`."""
+        return sum(watched.memory_bytes for watched in self.watched.values())
+
+
+class Watches:
+    """Every session and stream, and the watched topics by topic id.
+
+    Attributes:
+        session_shares: Sessions, by the holder that made them.
+        connection_shares: Open streams and WebSockets, push streams of queues included (§11).
+        byte_shares: What sessions and subscriptions hold in memory.
+    """
+
+    def __init__(self, find: Callable[[str], Topic | None], limits: Limits) -> None:
+        """`find` gives the present instance of a name, without its expired records."""
+        self.session_shares = Shares(
+            "max_watch_sessions", limits.max_watch_sessions, per_ip=limits.max_watch_sessions_per_ip
+        )
+        self.connection_shares = Shares(
+            "max_sse_connections",
+            limits.max_sse_connections,
+            per_key=limits.max_sse_connections_per_key,
+            per_ip=limits.max_sse_connections_per_ip,
+        )
+        self.byte_shares = Shares("max_watch_bytes", limits.max_watch_bytes)
+        self.sessions: dict[str, Session] = {}
+        self._idle: OrderedDict[str, Session] = OrderedDict()
+        """Those without a stream, the oldest access first."""
+        self.streams: set[Stream] = set()
+        self._by_topic: dict[int, dict[Watched, None]] = {}
+        self._find = find
+        self._shared = SharedFrames()
+        self._held: set[int] = set()
+        self.is_awaited: Callable[[Topic], bool] = lambda _: False
+        """Whether copies for a topic are still to come; set by the routers' commands."""
+
+    # ------------------------------------------------------------------ sessions
+
+    def add_session(self, session: Session) -> None:
+        self.sessions[session.wid] = self._idle[session.wid] = session
+        self.session_shares.take(session.holder)
+        self.byte_shares.take(session.holder, session.memory_bytes)
+        for watched in session.watched.values():
+            self._by_topic.setdefault(watched.topic_id, {})[watched] = None
+
+    def forget_idle(self, now_ms: int) -> None:
+        """Let go of sessions without a stream whose time is over; oldest access first."""
+        while self._idle:
+            oldest = next(iter(self._idle.values()))
+            if now_ms - oldest.last_access_ms <= SESSION_TTL_MS:
+                break
+            self.forget(oldest)
+
+    def forget(self, session: Session) -> None:
+        """The session is gone."""
+        del self.sessions[session.wid]
+        self._idle.pop(session.wid, None)
+        self.session_shares.give_back(session.holder)
+        self.byte_shares.give_back(session.holder, session.memory_bytes)
+        for watched in session.watched.values():
+            self._unlist(watched)
+
+    def revoke(self, owner: Caller) -> None:
+        """A key was removed: its streams and sockets end, and its sessions are forgotten."""
+        for stream in [stream for stream in self.streams if stream.owner is owner]:
+            stream.end(StreamEnd.KEY_REMOVED)
+        for session in [each for each in self.sessions.values() if each.owner is owner]:
+            if session.stream is not None:
+                self.close(session.stream)
+            self.forget(session)
+
+    def open(
+        self, session: Session, wake: Callable[[], None], known: Remembered, now_ms: int
+    ) -> Stream:
+        """Open a stream on a session; one that is open already is ended with 409.
+
+        Args:
+            known: What the client remembers; it only ever moves a position back.
+        """
+        if session.stream is not None:
+            session.stream.end(StreamEnd.TAKEN_OVER)
+            self.close(session.stream)
+        made = Stream(wake, dict(session.watched), owner=session.owner, holder=session.holder)
+        stream = self._add(made)
+        self.occupy(session, stream)
+        session.last_access_ms = now_ms
+        for watched in session.watched.values():
+            _rewind(watched, known, is_behind=session.is_behind)
+            self._attach(stream, watched)
+        session.is_behind = False
+        return stream
+
+    def close_session_stream(self, session: Session, stream: Stream, now_ms: int) -> None:
+        """The session's stream has ended; one that took over stays."""
+        self.close(stream)
+        if session.stream is stream:
+            session.stream = None
+            session.last_access_ms = now_ms
+            if session.wid in self.sessions:
+                self._idle[session.wid] = session
+
+    def occupy(self, session: Session, stream: Stream) -> None:
+        """The session has this stream, and no time ends it meanwhile."""
+        session.stream = stream
+        self._idle.pop(session.wid, None)
+
+    # ------------------------------------------------------------------ streams
+
+    def open_socket(
+        self, wake: Callable[[], None], owner: Caller = ANYONE, holder: Holder = NOBODY
+    ) -> Stream:
+        """A stream that begins with no topic (§7.7)."""
+        return self._add(Stream(wake, owner=owner, holder=holder))
+
+    def _add(self, stream: Stream) -> Stream:
+        self.streams.add(stream)
+        stream.owner.streams += 1
+        self.connection_shares.take(stream.holder)
+        return stream
+
+    def _discard(self, stream: Stream) -> None:
+        """The stream is closed; it may have been closed before."""
+        if stream in self.streams:
+            self.streams.discard(stream)
+            stream.owner.streams -= 1
+            self.connection_shares.give_back(stream.holder)
+
+    def subscribe(self, stream: Stream, watched: Watched) -> None:
+        """Add a topic to a socket; a second subscription of a name replaces the first."""
+        self.unsubscribe(stream, watched.name)
+        stream.watched[watched.name] = watched
+        self.byte_shares.take(stream.holder, watched.memory_bytes)
+        self._by_topic.setdefault(watched.topic_id, {})[watched] = None
+        self._attach(stream, watched)
+
+    def unsubscribe(self, stream: Stream, name: str) -> bool:
+        watched = stream.watched.pop(name, None)
+        if watched is None:
+            return False
+        self.byte_shares.give_back(stream.holder, watched.memory_bytes)
+        self._detach(stream, watched)
+        self._unlist(watched)
+        stream.pending = deque(frame for frame in stream.pending if frame.topic != name)
+        return True
+
+    def close_socket(self, stream: Stream) -> None:
+        for name in list(stream.watched):
+            self.unsubscribe(stream, name)
+        self._discard(stream)
+
+    def close(self, stream: Stream) -> None:
+        for watched in stream.watched.values():
+            if watched.stream is stream:
+                self._detach(stream, watched)
+        self._discard(stream)
+
+    def _attach(self, stream: Stream, watched: Watched) -> None:
+        watched.stream = stream
+        watched.is_queued = False
+        watched.is_first_look = True
+        watched.step(WatchStep.OPENED)
+        stream.queue(watched)
+
+    @staticmethod
+    def _detach(stream: Stream, watched: Watched) -> None:
+        watched.stream = None
+        if watched in stream.waiting:
+            stream.waiting.remove(watched)
+        if watched in stream.passing:
+            stream.passing.remove(watched)
+        watched.is_queued = False
+
+    def _unlist(self, watched: Watched) -> None:
+        listed = self._by_topic[watched.topic_id]
+        del listed[watched]
+        if not listed:
+            del self._by_topic[watched.topic_id]
+
+    # ------------------------------------------------------------------ changes of topics
+
+    def on_published(self, topic_id: int) -> None:
+        """A topic shows more: mark and wake the streams that watch it."""
+        self._shared.forget(topic_id)
+        for watched in self._by_topic.get(topic_id, ()):
+            stream = watched.stream
+            if stream is not None and not watched.is_queued:
+                stream.queue(watched)
+                stream.wake()
+
+    def on_rest(self) -> None:
+        """Routers may have copied all: streams whose `caught-up` waited for them are pulled again."""
+        held, self._held = self._held, set()
+        for topic_id in held:
+            self.on_published(topic_id)
+
+    def on_deleted(self, topic_id: int, head_seq: int) -> None:
+        """A topic was deleted: its watchers get its last head, with an open stream or later."""
+        self._shared.forget(topic_id)
+        for watched in self._by_topic.get(topic_id, ()):
+            watched.last_head_seq = head_seq
+            if watched.stream is not None:
+                watched.stream.queue(watched)
+                watched.stream.wake()
+
+    def on_removed(self, topic_id: int) -> None:
+        """Records of a topic were deleted: no stream gets a frame that was made before."""
+        self._shared.forget(topic_id)
+
+    def on_unreadable(self, stream: Stream, frame: RecordFrame | DamagedFrame) -> None:
+        """A frame's records could not be read: the topic stands before them again, and nothing
+        more of it comes on this stream."""
+        watched = stream.watched.get(frame.topic)
+        if watched is not None and watched.stream is stream:
+            self._shared.forget(watched.topic_id)
+            watched.cursor = min(watched.cursor, frame.from_seq)
+            stream.pending = deque(one for one in stream.pending if one.topic != frame.topic)
+            self._detach(stream, watched)
+            watched.stream = stream
+            if watched.place is not WatchPlace.GONE:
+                watched.step(WatchStep.UNREADABLE)
+
+    # ------------------------------------------------------------------ pulling
+
+    def newest_frame(self, stream: Stream, made: str | None = None) -> RecordFrame | None:
+        """What `next_frame` gives a stream that is live and has one topic to look at, where another
+        stream had the same before it; None where that has to be looked for.
+
+        Args:
+            made: Only where the frame has this text already.
+        """
+        if len(stream.waiting) != 1 or stream.passing or stream.pending:
+            return None
+        watched = stream.waiting[0]
+        newest = self._shared.newest.get(watched.topic_id)
+        if (
+            newest is None
+            or watched.place is not WatchPlace.LIVE
+            or watched.is_stale
+            or not newest.fits(watched.cursor, watched.view)
+            or (made is not None and made not in newest.frame.texts)
+        ):
+            return None
+        watched.view = newest.view  # the next comparison is one of identity
+        watched.cursor = newest.frame.to_seq
+        watched.is_queued = False
+        stream.waiting.clear()
+        return newest.frame
+
+    def next_frame(self, stream: Stream, priority: Callable[[str], int]) -> Pulled | None:
+        """The next frame of a stream; None where there is none, until `wake` is called.
+
+        One frame a topic and pass; within a pass, topics of higher priority come first (§0.10).
+        """
+        newest = self.newest_frame(stream)
+        if newest is not None:
+            return newest
+        while True:
+            if stream.pending:
+                return stream.pending.popleft()
+            if not stream.passing:
+                if not stream.waiting:
+                    return None
+                if len(stream.waiting) > 1:
+                    stream.waiting.sort(key=lambda w: -priority(w.name))
+                stream.passing.extend(stream.waiting)
+                stream.waiting.clear()
+            watched = stream.passing.popleft()
+            watched.is_queued = False
+            frame = self._look(stream, watched)
+            if frame is not None:
+                return frame
+            if watched.is_queued:
+                # It has walked as many rows as one pull may and kept none: other streams come first.
+                stream.wake()
+                return None
+
+    def _look(self, stream: Stream, watched: Watched) -> Pulled | None:
+        topic = self._find(watched.name)
+        if topic is None or topic.topic_id != watched.topic_id:
+            if topic is None or not watched.is_first_look:
+                watched.step(WatchStep.DELETED)
+                return DeletedFrame(watched.name, watched.last_head_seq)
+            return self._begin_again(stream, watched, topic)
+        if watched.is_stale or (watched.is_first_look and watched.cursor > topic.head_seq):
+            return self._begin_again(stream, watched, topic)
+        stone = topic.tombstone(watched.cursor)
+        if stone is not None and watched.is_first_look:
+            stone = stone._replace(reason="from_seq_too_old")
+        if stone is None and (hole := topic.hole_at(watched.cursor + 1)) is not None:
+            stone = Tombstone(watched.cursor + 1, hole.last_seq, hole.reason)
+        watched.is_first_look = False
+        if stone is not None:
+            watched.cursor = stone.gap_to
+            stream.queue(watched)
+            return _tombstone_frame(topic, stone)
+        try:
+            return self._records(stream, watched, topic)
+        except DamagedRun as damage:
+            return DamagedFrame(topic.name, watched.cursor, damage)
+
+    def _begin_again(self, stream: Stream, watched: Watched, topic: Topic) -> Frame:
+        """The name has another instance: `recreated`, and then its records from the first."""
+        self.move_to(watched, topic.topic_id)
+        watched.cursor = topic.earliest_seq - 1
+        watched.is_first_look = False
+        watched.is_heir, watched.is_stale = True, False
+        stream.queue(watched)
+        return _tombstone_frame(topic, Tombstone(1, topic.published_seq, "recreated"))
+
+    def move_to(self, watched: Watched, topic_id: int) -> None:
+        """The position is in another instance of the name."""
+        self._unlist(watched)
+        watched.topic_id = topic_id
+        self._by_topic.setdefault(topic_id, {})[watched] = None
+
+    def _records(self, stream: Stream, watched: Watched, topic: Topic) -> Frame | None:
+        through = topic.synced_seq if watched.view.strong else topic.published_seq
+        cursor = watched.cursor
+        frame, to_seq = self._page(topic, cursor, watched.view, through)
+        watched.cursor = to_seq
+        if to_seq < through:
+            watched.step(WatchStep.CUT_SHORT)
+            stream.queue(watched)
+            return frame
+        owes_caught_up = watched.place is not WatchPlace.LIVE
+        if owes_caught_up and self.is_awaited(topic):
+            self._held.add(topic.topic_id)
+            return frame
+        watched.step(WatchStep.DRAINED)
+        if not owes_caught_up:
+            if frame is not None and not topic.config.ttl_ms:
+                self._shared.newest[topic.topic_id] = NewestFrame(
+                    frame, cursor, watched.view, topic, topic.count, topic.floors, topic.config
+                )
+            return frame
+        caught_up = CaughtUpFrame(watched.name, to_seq)
+        if frame is None:
+            return caught_up
+        stream.pending.append(caught_up)
+        return frame
+
+    def _page(
+        self, topic: Topic, cursor: int, view: View, through: int
+    ) -> tuple[RecordFrame | None, int]:
+        """The frame from a cursor, and the cursor behind it; one for all streams with the same view."""
+        # With the head given, every removal and every expiry shows in the count.
+        state = topic.head_seq, topic.published_seq, topic.count, topic.config.dedupe_node
+        key = cursor, through, state, view
+        known = self._shared.find(topic.topic_id, key)
+        if known is not None:
+            return known
+        skip = view.nodes if topic.config.dedupe_node else ()
+        budget_bytes = min(view.budget_bytes, FRAME_TEXT_BYTES)
+        page = select(topic, ReadQuery(cursor, view.limit, budget_bytes, skip, view.match, through))
+        assert page.tombstone is None
+        frame = None
+        if page.count:
+            records = Records(page.extents, tags=view.tags, meta=view.meta, data=view.data)
+            frame = RecordFrame(topic.name, records, cursor, page.next_seq, topic.published_seq)
+        size_bytes = _text_bytes(page.extents)
+        self._shared.keep(topic.topic_id, key, frame, page.next_seq, size_bytes)
+        return frame, page.next_seq
+
+
+def _rewind(watched: Watched, known: Remembered, *, is_behind: bool) -> None:
+    """Move a position back to where the client is; forwards, too, where it `is_behind`.
+
+    A position in an earlier instance is none in this one: `recreated` is sent again, and until then
+    ids repeat what the client sent.
+    """
+    position = known.positions.get(watched.name)
+    if position is None:
+        return
+    if watched.is_heir and known.instances.get(watched.name) != watched.topic_id:
+        watched.is_heir, watched.is_stale = False, True
+        watched.cursor = position
+    else:
+        watched.cursor = position if is_behind else min(watched.cursor, position)
+
+
+def _text_bytes(extents: Sequence[Extent]) -> int:
+    size_bytes = 0
+    for run, spans in extents:
+        offset, size = run.columns.offset, run.columns.size
+        for lo, hi in spans:
+            size_bytes += int(offset[hi - 1]) + int(size[hi - 1]) - int(offset[lo])
+    return size_bytes
+
+
+def _tombstone_frame(topic: Topic, stone: Tombstone) -> TombstoneFrame:
+    return TombstoneFrame(topic.name, stone, topic.earliest_seq, topic.published_seq)
+
+
+def begin_at(topic: Topic, begin: Begin) -> int:
+    """The cursor that a reader begins with; `tail` wins over the rest (§7.2)."""
+    if begin.tail:
+        return topic.published_seq
+    return begin.from_seq if begin.from_ts is None else seek(topic, begin.from_ts)
+
+
+def own_view(view: View, begin: Begin) -> View:
+    """The view, with a topic's own filters where it has any."""
+    if begin.match is not None:
+        view = msgspec.structs.replace(view, match=begin.match)
+    if begin.nodes is not None:
+        view = msgspec.structs.replace(view, nodes=begin.nodes)
+    return view

@@ -1,0 +1,160 @@
+"""A node, put together from the settings: its exchange, and what runs its log.
+
+What runs the log gives the exchange how the node stands; everything else is what a single server has.
+"""
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from topics.protocol.http.origins import OriginRule
+from topics.protocol.model.errors import StoreError
+from topics.protocol.model.ports import Store
+from topics.server.access.guard import Guard
+from topics.server.cluster.directory import NodeDirectory
+from topics.server.cluster.exchange import ClusterExchange
+from topics.server.cluster.figures import families
+from topics.server.cluster.forwarding import Forwarder
+from topics.server.cluster.host import NodeName
+from topics.server.cluster.kafka.failures import CannotStart
+from topics.server.cluster.kafka.settings import KafkaSettings, read_config
+from topics.server.cluster.neighbours import Neighbours
+from topics.server.cluster.node import ClusterNode
+from topics.server.cluster.node_standing import NodeStanding
+from topics.server.cluster.runtime import ClusterRuntime
+from topics.server.cluster.standing import Standing
+from topics.server.exchange.holders import Holders
+from topics.server.exchange.observer import Observer
+from topics.server.exchange.shell import Shell
+from topics.settings import Settings
+
+OpenStore = Callable[[Path, bytes], Store]
+"""A store over a directory, of a history; not yet recovered."""
+
+
+def node_of(
+    settings: Settings,
+    *,
+    open_store: OpenStore,
+    origins: OriginRule,
+    observer: Observer,
+    guard: Guard | None,
+) -> ClusterNode:
+    """A node, which holds its data directory; nothing is opened in it, and nobody is asked.
+
+    Args:
+        origins: As a single server has it, and the next ones.
+
+    Raises:
+        StoreError: The directory, or `TOPICS_CLUSTER_KAFKA_CONFIG`, cannot be used.
+    """
+    directory = NodeDirectory(settings.data_dir, settings.cluster_name)
+    node = directory.membership.node
+    try:
+        kafka = _kafka_of(settings, node)
+    except CannotStart as refusal:
+        directory.close()
+        raise StoreError(str(refusal)) from refusal
+    runtime = ClusterRuntime(
+        settings.limits,
+        # Until the cluster is known, whose history the store has to be of.
+        lambda: open_store(directory.store, b""),
+        flush_ms=settings.flush_ms,
+        sync_timeout_ms=settings.sync_timeout_ms,
+    )
+    url = settings.cluster_url or _url_of(settings.host, settings.port)
+    standing = NodeStanding(
+        NodeName(cluster=settings.cluster_name, node=node, url=url),
+        0,
+        process=secrets.token_hex(16),
+        session_ms=settings.cluster_session_ms,
+        retain_ms=settings.cluster_retain_ms,
+    )
+    # No request is forwarded before the node has joined: `know` gives it the cluster's.
+    forwarder = Forwarder(directory.membership.cluster or secrets.token_bytes(16))
+    exchange = runtime.exchange = exchange_of(
+        settings,
+        runtime,
+        standing,
+        node=node,
+        secret=forwarder,
+        origins=origins,
+        observer=observer,
+        guard=guard,
+    )
+    # Sockets write without an answer of HTTP.
+    runtime.after_turn = exchange.history.note
+    return ClusterNode(
+        runtime,
+        exchange,
+        standing,
+        forwarder,
+        directory,
+        kafka,
+        lambda history: open_store(directory.store, history),
+    )
+
+
+def _kafka_of(settings: Settings, node: str) -> KafkaSettings:
+    assert settings.cluster_kafka is not None
+    path = settings.cluster_kafka_config
+    return KafkaSettings(
+        settings.cluster_kafka,
+        name=settings.cluster_name,
+        node=node,
+        shards=settings.cluster_shards,
+        replication=settings.cluster_replication,
+        min_isr=settings.cluster_min_isr,
+        session_ms=settings.cluster_session_ms,
+        start_ms=settings.cluster_start_ms,
+        config={} if path is None else read_config(path),
+    )
+
+
+def _url_of(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def exchange_of(
+    settings: Settings,
+    runtime: Shell,
+    standing: Standing,
+    *,
+    node: str,
+    secret: bytes | Forwarder,
+    origins: OriginRule,
+    observer: Observer,
+    guard: Guard | None,
+) -> ClusterExchange:
+    """The exchange, with its metrics; nothing is connected.
+
+    Args:
+        node: This node's id, which it keeps with its data directory.
+        secret: The cluster's id, which only those know who read its log; or what forwards under it.
+        origins: As a single server has it.
+    """
+    forwarder = secret if isinstance(secret, Forwarder) else Forwarder(secret)
+    neighbours = Neighbours(standing, forwarder, node)
+    exchange = ClusterExchange(
+        runtime,
+        neighbours,
+        _reached_by_nodes(origins, settings.cluster_url),
+        observer,
+        Holders(settings.trusted_proxies),
+        guard=guard,
+        trace_meta=settings.trace_meta,
+    )
+    exchange.more.append(lambda: families(neighbours))
+    return exchange
+
+
+def _reached_by_nodes(origins: OriginRule, url: str | None) -> OriginRule:
+    """The rule that lets other nodes in, too: they call this one by the host of its URL."""
+    host = None if url is None else urlsplit(url).hostname
+    if host is None or not origins.hosts:  # empty: any
+        return origins
+    name = f"[{host}]" if ":" in host else host
+    return msgspec.structs.replace(origins, hosts=origins.hosts | {name.encode("ascii")})

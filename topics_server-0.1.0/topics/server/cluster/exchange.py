@@ -1,0 +1,329 @@
+"""The exchange of a node in a cluster: what is answered here, and what goes to the leader.
+
+`assembly` chooses it once, in the place of `TopicsExchange`, which knows nothing of clusters.
+
+A follower answers from its replica what only reads.  To the leader goes what may write, whatever names a
+topic of class `ephemeral` (its records are in the leader's memory and nowhere else), and a read for which
+routers have to copy first.  A node that leads answers all by itself, and says with each write where the
+log stood then.
+
+The guard, the limits and the origin rule of this node judge a request before it goes anywhere.  One that
+was forwarded is not forwarded again: it would go round among nodes that disagree about who leads.
+"""
+
+import secrets
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.http import answer_models as models
+from topics.protocol.http import routes
+from topics.protocol.http.origins import OriginRule
+from topics.protocol.http.routes import Probe, StreamKind
+from topics.protocol.model.commands import Command, CreateWatch, Diff, GetTopic, ReadPage
+from topics.protocol.model.errors import Rejection
+from topics.protocol.model.holder import NOBODY
+from topics.server.access.guard import Guard
+from topics.server.cluster import forwarding
+from topics.server.cluster.doubt import END_MS, SecondLook, behind
+from topics.server.cluster.forwarding import FORWARDED, POSITION, Request, not_leader
+from topics.server.cluster.later import Later, Made, Mapped
+from topics.server.cluster.neighbours import Neighbours
+from topics.server.cluster.positions import Position, parse_position
+from topics.server.exchange.exchange import APART_BYTES, Admitted, Judged, TopicsExchange
+from topics.server.exchange.holders import Holders
+from topics.server.exchange.interface import Answer, Head, Pending, Socket, Streaming
+from topics.server.exchange.observer import Observer
+from topics.server.exchange.responder import Responder
+from topics.server.exchange.shell import Shell
+from topics.server.exchange.slots import Slot
+
+_READS: Final = frozenset({"read", "socket", "open", "probe"})
+"""Guards of routes that change nothing which is in the log."""
+_BY_NAME: Final = (Diff, ReadPage, GetTopic)
+
+
+class _Wait(msgspec.Struct):
+    """The field of a body that says how long its request may wait."""
+
+    wait_ms: int | float | None = None
+
+
+_PLAIN_BYTES: Final = 64 << 10
+_WAIT: Final = msgspec.json.Decoder(_Wait)
+
+
+class ClusterExchange(TopicsExchange):
+    """Implements `interface.Exchange` over a replica and its neighbours."""
+
+    def __init__(
+        self,
+        runtime: Shell,
+        neighbours: Neighbours,
+        origins: OriginRule | None = None,
+        observer: Observer | None = None,
+        holders: Holders | None = None,
+        *,
+        guard: Guard | None = None,
+        trace_meta: bool = False,
+    ) -> None:
+        super().__init__(runtime, origins, observer, holders, guard=guard, trace_meta=trace_meta)
+        self._neighbours = neighbours
+
+    def begin(self, head: Head) -> "Answer | Admitted":
+        token = next((value for name, value in head.headers if name == FORWARDED), None)
+        if token is not None and forwarding.is_token(token, self._neighbours.forwarder.token):
+            # The other node says who its client is, as a proxy that is trusted does.
+            named = (value for name, value in head.headers if name == b"x-forwarded-for")
+            client = next(named, b"").decode("latin-1")
+            head = Head(head.method, head.path, head.query, head.headers, client, head.memo)
+        return super().begin(head)
+
+    def drain(self) -> None:
+        """What waits for news at another node ends, and so does not hold up the stop."""
+        self._neighbours.forwarder.drain()
+
+    def _admit(self, call: Responder, judged: Judged, slot: Slot) -> Admitted:
+        return ClusterAdmitted(
+            call,
+            judged,
+            call.head.query,
+            self.in_flight,
+            slot,
+            self._scraping,
+            self.history,
+            self._trace_meta,
+            judged.max_body_bytes,
+            self._beats,
+            _neighbours=self._neighbours,
+        )
+
+
+class ClusterAdmitted(Admitted, eq=False, kw_only=True):
+    """A request that may send its body, on a node of a cluster."""
+
+    _neighbours: Neighbours
+    _pieces: list[bytes] | None = None
+    """The body of a request that may turn out to be the leader's once it is parsed."""
+
+    def finish(self, pieces: list[bytes]) -> Answer | Pending | Streaming:
+        call = self._call
+        try:
+            return self._finish(pieces)
+        except Rejection as refusal:
+            return call.refuse(refusal)
+        except Exception:
+            return call.fail()
+
+    def _finish(self, pieces: list[bytes]) -> Made:
+        target = self._judged.route.target
+        if isinstance(target, Probe):
+            if target is Probe.READY:
+                self._neighbours.require_ready()
+            return super().finish(pieces)
+        if target is StreamKind.WATCH:
+            return self._watch(pieces)
+        is_read = self._judged.route.guard in _READS
+        if self._neighbours.standing.leads:
+            made = super().finish(pieces)
+            return made if is_read else self._placed(made)
+        if not is_read:
+            return self._forward(pieces)
+        if sum(map(len, pieces)) > APART_BYTES:
+            # A page of filters, which the leader parses on a thread as this node would.
+            return self._forward(pieces)
+        self._pieces = list(pieces)
+        return super().finish(pieces)
+
+    # ------------------------------------------------------------------ here
+
+    def _begin(self, command: Command) -> Answer | Pending:
+        """Carry out a read that was parsed, when this replica shows enough."""
+        standing = self._neighbours.standing
+        if not standing.leads and self._pieces is not None and self._is_leaders(command):
+            return self._forward(self._pieces)
+        self._pieces = None
+        index = self._index_asked()
+        may_err = isinstance(command, CreateWatch) and not standing.leads
+        needs_end = may_err and self._is_beyond(command)
+        if index <= standing.index and not needs_end:
+            return super()._begin(command)
+        wait_ms = (isinstance(command, Diff) and command.wait_ms) or END_MS
+        work = self._when_shown(command, index, wait_ms, needs_end=needs_end)
+        return Later(self._call, work)
+
+    async def _when_shown(
+        self, command: Command, index: int, wait_ms: int, *, needs_end: bool
+    ) -> Made:
+        await self._wait(index, wait_ms, needs_end=needs_end)
+        return super()._begin(command)
+
+    async def _wait(self, index: int, wait_ms: int, *, needs_end: bool) -> None:
+        """Raises Rejection: 503 `replica_behind`."""
+        standing = self._neighbours.standing
+        if not await standing.wait_for(index, wait_ms):
+            raise behind(f"this replica does not show unit {index} yet")
+        if needs_end and not await standing.wait_for_end(END_MS):
+            raise behind()
+
+    def _decide(self, command: Command, deliver: Deliver) -> Reply | Ticket:
+        standing = self._neighbours.standing
+        if standing.leads or isinstance(command, CreateWatch):
+            return super()._decide(command, deliver)
+        decide = super()._decide
+        return SecondLook(standing, lambda on: decide(command, on), deliver).begin()
+
+    def _is_leaders(self, command: Command) -> bool:
+        """Whether the leader alone can answer a read."""
+        engine = self._call.runtime.engine
+        names: Iterable[str] = ()
+        if isinstance(command, _BY_NAME):
+            names = (command.topic,)
+        elif isinstance(command, CreateWatch):
+            names = command.topics
+        topics = map(engine.state.topics.get, names)
+        if any(topic is not None and not topic.durability.is_logged for topic in topics):
+            return True
+        return engine.barrier_for(command) is not None
+
+    def _is_beyond(self, command: Command) -> bool:
+        """Whether a session would begin in a topic, or at a place, that is not known here."""
+        assert isinstance(command, CreateWatch)
+        topics = self._call.runtime.engine.state.topics
+        for name, begin in command.topics.items():
+            topic = topics.get(name)
+            from_seq = max(begin.from_seq, command.cursors.get(name, 0))
+            if topic is None or from_seq > topic.published_seq:
+                return True
+        return False
+
+    def _index_asked(self) -> int:
+        given = self._call.header(POSITION)
+        if given is None:
+            return 0
+        return parse_position(given, shard=self._neighbours.standing.shard)
+
+    def _placed(self, made: Made) -> Made:
+        """The answer to a write, with the place of the log that has it."""
+        if isinstance(made, Streaming):
+            return made
+        return (
+            self._with_place(made) if isinstance(made, Answer) else Mapped(made, self._with_place)
+        )
+
+    def _with_place(self, answer: Answer) -> Answer:
+        if answer.status >= 300:
+            return answer
+        # An answer to a write is given once its unit was applied here.
+        standing = self._neighbours.standing
+        place = Position(standing.shard, standing.index)
+        return msgspec.structs.replace(answer, headers=(*answer.headers, (POSITION, place.text)))
+
+    def _entropy(self) -> str:
+        return self._neighbours.tag + secrets.token_urlsafe(16)
+
+    def _cluster(self) -> models.Cluster:
+        return self._neighbours.answer()
+
+    # ------------------------------------------------------------------ streams
+
+    def _watch(self, pieces: list[bytes]) -> Made:
+        url = self._neighbours.url_of_session(self._judged.name)
+        if url is not None and not self._was_forwarded:
+            return self._forward(pieces, url=url)
+        index = self._index_asked()
+        query = routes.parse_query(self._query)
+        is_rewound = self._call.header(b"last-event-id") or query.get("last_event_id")
+        standing = self._neighbours.standing
+        if standing.leads or (not is_rewound and index <= standing.index):
+            return super().finish(pieces)
+        return Later(self._call, self._when_rewound(pieces, index))
+
+    async def _when_rewound(self, pieces: list[bytes], index: int) -> Made:
+        """A stream that another node has sent farther than this replica is goes on when it has that
+        too; before, its cursor would look like one of another instance."""
+        await self._wait(index, END_MS, needs_end=True)
+        return super().finish(pieces)
+
+    def _socket(self) -> Socket:
+        from topics.server.cluster.sockets import ClusterSocketFeed
+
+        return ClusterSocketFeed(
+            self._call.runtime,
+            self._neighbours,
+            authorization=self._call.header(b"authorization"),
+            client=self._client,
+            caller=self._call.caller,
+            holder=self._slot.holder,
+        )
+
+    # ------------------------------------------------------------------ to another node
+
+    @property
+    def _was_forwarded(self) -> bool:
+        return self._call.header(FORWARDED) is not None
+
+    @property
+    def _client(self) -> str:
+        """The address in whose share the request counts here."""
+        holder = self._slot.holder
+        return holder.name.partition("/")[0] if holder != NOBODY and not holder.is_key else ""
+
+    def _forward(self, pieces: list[bytes], url: str | None = None) -> Later:
+        """The answer of the leader, or of the node at `url`."""
+        if self._was_forwarded:
+            leader = self._neighbours.standing.leader_url
+            raise not_leader("this node does not lead", leader)
+        is_leaders = url is None
+        to = self._neighbours.require_leader_url() if url is None else url
+        call, route = self._call, self._judged.route
+        head = call.head
+        target = head.path + (b"?" + head.query if head.query else b"")
+        waits = isinstance(route.target, StreamKind) or _waits(route.guard, pieces)
+        is_read = route.guard in _READS
+        request = Request(
+            method=head.method,
+            target=target,
+            headers=head.headers,
+            body=deque(pieces),
+            client=self._client or head.client,
+            is_read=is_read,
+            # An erasure is answered when it is done.
+            is_long=waits or route.guard == "delete",
+        )
+        pieces.clear()
+        if waits:
+            call.is_timed = False
+
+        def is_current() -> bool:
+            return not is_leaders or self._neighbours.standing.leader_url == to
+
+        work = self._carry(request, to, is_current)
+        return Later(call, work, waits_for_news=waits)
+
+    async def _carry(self, request: Request, url: str, is_current: "forwarding.IsCurrent") -> Made:
+        call = self._call
+        made = await self._neighbours.forwarder.carry(request, url, is_current)
+        call.observe(made.status)
+        names = {name for name, _ in made.headers}
+        also = tuple(each for each in call.also if each[0] not in names)
+        made = msgspec.structs.replace(made, headers=(*made.headers, *also))
+        if isinstance(made, Streaming):
+            self.close()  # a stream is no request in flight (§11)
+        return made
+
+
+def _waits(guard: routes.Guard, pieces: list[bytes]) -> bool:
+    """Whether a request may wait for news, by its body; one that is not read here may."""
+    size = sum(map(len, pieces))
+    if guard not in ("read", "read+write") or not size:
+        return False
+    if size > _PLAIN_BYTES:
+        return True
+    try:
+        return bool(_WAIT.decode(b"".join(pieces)).wait_ms)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True

@@ -1,0 +1,59 @@
+"""What metrics tell of a node in a cluster (§8.3).
+
+Owns the names, and the one place where they are spelled.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from topics.protocol.http.metrics import Family, Kind, Sample
+from topics.server.cluster.neighbours import Neighbours
+
+ROLES: Final = ("leader", "follower", "away", "lost")
+
+HELP: Final[tuple[tuple[str, Kind, str], ...]] = (
+    ("leads", "gauge", "1 while this node leads."),
+    ("has_leader", "gauge", "1 while a leader is known here."),
+    ("term", "gauge", "Term of the leader; rises with each."),
+    ("applied_index", "gauge", "Last unit of the log that was applied here."),
+    ("lag_units", "gauge", "Units of the log that were not applied here."),
+    ("lag_seconds", "gauge", "Age of the oldest unit that was not applied here."),
+    ("in_flight_units", "gauge", "Units sent from here and not accepted yet."),
+    ("history_lost", "gauge", "1 where the log has lost what this node's data rests on."),
+    ("nodes", "gauge", "Nodes, by their role."),
+    ("forwarded_total", "counter", "Requests that were carried to another node."),
+    ("forward_failed_total", "counter", "Of them, those that got no answer."),
+    ("forward_unknown_total", "counter", "Of those, the ones that may have taken effect."),
+    ("forward_connections", "gauge", "Connections to other nodes: short, long, idle."),
+    ("forward_held_bytes", "gauge", "Bytes of other nodes' answers in hand."),
+)
+
+
+def families(neighbours: Neighbours) -> Iterator[Family]:
+    """All of them, as of now."""
+    standing, forwarder = neighbours.standing, neighbours.forwarder
+    status = standing.status()
+    roles = Counter(node.role for node in status.nodes)
+    short, long, idle = forwarder.connections
+    samples = {
+        "leads": [Sample(float(standing.leads), {})],
+        "has_leader": [Sample(float(standing.leader_url is not None), {})],
+        "term": [Sample(float(standing.term), {})],
+        "applied_index": [Sample(float(standing.index), {})],
+        "lag_units": [Sample(float(status.lag_units), {})],
+        "lag_seconds": [Sample(status.lag_ms / 1000, {})],
+        "in_flight_units": [Sample(float(status.in_flight), {})],
+        "history_lost": [Sample(float(status.loss is not None), {})],
+        "nodes": [Sample(float(roles[role]), {"role": role}) for role in ROLES],
+        "forwarded_total": [Sample(float(forwarder.counts.forwarded), {})],
+        "forward_failed_total": [Sample(float(forwarder.counts.failed), {})],
+        "forward_unknown_total": [Sample(float(forwarder.counts.unknown), {})],
+        "forward_connections": [
+            Sample(float(number), {"kind": kind})
+            for kind, number in (("short", short), ("long", long), ("idle", idle))
+        ],
+        "forward_held_bytes": [Sample(float(forwarder.room.held_bytes), {})],
+    }
+    for name, kind, text in HELP:
+        yield Family(f"topics_cluster_{name}", kind, text, samples[name])

@@ -1,0 +1,538 @@
+"""The host of one node: performs the rule's effects over the log that nodes share, beside the runtime.
+
+Owns the tasks that wait for the log (one that reads, one for each record that was sent, questions), who
+is to lead, and how this node stands (`standing.Standing`).  It decides nothing: `protocol.replication`
+does, on the same event loop.
+
+Invariants: records are heard in the order of their offsets; records of ours are handed to the log in the
+order in which they were decided; the rule hears of each step once.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from topics.protocol.cluster.leading import NodeState
+from topics.protocol.cluster.ports import (
+    AppendRefused,
+    LogTrimmed,
+    LogTruncated,
+    ReplicatedLog,
+)
+from topics.protocol.cluster.replica import Mark, Place
+from topics.protocol.cluster.steps import (
+    AskEnd,
+    EndIs,
+    Found,
+    Halt,
+    Input,
+    Install,
+    Loss,
+    NotShown,
+    Offered,
+    Prove,
+    Read,
+    ReadFailed,
+    Send,
+    SendFailed,
+    Sent,
+    Shown,
+    TakeSnapshot,
+)
+from topics.protocol.cluster.trimming import trim_before
+from topics.protocol.cluster.unit import NotOurs, Shard, TermBegan, Unreadable, decode
+from topics.protocol.model.errors import StoreError
+from topics.protocol.replication.driver import ClusterDriver
+from topics.protocol.replication.member import LogEffect, Member
+from topics.server.cluster.runtime import ClusterRuntime
+from topics.server.cluster.status import ClusterStatus, HistoryLoss, NodeStatus
+
+log = logging.getLogger("topics.cluster")
+
+TICK_S: Final = 0.1
+"""How often is looked at what takes too long, and at who is to lead."""
+AGAIN_S: Final = 0.5
+"""After a failure of the log that may pass."""
+LEAD_AGAIN_MS: Final = 1000
+"""Between two attempts to lead."""
+GIVE_UP_MS: Final = 10_000
+"""A client waits no longer for a unit to be accepted."""
+SLICE: Final = 64
+"""Records heard before others have their turn on the loop."""
+PAUSE_S: Final = 0.005
+"""While the engine is behind the reader."""
+
+READING: Final = frozenset(NodeState) - {NodeState.JOINING, NodeState.ASIDE, NodeState.HALTED}
+
+
+class NodeName(msgspec.Struct, frozen=True, kw_only=True):
+    """What this node is called.
+
+    Attributes:
+        cluster: `TOPICS_CLUSTER_NAME`.
+        node: Its id.
+        url: Where the other nodes reach it.
+    """
+
+    cluster: str
+    node: str
+    url: str
+
+
+class Snapshots(Protocol):
+    """Other nodes' data, for one that cannot go on from its own."""
+
+    async def fetch(self) -> tuple[Place, Mark]:
+        """Bring another node's snapshot here, whole, beside the data directory; its place and mark.
+
+        Raises:
+            OSError: There is none now.
+        """
+
+    def install(self) -> None:
+        """*Blocking.* Set the data directory aside, whole, and put what was fetched last into its
+        place.  No store is open.  Raises OSError."""
+
+
+class ClusterHost:
+    """One node on the running event loop.  Implements `member.MemberHost` and `standing.Standing`.
+
+    Args:
+        message_bytes_max: The largest record that the log takes.
+        snapshots: None: this node has to be given another's data by hand.
+        nodes: What the other nodes say of themselves.
+
+    Attributes:
+        halted: Why this process cannot go on with this log; it has to end.
+    """
+
+    def __init__(
+        self,
+        runtime: ClusterRuntime,
+        shared: ReplicatedLog,
+        shard: Shard,
+        name: NodeName,
+        *,
+        message_bytes_max: int,
+        snapshots: Snapshots | None = None,
+        nodes: Callable[[], Sequence[NodeStatus]] = tuple,
+        give_up_ms: int = GIVE_UP_MS,
+    ) -> None:
+        self.name = name
+        self.halted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.member = Member(shard, name.node, self, message_bytes_max=message_bytes_max)
+        self.member.moved = self._moved
+        self._runtime = runtime
+        self._log = shared
+        self._shard = shard
+        self._snapshots = snapshots
+        self._nodes = nodes
+        self._give_up_ms = give_up_ms
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reader: asyncio.Task[None] | None = None
+        self._ticker: asyncio.Task[None] | None = None
+        self._is_to_lead = False
+        self._lead_at_s = 0.0
+        self._tried_s = 0.0
+        self._news: asyncio.Event = asyncio.Event()
+        self._leader: str | None = None
+        self._loss: HistoryLoss | None = None
+        self._end: int | None = None
+        self._heard: tuple[int, int] | None = None
+        """Offset and epoch of the record that was read last."""
+        runtime.opened = self._opened
+        runtime.when_failed = self._log_failed
+
+    # ------------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Replay this node's own log, and begin to read the shared one.
+
+        Raises:
+            StoreError, OSError: The data directory cannot be used.
+        """
+        runtime = self._runtime
+        await runtime.start()
+        ready = asyncio.ensure_future(runtime.wait_ready())
+        failed = asyncio.ensure_future(runtime.wait_failed())
+        await asyncio.wait((ready, failed), return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            ready.cancel()
+            raise failed.result()
+        failed.cancel()
+        self._ticker = asyncio.create_task(self._tick())
+
+    async def stop(self) -> None:
+        """Let go of leading, once what is on its way is accepted or takes too long, and read no more.
+        The runtime is stopped afterwards."""
+        await self.lost()
+        for task in (self._ticker, self._reader, *self._tasks):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    # ------------------------------------------------------------------ who is to lead
+
+    def gained(self) -> None:
+        """This node is to lead."""
+        self._is_to_lead = True
+        self._try_to_lead()
+
+    async def lost(self) -> None:
+        """This node is not to lead any more; returns once it has let go."""
+        self._is_to_lead = False
+        self.member.cease()
+        until_s = time.monotonic() + self._give_up_ms / 1000
+        while self._holds and time.monotonic() < until_s:
+            await self._wait_for_news(TICK_S)
+        if self._holds:
+            self.member.give_up()
+        while self.member.driver is None and not self.halted.done():
+            await self._wait_for_news(TICK_S)
+
+    @property
+    def _holds(self) -> bool:
+        return self.member.state in (NodeState.LEADING, NodeState.DRAINING)
+
+    def _try_to_lead(self) -> None:
+        now_s = time.monotonic()
+        if self.member.state is NodeState.FOLLOWING and now_s >= self._lead_at_s:
+            self._lead_at_s = now_s + LEAD_AGAIN_MS / 1000
+            self._tried_s = now_s
+            self.member.lead(os.urandom(16))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            if self._takes_too_long():
+                self.member.give_up()
+            if self._is_to_lead:
+                self._try_to_lead()
+
+    def _takes_too_long(self) -> bool:
+        driver, state = self.member.driver, self.member.state
+        if state in (NodeState.SEEKING, NodeState.BEGINNING, NodeState.PROVING):
+            return (time.monotonic() - self._tried_s) * 1000 > self._give_up_ms
+        if driver is None or not driver.commit.is_proposing:
+            return False
+        return self._runtime.steady_ms - driver.commit.proposed_ms > self._give_up_ms
+
+    # ------------------------------------------------------------------ Standing
+
+    @property
+    def leads(self) -> bool:
+        return self.member.leads
+
+    @property
+    def leader_url(self) -> str | None:
+        if self.leads:
+            return self.name.url
+        if self._leader == self.name.node:
+            return None  # its term is over, and the next has not begun here
+        nodes = self._nodes()
+        by_term = [node.url for node in nodes if node.node == self._leader]
+        by_role = [node.url for node in nodes if node.role == "leader"]
+        return next(iter(by_term or by_role), None)
+
+    @property
+    def term(self) -> int:
+        return 0 if self.member.node is None else self.member.node.place.term
+
+    @property
+    def shard(self) -> int:
+        return self._shard.number
+
+    @property
+    def index(self) -> int:
+        return self.member.index
+
+    @property
+    def durable(self) -> int:
+        """Offset of this node's mark, as far as it is synced here; -1: none."""
+        driver = self.member.driver
+        return -1 if driver is None else driver.commit.durable
+
+    async def wait_for(self, index: int, wait_ms: int) -> bool:
+        return await self._wait_until(lambda: self.index >= index, wait_ms)
+
+    async def wait_for_end(self, wait_ms: int) -> bool:
+        until_s = time.monotonic() + wait_ms / 1000
+        try:
+            async with asyncio.timeout_at(asyncio.get_running_loop().time() + wait_ms / 1000):
+                end = self._end = await self._log.end()
+        except Exception as error:
+            if not isinstance(error, TimeoutError):
+                log.warning("the end of the cluster's log is not known: %s", error)
+            return False
+
+        def has_read() -> bool:
+            node = self.member.node
+            return node is not None and node.state in READING and node.place.read >= end - 1
+
+        def left_ms() -> int:
+            return max(0, int((until_s - time.monotonic()) * 1000))
+
+        if not await self._wait_until(has_read, left_ms()):
+            return False
+        assert self.member.node is not None
+        return await self.wait_for(self.member.node.anchor.index, left_ms())
+
+    async def _wait_until(self, holds: Callable[[], bool], wait_ms: int) -> bool:
+        until_s = time.monotonic() + wait_ms / 1000
+        while not holds():
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            await self._wait_for_news(left_s)
+        return True
+
+    def status(self) -> ClusterStatus:
+        node, nodes = self.member.node, tuple(self._nodes())
+        accepted = 0 if node is None else node.anchor.index
+        in_flight = 0
+        if self.member.driver is not None and self.member.driver.commit.is_proposing:
+            in_flight = 1
+        return ClusterStatus(
+            cluster=self.name.cluster,
+            shard=self.shard,
+            node=self.name.node,
+            leader=self.name.node if self.leads else self._leader,
+            term=self.term,
+            index=self.index,
+            lag_units=max(0, accepted - self.index),
+            log_end=self._end,
+            in_flight=in_flight,
+            nodes=nodes,
+            loss=self._loss,
+        )
+
+    async def trim(self, durable: Iterable[int]) -> None:
+        """Let the log go up to where these nodes have it on their disks, if this one leads."""
+        before = trim_before(durable)
+        if self.leads and before is not None:
+            await self._log.trim(before)
+
+    def _tell(self, event: Input) -> None:
+        """An input of the rule."""
+        self.member.hear(event)
+        self._runtime.rouse()
+
+    # ------------------------------------------------------------------ news
+
+    def _moved(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def _wait_for_news(self, wait_s: float) -> None:
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    # ------------------------------------------------------------------ MemberHost
+
+    def carry(self, effect: LogEffect) -> None:
+        match effect:
+            case Read(from_offset):
+                self._read_from(from_offset)
+            case Prove():
+                self._begin(self._prove(effect))
+            case AskEnd():
+                self._begin(self._ask_end())
+            case Send():
+                self._send(effect)
+            case TakeSnapshot():
+                self._stop_reading()
+                self._begin(self._take_snapshot())
+            case Install():
+                assert self._snapshots is not None
+                self._begin(self._reopen(self._snapshots.install))
+            case Loss(place):
+                self._tell_loss(place)
+            case Halt(why):
+                self._stop_reading()
+                self._halt(why)
+
+    def reopen(self) -> None:
+        self._begin(self._reopen())
+
+    def log(self, level: str, what: str) -> None:
+        getattr(log, level)("%s", what)
+
+    def _opened(self, driver: ClusterDriver) -> None:
+        self.member.opened(driver)
+
+    async def _reopen(self, between: Callable[[], None] = lambda: None) -> None:
+        try:
+            await self._runtime.reopen(between)
+        except (StoreError, OSError) as error:
+            self._halt(f"this node's data cannot be opened again: {error}")
+
+    def _log_failed(self, error: Exception) -> None:
+        self._is_to_lead = False
+        self.member.failed()
+        self._stop_reading()
+
+    def _halt(self, why: str) -> None:
+        log.critical("this node cannot go on: %s", why)
+        if not self.halted.done():
+            self.halted.set_result(why)
+
+    def _tell_loss(self, place: Place) -> None:
+        what = (
+            f"the cluster's log has lost records that this node had applied up to unit {place.index}, "
+            f"at offset {place.offset}; its data is left as it is"
+        )
+        log.critical("%s", what)
+        at_ms = self._runtime.clock_ms
+        self._loss = HistoryLoss(at_ms=at_ms, index=place.index, what=what)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.critical("a step of this node failed", exc_info=error)
+            self._halt(repr(error))
+
+    # ------------------------------------------------------------------ the log
+
+    def _read_from(self, offset: int) -> None:
+        self._stop_reading()
+        self._heard = None
+        self._reader = asyncio.get_running_loop().create_task(self._read(offset))
+        self._reader.add_done_callback(self._reader_ended)
+
+    def _stop_reading(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
+
+    def _reader_ended(self, task: asyncio.Task[None]) -> None:
+        if task is self._reader:
+            self._reader = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.critical("reading the cluster's log failed", exc_info=error)
+            self._halt(repr(error))
+
+    async def _read(self, from_offset: int) -> None:
+        """Hear the log from this offset on, without an end."""
+        while True:
+            if self._heard is not None:
+                # Read again what was read last: it says whether the log is still the same.
+                from_offset = self._heard[0]
+            epoch = -1 if self._heard is None else self._heard[1]
+            try:
+                await self._hear(self._log.read(from_offset, epoch))
+            except (LogTruncated, LogTrimmed) as error:
+                log.error("%s", error)
+                self._reader = None
+                self._tell(ReadFailed(is_lost=isinstance(error, LogTruncated)))
+                return
+            except Exception as error:
+                if isinstance(error, AssertionError):
+                    raise
+                log.warning("the cluster's log cannot be read, and is tried again: %s", error)
+                await asyncio.sleep(AGAIN_S)
+
+    async def _hear(self, records: AsyncIterator[tuple[int, bytes, int]]) -> None:
+        heard = 0
+        async for offset, raw, epoch in records:
+            while not self.member.may_read:
+                await asyncio.sleep(PAUSE_S)
+            before = self.term
+            self._tell(Found(offset, raw, epoch))
+            self._heard = offset, epoch
+            if self.term != before:
+                self._note_leader(raw)
+            self._moved()
+            heard += 1
+            if heard % SLICE == 0:
+                await asyncio.sleep(0)
+
+    def _note_leader(self, raw: bytes) -> None:
+        try:
+            record = decode(raw, self._shard)
+        except (NotOurs, Unreadable):
+            return
+        if isinstance(record, TermBegan):
+            self._leader = record.node
+
+    def _send(self, effect: Send) -> None:
+        # Called now, so that the log has our records in the order in which they were decided.
+        self._begin(self._sent(effect, self._log.append(effect.raw)))
+
+    async def _sent(self, effect: Send, appended: Any) -> None:
+        try:
+            offset = await appended
+        except Exception as error:
+            is_known = isinstance(error, AppendRefused)
+            log.warning("a record was not written for sure: %r", error)
+            self._tell(SendFailed(effect.ticket, is_known))
+        else:
+            self._tell(Sent(effect.ticket, effect.part, offset))
+        self._moved()
+
+    async def _ask_end(self) -> None:
+        end = self._end = await self._asked_end()
+        self._tell(EndIs(end))
+
+    async def _asked_end(self) -> int:
+        while True:
+            try:
+                return await self._log.end()
+            except Exception as error:
+                log.warning("the end of the cluster's log is asked for again: %s", error)
+                await asyncio.sleep(AGAIN_S)
+
+    async def _prove(self, effect: Prove) -> None:
+        while True:
+            try:
+                records = await self._records(effect)
+            except (LogTruncated, LogTrimmed) as error:
+                self._tell(NotShown(effect.proof, isinstance(error, LogTruncated)))
+                return
+            except Exception as error:
+                log.warning("the cluster's log is looked at again: %s", error)
+                await asyncio.sleep(AGAIN_S)
+            else:
+                self._tell(Shown(effect.proof, records))
+                self._moved()
+                return
+
+    async def _records(self, effect: Prove) -> list[tuple[int, bytes]]:
+        last = min(effect.last_offset, await self._asked_end() - 1)
+        found: list[tuple[int, bytes]] = []
+        if effect.first_offset > last:
+            return found
+        async for offset, raw, _ in self._log.read(effect.first_offset, effect.epoch):
+            if offset <= last:
+                found.append((offset, raw))
+            if offset >= last:
+                break
+        return found
+
+    # ------------------------------------------------------------------ another node's data
+
+    async def _take_snapshot(self) -> None:
+        if self._snapshots is None:
+            log.critical("this node needs another's data, and has no way to get it")
+            return
+        while True:
+            try:
+                place, mark = await self._snapshots.fetch()
+            except OSError as error:
+                log.warning("no snapshot of another node yet: %s", error)
+                await asyncio.sleep(AGAIN_S)
+            else:
+                self._tell(Offered(place, mark))
+                return

@@ -1,0 +1,105 @@
+"""A node among its cluster's nodes: whom a request goes to, and the names that lead to a node.
+
+Owns the tag that begins the `wid` of each watch session made here.  A session is in the memory of one
+node; any other finds the node by the tag and forwards the stream.
+"""
+
+import hashlib
+from typing import Final
+
+from topics.protocol.http.answer_models import Cluster, ClusterLoss, ClusterNode
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.server.cluster.forwarding import Forwarder, not_leader
+from topics.server.cluster.standing import Standing
+from topics.server.cluster.status import ClusterStatus
+
+TAG_CHARS: Final = 8
+READY_LAG_MS: Final = 10_000
+"""A replica that lags more is not ready: a balancer sends its clients elsewhere."""
+_WID: Final = "wid_"
+
+
+def tag_of(node: str) -> str:
+    """By which a `wid` names its node: the same on every node, and no longer than it must be."""
+    return hashlib.blake2s(node.encode(), digest_size=TAG_CHARS // 2).hexdigest()
+
+
+class Neighbours:
+    """The cluster, as the exchange of one node uses it.
+
+    Args:
+        node: This node's id.
+    """
+
+    def __init__(self, standing: Standing, forwarder: Forwarder, node: str) -> None:
+        self.standing = standing
+        self.forwarder = forwarder
+        self.tag = tag_of(node)
+
+    def require_leader_url(self) -> str:
+        """Raises Rejection: 503 `not_leader`, where there is none now."""
+        url = self.standing.leader_url
+        if url is None:
+            raise not_leader("no node leads now", None)
+        return url
+
+    def url_of_session(self, wid: str) -> str | None:
+        """Where the node of a session is reached; None where it is this node, or none that is
+        known."""
+        tag = wid.removeprefix(_WID)[:TAG_CHARS]
+        if not wid.startswith(_WID) or tag == self.tag:
+            return None
+        nodes = self.standing.status().nodes
+        return next((node.url for node in nodes if tag_of(node.node) == tag), None)
+
+    def require_ready(self) -> None:
+        """Raises Rejection: 503 `replica_behind`, where reads here show what is long past; 503
+        `not_ready`, where this node has not joined the cluster yet."""
+        status = self.standing.status()
+        if status.loss is not None:
+            what = "the cluster's log has lost what this node's data rests on"
+            raise Rejection(ErrorCode.REPLICA_BEHIND, what, {"reason": "history_lost"})
+        if status.waits_for is not None:
+            what = f"this node waits for {status.waits_for}"
+            raise Rejection(ErrorCode.NOT_READY, what, {"reason": "cluster"})
+        if status.lag_ms > READY_LAG_MS:
+            lag = {"lag_units": status.lag_units, "lag_ms": status.lag_ms}
+            raise Rejection(ErrorCode.REPLICA_BEHIND, "this replica lags", lag)
+
+    def answer(self) -> Cluster:
+        """What `GET /v0/cluster` says."""
+        return answer_of(self.standing.status(), self.standing.leader_url)
+
+
+def answer_of(status: ClusterStatus, leader_url: str | None) -> Cluster:
+    loss = status.loss
+    return Cluster(
+        enabled=True,
+        cluster=status.cluster,
+        shard=status.shard,
+        node=status.node,
+        leader=status.leader,
+        leader_url=leader_url,
+        term=status.term,
+        index=status.index,
+        lag_units=status.lag_units,
+        lag_ms=status.lag_ms,
+        log_start=status.log_start,
+        log_end=status.log_end,
+        in_flight=status.in_flight,
+        nodes=tuple(
+            ClusterNode(
+                node=node.node,
+                url=node.url,
+                role=node.role,
+                index=node.index,
+                lag_units=node.lag_units,
+                lag_ms=node.lag_ms,
+                seen_ms_ago=node.seen_ms_ago,
+            )
+            for node in status.nodes
+        ),
+        loss=None
+        if loss is None
+        else ClusterLoss(at_ms=loss.at_ms, index=loss.index, what=loss.what),
+    )

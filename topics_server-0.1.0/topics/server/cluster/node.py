@@ -1,0 +1,269 @@
+"""A node's life as a server has it: joins its cluster, serves, and goes.
+
+Implements `process.server.ServedRuntime`.  Owns the order of both ends.  At the start: the directory is
+held, Kafka's topics are verified (requests are refused meanwhile, and `/v0/ready` says what is waited for),
+the node's own log is replayed, the shared one is read to its end, and only then is the node a candidate.
+At the stop: no candidate any more, the shard handed over, the engine, the heartbeats, the writer.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final
+
+from topics.protocol.cluster.leading import NodeState
+from topics.protocol.cluster.unit import Shard
+from topics.protocol.model.errors import StoreError
+from topics.protocol.model.ports import Store
+from topics.server.cluster.candidacy import Candidacy
+from topics.server.cluster.directory import NodeDirectory
+from topics.server.cluster.exchange import ClusterExchange
+from topics.server.cluster.forwarding import Forwarder
+from topics.server.cluster.host import ClusterHost
+from topics.server.cluster.kafka import checks
+from topics.server.cluster.kafka.asking import Brokers
+from topics.server.cluster.kafka.failures import CannotStart
+from topics.server.cluster.kafka.heartbeats import BEAT_MS, Heartbeats
+from topics.server.cluster.kafka.log import KafkaLog
+from topics.server.cluster.kafka.placement import Placement
+from topics.server.cluster.kafka.settings import KafkaSettings
+from topics.server.cluster.kafka.writing import Writer
+from topics.server.cluster.node_standing import NodeStanding, monotonic_ms
+from topics.server.cluster.runtime import ClusterRuntime
+
+LOOK_S: Final = 0.1
+"""How often is looked at how this node stands."""
+START_EVERY_S: Final = 10.0
+"""How often is asked where the log begins."""
+END_WAIT_MS: Final = 5000
+HISTORY_BYTES: Final = 8
+LEADS: Final = {True: "leads", False: "does not lead any more"}
+
+log = logging.getLogger("topics.cluster")
+
+
+def history_of(cluster: bytes) -> bytes:
+    """The history of a cluster's stores, of which clients see epochs made.  The other half of the id
+    is what nobody but the nodes knows."""
+    return cluster[:HISTORY_BYTES]
+
+
+class ClusterNode:
+    """One node on the running event loop.
+
+    Args:
+        exchange: Over this runtime and this standing.
+        open_store: Makes a store of this history, not yet recovered.
+    """
+
+    def __init__(
+        self,
+        runtime: ClusterRuntime,
+        exchange: ClusterExchange,
+        standing: NodeStanding,
+        forwarder: Forwarder,
+        directory: NodeDirectory,
+        kafka: KafkaSettings,
+        open_store: Callable[[bytes], Store],
+    ) -> None:
+        self.exchange = exchange
+        self._runtime, self._standing = runtime, standing
+        self._forwarder, self._directory, self._kafka = forwarder, directory, kafka
+        self._open_store = open_store
+        self._ready = asyncio.Event()
+        self._failed: asyncio.Future[Exception]
+        self._writer: Writer | None = None
+        self._log: KafkaLog | None = None
+        self._heartbeats: Heartbeats | None = None
+        self._placement: Placement | None = None
+        self._leaving: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_going = False
+        self._candidacy = Candidacy()
+        self._said: tuple[str, int] | None = None
+        """The role that was said last, and when."""
+
+    # ------------------------------------------------------------------ ServedRuntime
+
+    @property
+    def topics(self) -> int:
+        return self._runtime.topics
+
+    async def start(self) -> None:
+        """Begin to join; returns at once."""
+        self._failed = asyncio.get_running_loop().create_future()
+        self._runtime.attach()
+        self._begin(self._join())
+
+    async def wait_ready(self) -> None:
+        """Returns when this node's own log is replayed."""
+        await self._ready.wait()
+
+    async def wait_failed(self) -> Exception:
+        return await asyncio.shield(self._failed)
+
+    def end_turns_by(self, soon: Callable[[Callable[[], None]], object]) -> None:
+        self._runtime.end_turns_by(soon)
+
+    def drain(self) -> None:
+        """Take no more requests, and be no candidate."""
+        self._is_going = True
+        self._runtime.drain()
+        if self._placement is not None and self._leaving is None:
+            self._leaving = asyncio.create_task(self._placement.close())
+
+    async def stop(self) -> None:
+        self.drain()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._leaving is not None:
+            await self._leaving
+        host = self._standing.host
+        if host is not None and host.member.node is not None:  # else it has nothing yet
+            await host.stop()
+        await self._runtime.stop()
+        if self._heartbeats is not None:
+            await self._heartbeats.close()
+        if self._log is not None:
+            await self._log.close()
+        if self._writer is not None:
+            await self._writer.close()
+        self._forwarder.close()
+        self._directory.close()
+
+    # ------------------------------------------------------------------ the start
+
+    async def _join(self) -> None:
+        kafka, runtime, standing = self._kafka, self._runtime, self._standing
+        brokers = Brokers(kafka)
+        joined = await checks.join(
+            kafka,
+            brokers,
+            known=self._directory.membership.cluster,
+            now_ms=lambda: runtime.clock_ms,
+        )
+        self._writer = joined.writer
+        await asyncio.to_thread(self._directory.belong, joined.cluster)
+        self._forwarder.know(joined.cluster)
+        shared = self._log = KafkaLog(
+            kafka,
+            shard=standing.shard,
+            topic_id=joined.log_id,
+            writer=joined.writer,
+            brokers=brokers,
+        )
+        history = history_of(joined.cluster)
+        runtime.prepare(lambda: self._open_store(history))
+        host = ClusterHost(
+            runtime,
+            shared,
+            Shard(joined.cluster, standing.shard),
+            standing.name,
+            message_bytes_max=shared.record_bytes_max,
+            nodes=standing.nodes,
+        )
+        heartbeats = self._heartbeats = Heartbeats(
+            kafka,
+            joined.writer,
+            brokers,
+            monotonic_ms=monotonic_ms,
+            now_ms=lambda: runtime.clock_ms,
+        )
+        heartbeats.skew_ms = joined.skew_ms
+        standing.roster = heartbeats.roster
+        standing.waits_for = "its own log to be replayed"
+        standing.host = host
+        await host.start()
+        standing.waits_for = "the end of the cluster's log"
+        self._ready.set()
+        self._begin(self._watch_host(host))
+        self._begin(self._look(heartbeats))
+        self._begin(self._ask_start(brokers))
+        while not await host.wait_for_end(END_WAIT_MS):
+            await asyncio.sleep(LOOK_S)
+        standing.waits_for = None
+        self._placement = Placement(
+            kafka,
+            gained=lambda shard: host.gained(),
+            lost=lambda shard: host.lost(),
+        )
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """This process cannot go on."""
+        if not self._failed.done() and not self._is_going:
+            if isinstance(error, CannotStart):
+                error = StoreError(str(error))
+            self._failed.set_result(
+                error if isinstance(error, Exception) else StoreError(repr(error))
+            )
+
+    # ------------------------------------------------------------------ while it serves
+
+    async def _watch_host(self, host: ClusterHost) -> None:
+        why = await asyncio.shield(host.halted)  # it is the host's, and outlives this task
+        raise StoreError(f"this node cannot go on: {why}")
+
+    async def _look(self, heartbeats: Heartbeats) -> None:
+        every_ms = min(BEAT_MS, self._kafka.session_ms // 4)
+        beating: asyncio.Task[None] | None = None
+        led = False
+        while True:
+            self._standing.look()
+            self._judge(heartbeats.skew_ms)
+            if self._standing.leads != led:
+                led = not led
+                log.info("this node %s, term %d", LEADS[led], self._standing.term)
+            beat = self._standing.beat()
+            said = self._said
+            is_due = said is None or said[0] != beat.role or monotonic_ms() - said[1] >= every_ms
+            if is_due and (beating is None or beating.done()):
+                beating = self._begin(self._beat(heartbeats))
+            await asyncio.sleep(LOOK_S)
+
+    async def _beat(self, heartbeats: Heartbeats) -> None:
+        beat, at_ms = self._standing.beat(), monotonic_ms()
+        if await heartbeats.beat(beat):
+            self._said = (beat.role, at_ms)
+
+    def _judge(self, skew_ms: int) -> None:
+        """Be a candidate or none."""
+        placement, host = self._placement, self._standing.host
+        if placement is None or host is None:
+            return
+        # Of the driver that serves: one that is being replaced is read-only for a moment.
+        driver = host.member.driver
+        if not self._candidacy.judge(
+            skew_ms=skew_ms,
+            is_read_only=driver is not None and driver.engine.read_only,
+            has_data=host.member.state not in (NodeState.ASIDE, NodeState.HALTED),
+        ):
+            return
+        refusal = self._candidacy.refusal
+        if refusal is None:
+            log.info("this node may lead again")
+            placement.enter()
+        else:
+            log.error("this node does not lead: %s", refusal)
+            placement.withdraw()
+
+    async def _ask_start(self, brokers: Brokers) -> None:
+        kafka, standing = self._kafka, self._standing
+        while True:
+            # A broker that forbids it, or a topic that is gone, is the log's to tell.
+            with suppress(Exception):
+                bounds = await brokers.bounds(kafka.log_topic, standing.shard)
+                standing.log_start, standing.log_end = bounds
+            await asyncio.sleep(START_EVERY_S)

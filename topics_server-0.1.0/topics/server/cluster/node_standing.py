@@ -1,0 +1,179 @@
+"""How a node stands from its start on: before it has joined, while it catches up, and as its host says.
+
+Implements `standing.Standing`, and owns what is made of the other nodes' heartbeats: who is there, how
+far this replica lags, and where the leader is that this node has not read of.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from topics.protocol.cluster.leading import NodeState
+from topics.server.cluster.host import ClusterHost, NodeName
+from topics.server.cluster.kafka.heartbeats import Beat, Roster
+from topics.server.cluster.lag import Lag
+from topics.server.cluster.status import ClusterStatus, NodeStatus
+
+
+def monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+class NodeStanding:
+    """Of one node.
+
+    Args:
+        process: Of this start, 32 hexadecimal digits.
+        session_ms: Silence after which a node counts as away.
+        retain_ms: Silence after which it is not told of.
+
+    Attributes:
+        host: None before this node has joined.
+        roster: Whom it heard of.
+        waits_for: As `ClusterStatus` has it.
+        log_start, log_end: As well, when it was asked last.
+    """
+
+    def __init__(
+        self, name: NodeName, shard: int, *, process: str, session_ms: int, retain_ms: int
+    ) -> None:
+        self.name = name
+        self.shard = shard
+        self.host: ClusterHost | None = None
+        self.roster = Roster()
+        self.waits_for: str | None = "Kafka's brokers"
+        self.log_start: int | None = None
+        self.log_end: int | None = None
+        self._process = process
+        self._session_ms, self._retain_ms = session_ms, retain_ms
+        self._lag = Lag()
+
+    # ------------------------------------------------------------------ Standing
+
+    @property
+    def leads(self) -> bool:
+        return self.host is not None and self.host.leads
+
+    @property
+    def leader_url(self) -> str | None:
+        return None if self.host is None else self.host.leader_url
+
+    @property
+    def term(self) -> int:
+        return 0 if self.host is None else self.host.term
+
+    @property
+    def index(self) -> int:
+        return 0 if self.host is None else self.host.index
+
+    async def wait_for(self, index: int, wait_ms: int) -> bool:
+        if self.host is None:
+            await asyncio.sleep(wait_ms / 1000)
+            return False
+        return await self.host.wait_for(index, wait_ms)
+
+    async def wait_for_end(self, wait_ms: int) -> bool:
+        if self.host is None:
+            await asyncio.sleep(wait_ms / 1000)
+            return False
+        return await self.host.wait_for_end(wait_ms)
+
+    def status(self) -> ClusterStatus:
+        name, host = self.name, self.host
+        if host is None:
+            return ClusterStatus(
+                cluster=name.cluster,
+                shard=self.shard,
+                node=name.node,
+                leader=None,
+                term=0,
+                index=0,
+                waits_for=self.waits_for,
+            )
+        found, index = host.status(), host.index
+        leaders = (node.node for node in found.nodes if node.role == "leader")
+        return msgspec.structs.replace(
+            found,
+            leader=found.leader or next(leaders, None),
+            lag_units=max(found.lag_units, self._lag.units(index)),
+            lag_ms=self._lag.ms(index, monotonic_ms()),
+            log_start=self.log_start,
+            log_end=max(
+                (end for end in (found.log_end, self.log_end) if end is not None), default=None
+            ),
+            waits_for=self.waits_for,
+        )
+
+    # ------------------------------------------------------------------ heartbeats
+
+    def look(self) -> None:
+        """Note what this node knows of, and how far it is: every now and then."""
+        host = self.host
+        if host is None or host.member.node is None:
+            return
+        live = self.roster.live(monotonic_ms(), self._session_ms)
+        told = [beat.index for beat in live if beat.role != "lost" and beat.term <= host.term]
+        self._lag.note(max(host.member.node.anchor.index, *told, 0), host.index, monotonic_ms())
+
+    def beat(self) -> Beat:
+        """What this node says of itself; it has a host."""
+        host = self.host
+        assert host is not None
+        index = host.index
+        return Beat(
+            node=self.name.node,
+            process=self._process,
+            url=self.name.url,
+            role=self._role,
+            term=host.term,
+            index=index,
+            durable=host.durable,
+            lag_units=self._lag.units(index),
+            lag_ms=self._lag.ms(index, monotonic_ms()),
+        )
+
+    @property
+    def _role(self) -> Literal["leader", "follower", "lost"]:
+        host = self.host
+        assert host is not None
+        if host.member.state is NodeState.ASIDE:
+            return "lost"
+        return "leader" if host.leads else "follower"
+
+    def nodes(self) -> Sequence[NodeStatus]:
+        """Every node that was heard of, ordered by id; of this one what is true now."""
+        at_ms = monotonic_ms()
+        beats = {beat.node: beat for beat in self.roster.live(at_ms, self._retain_ms)}
+        own = self.name.node
+        return [
+            self._own() if node == own else self._other(beats[node], at_ms)
+            for node in sorted({*beats, own})
+        ]
+
+    def _own(self) -> NodeStatus:
+        host = self.host
+        assert host is not None
+        index = host.index
+        return NodeStatus(
+            node=self.name.node,
+            url=self.name.url,
+            role=self._role,
+            index=index,
+            lag_units=self._lag.units(index),
+            lag_ms=self._lag.ms(index, monotonic_ms()),
+        )
+
+    def _other(self, beat: Beat, at_ms: int) -> NodeStatus:
+        silent_ms = self.roster.silent_ms(beat.node, at_ms) or 0
+        return NodeStatus(
+            node=beat.node,
+            url=beat.url,
+            role="away" if silent_ms > self._session_ms else beat.role,
+            index=beat.index,
+            lag_units=beat.lag_units,
+            lag_ms=beat.lag_ms,
+            seen_ms_ago=silent_ms,
+        )

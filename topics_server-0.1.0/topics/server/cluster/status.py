@@ -1,0 +1,83 @@
+"""What a node says of its cluster: values, which `GET /v0/cluster`, metrics and the console show.
+
+The host makes them of what it has read and of the other nodes' heartbeats.  Nothing is decided by
+them: figures of other nodes are as old as the heartbeat that carried them (`seen_ms_ago`).
+"""
+
+from typing import Literal
+
+import msgspec
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One node.
+
+    Attributes:
+        node: Its id, which it keeps with its data directory.
+        url: Where the other nodes reach it.
+        role: What it did when it was last heard of; `away`: it was not heard of for longer than
+            `TOPICS_CLUSTER_SESSION_MS`; `lost`: the log has lost what its data rests on, and it
+            shows nothing until it has another node's snapshot.
+        index: Of the last unit that it had applied.
+        lag_units: Units that the log had accepted and it had not applied.
+        lag_ms: Age of the oldest of those units; 0 where it has all.
+        seen_ms_ago: Age of the heartbeat that says so, ms; 0 of the node that answers.
+    """
+
+    node: str
+    url: str
+    role: Literal["leader", "follower", "away", "lost"]
+    index: int
+    lag_units: int
+    lag_ms: int
+    seen_ms_ago: int = 0
+
+
+class HistoryLoss(msgspec.Struct, frozen=True, kw_only=True):
+    """The log lost records that a node had applied.
+
+    Attributes:
+        at_ms: When the node noticed, milliseconds since the epoch.
+        index: Of the last unit that the node had applied.
+        what: For an operator: what was looked for in the log and not found.
+    """
+
+    at_ms: int
+    index: int
+    what: str
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster, as one of its nodes knows it.
+
+    Attributes:
+        cluster: `TOPICS_CLUSTER_NAME`.
+        shard: Number of the shard.
+        node: The id of the node that answers; it is among `nodes`.
+        leader: The id of the leader; None where none is known.
+        term: Of the last `TermBegan` that was accepted here; 0 before the first.
+        index: Of the last unit that was applied here.
+        lag_units: Units that the log has, as far as is known here, and that are not applied here.
+        lag_ms: Age of the oldest of those; 0 where there is none.
+        log_start: First offset that the log still has; None where it was not asked for yet.
+        log_end: Offset behind the log's last record; None as above.
+        in_flight: Units that this node has sent and that are not accepted yet; 0 of a follower.
+        nodes: Every node that was heard of within `TOPICS_CLUSTER_RETAIN_MS`, ordered by id.
+        loss: What this node found lost; None where nothing is.
+        waits_for: Why this node does not serve yet, or should get no clients: a part of a sentence.
+    """
+
+    cluster: str
+    shard: int
+    node: str
+    leader: str | None
+    term: int
+    index: int
+    lag_units: int = 0
+    lag_ms: int = 0
+    log_start: int | None = None
+    log_end: int | None = None
+    in_flight: int = 0
+    nodes: tuple[NodeStatus, ...] = ()
+    loss: HistoryLoss | None = None
+    waits_for: str | None = None

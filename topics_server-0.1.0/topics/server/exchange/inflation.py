@@ -1,0 +1,87 @@
+"""Gzipped request bodies.
+
+Owns what counts as one: a single whole gzip member, with nothing behind it, of bounded size.
+Starts no thread: `at_once` is for the event loop and gives up early, `inflate` runs to the end and
+is for a thread.
+
+Invariant: at most the limit and one piece are in memory, whatever a body declares.
+"""
+
+import zlib
+from typing import Final
+
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.records import Buffer
+
+AT_ONCE_BYTES: Final = 64 << 10
+"""A larger body on the wire is inflated on a thread: 64 MiB take a tenth of a second."""
+
+INPUT_BYTES: Final = 64 << 10
+OUTPUT_BYTES: Final = 256 << 10
+"""zlib copies the input that it did not consume, so input and output go in pieces."""
+
+_GZIP: Final = 31
+
+
+def too_large(limit: int) -> Rejection:
+    return Rejection(
+        ErrorCode.PAYLOAD_TOO_LARGE, f"the body exceeds {limit} bytes", {"limit": limit}
+    )
+
+
+def at_once(body: Buffer, limit: int) -> bytes | None:
+    """The plain body, where that is a matter of microseconds; None where `inflate` is needed.
+
+    Raises:
+        Rejection: As `inflate`.
+    """
+    if len(body) > AT_ONCE_BYTES:
+        return None
+    inflater = zlib.decompressobj(_GZIP)
+    plain = _piece(inflater, body, min(OUTPUT_BYTES, limit) + 1)
+    if len(plain) > limit:
+        raise too_large(limit)
+    if len(plain) > OUTPUT_BYTES:
+        return None
+    _require_whole(inflater)
+    return plain
+
+
+def inflate(body: Buffer, limit: int) -> bytes:
+    """The plain body.
+
+    Raises:
+        Rejection: 400 where it is no gzip, or not a whole one; 413 beyond `limit` bytes.
+    """
+    inflater = zlib.decompressobj(_GZIP)
+    view = memoryview(body)
+    pieces: list[bytes] = []
+    size = at = 0
+    while not inflater.eof and at < len(view):
+        given: Buffer = view[at : at + INPUT_BYTES]
+        at += INPUT_BYTES
+        while not inflater.eof:
+            piece = _piece(inflater, given, OUTPUT_BYTES)
+            given = inflater.unconsumed_tail
+            pieces.append(piece)
+            size += len(piece)
+            if size > limit:
+                raise too_large(limit)
+            if not given and len(piece) < OUTPUT_BYTES:
+                # A full piece may leave output inside zlib although all input is consumed.
+                break
+    _require_whole(inflater, unseen=len(view) > at)
+    # Joining, unlike one large output, lets other threads run while it copies.
+    return b"".join(pieces)
+
+
+def _piece(inflater: "zlib._Decompress", given: Buffer, size: int) -> bytes:
+    try:
+        return inflater.decompress(given, size)
+    except zlib.error:
+        raise Rejection(ErrorCode.INVALID_REQUEST, "the body is not gzip") from None
+
+
+def _require_whole(inflater: "zlib._Decompress", *, unseen: bool = False) -> None:
+    if not inflater.eof or inflater.unused_data or unseen:
+        raise Rejection(ErrorCode.INVALID_REQUEST, "the gzipped body is not whole")

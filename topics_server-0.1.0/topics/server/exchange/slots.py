@@ -1,0 +1,79 @@
+"""Slots: what requests hold of the shares of those who send them (§11).
+
+Owns the counts of requests in flight and of long polls.  Streams and watch sessions are counted where
+they live, in the core.  Invariant: what a request holds is given back once, when it is closed or
+becomes a stream, however it ends.
+"""
+
+from collections.abc import Callable
+
+from topics.protocol.model.access import ANYONE, Caller
+from topics.protocol.model.holder import NOBODY, Holder, holder_of
+from topics.protocol.model.limits import Limits
+from topics.protocol.state.shares import Shares
+from topics.server.exchange.holders import Holders
+from topics.server.exchange.interface import Head
+
+
+class Slots:
+    """The slots of one exchange.
+
+    Args:
+        holders: Says who sent a request.
+
+    Attributes:
+        inflight: Requests, streams not counted, by holder.
+        polls: Of them, those that may wait for records or jobs.
+    """
+
+    def __init__(self, limits: Limits, holders: Holders) -> None:
+        self.holders = holders
+        # Those of a key are counted by `in_flight`, which can end them, too.
+        self.inflight = Shares("max_inflight", 0, per_ip=limits.max_inflight_per_ip)
+        self.polls = Shares(
+            "max_long_polls", limits.max_long_polls, per_ip=limits.max_long_polls_per_ip
+        )
+
+    def of(
+        self, head: Head, header: Callable[[bytes], bytes | None], caller: Caller = ANYONE
+    ) -> "Slot":
+        """The slot of a request, which is empty."""
+        if caller.is_key:
+            return Slot(self, holder_of(caller, NOBODY))
+        return Slot(self, self.holders.of(head.client, header))
+
+
+class Slot:
+    """What one request holds."""
+
+    __slots__ = ("_has_poll", "_has_request", "_slots", "holder")
+
+    def __init__(self, slots: Slots, holder: Holder) -> None:
+        self._slots = slots
+        self._has_request = self._has_poll = False
+        self.holder = holder
+
+    def begin_request(self) -> None:
+        """Raises Rejection: 429 for too many requests of this holder in flight."""
+        inflight = self._slots.inflight
+        if inflight.bounds(self.holder):
+            inflight.require(self.holder)
+            inflight.take(self.holder)
+            self._has_request = True
+
+    def begin_poll(self) -> None:
+        """The request may wait for records or jobs.  Raises Rejection: 429."""
+        if not self._has_poll:
+            polls = self._slots.polls
+            polls.require(self.holder)
+            polls.take(self.holder)
+            self._has_poll = True
+
+    def close(self) -> None:
+        """The request is over, or has become a stream, which is counted as one."""
+        if self._has_request:
+            self._has_request = False
+            self._slots.inflight.give_back(self.holder)
+        if self._has_poll:
+            self._has_poll = False
+            self._slots.polls.give_back(self.holder)

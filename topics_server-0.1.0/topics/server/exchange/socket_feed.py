@@ -1,0 +1,307 @@
+"""The exchange's end of a WebSocket: commands are carried out in order; the driver pulls replies
+and frames (§7.7).
+
+Backpressure: no further command is taken from a client that does not read its replies, so that at
+most one frame and `REPLIES_BYTES_MAX` of replies wait for a client.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.http import websocket
+from topics.protocol.model.access import ANYONE, Caller, gone
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.holder import NOBODY, Holder
+from topics.protocol.model.outcomes import Appended
+from topics.protocol.model.records import Buffer
+from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
+from topics.protocol.state.watched import StreamEnd
+from topics.server.exchange.payload import read, refusal_of
+from topics.server.exchange.shell import Phase, Shell, ThreadCall
+from topics.server.exchange.watch_feed import SHUTTING_DOWN
+
+log = logging.getLogger("topics.exchange")
+
+REPLIES_BYTES_MAX: Final = 64 << 10
+"""Replies not taken yet at which no further command is read; the last one may pass it."""
+
+
+class SocketFeed:
+    """Implements `interface.SourceSocket`.
+
+    Raises:
+        Rejection: Too many connections.
+    """
+
+    def __init__(self, shell: Shell, caller: Caller = ANYONE, holder: Holder = NOBODY) -> None:
+        self._shell = shell
+        # Its own: a node of a cluster may open another, and this stream ends with this one.
+        self._engine = shell.engine
+        self._caller = caller
+        self._news = asyncio.Event()
+        self._stream = self._engine.watch_commands.open_socket(self._on_news, caller, holder)
+        self._replies: deque[bytes] = deque()
+        self._replies_bytes = 0
+        self._taken = asyncio.Event()
+        self._is_busy = False
+        """A command is being carried out; its reply is still to come."""
+        self._is_over = False
+        self._wake: Callable[[], None] | None = None
+        """Set by a driver without a task."""
+        self._kept: bytes | None = None
+        """A frame that a thread has read."""
+        self._is_reading = False
+
+    # ------------------------------------------------------------------ commands
+
+    async def command(self, text: str) -> None:
+        self._is_busy = True
+        try:
+            self._reply(await self._answer(text))
+        finally:
+            self._is_busy = False
+            self._news.set()
+        await self._room()
+
+    async def _answer(self, text: str) -> bytes:
+        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def reply(message: bytes) -> None:
+            # The wait was cancelled if the client is gone; what it wrote stays written.
+            if not answered.done():
+                answered.set_result(message)
+
+        now = self._carry_out(text.encode("utf-8", "surrogatepass"), reply)
+        return await answered if now is None else now
+
+    def _carry_out(self, text: bytes, reply: Callable[[bytes], None]) -> bytes | None:
+        """The reply to a command; None where it comes later, through `reply`."""
+        try:
+            asked = websocket.parse(text, self._shell.limits)
+        except websocket.BadText as error:
+            return websocket.bad_text(str(error))
+        try:
+            if isinstance(asked.order, Rejection):
+                raise asked.order
+            if self._shell.phase is not Phase.READY:
+                raise Rejection(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN[1])
+            order = asked.order
+            if self._caller.is_key:
+                order = websocket.permitted_order(order, self._caller)
+            return self._obey(asked.request_id, order, reply)
+        except Rejection as refusal:
+            return websocket.refused(asked.request_id, refusal)
+
+    def _obey(
+        self, request_id: bytes, order: websocket.Order, reply: Callable[[bytes], None]
+    ) -> bytes | None:
+        engine = self._engine
+        match order:
+            case websocket.Subscribe(topics, view):
+                added = engine.watch_commands.subscribe(
+                    self._stream, topics, view, self._shell.now_ms
+                )
+                positions = {w.name: engine.watch_commands.position(w) for w in added}
+                return websocket.subscribed(request_id, positions)
+            case websocket.Unsubscribe(topic):
+                was = engine.watches.unsubscribe(self._stream, topic)
+                fields = {"topic": topic, "subscribed": was}
+                return websocket.reply("unsubscribed", request_id, fields)
+            case websocket.Publish():
+                return self._publish(request_id, order, reply)
+            case websocket.Ping():
+                return websocket.reply("pong", request_id, {"ts": self._shell.now_ms})
+
+    def _publish(
+        self, request_id: bytes, order: websocket.Publish, reply: Callable[[bytes], None]
+    ) -> bytes | None:
+        def deliver(done: Reply) -> None:
+            reply(self._published(request_id, done))
+
+        now = self._shell.submit(order.append, deliver)
+        return None if isinstance(now, Ticket) else self._published(request_id, now)
+
+    @staticmethod
+    def _published(request_id: bytes, done: Reply) -> bytes:
+        result = done.result
+        if isinstance(result, Rejection):
+            return websocket.refused(request_id, result)
+        if isinstance(result, Exception):
+            log.error("internal error", exc_info=result)
+            return websocket.refused(request_id, Rejection(ErrorCode.INTERNAL, "internal error"))
+        assert isinstance(result, Appended)
+        return websocket.ack(
+            request_id,
+            result,
+            write_ms=done.write_ms,
+            sync_ms=done.sync_ms,
+            throttle_ms=done.throttle_ms,
+        )
+
+    # ------------------------------------------------------------------ without a task
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    @property
+    def is_busy(self) -> bool:
+        return self._is_busy or self._replies_bytes > REPLIES_BYTES_MAX
+
+    @property
+    def is_drained(self) -> bool:
+        return False
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        wake()
+
+    def hear(self, text: bytes) -> None:
+        assert not self.is_busy
+        self._is_busy = True
+        now = self._carry_out(text, self._hear_reply)
+        if now is not None:
+            self._hear_reply(now)
+
+    def _hear_reply(self, message: bytes) -> None:
+        self._is_busy = False
+        if not self._is_over:
+            self._reply(message)
+
+    def hear_binary(self) -> None:
+        self._reply(websocket.BINARY)
+
+    def take(self) -> bytes | None:
+        if self._is_over:
+            return None
+        if self._replies:
+            reply = self._next_reply()
+            if self._wake is not None and not self._replies:
+                self._wake()  # the driver may give commands again
+            return reply
+        if self._is_reading:
+            return None
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            return kept
+        shell = self._shell
+        if self._has_to_end:
+            return None if self._is_busy else self._last()
+        frame = self._engine.watch_commands.next_frame(self._stream, shell.now_ms)
+        return None if frame is None else self._written_or_later(frame)
+
+    @property
+    def _has_to_end(self) -> bool:
+        """Whether the server ends it: it stops, or the key was removed."""
+        return self._shell.phase is not Phase.READY or self._stream.ended_by is not None
+
+    def _last(self) -> bytes:
+        self._is_over = True
+        if (why := self._stream.ended_by) is StreamEnd.KEY_REMOVED:
+            return websocket.refused(b"", gone())
+        if why is not None:
+            return websocket.refused(b"", Rejection(ErrorCode.NOT_LEADER, why.value))
+        return websocket.refused(b"", Rejection(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN[1]))
+
+    def _written_or_later(self, frame: Pulled) -> bytes | None:
+        """The frame as a message; None where a thread has to read it first."""
+        message = self._written_now(frame)
+        if isinstance(message, bytes):
+            return message
+        self._is_reading = True
+
+        def on_read(done: ThreadCall[list[Buffer] | Rejection | None]) -> None:
+            self._is_reading = False
+            if not self._is_over:
+                self._kept = self._encoded(message, done.result())
+                self._on_news()
+
+        records = message.records.still()
+        reading = self._shell.read_in_thread(lambda: read(records, blocking=True))
+        reading.add_done_callback(on_read)
+        return None
+
+    def _on_news(self) -> None:
+        if self._wake is not None:
+            self._wake()
+        else:
+            self._news.set()
+
+    # ------------------------------------------------------------------ messages
+
+    async def refuse_binary(self) -> None:
+        self._reply(websocket.BINARY)
+        await self._room()
+
+    def _reply(self, message: bytes) -> None:
+        self._replies.append(message)
+        self._replies_bytes += len(message)
+        self._on_news()
+
+    async def _room(self) -> None:
+        """Wait until the client has taken enough of its replies."""
+        while self._replies_bytes > REPLIES_BYTES_MAX and not self._is_over:
+            self._taken.clear()
+            await self._taken.wait()
+
+    # ------------------------------------------------------------------ messages out
+
+    async def next(self) -> str | None:
+        while not self._is_over:
+            if self._replies:
+                return self._next_reply().decode()
+            if self._has_to_end and not self._is_busy:
+                return self._last().decode()
+            self._news.clear()
+            if not self._has_to_end:
+                frame = self._engine.watch_commands.next_frame(self._stream, self._shell.now_ms)
+                if frame is not None:
+                    return (await self._written(frame)).decode()
+            # News may be set already, if `next_frame` only skipped records: others go first.
+            await asyncio.sleep(0)
+            await self._news.wait()
+        return None
+
+    def _next_reply(self) -> bytes:
+        reply = self._replies.popleft()
+        self._replies_bytes -= len(reply)
+        self._taken.set()
+        return reply
+
+    async def _written(self, frame: Pulled) -> bytes:
+        message = self._written_now(frame)
+        if isinstance(message, bytes):
+            return message
+        records = message.records.still()
+        texts = await self._shell.read_in_thread(lambda: read(records, blocking=True))
+        return self._encoded(message, texts)
+
+    def _written_now(self, frame: Pulled) -> bytes | RecordFrame:
+        """The frame as a message, or the frame where its records are not in memory."""
+        if isinstance(frame, DamagedFrame):
+            return self._unreadable(frame.topic, refusal_of(frame.damage))
+        if not isinstance(frame, RecordFrame) or "ws" in frame.texts:
+            return websocket.encode(frame)
+        texts = read(frame.records, blocking=False)
+        return frame if texts is None else self._encoded(frame, texts)
+
+    def _encoded(self, frame: RecordFrame, texts: list[Buffer] | Rejection | None) -> bytes:
+        assert texts is not None
+        if isinstance(texts, Rejection):
+            return self._unreadable(frame.topic, texts)
+        return websocket.encode(frame, texts)
+
+    def _unreadable(self, topic: str, refusal: Rejection) -> bytes:
+        self._engine.watches.unsubscribe(self._stream, topic)
+        return websocket.unreadable(topic, refusal)
+
+    def close(self) -> None:
+        self._is_over = True
+        self._wake = None
+        self._news.set()
+        self._taken.set()
+        self._engine.watches.close_socket(self._stream)

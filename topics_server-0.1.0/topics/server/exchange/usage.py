@@ -1,0 +1,63 @@
+"""What the process takes of the machine, in the names that Prometheus' own clients use.
+
+Read when somebody scrapes, and never otherwise.  A figure that the system does not tell is left
+out: on systems without `/proc` only the CPU time is known.
+"""
+
+import os
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from topics.protocol.http.metrics import Family, Kind, Sample
+
+PROC: Final = Path("/proc/self")
+_STARTED_S: Final = time.time()
+
+
+def families(proc: Path = PROC) -> Iterator[Family]:
+    """CPU, memory, descriptors, and the time of the start."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_s = used.ru_utime + used.ru_stime
+    yield _one("process_cpu_seconds_total", "counter", "CPU time, user and system.", cpu_s)
+    yield _one("process_start_time_seconds", "gauge", "When it began, Unix time.", _STARTED_S)
+    memory = _memory(proc)
+    if memory is not None:
+        virtual, resident = memory
+        text = "Resident memory, mapped files included."
+        yield _one("process_resident_memory_bytes", "gauge", text, resident)
+        yield _one("process_virtual_memory_bytes", "gauge", "Virtual memory.", virtual)
+    descriptors = _descriptors(proc)
+    if descriptors is not None:
+        yield _one("process_open_fds", "gauge", "Open file descriptors.", descriptors)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY:
+        yield _one("process_max_fds", "gauge", "Bound of open file descriptors.", soft)
+
+
+def resident_bytes(proc: Path = PROC) -> int:
+    """Resident memory, mapped files included; 0 where the system does not tell."""
+    memory = _memory(proc)
+    return 0 if memory is None else memory[1]
+
+
+def _one(name: str, kind: Kind, text: str, value: float) -> Family:
+    return Family(name, kind, text, [Sample(value, {})])
+
+
+def _memory(proc: Path) -> tuple[int, int] | None:
+    """(virtual, resident), bytes (proc(5), statm)."""
+    try:
+        pages = (proc / "statm").read_text().split()
+        return int(pages[0]) * resource.getpagesize(), int(pages[1]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _descriptors(proc: Path) -> int | None:
+    try:
+        return len(os.listdir(proc / "fd"))
+    except OSError:
+        return None

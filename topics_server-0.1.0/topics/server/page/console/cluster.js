@@ -1,0 +1,55 @@
+// The nodes of a cluster.  Its place in the navigation is shown only where the server is in one; that is
+// asked once, since it does not change while a server runs.
+
+import { getJson, why } from "./api.js";
+import { $, digits, make, set, show } from "./dom.js";
+
+let asked = false;
+
+/** Whether the server is in a cluster, asked at the first visit. */
+export async function findCluster() {
+  if (asked) return;
+  asked = true;
+  try {
+    show($("go-cluster"), (await getJson("/v0/cluster")).enabled);
+  } catch {
+    asked = false; // not ready yet, or without a key: in the next round
+  }
+}
+
+export const forgetCluster = () => { asked = false; };
+
+export async function refreshCluster(isCurrent) {
+  try {
+    const found = await getJson("/v0/cluster");
+    if (!isCurrent()) return;
+    show($("cluster-trouble"), false);
+    draw(found);
+  } catch (error) {
+    if (!isCurrent()) return;
+    set($("cluster-trouble"), why(error));
+    show($("cluster-trouble"), true);
+  }
+}
+
+function draw(found) {
+  if (!found.enabled) {
+    set($("cluster-about"), "this server is in no cluster");
+    $("node-list").replaceChildren();
+    return;
+  }
+  set($("cluster-about"), `${found.cluster} · shard ${found.shard} · term ${digits(found.term)} · as ${found.node} knows it`);
+  show($("cluster-leaderless"), found.leader === null);
+  show($("cluster-loss"), found.loss !== null);
+  if (found.loss) set($("cluster-loss"), `The log has lost what this node rests on, behind unit ${digits(found.loss.index)}: ${found.loss.what}`);
+  $("node-list").replaceChildren(...found.nodes.map(row));
+}
+
+function row(node) {
+  const number = (value) => make("td", "number", digits(value));
+  return make(
+    "tr", "",
+    make("td", "", node.node), make("td", node.role === "away" || node.role === "lost" ? "bad" : "", node.role), make("td", "", node.url),
+    number(node.index), number(node.lag_units), number(node.lag_ms), number(node.seen_ms_ago),
+  );
+}

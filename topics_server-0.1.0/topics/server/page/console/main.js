@@ -1,0 +1,103 @@
+// Where one is, and the rounds: every two seconds, while the page is in sight, what is on show is asked for
+// again.  A round that is late never meets the next one.
+
+import { getJson, onKey, onKeyAsked, Refused, useKey } from "./api.js";
+import { findCluster, forgetCluster, refreshCluster } from "./cluster.js";
+import { $, duration, set, show } from "./dom.js";
+import { forgetOverview, refreshOverview } from "./overview.js";
+import { markTopic, refreshRouters } from "./routers.js";
+import { forgetTopic, leaveTopic, openTopic, refreshTopic, TABS } from "./topic.js";
+import { forgetTopics, refreshTopics } from "./topics.js";
+
+const REFRESH_MS = 2000;
+const VIEWS = ["overview", "topics", "topic", "cluster"];
+
+let round = 0, timer, view = "";
+
+// ---- where one is: #/, #/cluster, #/topics, #/topics/NAME, #/topics/NAME/TAB, #/topics/NAME/records/SEQ
+
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
+function place() {
+  const [, noun = "", name, part, seq] = decoded(location.hash).match(/^#\/([^/]*)(?:\/([^/]+))?(?:\/([^/]+))?(?:\/(\d+))?/) ?? [];
+  if (noun === "topics" && name) return { view: "topic", name, part: TABS.includes(part) ? part : "records", seq: seq && Number(seq) };
+  return { view: noun === "topics" || noun === "cluster" ? noun : "overview" };
+}
+
+function arrive() {
+  if (location.hash.length > 1 && location.hash[1] !== "/") {
+    location.replace(`#/topics/${location.hash.slice(1)}/live`); // #NAME, as it was bookmarked once
+    return;
+  }
+  const at = place();
+  for (const each of VIEWS) show($("view-" + each), each === at.view);
+  for (const each of ["overview", "topics", "cluster"]) {
+    if (each === at.view || (each === "topics" && at.view === "topic")) $("go-" + each).setAttribute("aria-current", "page");
+    else $("go-" + each).removeAttribute("aria-current");
+  }
+  if (at.view === "topic") {
+    openTopic(at.name, at.part, at.seq);
+    markTopic(at.name);
+  } else leaveTopic();
+  document.title = at.view === "topic" ? `${at.name} · topics` : "topics";
+  view = at.view;
+  refresh();
+}
+
+// ---- rounds
+
+const REFRESHES = {
+  overview: (isCurrent) => refreshOverview(isCurrent),
+  topics: (isCurrent) => refreshTopics(isCurrent).then(() => refreshRouters(isCurrent)),
+  topic: (isCurrent) => refreshTopic(isCurrent),
+  cluster: (isCurrent) => refreshCluster(isCurrent),
+};
+
+async function refresh() {
+  clearTimeout(timer);
+  const mine = ++round, isCurrent = () => mine === round; // what an older round hears is dropped
+  if (document.hidden) return;
+  await Promise.all([refreshServer(isCurrent), findCluster(), REFRESHES[view](isCurrent)]);
+  if (isCurrent()) timer = setTimeout(refresh, REFRESH_MS);
+}
+
+async function refreshServer(isCurrent) {
+  const [ready, { value }] = await Promise.allSettled([getJson("/v0/ready"), getJson("/v0/health")]);
+  if (!isCurrent()) return;
+  const [mood, phase] = ready.value ? ["good", "ready"] : phaseOf(ready.reason);
+  $("server").className = mood;
+  set($("phase"), phase);
+  set($("about"), value ? `version ${value.version} · up ${duration(value.uptime_ms)}` : "");
+}
+
+function phaseOf(error) {
+  if (!(error instanceof Refused)) return ["bad", "unreachable"];
+  const { replay_progress: progress, reason } = error.detail;
+  if (reason === "read_only") return ["bad", "read-only after a failed write"];
+  if (progress !== undefined) return ["warn", `replaying, ${Math.floor(100 * progress)} %`];
+  return ["warn", error.message];
+}
+
+onKeyAsked(() => show($("access"), true));
+$("access").onsubmit = (event) => {
+  event.preventDefault();
+  useKey($("key").value);
+};
+onKey(() => {
+  forgetTopics();
+  forgetOverview();
+  forgetTopic();
+  forgetCluster();
+  refresh();
+});
+document.onvisibilitychange = refresh;
+addEventListener("hashchange", arrive);
+// "/" goes to the search, as elsewhere.
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.target.matches("input, textarea, select") || view !== "topics") return;
+  event.preventDefault();
+  $("search").focus();
+});
+arrive();

@@ -1,0 +1,60 @@
+// The publish box: one record, as it is typed.
+
+import { curl, sendJson, why } from "./api.js";
+import { $, copy, digits, link, make, set } from "./dom.js";
+import { isJson } from "./json.js";
+
+let topic = "";
+
+export function openPublish(name) {
+  if (topic === name) return;
+  topic = name;
+  $("published").replaceChildren();
+  set($("publish-trouble"), "");
+}
+
+/** The body as text: data and meta go out byte for byte. */
+function body() {
+  const typed = $("publish-data").value, isText = $("publish-as").value === "text";
+  const parts = [`"data":${isText ? JSON.stringify(typed) : typed}`];
+  for (const name of ["tag", "node"]) {
+    const value = $("publish-" + name).value;
+    if (value) parts.push(`${JSON.stringify(name)}:${JSON.stringify(value)}`);
+  }
+  const meta = $("publish-meta").value.trim();
+  if (meta) parts.push(`"meta":${meta}`);
+  return `{"records":[{${parts.join(",")}}],"create":false}`;
+}
+
+function trouble() {
+  if ($("publish-as").value !== "text" && !isJson($("publish-data").value)) return "The data is not JSON. Send it as text, or mend it.";
+  const meta = $("publish-meta").value.trim();
+  if (meta && !(isJson(meta) && meta.startsWith("{"))) return "The meta is not a JSON object.";
+  return "";
+}
+
+$("publish").onsubmit = async (event) => {
+  event.preventDefault();
+  const found = trouble();
+  set($("publish-trouble"), found);
+  if (found) return;
+  $("publish-send").disabled = true;
+  try {
+    const sent = topic, answer = await sendJson("POST", `/v0/topics/${sent}`, body());
+    const seq = answer.first_seq;
+    $("published").prepend(make("li", "", "Record ", link(digits(seq), `#/topics/${sent}/records/${seq}`), " written."));
+    while ($("published").children.length > 10) $("published").lastChild.remove();
+  } catch (error) {
+    set($("publish-trouble"), why(error));
+  } finally {
+    $("publish-send").disabled = false;
+  }
+};
+$("publish-curl").onclick = (event) => {
+  const found = trouble();
+  set($("publish-trouble"), found);
+  if (!found) copy(curl("POST", `/v0/topics/${topic}`, body()), event.currentTarget);
+};
+$("publish-data").onkeydown = (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("publish").requestSubmit();
+};

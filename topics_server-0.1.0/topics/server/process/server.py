@@ -1,0 +1,250 @@
+"""A server process: the runtime and the connections that it serves, from the start to the stop.
+
+Owns the order of a stop: first no new work, then the pending replies, then the disk, then the
+sockets.  Knows nothing of what is served.  The socket, the signals and the exit codes are
+`process.foreground`'s.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from topics.server.process import latecomers
+from topics.server.process.foreground import GRACE_S, announce, run, write_port_file
+from topics.server.process.settings import ProcessSettings
+from topics.server.process.signals import Stop
+from topics.server.runtime.collector import Collector
+from topics.server.transport.listener import (
+    accept,
+    max_connections,
+)
+
+if TYPE_CHECKING:
+    from topics.protocol.http.metrics import Family
+
+SENT_S: Final = 1.0
+"""How long the last bytes may take to leave the process, once the log is closed."""
+
+MESSAGE_BYTES_MAX: Final = 8 << 20
+"""Of one WebSocket message, even where a body may be larger."""
+
+log = logging.getLogger("topics")
+
+
+class ServerSettings(ProcessSettings, Protocol):
+    """What the process and the transport read of the settings."""
+
+    @property
+    def keep_alive_ms(self) -> int: ...
+    @property
+    def limits(self) -> Any: ...
+    @property
+    def trusted_proxies(self) -> Sequence[str]: ...
+    @property
+    def readers(self) -> int: ...
+
+
+class Readers(Protocol):
+    """The reader processes of a server: `readers.pool.Pool`."""
+
+    def start(self, shared: Any) -> None:
+        """The log is replayed: start them."""
+
+    def http1(self, connection: Any) -> Any:
+        """The HTTP/1.1 speaker of a connection that was accepted here."""
+
+    def families(self) -> "Iterable[Family]":
+        """What metrics tell of them."""
+
+    def reload(self) -> None:
+        """The keys were read again."""
+
+    def drain(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class ServedRuntime(Protocol):
+    """The runtime that a server starts, drains and stops."""
+
+    @property
+    def exchange(self) -> Any: ...
+    @property
+    def topics(self) -> int: ...
+    async def start(self) -> None: ...
+    async def wait_failed(self) -> Exception: ...
+
+    async def wait_ready(self) -> None: ...
+
+    def end_turns_by(self, soon: Callable[[Callable[[], None]], object]) -> None:
+        """Have `soon` called for what is due once the requests that are here now were submitted."""
+
+    def drain(self) -> object: ...
+    async def stop(self) -> None: ...
+
+
+def serve(settings: ServerSettings, create: Callable[[Any], ServedRuntime] | None = None) -> int:
+    """Run a server until a signal stops it.
+
+    Args:
+        create: Makes the runtime; by default the one over the data directory of the settings.
+
+    Returns:
+        The exit code, as `topics.server.process.foreground.run` has them.
+    """
+    # The engine does no linear algebra, for which numpy's library would start a thread a core.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+    async def main(listener: socket.socket, stop: Stop) -> None:
+        await _Server(settings, listener, create or _create(), stop).run()
+
+    return run(settings, main)
+
+
+class _Server:
+    """One run of a server, from the open socket to the exit code."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        listener: socket.socket,
+        create: Callable[[Any], ServedRuntime],
+        stop: Stop,
+    ) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._create = create
+        self._stop = stop
+
+    async def run(self) -> None:
+        collector = Collector(lambda: runtime.topics)
+        collector.start()  # first of all: the modules of the server are a hundred thousand objects
+        try:
+            runtime = self._create(self._settings)
+            await self._run(runtime, collector)
+        finally:
+            collector.close()
+
+    async def _run(self, runtime: ServedRuntime, collector: Collector) -> None:
+        from topics.server.exchange.holders import Holders
+        from topics.server.transport.connection import Connection
+        from topics.server.transport.http1 import Http1
+        from topics.server.transport.limits import Limits, Timeouts
+        from topics.server.transport.shared import Shared
+
+        await runtime.start()
+        settings = self._settings
+        most = max_connections(settings.limits.max_connections)
+        shared = Shared(
+            runtime.exchange,
+            limits=Limits(
+                connections=most,
+                connections_per_ip=settings.limits.max_connections_per_ip or most,
+                bodies_bytes=settings.limits.max_body_memory,
+                message_bytes=min(settings.limits.max_body_bytes, MESSAGE_BYTES_MAX),
+            ),
+            peer=Holders(settings.trusted_proxies).peer,
+            timeouts=Timeouts(idle_s=settings.keep_alive_ms / 1000),
+        )
+        runtime.end_turns_by(shared.turns.when_given)
+        runtime.exchange.more.append(shared.families)
+        readers = _readers(settings, runtime)
+        if readers is not None:
+            runtime.exchange.more.append(readers.families)
+        self._stop.reload = lambda: _reload(runtime, readers)
+        http1 = Http1 if readers is None else readers.http1
+        server = await accept(self._listener, lambda: Connection(shared, http1, latecomers.http2))
+        try:
+            try:
+                write_port_file(settings, self._listener)
+                await self._until_signalled(runtime, collector, readers, shared)
+            except Exception:
+                await runtime.stop()
+                raise
+            await self._go_down(runtime, shared, readers)
+        finally:
+            server.close()
+            for connection in list(shared.connections):
+                connection.abort()
+
+    async def _until_signalled(
+        self, runtime: ServedRuntime, collector: Collector, readers: "Readers | None", shared: Any
+    ) -> None:
+        """Serve until a signal; raises why the data cannot be served."""
+        signalled = asyncio.ensure_future(self._stop.wait())
+        failed: asyncio.Future[Exception] = asyncio.ensure_future(runtime.wait_failed())
+        ready = asyncio.ensure_future(runtime.wait_ready())
+        try:
+            await asyncio.wait((signalled, failed, ready), return_when=asyncio.FIRST_COMPLETED)
+            if ready.done() and not failed.done():
+                collector.settle()
+                announce(self._settings, self._listener)
+                latecomers.load()
+                if readers is not None:
+                    readers.start(shared)
+                await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
+            if failed.done():
+                raise failed.result()
+        finally:
+            for waiting in (signalled, failed, ready):
+                waiting.cancel()
+
+    async def _go_down(
+        self, runtime: ServedRuntime, shared: Any, readers: "Readers | None"
+    ) -> None:
+        """Stop new work, then pending replies, then the disk; the caller closes the sockets."""
+        log.info("stopping: %d connections with requests in flight", shared.busy)
+        quiet = asyncio.Event()
+        shared.when_quiet = quiet.set
+        shared.is_draining = True
+        runtime.drain()
+        runtime.exchange.drain()
+        if readers is not None:
+            readers.drain()
+        if shared.busy:
+            try:
+                async with asyncio.timeout(GRACE_S):
+                    await quiet.wait()
+            except TimeoutError:
+                log.warning("%d connections did not end in time", shared.busy)
+        if readers is not None:
+            await readers.stop()
+        await runtime.stop()
+        shared.drain()
+        await _sent(shared)
+
+
+async def _reload(runtime: ServedRuntime, readers: "Readers | None") -> None:
+    """SIGHUP: read the keys again, in every process."""
+    await runtime.exchange.reload()
+    if readers is not None:
+        readers.reload()
+
+
+async def _sent(shared: Any) -> None:
+    """Give the last bytes a moment to leave; a transport does not report when they have."""
+    for _ in range(int(SENT_S / 0.01)):
+        if not any(connection.unsent_bytes for connection in shared.connections):
+            return
+        await asyncio.sleep(0.01)
+
+
+def _readers(settings: ServerSettings, runtime: ServedRuntime) -> "Readers | None":
+    """The reader processes that the settings ask for; none of their code is loaded without."""
+    if not settings.readers:
+        return None
+    from topics.server.readers.pool import Pool
+
+    made: Any = Pool
+    pool: Readers = made(settings, runtime)
+    return pool
+
+
+def _create() -> Callable[[Any], ServedRuntime]:
+    from topics.server.assembly import create_served
+
+    made: Callable[[Any], ServedRuntime] = create_served
+    return made

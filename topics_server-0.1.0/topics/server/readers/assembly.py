@@ -1,0 +1,54 @@
+"""The parts of a reader, put together from the settings of the server.
+
+Owns the one place of a reader that knows the store on the disk; the rest is as `server.assembly` has
+it for the engine's process.
+"""
+
+import msgspec
+
+from topics.protocol.http.origins import OriginRule
+from topics.server.access.guard import Guard
+from topics.server.assembly import guard_of, origins_of
+from topics.server.exchange.observer import Observer
+from topics.server.exchange.tracing import spans
+from topics.server.process.server import MESSAGE_BYTES_MAX
+from topics.server.transport.limits import Limits, Timeouts
+from topics.settings import Settings
+from topics.store.files import OsFiles
+from topics.store.following import FollowingStore
+
+
+class ReaderParts(msgspec.Struct, frozen=True):
+    """What a reader is made of, beside its follower."""
+
+    settings: Settings
+    store: FollowingStore
+    guard: Guard | None
+    origins: OriginRule
+    observer: Observer
+
+    def transport_limits(self, connections: int) -> Limits:
+        limits = self.settings.limits
+        return Limits(
+            connections=connections,
+            connections_per_ip=limits.max_connections_per_ip or connections,
+            bodies_bytes=limits.max_body_memory,
+            message_bytes=min(limits.max_body_bytes, MESSAGE_BYTES_MAX),
+        )
+
+    @property
+    def timeouts(self) -> Timeouts:
+        return Timeouts(idle_s=self.settings.keep_alive_ms / 1000)
+
+
+def parts_of(settings: Settings) -> ReaderParts:
+    """Raises Unusable, BadKeys."""
+    guard = guard_of(settings)
+    slow_s = settings.slow_request_ms / 1000 if settings.slow_request_ms else None
+    return ReaderParts(
+        settings,
+        FollowingStore(OsFiles(settings.data_dir)),
+        guard,
+        origins_of(settings, has_keys=guard is not None),
+        Observer(slow_s, spans()),
+    )

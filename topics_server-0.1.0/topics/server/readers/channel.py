@@ -1,0 +1,183 @@
+"""The channel between the engine's process and one reader: messages, and connections with them.
+
+A Unix socket that keeps the borders of messages.  A connection goes as the descriptor of its socket,
+with the bytes that were received and not taken.  Knows nothing of what is done with either.
+
+Invariants: messages arrive in their order, each whole; a descriptor is closed here once it is sent;
+the end of the other process is the end of the channel.
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+PART_BYTES: Final = 48 << 10
+"""Of a message in one packet: well below what a socket takes at once by default."""
+_MESSAGE: Final = b"M"
+_PART: Final = b"P"
+_HANDED: Final = b"H"
+WAITING_MAX: Final = 1024
+"""Packets that wait for the other side, beyond which `is_clear` says no."""
+TURN_PACKETS: Final = 32
+"""Taken in one turn of the loop: other connections have theirs."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+
+
+class Handed(msgspec.Struct):
+    """A connection that changes its process.
+
+    Attributes:
+        pending: Bytes that were received and not taken; the next request begins with them.
+        lent: The watch session that goes with it, pickled; empty where there is none.
+        returns: How often it came back to the engine's process.
+    """
+
+    pending: bytes = b""
+    lent: bytes = b""
+    returns: int = 0
+
+
+_decode_handed = msgspec.msgpack.Decoder(Handed).decode
+
+
+class Channel:
+    """One end.
+
+    Args:
+        sock: Of a pair made by `channel_pair`.
+        on_message: Called with each message, in order.
+        on_handed: Called with each connection; owns its socket.
+        on_end: Called once, when the other process has closed its end.
+        on_unsent: Called then with each connection that was not sent; owns its socket.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        on_message: Callable[[dict[str, Any]], None],
+        on_handed: Callable[[Handed, socket.socket], None],
+        on_end: Callable[[], None],
+        on_unsent: Callable[[Handed, socket.socket], None] = lambda _, sock: sock.close(),
+    ) -> None:
+        self._socket = sock
+        self._on_message, self._on_handed, self._on_end = on_message, on_handed, on_end
+        self._on_unsent = on_unsent
+        self._loop = asyncio.get_running_loop()
+        self._parts: list[bytes] = []
+        self._waiting: deque[tuple[bytes, Handed | None, int]] = deque()
+        self._is_writing = False
+        self.is_open = True
+        sock.setblocking(False)
+        self._loop.add_reader(sock, self._readable)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether what is sent now is taken soon."""
+        return self.is_open and len(self._waiting) < WAITING_MAX
+
+    # ------------------------------------------------------------------ sending
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message; one to an end that is gone is dropped."""
+        self._send(_MESSAGE, _encode(message))
+
+    def hand(self, handed: Handed, descriptor: int) -> None:
+        """Send a connection; its descriptor is closed here."""
+        self._send(_HANDED, _encode(handed), handed, descriptor)
+
+    def _send(
+        self, kind: bytes, data: bytes, handed: Handed | None = None, descriptor: int = -1
+    ) -> None:
+        if not self.is_open:
+            if handed is not None:
+                self._on_unsent(handed, socket.socket(fileno=descriptor))
+            return
+        parts = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)] or [b""]
+        for part in parts[:-1]:
+            self._waiting.append((_PART + part, None, -1))
+        self._waiting.append((kind + parts[-1], handed, descriptor))
+        self._flush()
+
+    def _flush(self) -> None:
+        waiting = self._waiting
+        while waiting:
+            packet, handed, descriptor = waiting[0]
+            try:
+                if handed is None:
+                    self._socket.send(packet)
+                else:
+                    socket.send_fds(self._socket, [packet], [descriptor])
+            except BlockingIOError:
+                if not self._is_writing:
+                    self._is_writing = True
+                    self._loop.add_writer(self._socket, self._flush)
+                return
+            except OSError:
+                self.close()
+                self._on_end()
+                return
+            waiting.popleft()
+            if handed is not None:
+                os.close(descriptor)
+        if self._is_writing:
+            self._is_writing = False
+            self._loop.remove_writer(self._socket)
+
+    # ------------------------------------------------------------------ receiving
+
+    def _readable(self) -> None:
+        for _ in range(TURN_PACKETS):
+            if not self.is_open or not self._receive():
+                return
+
+    def _receive(self) -> bool:
+        """Take one packet; False where there is none now."""
+        try:
+            packet, descriptors, _, _ = socket.recv_fds(
+                self._socket, PART_BYTES + 64, 1, socket.MSG_CMSG_CLOEXEC
+            )
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            packet, descriptors = b"", []
+        if not packet:
+            self.close()
+            self._on_end()
+            return False
+        kind, part = packet[:1], packet[1:]
+        self._parts.append(part)
+        if kind == _PART:
+            return True
+        data, self._parts = b"".join(self._parts), []
+        if kind == _MESSAGE:
+            self._on_message(_decode(data))
+        elif descriptors:
+            self._on_handed(_decode_handed(data), socket.socket(fileno=descriptors[0]))
+        return True
+
+    def close(self) -> None:
+        """Send and receive nothing more."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._loop.remove_reader(self._socket)
+        if self._is_writing:
+            self._loop.remove_writer(self._socket)
+        self._socket.close()
+        waiting, self._waiting = self._waiting, deque()
+        for _, handed, descriptor in waiting:
+            if handed is not None:
+                self._on_unsent(handed, socket.socket(fileno=descriptor))
+
+
+def channel_pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected sockets: the engine's and the reader's."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

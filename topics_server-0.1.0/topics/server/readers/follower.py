@@ -1,0 +1,231 @@
+"""The follower: an engine that reads, whose events come from the log that another process writes.
+
+It applies written batches as far as the shared page says, and shows of each topic what the engine
+shows: all that was applied, but for topics that the page holds back.  It is the engine's own code,
+`State.apply` and the decisions of reads and watches, so a page of records is the same, byte for byte.
+It makes no event, reads no clock and knows neither processes nor sockets.
+
+Time takes records here as it does in the engine, by the same clock (`page.Timing`).  What a read
+shows never depends on the counters that events carry, which may count a record that has expired here
+a moment earlier.
+
+What it refuses: topics whose records are not all in the log (`ephemeral` now, or when some of them
+were written), and copies that routers still owe.  Those are the engine's (`serves`).
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from topics.protocol.engine import Engine
+from topics.protocol.model.commands import Diff, ReadPage
+from topics.protocol.model.events import (
+    Event,
+    RouterConfigured,
+    RouterDeleted,
+    RunRef,
+    TopicConfigured,
+    TopicDeleted,
+)
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.ports import RecoverySink, Run
+from topics.protocol.state.topic import Topic
+from topics.server.readers.page import NOTHING, Shown
+
+SLICE_BYTES: Final = 64 << 10
+"""Of the log in one slice: some milliseconds of the event loop."""
+
+
+class Followed(Protocol):
+    """The log that is followed: `store.following.FollowingStore`."""
+
+    @property
+    def instance_id(self) -> str: ...
+
+    @property
+    def batch(self) -> int: ...
+
+    def open_run(self, ref: RunRef, topic_id: int) -> Run: ...
+
+    def begin(self, sink: RecoverySink, through: int) -> None: ...
+
+    def follow(self, apply: Callable[[Event], None], through: int, budget_bytes: int) -> bool: ...
+
+    def let_go(self, segments: list[int]) -> None: ...
+
+
+class Strayed(Exception):
+    """What was shown here cannot be squared with the log: a follower has to begin anew."""
+
+
+class Follower:
+    """What one reader shows.
+
+    Args:
+        moved: Called for a topic that this follower does not serve any more.
+    """
+
+    def __init__(
+        self, limits: Limits, store: Followed, *, moved: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self.engine = Engine(limits, store)
+        self.state = self.engine.state
+        state: Any = self.state
+        state.keys, state.images = _NoKeys(), _NoImages()
+        self.shown: Shown = NOTHING
+        self._store = store
+        self._moved = moved
+        self._touched: dict[int, None] = {}
+        self._held: dict[int, int] = {}
+        self._routes_changed = False
+
+    # ------------------------------------------------------------------ following
+
+    def begin(self, shown: Shown) -> None:
+        """*Blocking.* Read the directory as far as the page says.
+
+        Raises:
+            StoreError, OSError: It cannot be read; a file may have been retired meanwhile.
+        """
+        self._store.begin(self, shown.batch)
+
+    # The receiver of a checkpoint and of events.
+
+    def restore(self, checkpoint: object) -> None:
+        self.state.restore(checkpoint)  # type: ignore[arg-type]
+        self._touched.update(dict.fromkeys(self.state.by_id))
+
+    def refs(self) -> list[RunRef]:
+        return self.state.refs()
+
+    def apply(self, event: Event) -> None:
+        """Apply an event of the log; it is shown with its batch."""
+        topic_id: int | None = getattr(event, "topic_id", None)
+        if isinstance(event, TopicDeleted):
+            self._drop(event)
+            return
+        self.state.apply(event)
+        if topic_id is not None:
+            self._touched[topic_id] = None
+        cause = getattr(event, "cause", None)
+        if (queue_id := getattr(cause, "queue_id", None)) is not None:
+            self._touched[queue_id] = None
+        if isinstance(event, TopicConfigured):
+            self._configured(event)
+        elif isinstance(event, RouterConfigured | RouterDeleted):
+            self._routes_changed = True
+
+    def _drop(self, event: TopicDeleted) -> None:
+        topic = self.state.by_id[event.topic_id]
+        head_seq = topic.published_seq
+        self.state.apply(event)
+        self._touched.pop(event.topic_id, None)
+        self._held.pop(event.topic_id, None)
+        self.engine.watches.on_deleted(event.topic_id, head_seq)
+        self.engine.reads.on_deleted(topic)
+
+    def _configured(self, event: TopicConfigured) -> None:
+        topic = self.state.by_id[event.topic_id]
+        if topic.floors.ttl_through > event.floors.ttl_through:
+            # It expired here between the decision and this moment, and by another `ttl_ms`.
+            raise Strayed(f"records of topic {topic.name} expired here, and not in the engine")
+        if not self.is_whole(topic):
+            self._moved(topic.topic_id)
+
+    def follow(self, shown: Shown, budget_bytes: int = SLICE_BYTES) -> bool:
+        """Apply batches towards what the page shows, of about `budget_bytes`; whether all of it is
+        shown now.
+
+        Raises:
+            StoreError, OSError, Strayed: It cannot be followed.
+        """
+        if shown.number <= self.shown.number:
+            return True
+        if shown.held is None:
+            return False  # more topics wait for a sync than the page can name
+        if not self._store.follow(self.apply, shown.batch, budget_bytes):
+            return False
+        self._show(shown)
+        return True
+
+    def _show(self, shown: Shown) -> None:
+        """All of it is applied: show it."""
+        assert shown.held is not None
+        changed = {**self._touched, **dict.fromkeys(self._held), **dict.fromkeys(shown.held)}
+        self.shown, self._held, self._touched = shown, dict(shown.held), {}
+        for topic_id in changed:
+            topic = self.state.by_id.get(topic_id)
+            if topic is not None:
+                self._show_topic(topic, shown.held.get(topic_id, topic.head_seq))
+        if unreferenced := self.state.segments.take_unreferenced():
+            self._store.let_go(unreferenced)
+        if self._routes_changed:
+            self._routes_changed = False
+            for topic_id in list(self.state.by_id):
+                if self.state.routers.is_derived(topic_id):
+                    self._moved(topic_id)
+
+    def _show_topic(self, topic: Topic, head_seq: int) -> None:
+        engine, topic_id = self.engine, topic.topic_id
+        if head_seq == topic.published_seq:
+            engine.watches.on_removed(topic_id)
+            return
+        if head_seq < topic.published_seq:
+            raise Strayed(f"topic {topic.name} shows less than before")
+        topic.publish(head_seq)
+        topic.note_synced(head_seq)
+        engine.watches.on_published(topic_id)
+        engine.reads.on_published(topic)
+
+    # ------------------------------------------------------------------ what it serves
+
+    def is_whole(self, topic: Topic) -> bool:
+        """Whether the log has every record of the topic."""
+        return topic.durability.is_logged and topic.topic_id not in self.state.lossy
+
+    def serves(self, command: Diff | ReadPage) -> bool:
+        """Whether the answer here is the engine's: a topic that there is not has the same answer."""
+        topic = self.state.topics.get(command.topic)
+        return topic is None or self.serves_topic(topic)
+
+    def serves_topic(self, topic: Topic) -> bool:
+        """Whether what is shown of a topic here is what the engine shows."""
+        if not self.is_whole(topic):
+            return False
+        routers = self.state.routers
+        if not routers.by_id or not routers.is_derived(topic.topic_id):
+            return True
+        if topic.published_seq < topic.head_seq:
+            return False
+        for router in routers.upstream(topic.topic_id):
+            source = self.state.by_id[router.source_id]
+            if not self.is_whole(source) or router.cursor < source.head_seq:
+                return False
+        return True
+
+
+class _NoKeys:
+    """Keys of writes, which a reader has no use for, so it keeps none."""
+
+    count = 0
+
+    def remember(self, *_: object, **__: object) -> None:
+        return
+
+    def restore(self, *_: object) -> None:
+        return
+
+    def window_changed(self, topic_id: int) -> None:
+        return
+
+    def remove(self, topic_id: int) -> None:
+        return
+
+
+class _NoImages:
+    """Images for checkpoints, which a reader does not make."""
+
+    def keep(self, topic_id: int) -> None:
+        return
+
+    def keep_router(self, router_id: int) -> None:
+        return

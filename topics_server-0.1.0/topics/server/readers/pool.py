@@ -1,0 +1,351 @@
+"""The readers of a server, seen from the engine's process: started, shown the log, given connections,
+replaced, ended.
+
+Owns the shared page and which process gets a connection.  The engine's process accepts every
+connection, and gives one away between two requests when the next is a reader's; a reader gives it back
+when the next is not.  A reader is never needed: without one, the engine's process serves what it would
+have served.
+
+Invariants: the page is stored before anybody is answered; a reader that does not keep up with it is
+killed and replaced, and with it end its connections, whose clients resume.
+"""
+
+import asyncio
+import logging
+import mmap
+import os
+import pickle
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from topics.protocol.decide.topics import note_read
+from topics.protocol.http.metrics import Family
+from topics.server.process.latecomers import http2
+from topics.server.readers.channel import Channel, Handed
+from topics.server.readers.figures import families
+from topics.server.readers.loans import Loans
+from topics.server.readers.moving import Arrivals
+from topics.server.readers.page import Page, Timing, page_bytes
+from topics.server.readers.process import ReaderProcess, Standing
+from topics.server.readers.releases import Releases
+from topics.server.readers.sorting import Sorting, asked
+from topics.server.runtime.runtime import Runtime
+from topics.server.transport.connection import Connection
+from topics.server.transport.shared import Shared
+from topics.settings import TABLE, Settings
+
+TICK_S: Final = 0.25
+END_S: Final = 3.0
+"""How long readers may take to end in a stop."""
+PATIENCE: Final = 8
+PATIENCE_MAX: Final = 1 << 16
+"""Reads in a row after which a connection that came back is given away again; four times as many at
+each return, so that one that reads and writes in turn stays in one process."""
+PENDING_MAX: Final = 1 << 20
+
+log = logging.getLogger("topics.readers")
+
+
+class Pool:
+    """The readers of one server.
+
+    Args:
+        settings: With at least one reader.
+    """
+
+    def __init__(self, settings: Settings, runtime: Runtime) -> None:
+        self._settings = settings
+        self._runtime = runtime
+        self._store: Any = runtime.store
+        self._exchange: Any = runtime.exchange
+        self._memory_file = os.memfd_create("topics-page", os.MFD_CLOEXEC)
+        size = page_bytes(settings.readers)
+        os.truncate(self._memory_file, size)
+        self.page = Page(mmap.mmap(self._memory_file, size))
+        self._processes = [ReaderProcess(index) for index in range(settings.readers)]
+        self._loans = Loans(runtime, lambda: self._exchange.keys, self._is_theirs)
+        self._releases: Releases
+        self._loop: asyncio.AbstractEventLoop
+        self._shared: Shared
+        self._arrivals = Arrivals()
+        self._tick_handle: asyncio.TimerHandle | None = None
+        self._is_ending = False
+        self._all_ended = asyncio.Event()
+
+    # ------------------------------------------------------------------ life
+
+    def start(self, shared: Shared) -> None:
+        """The log is replayed: start the readers."""
+        self._loop = asyncio.get_running_loop()
+        self._shared = shared
+        self._releases = Releases(self._processes, self._loop, self._replace)
+        self._runtime.driver.when_shown = self.show
+        self._store.when_cleared = self._releases.wait
+        self.show()
+        for process in self._processes:
+            self._start(process)
+        self._tick()
+
+    def _start(self, process: ReaderProcess) -> None:
+        if self._is_ending:
+            return
+        self.page.clear(process.index)
+        process.released = self._releases.number
+        values = {setting.name: getattr(self._settings, setting.name) for setting in TABLE}
+        hello = {
+            "index": process.index,
+            "readers": len(self._processes),
+            "log_format": self._settings.log_format,
+            "settings": pickle.dumps(Settings(**values)),
+        }
+
+        def make_channel(ours: socket.socket) -> Channel:
+            return Channel(
+                ours,
+                on_message=lambda message: self._on_message(process, message),
+                on_handed=lambda handed, sock: self._on_handed(process, handed, sock),
+                on_end=lambda: self._on_gone(process),
+                on_unsent=self._on_unsent,
+            )
+
+        process.start(hello, self._memory_file, make_channel, failed=lambda: self._on_gone(process))
+
+    def _on_gone(self, process: ReaderProcess) -> None:
+        """A reader has ended, or its channel has: start another."""
+        if process.standing is Standing.GONE:
+            return
+        again_s = process.gone(self._loop.time())
+        self._loans.reader_gone(process)
+        self._count_in_flight()
+        self._releases.process_gone()
+        if self._is_ending:
+            self._note_end()
+            return
+        process.restarts += 1
+        log.warning("reader %d has ended; another one starts", process.index)
+        self._loop.call_later(again_s, self._start, process)
+
+    def _note_end(self) -> None:
+        if all(each.standing is Standing.GONE for each in self._processes):
+            self._all_ended.set()
+
+    def _replace(self, process: ReaderProcess) -> None:
+        if process.channel is not None:
+            process.channel.close()
+        self._on_gone(process)
+
+    def drain(self) -> None:
+        """Have the readers end, their streams with a last frame."""
+        if self._is_ending:
+            return
+        self._is_ending = True
+        self._runtime.driver.when_shown = None
+        if self._tick_handle is not None:
+            self._tick_handle.cancel()
+        for process in self._processes:
+            if process.standing is Standing.STARTING:
+                self._replace(process)
+            else:
+                process.send({"drain": True})
+        self._note_end()
+
+    async def stop(self) -> None:
+        """Wait until they have ended, or end them."""
+        self.drain()
+        try:
+            async with asyncio.timeout(END_S):
+                await self._all_ended.wait()
+        except TimeoutError:
+            log.warning("readers did not end in time")
+        for process in self._processes:
+            self._replace(process)
+        os.close(self._memory_file)
+
+    def reload(self) -> None:
+        """The keys were read again."""
+        for process in self._ready():
+            process.send({"reload": True})
+
+    def _ready(self) -> list[ReaderProcess]:
+        return [each for each in self._processes if each.standing is Standing.READY]
+
+    # ------------------------------------------------------------------ the page
+
+    def show(self) -> None:
+        """Store what readers may see by now, before anybody is answered.
+
+        Never raises: where it cannot be stored, no reader may go on showing what was stored before.
+        """
+        try:
+            self._show()
+        except Exception:
+            log.exception("readers cannot be shown the log any more, and end")
+            self._runtime.driver.when_shown = None
+            self._is_ending = True
+            for process in self._processes:
+                self._replace(process)
+
+    def _show(self) -> None:
+        runtime = self._runtime
+        if runtime.engine.read_only:
+            return  # what is shown stays as it is; what was being written may be in the log
+        unit, store = runtime.engine.unit, self._store
+        # Of a write that is on its way, nothing is shown, though the log may have it.
+        batch = self.page.last.batch if unit.is_on_its_way else store.written_batch
+        held = unit.publication.held()
+        if self.page.store(batch, held, Timing(*runtime.clock.course)):
+            for process in self._processes:
+                if process.standing is Standing.READY and self.page.waits(process.index):
+                    process.send({"wake": True})
+
+    def _tick(self) -> None:
+        if self._is_ending:
+            return
+        self._tick_handle = self._loop.call_later(TICK_S, self._tick)
+        self.show()  # the clock may have another course
+        self._tell_in_flight()
+        now_s = self._loop.time()
+        for process in self._ready():
+            if process.hangs(self.page, now_s):
+                log.warning("reader %d hangs, and is replaced", process.index)
+                self._replace(process)
+
+    # ------------------------------------------------------------------ connections
+
+    def http1(self, connection: Connection) -> Sorting:
+        """The speaker of a connection that was accepted here."""
+        return Sorting(connection, self._sort)
+
+    def _sort(self, sorting: Sorting, data: bytes, at: int) -> bool:
+        """Whether the connection goes on in a reader."""
+        what = asked(data, at)
+        if what is None:
+            sorting.reads = 0
+            return False
+        sorting.reads += 1
+        if len(data) - at > PENDING_MAX:
+            return False
+        if what.wid:
+            return self._sort_stream(sorting, what.wid)
+        if sorting.reads <= patience(sorting.returns) or not self._is_theirs(what.topic):
+            return False
+        process = self._idlest()
+        return process is not None and self._give(sorting, process)
+
+    def _sort_stream(self, sorting: Sorting, wid: str) -> bool:
+        """A stream goes where its session is, which goes to a reader that can serve it."""
+        session = self._runtime.engine.watches.sessions.get(wid)
+        if session is None:
+            return False
+        holder = self._loans.holder_of(wid)
+        if holder is not None:
+            return not self._is_ending and self._give(sorting, holder)
+        if session.stream is not None or sorting.reads <= patience(sorting.returns):
+            return False
+        process = self._idlest()
+        image = None if process is None else self._loans.lend(session, process)
+        if process is None or image is None:
+            return False
+        if self._give(sorting, process, image):
+            return True
+        self._loans.undo(session)
+        return False
+
+    def _give(self, sorting: Sorting, process: ReaderProcess, lent: bytes = b"") -> bool:
+        given = sorting.connection.give_away()
+        if given is None:
+            return False
+        descriptor, pending = given
+        assert process.channel is not None
+        process.given += 1
+        handed = Handed(pending, lent=lent, returns=sorting.returns)
+        process.channel.hand(handed, descriptor)
+        return True
+
+    def _is_theirs(self, name: str) -> bool:
+        """Whether a reader may serve a topic; it looks for itself, so this may be wrong."""
+        state = self._runtime.engine.state
+        topic = state.topics.get(name)
+        return (
+            topic is not None
+            and topic.durability.is_logged
+            and not topic.volatile_runs
+            and not state.routers.is_derived(topic.topic_id)
+        )
+
+    def _idlest(self) -> ReaderProcess | None:
+        """The reader with the fewest connections that takes another."""
+        if self._is_ending:
+            return None
+        takers = (each for each in self._processes if each.takes)
+        return min(takers, key=lambda each: each.given, default=None)
+
+    def _on_unsent(self, handed: Handed, sock: socket.socket) -> None:
+        """A connection was about to go to a reader that has ended: it goes on here."""
+        self._adopt(handed, sock, handed.returns)
+
+    def _on_handed(self, process: ReaderProcess, handed: Handed, sock: socket.socket) -> None:
+        process.given -= 1
+        self._adopt(handed, sock, handed.returns + 1)
+
+    def _adopt(self, handed: Handed, sock: socket.socket, returns: int) -> None:
+        made = Connection(
+            self._shared,
+            lambda connection: Sorting(connection, self._sort, returns=returns),
+            http2,
+        )
+        self._arrivals.adopt(sock, made, handed.pending)
+
+    # ------------------------------------------------------------------ what readers say
+
+    def _on_message(self, process: ReaderProcess, message: dict[str, Any]) -> None:
+        if "ready" in message:
+            process.ready(self._loop.time())
+        elif "stats" in message:
+            process.stats = message["stats"]
+            process.given = int(process.stats["connections"])
+            self._note_reads(message["reads"])
+        elif "in_flight" in message:
+            process.in_flight = message["in_flight"]
+            self._count_in_flight()
+        elif "returned" in message:
+            self._loans.returned(process, message)
+        elif "forgotten" in message:
+            self._loans.forgotten(process, message)
+        elif "released" in message:
+            self._releases.released(process, message["released"])
+
+    def _count_in_flight(self) -> None:
+        """What keys have in flight in readers counts here."""
+        counts = (Counter(each.in_flight) for each in self._processes)
+        self._exchange.in_flight.elsewhere = sum(counts, Counter())
+
+    def _tell_in_flight(self) -> None:
+        """And in each reader, what they have in flight here and in the other readers."""
+        in_flight = self._exchange.in_flight
+        everywhere = Counter(in_flight.counts()) + Counter(in_flight.elsewhere)
+        for process in self._ready():
+            elsewhere = everywhere - Counter(process.in_flight)
+            if elsewhere != process.told:
+                process.told = elsewhere
+                process.send({"elsewhere": dict(elsewhere)})
+
+    def _note_reads(self, reads: dict[int, int]) -> None:
+        for topic_id, at_ms in reads.items():
+            topic = self._runtime.engine.state.by_id.get(topic_id)
+            if topic is not None and (topic.last_read_ms or 0) < at_ms:
+                note_read(topic, at_ms)
+
+    # ------------------------------------------------------------------ metrics
+
+    def families(self) -> Iterator[Family]:
+        """What metrics tell of the readers."""
+        newest = self.page.last.number
+        return families([each.figures(newest, self.page) for each in self._processes])
+
+
+def patience(returns: int) -> int:
+    """After how many reads in a row a connection is given away that came back so often."""
+    return min(PATIENCE << (2 * (returns - 1)), PATIENCE_MAX) if returns else 0

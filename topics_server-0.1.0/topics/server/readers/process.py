@@ -1,0 +1,193 @@
+"""One reader's process, seen from the engine's: started, told its settings, watched, ended.
+
+Owns the process and the channel to it.  What a reader does, and what is done when one has ended, are
+the pool's.
+"""
+
+import asyncio
+import logging
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final
+
+from topics.server.readers.channel import Channel, channel_pair
+from topics.server.readers.figures import Figures
+from topics.server.readers.page import Page
+
+HANG_S: Final = 1.0
+"""A reader that is behind the page and shows no life for so long is replaced."""
+LIFELESS_S: Final = 10.0
+"""One that shows no life for so long is replaced though there is nothing to follow."""
+AGAIN_S: Final = (0.05, 0.2, 1.0, 5.0)
+"""How long after its end a reader is started again, by how often it ended without a quiet time."""
+QUIET_S: Final = 60.0
+
+log = logging.getLogger("topics.readers")
+
+
+class Standing(StrEnum):
+    """Where a reader's process is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    GONE = "gone"
+
+
+def command(channel: int, page: int) -> list[str]:
+    """The command line of a reader that inherits two descriptors."""
+    return [sys.executable, "-m", "topics.server.readers", str(channel), str(page)]
+
+
+class ReaderProcess:
+    """A place for one reader, and the process that has it now.
+
+    Attributes:
+        index: Which place, from 0.
+        channel: None once its process has ended.
+        stats: What the process told of itself last.
+        released: The last erasure of whose files it holds none.
+        in_flight: Requests in flight there, by key.
+        told: What it was told of requests in flight elsewhere.
+        given: Connections that were given to it and have not come back; it says how many it has.
+    """
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.standing = Standing.GONE
+        self.channel: Channel | None = None
+        self.stats: dict[str, float] = {}
+        self.restarts = 0
+        self.released = 0
+        self.in_flight: dict[str, int] = {}
+        self.told: Counter[str] = Counter()
+        self.given = 0
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._begun_s = 0.0
+        self._ends = 0
+        self._requests_before = 0
+        self._cpu_before_s = 0.0
+        self._seen: tuple[int, int] = (0, 0)
+        self._seen_s = 0.0
+
+    @property
+    def takes(self) -> bool:
+        """Whether a connection that is given to it now is taken soon."""
+        channel = self.channel
+        return self.standing is Standing.READY and channel is not None and channel.is_clear
+
+    # ------------------------------------------------------------------ life
+
+    def start(
+        self,
+        hello: dict[str, Any],
+        page_file: int,
+        make_channel: Callable[[socket.socket], Channel],
+        *,
+        failed: Callable[[], None],
+        command: Callable[[int, int], list[str]] = command,
+    ) -> None:
+        """Start a process; returns at once.
+
+        Args:
+            hello: What it is told first.
+            page_file: The descriptor of the shared page.
+            make_channel: Makes the channel of this process's end of a pair.
+            failed: Called where no process could be started.
+        """
+        loop = asyncio.get_running_loop()
+        ours, theirs = channel_pair()
+        self.standing = Standing.STARTING
+        self.stats = {}
+        self._begun_s = loop.time()
+        self._seen, self._seen_s = (0, 0), self._begun_s
+        channel = self.channel = make_channel(ours)
+        ours.send(pickle.dumps(hello))
+
+        def spawn() -> subprocess.Popen[bytes]:
+            descriptors = theirs.fileno(), page_file
+            return subprocess.Popen(
+                command(*descriptors), pass_fds=descriptors, stdin=subprocess.DEVNULL
+            )
+
+        def spawned(done: "asyncio.Future[subprocess.Popen[bytes]]") -> None:
+            # Here and not in the thread: the channel would end before a failure is known.
+            theirs.close()
+            if done.exception() is not None:
+                log.error("reader %d cannot be started: %s", self.index, done.exception())
+                if self.channel is channel:
+                    channel.close()
+                    failed()
+            elif self.channel is channel:
+                self._popen = done.result()
+            else:
+                _end(done.result())  # its channel was closed meanwhile
+
+        loop.run_in_executor(None, spawn).add_done_callback(spawned)
+
+    def ready(self, now_s: float) -> None:
+        """It serves from now on."""
+        self.standing = Standing.READY
+        self._seen_s = now_s
+        self.given = 0
+
+    def hangs(self, page: Page, now_s: float) -> bool:
+        """Whether it has shown no life for too long."""
+        applied, beat, _ = page.words(self.index)
+        if (applied, beat) != self._seen:
+            self._seen, self._seen_s = (applied, beat), now_s
+        still_s = now_s - self._seen_s
+        return still_s >= (HANG_S if applied < page.last.number else LIFELESS_S)
+
+    def gone(self, now_s: float) -> float:
+        """Its process has ended, or is ended here; returns in how many seconds another one is to
+        start."""
+        self.standing = Standing.GONE
+        self.channel = None
+        self.in_flight, self.told = {}, Counter()
+        self.kill()
+        self._requests_before += int(self.stats.get("requests", 0))
+        self._cpu_before_s += self.stats.get("cpu_s", 0.0)
+        self.stats = {}
+        self._ends = 0 if now_s - self._begun_s > QUIET_S else self._ends + 1
+        return AGAIN_S[min(max(self._ends - 1, 0), len(AGAIN_S) - 1)]
+
+    def kill(self) -> None:
+        popen, self._popen = self._popen, None
+        if popen is not None:
+            _end(popen)
+
+    # ------------------------------------------------------------------ what it is told
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Tell it something; nothing where it has ended."""
+        if self.channel is not None:
+            self.channel.send(message)
+
+    def figures(self, newest: int, page: Page) -> Figures:
+        """What metrics tell of it.
+
+        Args:
+            newest: The number of what the page shows.
+        """
+        stats = self.stats
+        return Figures(
+            up=self.standing is Standing.READY,
+            behind=newest - page.words(self.index)[0],
+            connections=int(stats.get("connections", 0)),
+            hot_bytes=int(stats.get("hot_bytes", 0)),
+            requests=self._requests_before + int(stats.get("requests", 0)),
+            cpu_s=self._cpu_before_s + stats.get("cpu_s", 0.0),
+            restarts=self.restarts,
+        )
+
+
+def _end(popen: "subprocess.Popen[bytes]") -> None:
+    popen.kill()
+    # It is dead at once, or hangs in the kernel: a thread waits for either.
+    threading.Thread(target=popen.wait, name="topics-reader-end", daemon=True).start()

@@ -1,0 +1,406 @@
+"""One reader process: it carries the connections that it is given, until a request is not its own.
+
+Owns the process: its channel to the engine's process, its follower, its connections, and its end.
+It is started by `pool` and by nothing else, is told its settings over the channel, and ends with the
+engine's process, however that ends.  It ignores the signals of a terminal and of a supervisor: a
+stop is the engine's to say.
+"""
+
+import asyncio
+import gc
+import logging
+import mmap
+import os
+import pickle
+import resource
+import signal
+import socket
+import sys
+import time
+from typing import Any, Final
+
+from topics.protocol.model.access import ANYONE, Caller
+from topics.protocol.state.lent_sessions import LentSession, borrow, give_back
+from topics.protocol.state.watched import StreamEnd
+from topics.server.access.keys import Entry
+from topics.server.exchange.exchange import TopicsExchange
+from topics.server.exchange.holders import Holders
+from topics.server.exchange.shell import Phase
+from topics.server.process import latecomers, logs
+from topics.server.process.foreground import run_on_loop
+from topics.server.readers.assembly import ReaderParts, parts_of
+from topics.server.readers.channel import Channel, Handed
+from topics.server.readers.follower import Follower
+from topics.server.readers.held_files import holds_unlinked
+from topics.server.readers.moving import Arrivals
+from topics.server.readers.page import PageView, page_bytes
+from topics.server.readers.shell import ReaderShell
+from topics.server.readers.sorting import Sorting, asked
+from topics.server.transport.connection import Connection
+from topics.server.transport.listener import max_connections
+from topics.server.transport.shared import Shared
+
+TICK_S: Final = 0.1
+"""How often a reader notes that it lives, and looks at the page though nobody woke it."""
+STATS_TICKS: Final = 10
+GRACE_S: Final = 4.0
+"""How long requests in flight may take to complete in a stop; less than the engine waits."""
+BEGINS: Final = 5
+"""Attempts to read the directory: the engine may retire a file between two of its names."""
+SETTLED_RUNS: Final = 64
+IDLE_S: Final = 1.0
+"""How long a session stays without a stream: a client that connects again finds it here."""
+UNSENT_S: Final = 0.005
+LETS_GO_S: Final = 0.02
+EXIT_BROKEN: Final = 1
+
+log = logging.getLogger("topics.readers")
+
+
+class Reader:
+    """The process's one reader.
+
+    Args:
+        hello: What the engine's process told it first.
+    """
+
+    def __init__(self, hello: dict[str, Any], channel_socket: socket.socket, page: int) -> None:
+        self._index = int(hello["index"])
+        self._settings = pickle.loads(hello["settings"])
+        memory = mmap.mmap(page, page_bytes(hello["readers"]))
+        self._view = PageView(memory, self._index)
+        self._channel_socket = channel_socket
+        self._ended = asyncio.Event()
+        self._code = 0
+        self._tick_handle: asyncio.TimerHandle | None = None
+        self._ticks = 0
+        self._in_flight: dict[str, int] = {}
+        self._borrowed: dict[str, float] = {}
+        """Sessions that are here, and when each last had a stream."""
+        self._loans: dict[str, int] = {}
+        """Which loan each of them is."""
+        self._arrivals = Arrivals()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._parts: ReaderParts
+        self._follower: Follower
+        self._shell: ReaderShell
+        self._shared: Shared
+        self._channel: Channel
+
+    async def run(self) -> int:
+        """Serve until the engine's process says to stop, or ends; returns the exit code."""
+        self._channel = Channel(
+            self._channel_socket,
+            on_message=self._on_message,
+            on_handed=self._on_handed,
+            on_end=self._on_engine_gone,
+        )
+        await self._begin()
+        self._tick()
+        self._channel.send({"ready": True})
+        latecomers.load(latecomers.OF_READERS)
+        await self._ended.wait()
+        return self._code
+
+    async def _begin(self) -> None:
+        settings = self._settings
+        for attempt in range(BEGINS):
+            parts = parts_of(settings)
+            follower = Follower(settings.limits, parts.store, moved=self._on_moved)
+            shell = ReaderShell(
+                settings.limits, parts.store, follower, self._view, broken=self._on_broken
+            )
+            self._follower, self._shell, self._parts = follower, shell, parts
+            try:
+                await shell.begin()
+                break
+            except OSError:
+                # `StoreError`s end the process; the engine starts another one.
+                parts.store.close()
+                if attempt == BEGINS - 1:
+                    raise
+        holders = Holders(settings.trusted_proxies)
+        exchange = TopicsExchange(
+            shell,
+            parts.origins,
+            parts.observer,
+            holders,
+            guard=parts.guard,
+            trace_meta=settings.trace_meta,
+        )
+        most = max_connections(settings.limits.max_connections)
+        self._shared = Shared(
+            exchange,
+            limits=parts.transport_limits(most),
+            peer=holders.peer,
+            timeouts=parts.timeouts,
+        )
+        self._exchange = exchange
+        gc.freeze()
+        gc.enable()
+
+    # ------------------------------------------------------------------ the page
+
+    def _tick(self) -> None:
+        self._tick_handle = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._ticks += 1
+        self._look()
+        self._return_idle()
+        self._tell_in_flight()
+        if self._ticks % STATS_TICKS == 0:
+            self._tell_stats()
+            store = self._parts.store
+            self._shell.read_in_thread(lambda: store.settle_flags(SETTLED_RUNS))
+
+    def _look(self) -> None:
+        """Follow, and ask to be woken when there is more."""
+        if self._shell.look():
+            self._tell(waits=True)
+            self._shell.look()  # what was stored before the engine could see that this one waits
+        else:
+            self._tell(waits=False)
+            self._shell.when_current(lambda: self._tell(waits=True))
+
+    def _tell(self, *, waits: bool) -> None:
+        self._view.tell(applied=self._follower.shown.number, beat=time.monotonic_ns(), waits=waits)
+
+    def _tell_in_flight(self) -> None:
+        """What keys have in flight here counts everywhere (§11)."""
+        counts = self._exchange.in_flight.counts()
+        if counts != self._in_flight:
+            self._in_flight = counts
+            self._channel.send({"in_flight": counts})
+
+    def _tell_stats(self) -> None:
+        reads, self._shell.reads = self._shell.reads, {}
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        self._channel.send(
+            {
+                "stats": {
+                    "requests": self._shell.requests,
+                    "connections": len(self._shared.connections),
+                    "cpu_s": usage.ru_utime + usage.ru_stime,
+                    "hot_bytes": self._follower.state.memory.total_bytes,
+                },
+                "reads": reads,
+            }
+        )
+
+    # ------------------------------------------------------------------ connections
+
+    def _on_handed(self, handed: Handed, sock: socket.socket) -> None:
+        made = Connection(
+            self._shared,
+            lambda connection: Sorting(connection, self._sort, returns=handed.returns),
+            latecomers.http2,
+        )
+        if handed.lent:
+            self._borrow(*pickle.loads(handed.lent))
+        self._arrivals.adopt(sock, made, handed.pending)
+
+    def _sort(self, sorting: Sorting, data: bytes, at: int) -> bool:
+        """Whether the connection does not go on here."""
+        what = asked(data, at)
+        if what is not None and what.topic:
+            if not self._shell.look():
+                if not self._shell.can_follow:
+                    return self._give_back(sorting)
+                self._shell.when_current(sorting.connection.work_soon)
+                return True
+            topic = self._follower.state.topics.get(what.topic)
+            if topic is None or self._follower.serves_topic(topic):
+                return False
+        elif what is not None and what.wid in self._borrowed:
+            if not self._shell.look():
+                self._shell.when_current(sorting.connection.work_soon)
+                return True
+            if self._serves_session(what.wid):
+                self._borrowed[what.wid] = time.monotonic()
+                return False
+            self._return(what.wid)
+        return self._give_back(sorting)
+
+    # ------------------------------------------------------------------ watch sessions
+
+    def _borrow(self, image: LentSession, entry: Entry | None, number: int) -> None:
+        """Have a session of the engine's here; one of a key that is not in force here goes back."""
+        owner: Caller | None = ANYONE
+        if entry is not None:
+            keys = self._exchange.keys
+            owner = None if keys is None else keys.caller_of(entry)
+        if owner is None:
+            self._channel.send({"returned": pickle.dumps(image), "number": number})
+            return
+        watches = self._follower.engine.watches
+        before = watches.sessions.get(image.wid)
+        if before is not None:
+            give_back(watches, before)  # of a loan that is over
+        borrow(watches, image, self._shell.now_ms, owner)
+        self._borrowed[image.wid], self._loans[image.wid] = time.monotonic(), number
+
+    def _serves_session(self, wid: str) -> bool:
+        """Whether every topic of a session is this reader's to serve."""
+        session = self._follower.engine.watches.sessions[wid]
+        topics = (self._follower.state.topics.get(name) for name in session.watched)
+        return all(topic is None or self._follower.serves_topic(topic) for topic in topics)
+
+    def _return(self, wid: str) -> None:
+        """Give a session back, with the positions that its stream has reached."""
+        del self._borrowed[wid]
+        number = self._loans.pop(wid)
+        watches = self._follower.engine.watches
+        session = watches.sessions.get(wid)
+        if session is not None:
+            image = give_back(watches, session)
+            self._channel.send({"returned": pickle.dumps(image), "number": number})
+        else:
+            self._channel.send({"forgotten": wid, "number": number})
+
+    def _end_stream(self, wid: str, number: int, why: StreamEnd) -> None:
+        """The session is the engine's again: its stream here ends, and nothing of it goes back."""
+        if self._loans.get(wid) != number:
+            return
+        del self._loans[wid], self._borrowed[wid]
+        watches = self._follower.engine.watches
+        session = watches.sessions.get(wid)
+        if session is not None:
+            if session.stream is not None:
+                session.stream.end(why)
+            give_back(watches, session)
+
+    def _return_idle(self) -> None:
+        """Give back the sessions that had no stream for a while."""
+        now_s = time.monotonic()
+        sessions = self._follower.engine.watches.sessions
+        for wid, since_s in list(self._borrowed.items()):
+            session = sessions.get(wid)
+            if session is not None and session.stream is not None:
+                self._borrowed[wid] = now_s
+            elif now_s - since_s >= IDLE_S:
+                self._return(wid)
+
+    def _give_back(self, sorting: Sorting) -> bool:
+        given = sorting.connection.give_away()
+        if given is None:
+            # An answer is still on its way to the client; or the client is gone.
+            self._shell.later(UNSENT_S, sorting.connection.work_soon)
+            return True
+        descriptor, pending = given
+        self._channel.hand(Handed(pending, returns=sorting.returns), descriptor)
+        return True
+
+    def _on_moved(self, topic_id: int) -> None:
+        """A topic is the engine's from now on."""
+        if self._shell.phase is Phase.STARTING:
+            return  # a thread reads the directory, and nobody waits or watches yet
+        self._shell.release(topic_id)
+        for stream in list(self._follower.engine.watches.streams):
+            if any(watched.topic_id == topic_id for watched in stream.watched.values()):
+                stream.end(StreamEnd.MOVED)
+
+    # ------------------------------------------------------------------ what the engine says
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        if "wake" in message:
+            self._look()
+        elif "end" in message:
+            self._end_stream(message["end"], message["number"], StreamEnd[message["why"]])
+        elif "elsewhere" in message:
+            self._exchange.in_flight.elsewhere = message["elsewhere"]
+        elif "release" in message:
+            self._task(self._let_go(message["release"]))
+        elif "reload" in message:
+            self._task(self._exchange.reload())
+        elif "drain" in message:
+            self._task(self._drain())
+
+    def _task(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _let_go(self, number: int) -> None:
+        """Hold no file that the engine has unlinked; then say so."""
+        while not self._shell.look():
+            await asyncio.sleep(LETS_GO_S)
+        while True:
+            self._parts.store.rest()
+            if not holds_unlinked(self._settings.data_dir):
+                break
+            gc.collect()
+            await asyncio.sleep(LETS_GO_S)
+        self._channel.send({"released": number})
+
+    async def _drain(self) -> None:
+        """End as the engine's process does: the streams with their last frame."""
+        quiet = asyncio.Event()
+        shared = self._shared
+        shared.when_quiet = quiet.set
+        shared.is_draining = True
+        self._shell.drain()
+        if shared.busy:
+            try:
+                async with asyncio.timeout(GRACE_S):
+                    await quiet.wait()
+            except TimeoutError:
+                log.warning("%d connections did not end in time", shared.busy)
+        self._shell.stop()
+        shared.drain()
+        for _ in range(100):
+            if not any(connection.unsent_bytes for connection in shared.connections):
+                break
+            await asyncio.sleep(0.01)
+        self._end(0)
+
+    # ------------------------------------------------------------------ the end
+
+    def _on_engine_gone(self) -> None:
+        # Nothing that is shown can be vouched for any more.
+        os._exit(EXIT_BROKEN)
+
+    def _on_broken(self, error: Exception) -> None:
+        log.warning("reader %d ends, and begins anew: %s", self._index, error)
+        logging.shutdown()
+        os._exit(EXIT_BROKEN)
+
+    def _end(self, code: int) -> None:
+        self._code = code
+        if self._tick_handle is not None:
+            self._tick_handle.cancel()
+        for connection in list(self._shared.connections):
+            connection.abort()
+        self._ended.set()
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m topics.server.readers CHANNEL PAGE`: descriptors that were inherited."""
+    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(name, signal.SIG_IGN)
+    os.umask(0o077)
+    channel = socket.socket(fileno=int(arguments[0]))
+    page = int(arguments[1])
+    for descriptor in (channel.fileno(), page):
+        os.set_inheritable(descriptor, False)
+    hello = pickle.loads(_first(channel))
+    logs.configure(hello["log_format"])
+    code = EXIT_BROKEN
+
+    async def serve() -> None:
+        nonlocal code
+        code = await Reader(hello, channel, page).run()
+
+    try:
+        run_on_loop(serve())
+    except Exception as error:
+        log.error("reader %d cannot serve: %s", hello["index"], error)
+        return EXIT_BROKEN
+    return code
+
+
+def _first(channel: socket.socket) -> bytes:
+    """The first packet, which is small."""
+    channel.setblocking(True)
+    packet = channel.recv(1 << 20)
+    if not packet:
+        sys.exit(EXIT_BROKEN)  # the engine's process has ended already
+    return packet

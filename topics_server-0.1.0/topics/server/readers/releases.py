@@ -1,0 +1,90 @@
+"""Erasures, which are answered once no reader holds a file that was unlinked for them.
+
+Owns the wait, which is a thread's, and what readers have said.  Files are looked at by the readers
+themselves (`held_files`).
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from topics.server.readers.process import ReaderProcess, Standing
+
+RELEASE_S: Final = 5.0
+"""How long readers may hold a file that was unlinked for an erasure."""
+
+log = logging.getLogger("topics.readers")
+
+
+class Releases:
+    """The erasures of a server with readers.
+
+    Args:
+        replace: Ends a reader, which closes its files, and starts another.
+        release_s: How long a reader may take.
+    """
+
+    def __init__(
+        self,
+        processes: Sequence[ReaderProcess],
+        loop: asyncio.AbstractEventLoop,
+        replace: Callable[[ReaderProcess], None],
+        release_s: float = RELEASE_S,
+    ) -> None:
+        self._processes = processes
+        self._loop = loop
+        self._replace = replace
+        self._release_s = release_s
+        self._changed = threading.Condition()
+        self.number = 0
+        """Of the last erasure."""
+
+    def wait(self) -> None:
+        """*Blocking*, on a thread: no reader holds a file that was unlinked by now.  One that does
+        for too long is ended."""
+        with self._changed:
+            self.number += 1
+            number = self.number
+            self._loop.call_soon_threadsafe(self._ask, number)
+            done = self._wait_for(number)
+        if not done:
+            self._loop.call_soon_threadsafe(self._end_holders, number)
+            with self._changed:
+                self._wait_for(number)
+
+    def released(self, process: ReaderProcess, number: int) -> None:
+        """A reader says that it holds none of the files of an erasure, nor of those before."""
+        with self._changed:
+            process.released = number
+            self._changed.notify_all()
+
+    def process_gone(self) -> None:
+        """A reader has ended, and holds nothing."""
+        with self._changed:
+            self._changed.notify_all()
+
+    # ------------------------------------------------------------------
+
+    def _wait_for(self, number: int) -> bool:
+        return self._changed.wait_for(lambda: self._are_released(number), self._release_s)
+
+    def _are_released(self, number: int) -> bool:
+        return all(
+            each.standing is Standing.GONE or each.released >= number for each in self._processes
+        )
+
+    def _ask(self, number: int) -> None:
+        for process in self._processes:
+            if process.standing is Standing.STARTING:
+                # It may have opened anything by now.
+                self._replace(process)
+            else:
+                process.send({"release": number})
+
+    def _end_holders(self, number: int) -> None:
+        for process in self._processes:
+            if process.standing is not Standing.GONE and process.released < number:
+                log.warning("reader %d holds erased files, and is replaced", process.index)
+                self._replace(process)

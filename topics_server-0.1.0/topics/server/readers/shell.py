@@ -1,0 +1,372 @@
+"""What runs a reader's engine: the page, the log, the reads that wait, threads and time.
+
+Implements `exchange.Shell` for commands that read.  A read is decided once all that the page showed
+when it arrived is applied here; until then it waits, and the log is applied in slices between which
+other connections have their turn.
+
+Invariant: no answer shows less than the page did when its request arrived.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from heapq import heappop, heappush
+from typing import Any, Final, TypeVar
+
+from topics.protocol.decide.topics import note_read
+from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.http.metrics import Process
+from topics.protocol.model.commands import Command, Diff, ReadPage
+from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
+from topics.protocol.model.outcomes import Parked
+from topics.server.exchange.shell import PHASES, Phase
+from topics.server.readers.follower import Follower
+from topics.server.readers.page import PageView
+from topics.server.runtime.clock import Clock
+
+log = logging.getLogger("topics.readers")
+
+LOOKS_AGAIN: Final = 3
+"""Reads of a file that is gone, each after the log that let it go was applied."""
+UNSYNCED_S: Final = 0.005
+"""Between two looks at a page on which too many topics wait for a sync."""
+
+T = TypeVar("T")
+
+
+class ReaderShell:
+    """One follower on the running event loop.
+
+    Args:
+        store: The follower's; its statistics are shown.
+        broken: Called where the log cannot be followed: the process is to end.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        store: Any,
+        follower: Follower,
+        view: PageView,
+        *,
+        broken: Callable[[Exception], None],
+        clock: Clock | None = None,
+    ) -> None:
+        self.limits = limits
+        self.store = store
+        self.follower = follower
+        self.engine = follower.engine
+        self.phase = Phase.STARTING
+        self.clock = clock or Clock()
+        self.reads: dict[int, int] = {}
+        """When each topic was last read here since the engine was told, by id."""
+        self.requests = 0
+        self._view = view
+        self._broken = broken
+        self._loop = asyncio.get_running_loop()
+        self._started_ms = self.clock.steady_ms
+        self._is_going_on = False
+        self._when_current: list[Callable[[], None]] = []
+        self._parked: dict[object, tuple[str, Deliver]] = {}
+        self._deadlines: list[tuple[int, int, object]] = []
+        self._deadlines_made = 0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._is_working = False
+        self._readers = ThreadPoolExecutor(4, "topics-read")
+        self._pager = ThreadPoolExecutor(2, "topics-page")
+        self._zipper = ThreadPoolExecutor(1, "topics-zip")
+
+    def _move(self, phase: Phase) -> None:
+        assert phase in PHASES[self.phase], (self.phase, phase)
+        self.phase = phase
+
+    async def begin(self) -> None:
+        """Read the directory on a thread.  Raises what keeps it from being read."""
+        shown = self._view.load()
+        await self._loop.run_in_executor(self._readers, self.follower.begin, shown)
+        self.look()
+        while self.look() is False:
+            await asyncio.sleep(UNSYNCED_S)
+        self._move(Phase.READY)
+
+    # ------------------------------------------------------------------ the page
+
+    def look(self) -> bool:
+        """Load the page, and apply a slice of what it shows; whether all of it is shown here.  Where
+        it is not, the loop goes on with it."""
+        try:
+            shown = self._view.load()
+            self.clock.take_course(
+                (shown.timing.offset_ms, shown.timing.lead_ms, shown.timing.led_since_ms)
+            )
+            is_current = self.follower.follow(shown)
+        except Exception as error:
+            self._broken(error)
+            return False
+        if is_current:
+            self._answer_woken()
+        elif not self._is_going_on:
+            self._is_going_on = True
+            if shown.held is None:
+                self._loop.call_later(UNSYNCED_S, self._go_on)
+            else:
+                self._loop.call_soon(self._go_on)
+        return is_current
+
+    def _go_on(self) -> None:
+        self._is_going_on = False
+        if self.phase is Phase.STOPPED or not self.look():
+            return
+        calls, self._when_current = self._when_current, []
+        for call in calls:
+            call()
+
+    @property
+    def can_follow(self) -> bool:
+        """Whether the page names all that it holds back: otherwise a reader waits for a sync."""
+        return self._view.load().held is not None
+
+    def when_current(self, call: Callable[[], None]) -> None:
+        """Call once all that the page shows now is shown here; after `look` returned False."""
+        self._when_current.append(call)
+
+    # ------------------------------------------------------------------ commands
+
+    def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
+        """Run a read; its reply, or a ticket where `deliver` gets the reply later.
+
+        Raises:
+            Rejection: Refused.
+        """
+        assert isinstance(command, Diff | ReadPage)
+        self.requests += 1
+        if self.look():
+            return self._decide(command, deliver)
+        if not self.can_follow:
+            raise _moved()
+        waiting = _Waiting()
+
+        def decide() -> None:
+            if waiting.is_cancelled:
+                return
+            found: Reply | Ticket
+            try:
+                found = self._decide(command, deliver)
+            except Exception as error:
+                found = Reply(error)
+            if isinstance(found, Ticket):
+                waiting.ticket = found
+            else:
+                deliver(found)
+
+        self.when_current(decide)
+        return Ticket(waiting.cancel)
+
+    def _decide(self, command: Diff | ReadPage, deliver: Deliver) -> Reply | Ticket:
+        if not self.follower.serves(command):
+            raise _moved()
+        token = object()
+        result = self._looked_again(command, token)
+        topic = self.engine.state.topics.get(command.topic)
+        if topic is not None:
+            note_read(topic, self.now_ms)
+            self.reads[topic.topic_id] = self.now_ms
+        self._work_soon()
+        if isinstance(result, Parked):
+            assert isinstance(command, Diff)  # a page of a cache waits for nothing
+            return self._park(command, token, result, deliver)
+        return Reply(result)
+
+    def _looked_again(self, command: Diff | ReadPage, token: object) -> Any:
+        """The decision; a file that is gone may be one that the log let go meanwhile."""
+        for _ in range(LOOKS_AGAIN):
+            try:
+                return self.engine.submit(command, token=token, moment=self.moment)
+            except Rejection as refusal:
+                before = self.follower.shown.number
+                if not isinstance(refusal.__cause__, Corrupt) or not self.look():
+                    raise
+                if self.follower.shown.number == before:
+                    raise
+        return self.engine.submit(command, token=token, moment=self.moment)
+
+    def _park(self, command: Diff, token: object, parked: Parked, deliver: Deliver) -> Ticket:
+        def cancel() -> None:
+            if self._parked.pop(token, None) is not None:
+                self.engine.forget(command.topic, token)
+
+        if parked.wait_ms is not None:
+            self._deadlines_made += 1
+            at_ms = self.clock.steady_ms + parked.wait_ms
+            heappush(self._deadlines, (at_ms, self._deadlines_made, token))
+            self._set_alarm()
+        self._parked[token] = command.topic, deliver
+        return Ticket(cancel, waits_for_news=command.wait_ms > 0)
+
+    def release(self, topic_id: int) -> None:
+        """Answer the reads that wait for a topic: it is another process's now."""
+        topic = self.engine.state.by_id.get(topic_id)
+        if topic is not None:
+            for token, (name, _) in list(self._parked.items()):
+                if name == topic.name:
+                    self.engine.timeout(name, token)
+        self._loop.call_soon(self._answer_woken)
+
+    def _answer_woken(self) -> None:
+        if self.engine.has_wakes:
+            for wake in self.engine.take_wakes():
+                parked = self._parked.pop(wake.token, None)
+                if parked is not None:
+                    try:
+                        parked[1](Reply(wake.result))
+                    except Exception:
+                        log.exception("an answer could not be delivered")
+        self._work_soon()
+
+    # ------------------------------------------------------------------ reads that go on in parts
+
+    def _work_soon(self) -> None:
+        for fetch in self.engine.take_fetches():
+            reading = self._loop.run_in_executor(self._readers, fetch.read)
+            reading.add_done_callback(partial(self._fetched, fetch))
+        if self.engine.scans.is_due and not self._is_working:
+            self._is_working = True
+            self._loop.call_soon(self._work)
+
+    def _fetched(self, fetch: Any, done: "asyncio.Future[Any]") -> None:
+        if self.phase is not Phase.STOPPED:
+            fetch.done(done.result())
+            self._work_soon()
+
+    def _work(self) -> None:
+        self._is_working = False
+        self.engine.scans.step(self.moment)
+        self._answer_woken()
+
+    # ------------------------------------------------------------------ time
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    @property
+    def uptime_ms(self) -> int:
+        return self.clock.steady_ms - self._started_ms
+
+    @property
+    def moment(self) -> Moment:
+        """The time of a decision; there is no room, since nothing is written here."""
+        return Moment(self.engine.advance(self.now_ms), lambda _: 0)
+
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._deadlines:
+            delay_s = max(self._deadlines[0][0] - self.clock.steady_ms, 0) / 1000
+            self._alarm = self._loop.call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        now_ms = self.clock.steady_ms
+        while self._deadlines and (
+            self._deadlines[0][0] <= now_ms or self._deadlines[0][2] not in self._parked
+        ):
+            token = heappop(self._deadlines)[2]
+            parked = self._parked.get(token)
+            if parked is not None:
+                self.engine.timeout(parked[0], token)
+        self._answer_woken()
+        self._set_alarm()
+
+    # ------------------------------------------------------------------ the end
+
+    def drain(self) -> None:
+        """Take no more requests; answer those that wait for news."""
+        if self.phase in (Phase.DRAINING, Phase.STOPPED):
+            return
+        self._move(Phase.DRAINING)
+        for stream in list(self.engine.watches.streams):
+            stream.wake()
+        self.engine.release_all()
+        self._answer_woken()
+
+    def stop(self) -> None:
+        self.drain()
+        self._move(Phase.STOPPED)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for pool in (self._readers, self._pager, self._zipper):
+            pool.shutdown(wait=False)
+
+    # ------------------------------------------------------------------ what an exchange asks for
+
+    def nudge(self) -> None:
+        """Nothing is changed here."""
+
+    def written(self) -> "asyncio.Future[bool]":
+        return self._known()
+
+    def synced(self) -> "asyncio.Future[bool]":
+        return self._known()
+
+    def _known(self) -> "asyncio.Future[bool]":
+        known: asyncio.Future[bool] = self._loop.create_future()
+        known.set_result(True)
+        return known
+
+    def process(self) -> Process:
+        return Process(
+            ready=self.phase is Phase.READY,
+            recovery_progress=1.0,
+            uptime_ms=self.uptime_ms,
+            queue_depth=0,
+            queue_depth_peak=0,
+            submit_full_total=0,
+            read_only=False,
+            lag_ms=0.0,
+            pressure=0.0,
+        )
+
+    def later(self, delay_s: float, call: Callable[[], object]) -> object:
+        return self._loop.call_later(delay_s, call)
+
+    def read_in_thread(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+        return self._loop.run_in_executor(self._readers, call)
+
+    def decode_in_thread(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+        return self._loop.run_in_executor(self._readers, call)
+
+    def page_in_thread(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+        return self._loop.run_in_executor(self._pager, call)
+
+    def zip_in_thread(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+        return self._loop.run_in_executor(self._zipper, call)
+
+
+def _moved() -> Rejection:
+    """503: the topic became the engine's while the request's body came; the next request goes
+    there."""
+    return Rejection(
+        ErrorCode.NOT_READY,
+        "the topic is served by another process now; repeat the request",
+        {"reason": "moved"},
+        retry_after_s=1,
+    )
+
+
+class _Waiting:
+    """A read that waits for the log."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+        self.ticket: Ticket | None = None
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        if self.ticket is not None:
+            self.ticket.cancel()

@@ -1,0 +1,475 @@
+"""The host of the driver on an event loop: its life, its threads, its clocks and its alarm.
+
+`topics.protocol.driver.driver` decides what is written when, and which replies are sent then; this
+module performs it.  In a turn of the loop, commands are decided and applied as they come; at its
+end all their events go into one write.  Small writes are made on the loop; calls that may wait for
+a disk have threads of their own: syncs, writes that are large or begin a file, maintenance, reads.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, NoReturn, TypeVar
+
+from topics.protocol.commit.unit_of_work import StateUnknown
+from topics.protocol.driver.driver import Driver, Read, Step
+from topics.protocol.driver.group_commit import (
+    Deliver,
+    LeaveMark,
+    Mark,
+    Reply,
+    Rotate,
+    Sync,
+    Ticket,
+    Write,
+)
+from topics.protocol.driver.maintenance import Call
+from topics.protocol.http.metrics import Process
+from topics.protocol.model.commands import Command
+from topics.protocol.model.errors import Corrupt, Rejection, StoreError
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
+from topics.protocol.model.ports import Store
+from topics.server.exchange.interface import Exchange
+from topics.server.exchange.payload import log_damage
+from topics.server.exchange.shell import PHASES, Phase
+from topics.server.runtime.clock import Clock
+from topics.server.runtime.freed_memory import FreedMemory, trim
+from topics.server.runtime.workers import Worker
+
+log = logging.getLogger("topics")
+
+CLOCK_EVERY_MS: Final = 10_000
+"""How often the wall clock is compared with the steady one."""
+CLOSE_S: Final = 2.0
+"""How long closing the files of a failed disk may take."""
+EXIT_BROKEN: Final = 1
+
+T = TypeVar("T")
+
+
+class Runtime:
+    """One driver on the running event loop.  Implements `driver.Host`.
+
+    Args:
+        limits: Every bound in force.
+        store: Not yet recovered.
+        flush_ms: How long a `disk` write may stay unsynced.
+        sync_timeout_ms: How long the disk may take for a sync or a write; 0: for ever.
+    """
+
+    _driver_type: type[Driver] = Driver
+
+    def __init__(
+        self,
+        limits: Limits,
+        store: Store,
+        *,
+        flush_ms: int = 200,
+        sync_timeout_ms: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        self.limits = limits
+        self.store = store
+        self.clock = clock or Clock()
+        self._make_driver = partial(
+            self._driver_type, limits, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
+        )
+        self.driver = self._make_driver(store, self)
+        self.engine = self.driver.engine
+        self.phase = Phase.STARTING
+        self.exchange: Exchange
+        self.after_turn: Callable[[], None] | None = None
+        """Called after each turn, which had something to write."""
+        self._started_ms = self.clock.steady_ms
+        self._loop: asyncio.AbstractEventLoop
+        self._soon: Callable[[Callable[[], None]], object]
+        self._failed: asyncio.Future[Exception]
+        self._ready: asyncio.Event
+        self._living: asyncio.Task[None] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms: int | None = None
+        self._checked_ms = self.clock.steady_ms
+        self._asked_s = 0.0
+        self._syncer = Worker("topics-sync")
+        self._writer = Worker("topics-log")
+        self._maintainer = Worker("topics-maintain")
+        self._freed = FreedMemory(
+            lambda: self.store.stats.bytes_written_total,
+            lambda: bool(self.engine.state.memory.full) or not self.driver.maintenance.is_idle,
+            self.later,
+            lambda: self._maintainer.do(trim),
+        )
+        self._readers = ThreadPoolExecutor(4, "topics-read")
+        self._decoder = ThreadPoolExecutor(1, "topics-decode")
+        self._pager = ThreadPoolExecutor(2, "topics-page")
+        self._zipper = ThreadPoolExecutor(1, "topics-zip")
+        self._steps: dict[type, Callable[[Any], None]] = {
+            Write: self._write,
+            Sync: self._sync,
+            Rotate: self._rotate,
+            Mark: self._mark,
+            LeaveMark: self._leave_mark,
+            Call: self._call,
+            Read: self._read,
+        }
+
+    # ------------------------------------------------------------------ life
+
+    def _move(self, phase: Phase) -> None:
+        assert phase in PHASES[self.phase], (self.phase, phase)
+        self.phase = phase
+
+    async def start(self) -> None:
+        """Begin to replay; returns at once.  Until it is done the phase is STARTING."""
+        self._attach()
+        self._living = self._loop.create_task(self._recover())
+
+    def _attach(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._soon = self._loop.call_soon
+        self._failed = self._loop.create_future()
+        self._ready = asyncio.Event()
+
+    async def wait_ready(self) -> None:
+        """Returns when the log is replayed."""
+        await self._ready.wait()
+
+    async def wait_failed(self) -> Exception:
+        """Wait until replay fails; returns its exception."""
+        return await asyncio.shield(self._failed)
+
+    async def _recover(self) -> None:
+        try:
+            recovery = await self._maintainer.wait_for(self.driver.recover)
+        except Exception as error:
+            if not isinstance(error, StoreError | OSError):
+                log.exception("replay failed")
+            self._move(Phase.FAILED)
+            self._failed.set_result(error)
+            return
+        for note in recovery.notes:
+            log.warning("%s", note)
+        for removed in recovery.removed:
+            log.info("%s", removed)
+        if recovery.torn_bytes:
+            log.warning("a torn log tail of %d bytes was set aside", recovery.torn_bytes)
+        if self.phase is not Phase.STARTING:
+            return
+        self._move(Phase.READY)
+        self._ready.set()
+        self._open()
+        self._set_alarm()
+
+    def _open(self) -> None:
+        """The log is replayed."""
+        self.driver.start()
+
+    def drain(self) -> None:
+        """Take no more requests; answer those that wait for news."""
+        if self.phase in (Phase.DRAINING, Phase.STOPPED):
+            return
+        was_ready = self.phase is Phase.READY
+        self._move(Phase.DRAINING)
+        for stream in self.engine.watches.streams:
+            stream.wake()
+        if was_ready:
+            self.driver.drain()
+
+    async def stop(self) -> None:
+        """Finish what was begun, seal, leave a checkpoint and the clean mark."""
+        was_ready = self.phase is Phase.READY or self._ready.is_set()
+        self.drain()
+        if self._living is not None:
+            await asyncio.gather(self._living, return_exceptions=True)
+        if not was_ready or not await self._stopped_cleanly():
+            await self._close()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for worker in (self._syncer, self._writer, self._maintainer):
+            worker.stop()
+        self._readers.shutdown(wait=False)
+        self._decoder.shutdown(wait=False)
+        self._pager.shutdown(wait=False)
+        self._zipper.shutdown(wait=False)
+        self._move(Phase.STOPPED)
+
+    async def _stopped_cleanly(self) -> bool:
+        ended: asyncio.Future[Exception | None] = self._loop.create_future()
+        self.driver.stop(ended.set_result)
+        error = await ended
+        if error is not None and not self.engine.read_only:
+            log.error("no clean stop: %s", error)
+        return error is None
+
+    async def _close(self) -> None:
+        closing = self._maintainer.wait_for(lambda: self.store.close(None))
+        try:
+            await asyncio.wait_for(closing, CLOSE_S if self.engine.read_only else None)
+        except TimeoutError:
+            log.error("the disk hangs: its files are left to the end of the process")
+
+    # ------------------------------------------------------------------ commands
+
+    def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
+        """Run a command; returns its reply, or a ticket where `deliver` gets the reply later.
+
+        Raises:
+            Rejection: Refused; nothing has changed.
+        """
+        try:
+            found = self.driver.submit(command, deliver)
+        except Rejection:
+            self._set_alarm()  # maintenance may be due, to make room
+            raise
+        if isinstance(found, Ticket) and not self.driver.commit.is_turn_due:
+            self._set_alarm()  # else the end of the turn does
+        return found
+
+    def nudge(self) -> None:
+        """The engine was changed outside a command: log that, and look for work that follows."""
+        self.driver.nudge()
+        self._set_alarm()
+
+    @property
+    def moment(self) -> Moment:
+        """The time and the room with which a command is decided now."""
+        return self.driver.moment
+
+    def synced(self) -> asyncio.Future[bool]:
+        """Whether everything written so far became durable, as soon as that is known."""
+        return self._known(self.driver.commit.when_synced)
+
+    def written(self) -> asyncio.Future[bool]:
+        """Whether every change so far was written to the log, as soon as that is known."""
+        return self._known(self.driver.commit.when_written)
+
+    def _known(
+        self, when: Callable[[Callable[[Exception | None], None]], None]
+    ) -> asyncio.Future[bool]:
+        known: asyncio.Future[bool] = self._loop.create_future()
+
+        def call(error: Exception | None) -> None:
+            if not known.done():
+                known.set_result(error is None)
+
+        when(call)
+        return known
+
+    # ------------------------------------------------------------------ the driver's host: clocks
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    @property
+    def steady_ms(self) -> int:
+        return self.clock.steady_ms
+
+    def not_before(self, seen_ms: int) -> None:
+        self.clock.not_before(seen_ms)
+
+    def turn_soon(self) -> None:
+        self._asked_s = time.perf_counter()
+        self._soon(self._end_turn)
+
+    def end_turns_by(self, soon: Callable[[Callable[[], None]], object]) -> None:
+        """Have `soon` say when the commands that are here now were submitted; by default, and
+        before, that is when the loop has run what is ready."""
+        self._soon = soon
+
+    def _end_turn(self) -> None:
+        self.driver.lagged((time.perf_counter() - self._asked_s) * 1000)
+        self.driver.end_turn()
+        self._set_alarm()
+        if self.after_turn is not None:
+            self.after_turn()
+
+    def work_soon(self) -> None:
+        self._loop.call_soon(self._work_off)
+
+    def _work_off(self) -> None:
+        self.driver.work_off()
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        """Set the timer to the driver's next deadline; a timer that is early is left to ring."""
+        at_ms = self.driver.alarm_ms()
+        if at_ms is None or (self._alarm_ms is not None and self._alarm_ms <= at_ms):
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_ms = at_ms
+        delay_s = max(at_ms - self.clock.steady_ms, 0) / 1000
+        self._alarm = self._loop.call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = self._alarm_ms = None
+        if self.phase is Phase.STOPPED:
+            return
+        if self.clock.steady_ms - self._checked_ms >= CLOCK_EVERY_MS:
+            self._checked_ms = self.clock.steady_ms
+            self.clock.check()
+        try:
+            self.driver.ring()
+        finally:
+            self._set_alarm()
+        self._freed.look()
+
+    # ------------------------------------------------------------------ the driver's host: steps
+
+    def perform(self, step: Step, /) -> None:
+        self._steps[type(step)](step)
+
+    def _write(self, step: Write) -> None:
+        if step.may_wait:
+            self._writer.do(partial(self._written, step), self._wrote)
+            return
+        try:
+            lsn, took_ms = self._written(step)
+        except BaseException as error:
+            self.driver.commit.failed(error)
+        else:
+            self.driver.commit.wrote(lsn, took_ms)
+
+    def _written(self, step: Write) -> tuple[int, float]:
+        begun = time.perf_counter()
+        lsn = self.store.write(step.frames)
+        return lsn, (time.perf_counter() - begun) * 1000
+
+    def _wrote(self, written: tuple[int, float], error: BaseException | None) -> None:
+        commit = self.driver.commit
+        if error is None:
+            commit.wrote(*written)
+        else:
+            commit.failed(error)
+        self._set_alarm()
+
+    def _sync(self, step: Sync) -> None:
+        begun = time.perf_counter()
+
+        def done(lsn: int, error: BaseException | None) -> None:
+            if error is None:
+                self.driver.commit.synced(lsn, (time.perf_counter() - begun) * 1000)
+            else:
+                self.driver.commit.failed(error)
+            self._set_alarm()
+
+        self._syncer.do(self.store.sync, done)
+
+    def _rotate(self, step: Rotate) -> None:
+        def done(boundary: int, error: BaseException | None) -> None:
+            commit = self.driver.commit
+            if error is None:
+                commit.rotated(boundary)
+            elif isinstance(error, OSError) and not self.store.read_only:
+                commit.refused(error)
+            else:
+                commit.failed(error)
+            self._set_alarm()
+
+        self._writer.do(lambda: self.store.rotate(fresh=step.fresh, stay=step.stay), done)
+
+    def _mark(self, step: Mark) -> None:
+        def done(_: None, error: BaseException | None) -> None:
+            if error is None:
+                self.driver.commit.marked()
+            else:
+                self.driver.commit.failed(error)
+            self._set_alarm()
+
+        self._writer.do(self.store.idle, done)
+
+    def _leave_mark(self, step: LeaveMark) -> None:
+        def leave() -> None:
+            if trouble := self.store.leave_failure_mark():
+                log.critical("the log failed%s", trouble)
+
+        # On a thread of its own: any other may hang in the call that failed.
+        threading.Thread(target=leave, name="topics-mark", daemon=True).start()
+
+    def _call(self, step: Call) -> None:
+        def done(value: Any, error: BaseException | None) -> None:
+            step.done(value, error)
+            self._set_alarm()
+
+        self._maintainer.do(step.call, done)
+
+    def _read(self, step: Read) -> None:
+        def done(reading: "asyncio.Future[Any]") -> None:
+            self.driver.fetched(step.fetch, reading.result())
+            self._set_alarm()
+
+        self.read_in_thread(step.fetch.read).add_done_callback(done)
+
+    # ------------------------------------------------------------------ the driver's host: its log
+
+    def log(self, level: str, what: str) -> None:
+        getattr(log, level)("%s", what)
+
+    def on_damage(self, damage: Corrupt) -> None:
+        log_damage(damage)
+
+    def on_broken_answer(self, error: Exception) -> None:
+        log.error("an answer could not be delivered", exc_info=error)
+
+    def on_failed(self, error: Exception) -> None:
+        log.critical("the log is read-only from now on: %s", error)
+
+    def on_broken(self, error: StateUnknown) -> NoReturn:
+        """No log leads to the state in memory: the event is not in the log."""
+        log.critical("the process ends: %s", error, exc_info=error)
+        logging.shutdown()
+        os._exit(EXIT_BROKEN)
+
+    # ------------------------------------------------------------------ what probes see
+
+    def process(self) -> Process:
+        ready = self.phase is Phase.READY
+        commit = self.driver.commit
+        return Process(
+            ready=ready and not self.engine.read_only,
+            recovery_progress=1.0 if ready else self.store.progress,
+            uptime_ms=self.uptime_ms,
+            queue_depth=commit.depth,
+            queue_depth_peak=commit.peak,
+            submit_full_total=self.driver.refused_for_room,
+            read_only=self.engine.read_only,
+            lag_ms=self.driver.lag_ms,
+            pressure=max(self.driver.pressure, self.driver.load),
+        )
+
+    @property
+    def topics(self) -> int:
+        """The number of topics."""
+        return len(self.engine.state.by_id)
+
+    @property
+    def uptime_ms(self) -> int:
+        return self.clock.steady_ms - self._started_ms
+
+    def later(self, delay_s: float, call: Callable[[], object]) -> object:
+        """Make a call after a while; other requests have their turn before."""
+        return self._loop.call_later(delay_s, call)
+
+    def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Wait for a disk without blocking the event loop."""
+        return self._loop.run_in_executor(self._readers, call)
+
+    def decode_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Parse a large body, one at a time, because parsing takes memory, too."""
+        return self._loop.run_in_executor(self._decoder, call)
+
+    def page_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Make a large answer, of megabytes, two at a time: what is in the making takes memory, too,
+        and a small read does not wait behind it."""
+        return self._loop.run_in_executor(self._pager, call)
+
+    def zip_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Compress a large answer, one at a time, to leave the CPU to others."""
+        return self._loop.run_in_executor(self._zipper, call)

@@ -1,0 +1,76 @@
+"""Threads that wait for a disk, so that the event loop does not.
+
+A worker is one thread that makes calls in order.  Unlike the threads of `concurrent.futures` it is
+a daemon: a disk that hangs does not keep the process from ending.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+Done: TypeAlias = Callable[[Any, BaseException | None], None]
+"""Called on the loop with what a call returned, or with None and what it raised."""
+
+
+class Worker:
+    """Calls on a thread of their own, one after the other.
+
+    Args:
+        name: Of the thread, as a debugger shows it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Done | None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+
+    def do(self, call: Callable[[], Any], done: Done | None = None) -> None:
+        """Make a call on the thread, then call `done` on the event loop that runs now."""
+        if self._thread is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(target=self._live, name=self._name, daemon=True)
+            self._thread.start()
+        self._calls.put((call, done))
+
+    async def wait_for(self, call: Callable[[], Any]) -> Any:
+        """Make a call on the thread; returns its result, or raises its exception."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(value: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(value)
+
+        self.do(call, done)
+        return await future
+
+    def stop(self) -> None:
+        """End the thread after the calls in its queue."""
+        if self._thread is not None:
+            self._calls.put(None)
+
+    def _live(self) -> None:
+        while (given := self._calls.get()) is not None:
+            call, done = given
+            value: Any = None
+            error: BaseException | None = None
+            try:
+                value = call()
+            except BaseException as raised:
+                error = raised
+            if done is not None:
+                self._report(done, value, error)
+            # Hold nothing of a call while waiting for the next: it may be a body of 64 MiB.
+            del given, call, done, value, error
+
+    def _report(self, done: Done, value: Any, error: BaseException | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(done, value, error)
+        except RuntimeError:
+            return  # the loop is closed: nothing waits for the result any more

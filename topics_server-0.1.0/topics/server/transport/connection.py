@@ -1,0 +1,400 @@
+"""One accepted connection, from its first byte to its last.
+
+Owns the transport: which protocol it carries, how many received bytes are parsed at once, when
+other connections have their turn, when writing has to wait, and how the connection ends.  Knows
+nothing of requests and frames, which a `Speaker` handles.
+
+Invariant: every connection ends.  An idle one ends by its deadline, one whose client does not read
+by another, a closed one within `linger_s`.  Bytes that the speaker does not take yet are at most
+`inbox_bytes`, and are dropped when the client is gone.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from topics.protocol.model.errors import Rejection
+from topics.protocol.model.holder import Holder
+from topics.protocol.model.records import Buffer
+from topics.server.transport.budget import Meter
+from topics.server.transport.connection_life import LIVE, TABLE, Input, State
+from topics.server.transport.deadline import Deadline
+from topics.server.transport.guards import Guard
+from topics.server.transport.inbox import Inbox
+from topics.server.transport.shared import Shared
+from topics.server.transport.speaker import Speaker
+
+log = logging.getLogger("topics.http")
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+HIGH_BYTES: Final = 64 << 10
+LOW_BYTES: Final = 16 << 10
+"""Bytes written and not taken at which the speaker has to wait, and at which it may go on."""
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of an accepted socket.
+
+    Args:
+        speakers: Make an HTTP/1.1 and an HTTP/2 speaker of a connection.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        http1: "Callable[[Connection], Speaker]",
+        http2: "Callable[[Connection], Speaker]",
+    ) -> None:
+        self.shared = shared
+        self._loop_s = shared.loop.time
+        self.client = ""
+        self._holder: Holder
+        self.is_paused = False
+        """Backpressure: the client does not read.  Write no more, except small refusals."""
+        self.is_ended = False
+        """The client has closed its half."""
+        self.deadline = Deadline(shared.loop, self._on_due)
+        """The speaker's; the time is the loop's."""
+        self.state = State.CHOOSING
+        self._http1, self._http2 = http1, http2
+        self._transport: asyncio.Transport
+        self._speaker: Speaker | None = None
+        self._inbox = Inbox()
+        self._is_reading = True
+        self._is_queued = False
+        self._is_busy = False
+        self._meter = Meter(self._loop_s())
+        self._stall: asyncio.TimerHandle | None = None
+        self._drained_bytes = 0
+
+    # ------------------------------------------------------------------ called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transport is not an asyncio.Transport by descent.
+        self._transport = cast(asyncio.Transport, transport)
+        shared = self.shared
+        peer = transport.get_extra_info("peername")  # None where the client has reset it already
+        self.client = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._holder = shared.peer(self.client)
+        try:
+            shared.connection_shares.require(self._holder)
+        except Rejection as refusal:
+            log.warning("connections are reset as they come: %s", refusal.message)
+            shared.guards.hit(Guard.TOO_MANY_CONNECTIONS)
+            self._move(Input.LOST)
+            self._transport.abort()
+            return
+        shared.connections.add(self)
+        shared.connection_shares.take(self._holder)
+        self._transport.set_write_buffer_limits(high=HIGH_BYTES, low=LOW_BYTES)
+        self.deadline.set(shared.loop.time() + shared.timeouts.idle_s)
+
+    def data_received(self, data: bytes) -> None:
+        if self.state not in LIVE:
+            self._forget(len(data))
+            return
+        inbox = self._inbox
+        inbox.put(data)
+        turns = self.shared.turns
+        if not turns.may_skip:
+            self.work_soon()
+        elif self._meter.is_heavy(self._loop_s()):
+            if not self._is_queued:
+                self._queue(is_light=False)
+        else:
+            turns.skipped(self._work(), self._meter)
+        if inbox.size_bytes >= self.shared.limits.inbox_bytes and self._is_reading:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        self.is_ended = True
+        if self.state is State.FINISHING:
+            self._transport.close()
+        elif self.state is not State.LOST:
+            # Not in its turn: a later request of another client must find this stream closed.
+            self._work()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        was = self.state
+        self._move(Input.LOST)
+        self._inbox.clear()
+        self.deadline.close()
+        if self._stall is not None:
+            self._stall.cancel()
+        if self._speaker is not None and was is not State.FINISHING:
+            self._speaker.close()
+        self._speaker = None
+        self.set_busy(False)
+        if self in self.shared.connections:
+            self.shared.connections.discard(self)
+            self.shared.connection_shares.give_back(self._holder)
+
+    def pause_writing(self) -> None:
+        self.is_paused = True
+        if self._stall is None:
+            self._stall = self.shared.loop.call_later(self._stall_s, self._on_stall)
+
+    def resume_writing(self) -> None:
+        self.is_paused = False
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        if self._speaker is not None and self.state is State.OPEN:
+            self._speaker.writable()
+
+    # ------------------------------------------------------------------ turns
+
+    def work_soon(self) -> None:
+        """Have a turn soon: the speaker can go on.  Never runs anything before it returns."""
+        if not self._is_queued and self.state in LIVE:
+            self._queue(is_light=not self._meter.is_heavy(self._loop_s()))
+
+    def _queue(self, *, is_light: bool) -> None:
+        self._is_queued = True
+        self.shared.turns.add(self, self._meter, is_light=is_light)
+
+    def go_on(self) -> None:
+        """Have a turn soon if there is anything left to take: the speaker can go on."""
+        if self._inbox.size_bytes or self.is_ended:
+            self.work_soon()
+
+    def take_turn(self) -> None:
+        self._is_queued = False
+        if self.state in LIVE:
+            self._work()
+
+    def _work(self) -> float:
+        """Work for `turn_s` at most, and ask for another turn where there is more to do; returns the
+        CPU time that it took."""
+        stopwatch = self.shared.stopwatch
+        begun_s = stopwatch.begin()
+        has_more = self._run()
+        used_s = stopwatch.end(begun_s)
+        self._meter.use(self._loop_s(), used_s)
+        if has_more:
+            self.work_soon()  # metered: its place in line is behind what it used
+        return used_s
+
+    def _run(self) -> bool:
+        """Feed the speaker; returns whether there is more to do."""
+        shared = self.shared
+        until_s = shared.clock() + shared.limits.turn_s
+        has_more = False
+        try:
+            while self._step():
+                if shared.clock() >= until_s:
+                    has_more = True
+                    break
+        except Exception:
+            log.exception("a connection failed")
+            self.abort()
+        if not self._is_reading:
+            self._read_again()
+        return has_more
+
+    def _read_again(self) -> None:
+        """Read from the socket again where there is room."""
+        has_room = self._inbox.size_bytes < self.shared.limits.inbox_bytes
+        if has_room and self.state is not State.LOST and not self._transport.is_closing():
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def _step(self) -> bool:
+        """Do one thing; False where there is nothing to do now."""
+        speaker = self._speaker
+        if speaker is None:
+            return self.state is State.CHOOSING and self._choose()
+        if speaker.work():
+            return True
+        inbox = self._inbox
+        if inbox.piece:
+            taken = speaker.receive(inbox.piece, inbox.at)
+            if taken:
+                if self.state is State.OPEN:  # else the speaker has ended the connection meanwhile
+                    inbox.took(taken)
+                return True
+        if self.is_ended and self.state is State.OPEN:
+            speaker.ended()
+        return False
+
+    def _choose(self) -> bool:
+        """Choose the speaker by the first bytes, which stay in the inbox for it."""
+        begin = self._inbox.first(len(PREFACE))
+        if not begin and self.is_ended:
+            self.finish()
+            return False
+        if len(begin) < len(PREFACE) and PREFACE.startswith(begin) and not self.is_ended:
+            if begin:
+                self.deadline.set(self.shared.loop.time() + self.shared.timeouts.head_s)
+            return False
+        is_http2 = begin == PREFACE
+        if not is_http2 and is_foreign(self._inbox.piece):
+            self.finish()
+            return False
+        make = self._http2 if is_http2 else self._http1
+        self._move(Input.CHOSEN)
+        self._speaker = make(self)
+        return True
+
+    def _move(self, what: Input) -> None:
+        """One step of its life, by the table."""
+        made = TABLE.get((self.state, what))
+        assert made is not None, (self.state, what)
+        self.state = made
+
+    # ------------------------------------------------------------------ called by the speaker
+
+    def write(self, data: Buffer) -> None:
+        """Write; bytes that cannot be sent at once wait in the transport and set `is_paused`."""
+        if self.state is not State.LOST:
+            self._transport.write(data)
+
+    def become(self, speaker: Speaker) -> None:
+        """Have another speaker from the next byte on (WebSocket).  The one before is not closed:
+        its request goes on in the new one."""
+        self._speaker = speaker
+        self.work_soon()
+
+    def set_busy(self, is_busy: bool) -> None:
+        """Note whether a request is in flight; a stop waits for those."""
+        if is_busy is not self._is_busy:
+            self._is_busy = is_busy
+            shared = self.shared
+            shared.busy += 1 if is_busy else -1
+            if not shared.busy and shared.when_quiet is not None:
+                shared.when_quiet()
+
+    def finish(self) -> None:
+        """End the connection once the client has read what is written.
+
+        A socket that is closed with unread bytes in it sends a reset, and the reset overtakes the
+        answer; so received bytes are read and dropped until the client closes its half, or its time
+        is over.
+        """
+        if self.state not in LIVE:
+            return
+        self._close_speaker()
+        self._move(Input.ENDED)
+        waiting = self._inbox.size_bytes
+        self._inbox.clear()
+        timeouts = self.shared.timeouts
+        unsent = self._transport.get_write_buffer_size()
+        self.deadline.set(
+            self.shared.loop.time() + (timeouts.write_s if unsent else timeouts.linger_s)
+        )
+        if not self._is_reading:
+            self._is_reading = True
+            self._transport.resume_reading()
+        if self.is_ended or self._transport.is_closing():
+            self._transport.close()
+            return
+        try:
+            self._transport.write_eof()
+        except (OSError, RuntimeError):  # the client is gone, which the transport has yet to report
+            self._transport.abort()
+            return
+        self._forget(waiting)
+
+    def bide(self) -> None:
+        """Give a client that does not read `write_s` more from now, in the kernel, too."""
+        if self._stall is not None:
+            self._stall.cancel()
+        timeouts = self.shared.timeouts
+        self._stall = self.shared.loop.call_later(timeouts.write_s, self.abort)
+        accepted: Any = self._transport.get_extra_info("socket")
+        if accepted is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+            most_ms = int((timeouts.take_s + timeouts.write_s + timeouts.linger_s) * 1000)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, most_ms)
+
+    def abort(self) -> None:
+        """End the connection now; unread bytes are lost."""
+        if self.state is State.LOST:
+            return
+        self._close_speaker()
+        self._move(Input.ENDED)
+        self._transport.abort()
+
+    def give_away(self) -> tuple[int, bytes] | None:
+        """Give the connection to another process, between two requests, and end it here: a
+        descriptor of its socket, and the bytes that the speaker did not take.
+
+        Returns:
+            None, and nothing has changed, where bytes are still to be sent.
+        """
+        transport = self._transport
+        accepted: Any = transport.get_extra_info("socket")
+        if (
+            self.state is not State.OPEN
+            or accepted is None
+            or transport.is_closing()
+            or transport.get_write_buffer_size()
+        ):
+            return None
+        if self._is_reading:
+            self._is_reading = False
+            transport.pause_reading()
+        descriptor = os.dup(accepted.fileno())
+        pending = self._inbox.all()
+        self._inbox.clear()
+        self.abort()
+        return descriptor, pending
+
+    def drain(self) -> None:
+        """The server has stopped."""
+        if self.state is State.CHOOSING:
+            self.finish()
+        elif self.state is State.OPEN and self._speaker is not None:
+            self._speaker.drain()
+
+    @property
+    def unsent_bytes(self) -> int:
+        return 0 if self.state is State.LOST else self._transport.get_write_buffer_size()
+
+    # ------------------------------------------------------------------ the end
+
+    def _close_speaker(self) -> None:
+        speaker, self._speaker = self._speaker, None
+        self.deadline.clear()
+        if speaker is not None:
+            speaker.close()
+        self.set_busy(False)
+
+    def _forget(self, size: int) -> None:
+        self._drained_bytes += size
+        if self.state is State.FINISHING and self._drained_bytes > self.shared.limits.drain_bytes:
+            self._transport.close()
+
+    def _on_due(self) -> None:
+        if self.state is State.OPEN and self._speaker is not None:
+            self._speaker.due()
+        elif self.state is State.CHOOSING:
+            self.finish()
+        else:
+            self._transport.abort()
+
+    @property
+    def _stall_s(self) -> float:
+        return min(self.shared.timeouts.take_s, self.shared.timeouts.write_s)
+
+    def _on_stall(self) -> None:
+        """The client has read nothing for a while: event streams may send a last frame."""
+        self.shared.guards.hit(Guard.SLOW_READER)
+        if self._speaker is not None and self.state is State.OPEN and self._speaker.stalled():
+            self.bide()
+        elif self.state is not State.LOST:
+            left_s = max(self.shared.timeouts.write_s - self._stall_s, 0)
+            self._stall = self.shared.loop.call_later(left_s, self.abort)
+
+
+def is_foreign(begin: bytes) -> bool:
+    """Whether the first bytes are the preface of another protocol, or a broken one of HTTP/2, and
+    not a request: such a client would not understand an answer in HTTP/1.1."""
+    line, end, _ = begin.partition(b"\r\n")
+    words = line.split(b" ")
+    is_named = bool(end) and len(words) > 2 and not words[-1].startswith(b"HTTP/")
+    return is_named or line.startswith(b"PRI * HTTP/2")

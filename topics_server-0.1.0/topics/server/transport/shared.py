@@ -1,0 +1,89 @@
+"""What all connections of a server share: the exchange, bounds, budgets, turns, known heads.
+
+Owns the set of connections that are open and the count of those with a request in flight, for which
+a stop waits.  Knows nothing of what one connection does.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from topics.protocol.http.metrics import Family
+from topics.protocol.model.holder import Holder, holder_at
+from topics.protocol.state.shares import Shares
+from topics.server.exchange.interface import Exchange
+from topics.server.transport.bodies import Bodies
+from topics.server.transport.budget import Budget, Stopwatch
+from topics.server.transport.guards import Guards
+from topics.server.transport.http1_heads import Heads
+from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.turns import Turns
+
+
+class Open(Protocol):
+    """A connection, as far as a stop knows it."""
+
+    @property
+    def unsent_bytes(self) -> int: ...
+
+    def drain(self) -> None:
+        """The server has stopped."""
+
+    def abort(self) -> None:
+        """End now; unread bytes are lost."""
+
+
+class Shared:
+    """What all connections of a server share.
+
+    Args:
+        peer: In whose share a connection from an address counts.
+
+    Attributes:
+        busy: Connections with a request in flight.
+        when_quiet: Called when the last request in flight has been answered.
+        is_draining: The server stops; the exchange refuses further requests.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        *,
+        limits: Limits | None = None,
+        timeouts: Timeouts | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+        clock: Callable[[], float] | None = None,
+        peer: Callable[[str], Holder] = holder_at,
+    ) -> None:
+        self.exchange = exchange
+        self.peer = peer
+        self.limits = limits or Limits()
+        self.timeouts = timeouts or Timeouts()
+        self.loop = loop or asyncio.get_running_loop()
+        self.clock = clock or time.perf_counter
+        """For slices of time.  Deadlines go by the loop's."""
+        self.stopwatch = Stopwatch(self.clock, clock or time.thread_time)
+        """By which a client is light or heavy."""
+        self.turns = Turns(self.loop.call_soon, self.clock, self.limits.slice_s)
+        self.bodies = Bodies(self.limits.bodies_bytes, self.limits.body_free_bytes)
+        self.answers = Budget(self.limits.answers_bytes)
+        self.heads = Heads()
+        self.connections: set[Open] = set()
+        self.connection_shares = Shares(
+            "max_connections", self.limits.connections, per_ip=self.limits.connections_per_ip
+        )
+        self.guards = Guards()
+        self.is_draining = False
+        self.busy = 0
+        self.when_quiet: Callable[[], None] | None = None
+
+    def families(self) -> Iterator[Family]:
+        """What metrics tell of the connections."""
+        return self.guards.families(len(self.connections))
+
+    def drain(self) -> None:
+        """End idle connections; one with a request in flight ends after its answer."""
+        self.is_draining = True
+        for connection in list(self.connections):
+            connection.drain()

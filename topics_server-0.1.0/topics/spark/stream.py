@@ -1,0 +1,282 @@
+"""`spark.readStream`: where a stream is, how far its next batch goes, and one task of a batch.
+
+Owns what a micro-batch is.  The driver keeps the place open and follows it; a task opens it anew.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from topics.arrow import DataLoss, NoSuchTopic
+from topics.arrow.loss import Gap
+from topics.arrow.readers import Position as Published
+from topics.arrow.readers import publish
+from topics.arrow.scan import Range, resolve
+from topics.arrow.source import Bounds, Source, now_ms
+from topics.client import Client, Retry, TopicsError
+from topics.spark.batch import Part
+from topics.spark.columns import layout
+from topics.spark.errors import BadOption, SparkFailure, explained
+from topics.spark.filters import Pushed
+from topics.spark.offsets import Offset, Position, parse_offset
+from topics.spark.options import ReadOptions
+from topics.spark.places import (
+    RECREATED,
+    REWOUND,
+    chosen,
+    open_place,
+    place_of,
+    records,
+    require_named,
+    settle,
+    source_name,
+    wanted_of,
+)
+from topics.spark.planning import Item, around, plan, seqs_of
+
+PART_SEQS: Final = 10_000
+"""A batch is cut into pieces of at least so many seqs: a task costs more than to read these."""
+
+log: Final = logging.getLogger(__name__)
+
+
+class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The stream of a query.  It is pickled into tasks without what it has open."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        """Raises BadOption, and what opening the place raises."""
+        if options.reader_name is not None and options.place.url is None:
+            raise BadOption("readerName is published through a server: give option url beside path")
+        self._options = options
+        self._place = settle(options.place, options.topics, options.pattern)
+        self._layout = layout(options, schema, source_name(self._place))
+        self._source: Source | None = None
+        self._target: dict[str, int] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_source": None}
+
+    def _opened(self) -> Source:
+        """The place, as it is by now."""
+        if self._source is None:
+            self._source = open_place(self._place)
+        else:
+            self._source.refresh()
+        return self._source
+
+    # ------------------------------------------------------------------ where the stream is
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins."""
+        with explained():
+            source, options = self._opened(), self._options
+            begins = {}
+            names = chosen(source, options)
+            require_named(options, names)
+            for name in names:
+                at = place_of(source, name, options.start, "starting", options)
+                found = resolve(source, name, at, "latest")
+                begins[name] = Position(found.first_seq - 1, found.epoch)
+            return Offset(now_ms(), options.min_partitions, begins).to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read up to what is there now, and no further."""
+        with explained():
+            source = self._opened()
+            # What is not there has no target; `latestOffset` says so of a topic that was named.
+            names = set(self._options.topics or chosen(source, self._options))
+            there = names.intersection(source.topics())
+            self._target = {name: source.bounds(name).head_seq for name in there}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_records_per_trigger)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next batch ends; `start` itself where there is nothing new.
+
+        Raises:
+            SparkFailure: Something is lost and `lossHandling` is `fail`.
+        """
+        with explained():
+            found = self._next(parse_offset(start), limit, now_ms())
+            return start if found is None else found.to_json()
+
+    def _next(self, start: Offset, limit: ReadLimit, at_ms: int) -> Offset | None:
+        source = self._opened()
+        heads = self._heads(source, start)
+        lost = [gap for name, bounds in heads.items() for gap in _broken(name, start, bounds)]
+        self._handle(lost)
+        begins = {name: _begin(name, start, bounds) for name, bounds in heads.items()}
+        lags = {n: max(self._head(n, bounds) - begins[n], 0) for n, bounds in heads.items()}
+        lag = sum(lags.values())
+        if self._is_waiting(lag, start, at_ms, has_lost=bool(lost)):
+            return None
+        granted = _shared(lags, self._granted(source, begins, lags, limit))
+        ends = {n: Position(begins[n] + granted[n], bounds.epoch) for n, bounds in heads.items()}
+        for name, end in ends.items():
+            gaps = source.gaps(name, begins[name] + 1, end.seq, asof_ms=at_ms)
+            self._handle(gaps)
+            lost += gaps
+        # A topic that is gone stays where it was: it may come back.
+        positions = {**start.topics, **ends}
+        return Offset(at_ms, self._options.min_partitions, positions, tuple(lost))
+
+    def _heads(self, source: Source, start: Offset) -> dict[str, Bounds]:
+        """The topics to read and where they end.
+
+        Raises:
+            NoSuchTopic: One that was named is gone, and `lossHandling` is `fail`.
+        """
+        heads = {}
+        names = dict.fromkeys([*start.topics, *(self._options.topics or ())])
+        if self._options.pattern is not None:
+            names |= dict.fromkeys(chosen(source, self._options))
+        for name in names:
+            try:
+                heads[name] = source.bounds(name)
+            except NoSuchTopic:
+                if self._options.loss == "fail":
+                    raise SparkFailure(
+                        f'topic "{name}" was deleted; lossHandling warn goes on with the others'
+                    ) from None
+                log.warning('topic "%s" was deleted', name)
+        return heads
+
+    def _head(self, name: str, bounds: Bounds) -> int:
+        """Through which seq a batch may read."""
+        if self._target is None:
+            return bounds.head_seq
+        return min(bounds.head_seq, self._target.get(name, 0))
+
+    def _is_waiting(self, lag: int, start: Offset, at_ms: int, *, has_lost: bool) -> bool:
+        """Whether there is no batch yet."""
+        if has_lost or self._target is not None:
+            return not (lag or has_lost)
+        waited = at_ms - start.asof_ms >= self._options.max_trigger_delay_ms
+        return not lag or (lag < self._options.min_records_per_trigger and not waited)
+
+    def _granted(
+        self, source: Source, begins: Mapping[str, int], lags: Mapping[str, int], limit: ReadLimit
+    ) -> int:
+        """How many seqs the next batch may have: those of Spark's limit, and of `maxBytesPerTrigger`."""
+        lag = sum(lags.values())
+        most = lag
+        if isinstance(limit, ReadMaxRows):
+            most = min(most, limit.max_rows)
+        sizes = []
+        if isinstance(limit, ReadMaxBytes):
+            sizes.append(limit.max_bytes)
+        if self._options.max_bytes_per_trigger is not None and not isinstance(
+            limit, ReadAllAvailable
+        ):
+            sizes.append(self._options.max_bytes_per_trigger)
+        if sizes and lag:
+            size = sum(source.text_bytes(n, begins[n] + 1, begins[n] + lags[n]) for n in lags)
+            most = min(most, max(lag * min(sizes) // max(size, 1), 1))
+        return most
+
+    def _handle(self, gaps: Sequence[Gap]) -> None:
+        if gaps and self._options.loss == "fail":
+            raise DataLoss(gaps)
+        for gap in gaps:
+            log.warning("%s", gap)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The heads, for `lastProgress`: the difference to the end of a batch is the lag."""
+        try:
+            source = self._opened()
+            names = chosen(source, self._options)
+            heads = {n: source.bounds(n) for n in names}
+        except Exception:
+            # It is asked for in passing: a failure shows where the stream needs the same.
+            return None
+        return {"topics": {n: {"seq": b.head_seq, "id": b.epoch} for n, b in heads.items()}}
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Publish how far the stream came; Spark calls it for a batch when the next one is made."""
+        if self._options.reader_name is None:
+            return
+        positions = {n: Published(at.seq, at.epoch) for n, at in parse_offset(end).topics.items()}
+        place = self._options.place
+        try:
+            with Client(place.url, api_key=place.api_key, retry=Retry(for_s=0)) as client:
+                publish(client, self._options.reader_name, positions)
+        except TopicsError as error:
+            log.warning(
+                "the position of %s was not published: %s", self._options.reader_name, error
+            )
+
+    def stop(self) -> None:
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    # ------------------------------------------------------------------ one batch
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a batch: a function of its offsets, so that a replay cuts the same pieces."""
+        with explained():
+            begin, through = parse_offset(start), parse_offset(end)
+            items = list(_items(begin, through))
+            seqs = sum(map(seqs_of, items))
+            parts = max(min(through.parts, -(-seqs // PART_SEQS)), 1)
+            return [Part(tuple(part), through.asof_ms) for part in plan(items, parts)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """*Blocking.* The records of a part."""
+        assert isinstance(partition, Part)
+        wanted = wanted_of(self._options, self._layout, Pushed(), partition.asof_ms)
+        with explained():
+            yield from records(
+                self._place, partition.items, wanted, self._layout, self._options.loss
+            )
+
+
+def _broken(name: str, start: Offset, bounds: Bounds) -> Iterator[Gap]:
+    """The gap where a topic no longer has what the stream has read of it."""
+    at = start.topics.get(name)
+    if at is None:
+        return
+    if at.epoch != bounds.epoch:
+        # Of another instance nothing is known but that its records are not the ones to come.
+        yield Gap(name, 1, max(bounds.head_seq, 1), RECREATED)
+    elif at.seq > bounds.head_seq:
+        yield Gap(name, bounds.head_seq + 1, at.seq, REWOUND)
+
+
+def _begin(name: str, start: Offset, bounds: Bounds) -> int:
+    """The last seq that needs no reading: a new or recreated topic is read from its beginning."""
+    at = start.topics.get(name)
+    if at is None or at.epoch != bounds.epoch:
+        return 0
+    return min(at.seq, bounds.head_seq)
+
+
+def _shared(lags: Mapping[str, int], most: int) -> dict[str, int]:
+    """`most` seqs over topics, by their lags; each that has one gets at least one."""
+    lag = sum(lags.values())
+    if lag <= most:
+        return dict(lags)
+    return {n: min(each, max(each * most // lag, 1)) if each else 0 for n, each in lags.items()}
+
+
+def _items(start: Offset, end: Offset) -> Iterator[Item]:
+    """What a batch reads and tells."""
+    for name, at in end.topics.items():
+        before = start.topics.get(name)
+        first = before.seq + 1 if before is not None and before.epoch == at.epoch else 1
+        gaps = [gap for gap in end.lost if gap.topic == name]
+        yield from (gap for gap in gaps if gap.reason in (RECREATED, REWOUND))
+        whole = Range(name, at.epoch, first, at.seq)
+        yield from around(whole, [g for g in gaps if g.reason not in (RECREATED, REWOUND)])

@@ -1,0 +1,360 @@
+"""The store's interface to the file system, and its implementation on the operating system.
+
+Owns every system call of the store, and its clock and entropy, so that a simulation can lose, tear,
+reorder and refuse writes.  Knows nothing of what the bytes mean.  Invariants: no symbolic link is
+followed, no file is world-readable, and no byte is written through a memory map.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from topics.protocol.model.records import Buffer
+from topics.store.layout import LOCK_NAME
+
+VECTOR_MAX: Final = 1024
+"""Buffers that one `pwritev` takes (IOV_MAX of Linux)."""
+
+
+class File(Protocol):
+    """An open file.  All offsets are absolute; there is no position."""
+
+    name: str
+
+    def size(self) -> int: ...
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Read at most `len(buffer)` bytes; 0 at the end of the file.  Raises OSError."""
+
+    def read_nowait(self, buffer: memoryview, offset: int) -> bool:
+        """Fill the whole buffer from the page cache; False where the disk would have to be read."""
+
+    def write(self, data: Buffer, offset: int) -> int:
+        """Write a prefix of `data`; returns its length, which may be short.  Raises OSError."""
+
+    def write_vector(self, parts: Sequence[Buffer], offset: int) -> int:
+        """As `write`, for the concatenation of all parts, without copying them."""
+
+    def sync_data(self) -> None:
+        """Make the bytes of a file whose size does not change durable."""
+
+    def sync(self) -> None:
+        """Make bytes and size durable."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def allocate(self, size: int) -> None:
+        """Make sure that writes to [0, size) find space; the file grows with zeros.
+
+        Raises:
+            OSError: ENOSPC; the file may have grown part of the way.
+        """
+
+    def forget_cache(self) -> None:
+        """Evict clean pages from the page cache, so that the next read goes to the device."""
+
+    def map_readonly(self, size: int) -> memoryview:
+        """The bytes [0, size) as read-only memory; valid as long as it is referenced.
+
+        Nothing is read.  A caller reads each byte range from the file before it touches it in the
+        map: there a failing disk is an error and not a signal, and the wait releases the
+        interpreter lock.
+        """
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """One flat directory."""
+
+    path: str
+
+    def prepare(self, *, create: bool) -> None:
+        """Open the directory, made with its parents where `create`.  Raises OSError."""
+
+    def names(self) -> list[str]:
+        """All entries, sorted."""
+
+    def lock(self) -> bool:
+        """Lock the directory for this process until `close`; False where another process has it."""
+
+    def create(self, name: str) -> File:
+        """A new, empty file.  Raises FileExistsError."""
+
+    def open(self, name: str, *, write: bool = False) -> File:
+        """An existing file.  Raises FileNotFoundError."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; replaces `target`."""
+
+    def unlink(self, name: str) -> None: ...
+
+    def sync_dir(self) -> None:
+        """Make creations, renames and unlinks durable."""
+
+    def free_bytes(self) -> int: ...
+
+    def modified_s(self, name: str) -> int:
+        """When a file was last written, in seconds of the wall clock since the epoch.
+
+        Raises:
+            FileNotFoundError: It is not there.
+        """
+
+    def now_s(self) -> int:
+        """The wall clock, in seconds since the epoch, as `modified_s` uses it."""
+
+    def boot_id(self) -> bytes:
+        """16 bytes that change when the kernel starts."""
+
+    def entropy(self, size: int) -> bytes: ...
+
+    def monotonic_us(self) -> int: ...
+
+    def close(self) -> None:
+        """Release the directory and the lock."""
+
+
+def write_all(file: File, data: Buffer, offset: int) -> None:
+    """Write every byte; a short write is continued."""
+    written = file.write(data, offset)
+    if written == len(data):
+        return
+    view = memoryview(data)
+    while written < len(view):
+        step = file.write(view[written:], offset + written)
+        if step == 0:
+            raise OSError(errno.EIO, "a write took no byte", file.name)
+        written += step
+
+
+def write_parts(file: File, parts: Sequence[Buffer], offset: int) -> None:
+    """Write every byte of the concatenation of all parts."""
+    for at in range(0, len(parts), VECTOR_MAX):
+        some = parts[at : at + VECTOR_MAX]
+        size = sum(map(len, some))
+        written = file.write_vector(some, offset)
+        if written < size:
+            write_all(file, memoryview(b"".join(some))[written:], offset + written)
+        offset += size
+
+
+def read_at_most(file: File, size: int, offset: int) -> memoryview:
+    """Up to `size` bytes; fewer only where the file ends."""
+    buffer = memoryview(bytearray(size))
+    filled = 0
+    while filled < size:
+        step = file.read_into(buffer[filled:], offset + filled)
+        if step == 0:
+            break
+        filled += step
+    return buffer[:filled]
+
+
+def read_whole(files: Files, name: str) -> memoryview:
+    """All bytes of a file, checked against nothing.  Raises OSError."""
+    file = files.open(name)
+    try:
+        return read_at_most(file, file.size(), 0)
+    finally:
+        file.close()
+
+
+def publish(files: Files, name: str, data: Buffer) -> None:
+    """Replace `name` by a file with `data`, atomically and durably.  Raises as `publish_with`."""
+    publish_with(files, name, lambda file: write_all(file, data, 0))
+
+
+def publish_with(files: Files, name: str, write: Callable[[File], None]) -> None:
+    """Replace `name` by what `write` puts into an empty file, atomically and durably.
+
+    The bytes are durable before the name refers to them, and the name is durable before this
+    returns (temporary file, fsync, rename, fsync of the directory).
+
+    Raises:
+        OSError: `name` is unchanged; the temporary file is removed if the disk allows it.
+    """
+    temp = name + ".tmp"
+    discard(files, temp)
+    try:
+        file = files.create(temp)
+        try:
+            write(file)
+            file.sync()
+        finally:
+            file.close()
+        files.rename(temp, name)
+    except OSError:
+        discard(files, temp)
+        raise
+    files.sync_dir()
+
+
+def discard(files: Files, name: str) -> None:
+    """Unlink a file that may be absent and that nothing relies on."""
+    try:
+        files.unlink(name)
+    except OSError:
+        return
+
+
+class OsFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd", "_files", "name")
+
+    def __init__(self, files: "OsFiles", name: str, fd: int) -> None:
+        self.name = name
+        self._files = files
+        self._fd = fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        return os.preadv(self._fd, [buffer], offset)
+
+    def read_nowait(self, buffer: memoryview, offset: int) -> bool:
+        if not self._files.nowait:
+            return False
+        try:
+            return os.preadv(self._fd, [buffer], offset, os.RWF_NOWAIT) == len(buffer)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            # tmpfs and some other file systems lack the flag: all their reads use a thread.
+            self._files.nowait = False
+            return False
+
+    def write(self, data: Buffer, offset: int) -> int:
+        return os.pwrite(self._fd, data, offset)
+
+    def write_vector(self, parts: Sequence[Buffer], offset: int) -> int:
+        return os.pwritev(self._fd, parts, offset)
+
+    def sync_data(self) -> None:
+        os.fdatasync(self._fd)
+
+    def sync(self) -> None:
+        os.fsync(self._fd)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def allocate(self, size: int) -> None:
+        os.posix_fallocate(self._fd, 0, size)
+
+    def forget_cache(self) -> None:
+        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def map_readonly(self, size: int) -> memoryview:
+        return memoryview(mmap.mmap(self._fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ))
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        # The readers of a dropped segment are its only owners: the last one closes the file.
+        self.close()
+
+
+FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
+BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+
+
+class OsFiles:
+    """A directory of the operating system: 0700, its files 0600."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(root)
+        self.nowait = hasattr(os, "RWF_NOWAIT")
+        self._root = -1
+        self._lock = -1
+
+    def prepare(self, *, create: bool) -> None:
+        if create and not os.path.isdir(self.path):
+            try:
+                os.makedirs(self.path, mode=0o700, exist_ok=True)
+            except FileExistsError:
+                # `exist_ok` accepts directories alone: the path names a file of another kind.
+                raise NotADirectoryError(errno.ENOTDIR, "not a directory", self.path) from None
+            self._sync_path(os.path.dirname(os.path.abspath(self.path)))
+        if self._root < 0:
+            self._root = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _sync_path(self, path: str) -> None:
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self._root))
+
+    def lock(self) -> bool:
+        if self._lock >= 0:
+            return True
+        lock = os.open(LOCK_NAME, os.O_RDWR | os.O_CREAT | FLAGS, 0o600, dir_fd=self._root)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        self._lock = lock
+        return True
+
+    def create(self, name: str) -> File:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | FLAGS
+        return OsFile(self, name, os.open(name, flags, 0o600, dir_fd=self._root))
+
+    def open(self, name: str, *, write: bool = False) -> File:
+        flags = (os.O_RDWR if write else os.O_RDONLY) | FLAGS
+        return OsFile(self, name, os.open(name, flags, dir_fd=self._root))
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target, src_dir_fd=self._root, dst_dir_fd=self._root)
+
+    def unlink(self, name: str) -> None:
+        os.unlink(name, dir_fd=self._root)
+
+    def sync_dir(self) -> None:
+        os.fsync(self._root)
+
+    def free_bytes(self) -> int:
+        found = os.fstatvfs(self._root)
+        return found.f_bavail * found.f_frsize
+
+    def modified_s(self, name: str) -> int:
+        return int(os.stat(name, dir_fd=self._root, follow_symlinks=False).st_mtime)
+
+    def now_s(self) -> int:
+        return int(time.time())
+
+    def boot_id(self) -> bytes:
+        try:
+            with open(BOOT_ID, encoding="ascii") as file:
+                return bytes.fromhex(file.read().strip().replace("-", ""))
+        except OSError:
+            # Without a boot id every restart must count as a reboot, which trusts no page cache.
+            return os.urandom(16)
+
+    def entropy(self, size: int) -> bytes:
+        return os.urandom(size)
+
+    def monotonic_us(self) -> int:
+        return time.monotonic_ns() // 1000
+
+    def close(self) -> None:
+        for descriptor in (self._lock, self._root):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._lock = self._root = -1

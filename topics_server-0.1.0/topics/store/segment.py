@@ -1,0 +1,407 @@
+"""A segment file: sealed runs of one or more topics, written once.
+
+Owns the layout of a segment, and how one is built and opened; `runs` has the runs as readers see
+them.  Invariant: digests form a tree, from the header over the run table and each run's section to
+every block of text.  Only the delete flags lie outside of it, because only they change.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.events import RunRef
+from topics.protocol.model.ports import SealEntry, SealPiece, Span
+from topics.protocol.model.records import COLUMN_DTYPES, DELETED, RUN_TEXT_BYTES_MAX, Columns
+from topics.store.files import File, Files, discard, read_at_most, write_all
+from topics.store.layout import (
+    BLOCK,
+    FORMAT_VERSION,
+    PAGE,
+    RUN_DTYPE,
+    SECTOR,
+    SEGMENT_HEADER,
+    SEGMENT_HEADERS,
+    SEGMENT_MAGIC,
+    aligned,
+    digest,
+    header_holds,
+    seal_header,
+    segment_name,
+    version_of,
+)
+
+CHUNK_BYTES: Final = 1 << 22
+"""Text copied at a time while a segment is built."""
+
+TABLE_OFFSET: Final = SECTOR
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of the parts of a run's section; the sizes determine the offsets.
+
+    Every part begins on a multiple of 8 bytes from the section's start:
+    columns, tag offsets (tags + 1), posting offsets (tags + 1), postings, tag bytes,
+    node offsets (nodes + 1), node bytes, block digests.
+    """
+
+    count: int
+    text_bytes: int
+    tag_count: int
+    posting_count: int
+    tag_bytes: int
+    node_count: int
+    node_bytes: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.text_bytes // BLOCK)
+
+    def parts(self) -> dict[str, tuple[int, np.dtype[Any], int]]:
+        """Part -> (offset in the section, dtype, items), in file order."""
+        u1, u4, u8 = np.dtype("|u1"), np.dtype("<u4"), np.dtype("<u8")
+        wanted = [(name, dtype, self.count) for name, dtype in COLUMN_DTYPES.items()]
+        wanted += [
+            ("tag_offsets", u4, self.tag_count + 1),
+            ("posting_offsets", u4, self.tag_count + 1),
+            ("postings", u4, self.posting_count),
+            ("tag_text", u1, self.tag_bytes),
+            ("node_offsets", u4, self.node_count + 1),
+            ("node_text", u1, self.node_bytes),
+            ("blocks", u8, self.blocks),
+        ]
+        at, placed = 0, {}
+        for name, dtype, items in wanted:
+            placed[name] = (at, dtype, items)
+            at = aligned(at + items * dtype.itemsize, 8)
+        placed["end"] = (at, u1, 0)
+        return placed
+
+    @property
+    def section_bytes(self) -> int:
+        return self.parts()["end"][0]
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """The first sector of a segment file.
+
+    `batch`: The log was durable up to this batch before the file got its name, and no row is newer;
+    0 in version 1, which does not have it.
+    """
+
+    runs: int
+    table_digest: int
+    flags_offset: int
+    flags_bytes: int
+    payload_offset: int
+    payload_bytes: int
+    file_bytes: int
+    batch: int
+
+
+def read_header(file: File, path: str, *, number: int, instance: bytes) -> SegmentHeader:
+    """Raises Corrupt: The header is not that of this segment, or the file's size is wrong."""
+    data = read_exact(file, path, 0, SEGMENT_HEADER.size)
+    version = version_of(data, SEGMENT_MAGIC)
+    if not version or not header_holds(SEGMENT_HEADERS[version], data):
+        raise Corrupt(path, 0, "the header does not verify")
+    layout = SEGMENT_HEADERS[version]
+    _, _, _, runs, owner, own, *rest = layout.unpack(data[: layout.size])
+    if (owner, own) != (instance, number):
+        raise Corrupt(path, 0, f"the file is number {own} of data directory {owner.hex()}")
+    known = rest[:-1] if version > 1 else [*rest[:-1], 0]
+    header = SegmentHeader(runs, *known)
+    if file.size() != header.file_bytes:
+        what = f"the file has {file.size()} bytes and should have {header.file_bytes}"
+        raise Corrupt(path, min(file.size(), header.file_bytes), what)
+    return header
+
+
+def require_log(header: SegmentHeader, path: str, last_batch: int) -> None:
+    """Raises Corrupt: The log ends before the batch up to which it had been durable."""
+    if header.batch > last_batch:
+        through = f"the segment was made of the log through batch {header.batch}"
+        what = f"{through}, which ends with batch {last_batch}: the log has lost its end"
+        raise Corrupt(path, 0, what)
+
+
+def read_table(file: File, path: str, header: SegmentHeader) -> NDArray[Any]:
+    """The run table, shape (runs,) of `RUN_DTYPE`.  Raises Corrupt."""
+    data = read_exact(file, path, TABLE_OFFSET, header.runs * RUN_DTYPE.itemsize)
+    if digest(data) != header.table_digest:
+        raise Corrupt(path, TABLE_OFFSET, "the run table does not verify")
+    return np.frombuffer(data, RUN_DTYPE)
+
+
+def shape_of(row: Any) -> Shape:
+    """The shape of a run, by its row of the run table."""
+    return Shape(**{each.name: int(row[each.name]) for each in fields(Shape)})
+
+
+def check_section(file: File, path: str, row: Any) -> None:
+    """Read a run's section and compare its digest.
+
+    It is read, not mapped: a read error of the disk is an OSError here, and a SIGBUS in a map.
+
+    Raises:
+        Corrupt: It does not verify, or cannot be read.
+    """
+    offset, size = int(row["section_offset"]), int(row["section_bytes"])
+    if digest(read_exact(file, path, offset, size)) != int(row["section_digest"]):
+        raise Corrupt(path, offset, "the columns of a run do not verify")
+
+
+def read_exact(file: File, path: str, offset: int, size: int) -> memoryview:
+    """Raises Corrupt: The file is too short, or the disk cannot read it."""
+    try:
+        data = read_at_most(file, size, offset)
+    except OSError as error:
+        raise Corrupt(path, offset, f"cannot be read: {error.strerror}") from error
+    if len(data) != size:
+        raise Corrupt(path, offset + len(data), "the file ends here")
+    return data
+
+
+# -- building ----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Draft:
+    """A run to be written: its parts by name, its flags, and the source of its text."""
+
+    entry: SealEntry
+    shape: Shape
+    parts: dict[str, NDArray[Any]]
+    flags: NDArray[np.uint8]
+
+    @property
+    def count(self) -> int:
+        return self.shape.count
+
+
+def build(
+    files: Files, number: int, *, instance: bytes, batch: int, entries: Sequence[SealEntry]
+) -> list[RunRef]:
+    """*Blocking.* Write a segment file and make it durable.
+
+    Args:
+        batch: The newest log batch that a row comes from; the log is durable up to it.
+
+    Raises:
+        OSError: The disk failed; no file is left.
+        Corrupt: A sealed piece could not be read; no file is left.
+    """
+    assert entries
+    name = segment_name(number)
+    temp = name + ".tmp"
+    discard(files, temp)
+    try:
+        file = files.create(temp)
+        try:
+            refs = _write(file, number, instance=instance, batch=batch, entries=entries)
+            file.sync()
+        finally:
+            file.close()
+        files.rename(temp, name)
+        files.sync_dir()
+    except (OSError, Corrupt):
+        discard(files, temp)
+        discard(files, name)
+        raise
+    return refs
+
+
+def _write(
+    file: File, number: int, *, instance: bytes, batch: int, entries: Sequence[SealEntry]
+) -> list[RunRef]:
+    drafts = [draft_run(entry) for entry in entries]
+    table = _layout(drafts)
+    flags_offset = int(table["flags_offset"][0])
+    payload_offset = int(table["text_offset"][0])
+    file_bytes = payload_offset + sum(draft.shape.text_bytes for draft in drafts)
+    file.allocate(file_bytes)
+    for index, draft in enumerate(drafts):
+        _write_text(file, draft, int(table["text_offset"][index]))
+        section = _section(draft)
+        table["section_digest"][index] = digest(section)
+        write_all(file, section, int(table["section_offset"][index]))
+    flags = np.concatenate([draft.flags for draft in drafts])
+    write_all(file, flags.tobytes(), flags_offset)
+    raw = table.tobytes()
+    write_all(file, raw, TABLE_OFFSET)
+    header = seal_header(
+        SEGMENT_HEADER,
+        SEGMENT_MAGIC,
+        FORMAT_VERSION,
+        0,
+        len(drafts),
+        instance,
+        number,
+        digest(raw),
+        flags_offset,
+        len(flags),
+        payload_offset,
+        file_bytes - payload_offset,
+        file_bytes,
+        batch,
+    )
+    write_all(file, header, 0)
+    return [
+        RunRef(number, index, draft.entry.first_seq, draft.count, draft.shape.text_bytes)
+        for index, draft in enumerate(drafts)
+    ]
+
+
+def _layout(drafts: Sequence[Draft]) -> NDArray[Any]:
+    """The run table without the section digests."""
+    table = np.zeros(len(drafts), RUN_DTYPE)
+    for row, draft in zip(table, drafts, strict=True):
+        row["topic_id"], row["first_seq"] = draft.entry.topic_id, draft.entry.first_seq
+        for each in fields(Shape):
+            row[each.name] = getattr(draft.shape, each.name)
+        row["section_bytes"] = draft.shape.section_bytes
+    sections = aligned(TABLE_OFFSET + table.nbytes, 8)
+    table["section_offset"] = sections + _starts(table["section_bytes"])
+    flags = aligned(sections + int(table["section_bytes"].sum()), PAGE)
+    table["flags_offset"] = flags + _starts(table["count"].astype(np.uint64))
+    payload = aligned(flags + int(table["count"].sum(dtype=np.uint64)), PAGE)
+    table["text_offset"] = payload + _starts(table["text_bytes"])
+    return table
+
+
+def _starts(sizes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Where each of adjacent parts begins: [0, s0, s0 + s1, ...]."""
+    return np.cumsum(sizes, dtype=np.uint64) - sizes
+
+
+def draft_run(entry: SealEntry) -> Draft:
+    """Columns, string tables and flags of a run that joins the pieces of an entry."""
+    pieces = [(piece, piece.run.columns, piece.flags == DELETED) for piece in entry.pieces]
+    dead = np.concatenate([gone for _, _, gone in pieces])
+    parts: dict[str, NDArray[Any]] = {
+        name: np.concatenate(
+            [getattr(columns, name)[piece.lo : piece.hi] for piece, columns, _ in pieces],
+            dtype=dtype,
+        )
+        for name, dtype in COLUMN_DTYPES.items()
+    }
+    for name in ("size", "data_size", "meta_size", "node_id", "tag_id"):
+        parts[name][dead] = 0
+    ends = np.cumsum(parts["size"] + (parts["size"] > 0), dtype=np.uint64)
+    text_bytes = int(ends[-1])
+    assert text_bytes < RUN_TEXT_BYTES_MAX
+    parts["offset"][0], parts["offset"][1:] = 0, ends[:-1]
+    tags, parts["tag_id"] = _interned(pieces, "tag_id")
+    nodes, parts["node_id"] = _interned(pieces, "node_id")
+    parts["posting_offsets"], parts["postings"] = _postings(parts["tag_id"], len(tags))
+    parts["tag_offsets"], parts["tag_text"] = _string_table(tags)
+    parts["node_offsets"], parts["node_text"] = _string_table(nodes)
+    flags = np.where(dead, DELETED, 0).astype(np.uint8)
+    shape = Shape(
+        count=len(flags),
+        text_bytes=text_bytes,
+        tag_count=len(tags),
+        posting_count=len(parts["postings"]),
+        tag_bytes=len(parts["tag_text"]),
+        node_count=len(nodes),
+        node_bytes=len(parts["node_text"]),
+    )
+    return Draft(entry, shape, parts, flags)
+
+
+def _interned(
+    pieces: Sequence[tuple[SealPiece, Columns, NDArray[np.bool_]]], name: str
+) -> tuple[list[bytes], NDArray[np.uint32]]:
+    """The strings that live rows use, in byte order, and the id of each row's string."""
+    if not any(getattr(c, name)[piece.lo : piece.hi].any() for piece, c, _ in pieces):
+        return [], np.zeros(sum(len(dead) for _, _, dead in pieces), np.uint32)
+    used: list[tuple[NDArray[np.uint32], list[bytes]]] = []
+    for piece, columns, dead in pieces:
+        ids = np.unique(np.where(dead, 0, getattr(columns, name)[piece.lo : piece.hi]))
+        ids = ids[ids > 0]
+        look = piece.run.tag if name == "tag_id" else piece.run.node
+        used.append((ids, [look(each).encode() for each in ids.tolist()]))
+    strings = sorted({each for _, found in used for each in found})
+    rank = {each: index + 1 for index, each in enumerate(strings)}
+    rows = []
+    for (piece, columns, dead), (ids, found) in zip(pieces, used, strict=True):
+        column = np.where(dead, 0, getattr(columns, name)[piece.lo : piece.hi])
+        ranks = np.array([0, *(rank[each] for each in found)], np.uint32)
+        rows.append(ranks[np.searchsorted(np.concatenate([[0], ids]), column)])
+    return strings, np.concatenate(rows, dtype=np.uint32)
+
+
+def _postings(
+    tag_ids: NDArray[np.uint32], tags: int
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Rows by tag: those of id t are postings[offsets[t - 1]:offsets[t]], ascending."""
+    if not tags:
+        return np.zeros(1, np.uint32), np.empty(0, np.uint32)
+    order = np.argsort(tag_ids, kind="stable")
+    counts = np.bincount(tag_ids, minlength=tags + 1)
+    offsets = np.concatenate([[0], np.cumsum(counts[1:])]).astype(np.uint32)
+    return offsets, order[counts[0] :].astype(np.uint32)
+
+
+def _string_table(strings: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """Offsets, shape (n + 1,), and bytes: string i is text[offsets[i]:offsets[i + 1]]."""
+    offsets = np.zeros(len(strings) + 1, np.uint32)
+    np.cumsum([len(each) for each in strings], out=offsets[1:], dtype=np.uint32)
+    return offsets, np.frombuffer(b"".join(strings), np.uint8)
+
+
+def _section(draft: Draft) -> bytearray:
+    placed = draft.shape.parts()
+    section = bytearray(placed.pop("end")[0])
+    for name, (at, dtype, items) in placed.items():
+        part = draft.parts[name]
+        assert (part.dtype, part.shape) == (dtype, (items,)), name
+        section[at : at + part.nbytes] = part.tobytes()
+    return section
+
+
+def _write_text(file: File, draft: Draft, offset: int) -> None:
+    """Copy the text of live rows, piece by piece, and collect the digest of each block."""
+    digests: list[int] = []
+    rest = b""
+    written = 0
+    for piece in draft.entry.pieces:
+        for chunk in _chunks(piece):
+            write_all(file, chunk, offset + written)
+            written += len(chunk)
+            rest += chunk
+            whole = len(rest) - len(rest) % BLOCK
+            view = memoryview(rest)
+            digests += [digest(view[at : at + BLOCK]) for at in range(0, whole, BLOCK)]
+            rest = rest[whole:]
+    if rest:
+        digests.append(digest(rest))
+    assert written == draft.shape.text_bytes
+    draft.parts["blocks"] = np.array(digests, np.uint64)
+
+
+def _chunks(piece: SealPiece) -> Iterator[bytes]:
+    """The text of a piece's live rows, commas included, a few megabytes at a time."""
+    columns = piece.run.columns
+    for lo, hi in _live_spans(piece):
+        while lo < hi:
+            limit = int(columns.offset[lo]) + CHUNK_BYTES
+            cut = lo + int(np.searchsorted(columns.offset[lo:hi], limit))
+            cut = min(max(cut, lo + 1), hi)
+            yield b",".join(piece.run.read_blocking([(lo, cut)])) + b","
+            lo = cut
+
+
+def _live_spans(piece: SealPiece) -> list[Span]:
+    """Spans [lo, hi) of live rows that have text."""
+    kept = (piece.flags != DELETED) & (piece.run.columns.size[piece.lo : piece.hi] > 0)
+    edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)) + piece.lo
+    return [(int(lo), int(hi)) for lo, hi in edges.reshape(-1, 2)]
