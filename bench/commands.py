@@ -32,7 +32,7 @@ COMMANDS: Final = (
     "append events {lines}",
     "read events --limit 1",
     "peek jobs",
-    "stats --json",
+    "stats --once --json",
     "work jobs --drain -- true",
     "export status {lake}",
     "export verify {lake}",
