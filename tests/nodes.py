@@ -106,6 +106,12 @@ class NodeServer:
             process.kill()
             return process.wait()
 
+    def wait_end(self) -> int:
+        """Of a node that cannot start: its exit code."""
+        process, self._process = self._process, None
+        assert process is not None
+        return process.wait(PATIENCE_SECONDS)
+
     def ask(self, path: str, body: Any = None, *, method: str | None = None) -> Any:
         """The document of an answer.
 

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from sim.files import SimFiles
 
+from topics.backup.proof import Living
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Unit
+from topics.protocol.driver.driver import Driver
 from topics.protocol.driver.group_commit import GroupCommit, WriterState
 from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames
@@ -19,6 +22,7 @@ from topics.protocol.replication.member import Member
 from topics.protocol.replication.place import event_of
 
 from .engine_world import ENGINE_KINDS, told_engine_world
+from .engines import LIMITS, EngineProcess, new_store
 from .invariants import Violation
 
 Patch = pytest.MonkeyPatch
@@ -61,6 +65,25 @@ def checkpoint_with_units_in_flight(patch: Patch) -> None:
 
     patch.setattr(ClusterCommit, "rotate", hasty)
     patch.setattr(ClusterCommit, "when_written", at_once)
+
+
+def give_a_snapshot_with_units_in_flight(patch: Patch) -> None:
+    """What the leader has sent is in the copy, behind a place that is before it."""
+    replicate = EngineProcess.replicate
+
+    def hasty(self: EngineProcess, donor: EngineProcess, target: SimFiles) -> Living:
+        living = replicate(self, donor, target)
+        commit = donor.host.driver.commit
+        if commit.is_proposing:
+            store = new_store(target)
+            Driver(LIMITS, store, donor.host).recover()
+            frames = commit._frames
+            store.write(Frames(list(frames.parts), frames.size_bytes, frames.count))
+            store.sync()
+            store.close(None)
+        return living
+
+    patch.setattr(EngineProcess, "replicate", hasty)
 
 
 def keep_the_engine_after_stepping_down(patch: Patch) -> None:
@@ -148,6 +171,7 @@ BUGS: dict[str, Bug] = {
         (apply_before_accepted, STATE),
         (answer_reads_at_once, READS),
         (checkpoint_with_units_in_flight, STATE),
+        (give_a_snapshot_with_units_in_flight, STATE),
         (keep_the_engine_after_stepping_down, (*STATE, *READS)),
         (expire_by_the_local_clock, (*READS, *TIME, *STATE)),
         (decide_without_logging_the_time, (*READS, *TIME)),

@@ -6,12 +6,15 @@ It is a host of `topics.protocol.replication`, and to the world what the small e
 
 from collections import deque
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from protocol.harness import shown
 from sim.files import SimFiles
 
+from topics.backup.proof import Living
+from topics.backup.replica import replicate
 from topics.protocol.cluster.leading import Node
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.steps import (
@@ -75,6 +78,8 @@ class Disk:
     def __init__(self, world: "EngineWorld") -> None:
         self.world = world
         self.files = SimFiles()
+        self.copies = SimFiles()
+        """Of another node's store, as far as they came."""
         zero = Place.before_all(world.shard)
         self.durable = self.written = zero
 
@@ -88,10 +93,12 @@ class Disk:
     def crash(self) -> None:
         """The power goes."""
         self.files = self.files.cut(self.world.rng)
+        self.copies = self.copies.cut(Random(len(self.copies.log)))
 
     def stop(self) -> None:
         """The process goes."""
         self.files = self.files.kill()
+        self.copies = self.copies.kill()
 
 
 class EngineHost(InlineHost):
@@ -338,9 +345,41 @@ class EngineProcess:
         if driver.maintenance.is_idle and self.member.driver is driver:
             driver.maintenance.round(lambda error: None, checkpoint=True)
 
-    def snapshot(self) -> SimFiles:
-        assert self.is_whole
-        return self.store.files.kill()
+    @property
+    def may_give(self) -> bool:
+        """Whether another node may copy its store, whatever is in flight here."""
+        return self.node.state in WHOLE
+
+    def take_of(self, donor: "EngineProcess", cut_at: int | None) -> bool:
+        """Bring the donor's store here, as it is on its disk now; False: it has no data.
+
+        Args:
+            cut_at: The call to this node's disk that never returns.
+
+        Raises:
+            Cut: This process was killed there.
+        """
+        target = SimFiles()
+        target.cut_at = cut_at
+        self.store.copies.cut_at = None if cut_at is None else self.store.copies.calls + cut_at
+        living = self.replicate(donor, target)
+        if living.place is None:
+            return False
+        place, mark = place_of(living.place, self.world.shard)
+        self.store.copies = SimFiles()
+        self.offered = place, mark, target.kill()
+        return True
+
+    def replicate(self, donor: "EngineProcess", target: SimFiles) -> Living:
+        files, copies = donor.store.files, self.store.copies
+        return replicate(
+            files,
+            copies,
+            target,
+            HISTORY,
+            link=lambda copy, name: False,
+            progress=lambda size: None,
+        )
 
 
 def live_of(topic: Topic) -> tuple[list[int], bytes]:

@@ -223,6 +223,42 @@ async def test_a_log_that_lost_is_told_and_nothing_is_shown(tmp_path: Path) -> N
 
 
 @on_a_loop
+async def test_what_a_log_has_lost_is_set_aside_for_what_it_has(tmp_path: Path) -> None:
+    """A node that had not read what is gone gives its data to those that had; the loss stays told, with
+    where theirs are. (§2)"""
+    async with cluster(tmp_path) as nodes:
+        leader, other, behind = nodes.nodes
+        await leader.lead()
+        await leader.append("a")
+        await all_have(nodes, leader.host.index)
+        kept = nodes.log.next_offset
+        await behind.stop()
+        await leader.append("b")
+        assert await other.host.wait_for(leader.host.index, WAIT_MS)
+
+        nodes.log.cut(kept)
+        for node in (leader, other):
+            await node.host._wait_until(lambda at=node: at.host.status().losses == 1, WAIT_MS)  # type: ignore[misc]
+        await behind.start()
+        await behind.lead()
+        await behind.append("c")
+
+        for node in (leader, other):
+            assert await node.host._wait_until(
+                lambda at=node: (  # type: ignore[misc]
+                    not at.host.status().history_lost and at.host.index == behind.host.index
+                ),
+                WAIT_MS,
+            )
+            assert await node.datas() == ["a", "c"]
+            status = node.host.status()
+            assert status.loss is not None
+            assert status.loss.set_aside == str(tmp_path / f"{node.name}.aside")
+            assert not status.history_lost
+            assert status.losses == 1
+
+
+@on_a_loop
 async def test_a_wait_for_the_end_is_bounded(tmp_path: Path) -> None:
     """True once all that was in the log is applied; False where that takes too long."""
     async with cluster(tmp_path) as nodes:
