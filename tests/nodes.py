@@ -71,6 +71,12 @@ class NodeServer:
         return self._process is not None
 
     @property
+    def pid(self) -> int:
+        """Of the process, which runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def out(self) -> str:
         """What it has logged."""
         return self._out.read_text(errors="replace")

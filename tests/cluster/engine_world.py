@@ -166,7 +166,9 @@ class EngineWorld(World):
             return
         assert isinstance(process, EngineProcess)
         if rng.random() < 0.35:
-            process.read(rng.choice(RECORDS))
+            topic = rng.choice(RECORDS)
+            process.read(topic)
+            process.watch(topic)
         elif not process.decides:
             return
         elif missing := [name for name in TOPICS if name not in process.engine.state.topics]:
@@ -242,7 +244,8 @@ class EngineWorld(World):
     def installed(self, process: Any) -> None:
         super().installed(process)
         place = process.offered[0]
-        if self.oracle.chain_at(place.index) != place.chain:
+        # An empty store is the beginning of every history.
+        if place.index and self.oracle.chain_at(place.index) != place.chain:
             # The log lost it after the look that proved the snapshot.
             self.haunt(process, self.log.cuts[-1])
 

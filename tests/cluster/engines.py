@@ -36,13 +36,14 @@ from topics.protocol.driver.group_commit import Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.engine import Engine
 from topics.protocol.http import bodies
-from topics.protocol.model.commands import Command
+from topics.protocol.model.commands import Begin, Command, View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.replication.driver import ClusterDriver
 from topics.protocol.replication.member import LogEffect, Member
 from topics.protocol.replication.place import place_of
+from topics.protocol.state.frames import CaughtUpFrame, RecordFrame
 from topics.protocol.state.topic import Topic
 from topics.store.store import DiskStore
 
@@ -114,6 +115,8 @@ class EngineHost(InlineHost):
         self.failed: Callable[[], None] = lambda: None
         super().__init__(LIMITS, store, clock())
         self.driver.clock = self
+        # A world's clock stands still for most steps.
+        self.driver.commit.turn_every_ms = 0
 
     @property
     def clock_ms(self) -> int:
@@ -276,6 +279,33 @@ class EngineProcess:
                 self.world.has_read(self, topic, marks, index)
 
         self.ask(command, answered)
+
+    def watch(self, topic: str) -> None:
+        """Pull what a stream from the topic's beginning gets now."""
+        driver = self.host.driver
+        if not driver.is_shown:
+            return
+        index, now_ms = driver.commit.shown_index, self.host.now_ms
+        commands = driver.engine.watch_commands
+        stream = commands.open_socket(lambda: None)
+        marks: set[int] = set()
+        has_all = False
+        try:
+            commands.subscribe(stream, {topic: Begin()}, View(1000, 1 << 20), now_ms)
+            while (frame := commands.next_frame(stream, now_ms)) is not None:
+                has_all = isinstance(frame, CaughtUpFrame)
+                if isinstance(frame, RecordFrame):
+                    text = b",".join(
+                        bytes(piece).rstrip(b",")
+                        for run, spans in frame.records.extents
+                        for piece in (run.read(spans) or run.read_blocking(spans))
+                    )
+                    marks |= {record["data"] for record in orjson.loads(b"[%b]" % text)}
+        except Rejection:
+            pass  # no such topic
+        finally:
+            commands.watches.close_socket(stream)
+        self.world.has_read(self, topic, marks, index if has_all else 0)
 
     def end_turn(self) -> None:
         self.guarded(self.host.settle)

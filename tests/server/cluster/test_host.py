@@ -11,7 +11,9 @@ import pytest
 from cluster.memory_log import MemoryLog, Trouble
 
 from topics.protocol.cluster.leading import NodeState
-from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection, StoreError
+from topics.protocol.replication.driver import ClusterDriver
+from topics.protocol.replication.member import Member
 
 from .nodes import WAIT_MS, Nodes, cluster
 
@@ -325,3 +327,24 @@ async def test_leading_moves_while_clients_write(tmp_path: Path) -> None:
             assert await node.host.wait_for_end(WAIT_MS)
             datas = await node.datas()
             assert sorted(datas) == sorted(acknowledged)
+
+
+@on_a_loop
+async def test_a_store_that_is_replayed_and_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
+    """The start says why, in one line, as where the replay itself fails; it does not wait for ever."""
+
+    def breaks(member: Member, driver: ClusterDriver) -> None:
+        raise MemoryError("no memory")
+
+    async with cluster(tmp_path) as nodes:
+        node = nodes.nodes[0]
+        await node.stop()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Member, "opened", breaks)
+            with pytest.raises(StoreError, match="this node's data cannot be used: MemoryError"):
+                await node.start()
+            await node.runtime.stop()
+
+        await node.start()
+
+        assert node.host.member.node is not None

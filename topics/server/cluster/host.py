@@ -196,6 +196,8 @@ class ClusterHost:
             ready.cancel()
             raise failed.result()
         failed.cancel()
+        if self.halted.done():
+            raise StoreError(self.halted.result())
         self._ticker = asyncio.create_task(self._tick())
 
     async def stop(self) -> None:
@@ -251,9 +253,8 @@ class ClusterHost:
         driver, state = self.member.driver, self.member.state
         if state in (NodeState.SEEKING, NodeState.BEGINNING, NodeState.PROVING):
             return (time.monotonic() - self._tried_s) * 1000 > self._give_up_ms
-        if driver is None or not driver.commit.is_proposing:
-            return False
-        return self._runtime.steady_ms - driver.commit.proposed_ms > self._give_up_ms
+        since_ms = None if driver is None else driver.commit.proposed_ms
+        return since_ms is not None and self._runtime.steady_ms - since_ms > self._give_up_ms
 
     # ------------------------------------------------------------------ Standing
 
@@ -327,9 +328,7 @@ class ClusterHost:
     def status(self) -> ClusterStatus:
         node, nodes = self.member.node, tuple(self._nodes())
         accepted = 0 if node is None else node.anchor.index
-        in_flight = 0
-        if self.member.driver is not None and self.member.driver.commit.is_proposing:
-            in_flight = 1
+        driver = self.member.driver
         return ClusterStatus(
             cluster=self.name.cluster,
             shard=self.shard,
@@ -339,7 +338,7 @@ class ClusterHost:
             index=self.index,
             lag_units=max(0, accepted - self.index),
             log_end=self._end,
-            in_flight=in_flight,
+            in_flight=0 if driver is None else driver.commit.turns,
             nodes=nodes,
             loss=self._loss,
             losses=self._losses,
@@ -401,7 +400,12 @@ class ClusterHost:
         getattr(log, level)("%s", what)
 
     def _opened(self, driver: ClusterDriver) -> None:
-        self.member.opened(driver)
+        try:
+            self.member.opened(driver)
+        except Exception as error:
+            # It was replayed, and this node still does not serve: nobody else hears of it.
+            log.critical("this node's data cannot be used", exc_info=error)
+            self._halt(f"this node's data cannot be used: {error!r}")
 
     async def _reopen(self, between: Callable[[], None] = lambda: None) -> None:
         try:
