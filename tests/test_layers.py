@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     | MODEL
     | {"os", "mmap", "threading", "time", "io", "pathlib", "xxhash", "topics.store"},
     "client": STDLIB
-    | {"httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"},
+    | {"certifi", "httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"},
     "server": STDLIB
     | {"uvloop", "httptools", "h2", "hpack", "websockets"}
     | {"msgspec", "orjson", "opentelemetry", "confluent_kafka"}

@@ -9,7 +9,8 @@
         for item in client.read("jobs"):
             print(item)
 
-Importing the package is cheap: the client, and httpx with it, is loaded when it is first named.
+Importing the package is cheap: the client is loaded when it is first named, and httpx where a client
+needs it (HTTP/2, a proxy, a `transport`).
 """
 
 from importlib import import_module

@@ -163,6 +163,24 @@ def test_a_url_beside_a_profile_is_refused(run: Any, config: Any, asked: list[An
     )
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://127.0.0.1:4000/", "http://127.0.0.1:4000/"),
+        ("http://[::1]:4000", "http://[::1]:4000"),
+        ("https://ada@a.test/x:y@z", "https://ada@a.test/x:y@z"),
+        ("https://ada:pass@a.test:1/x", "https://ada:***@a.test:1/x"),
+        ("https://ada:p:a@ss@a.test", "https://ada:***@a.test"),
+    ],
+)
+def test_a_password_is_not_listed(run: Any, config: Any, url: str, shown: str) -> None:
+    """A URL may have one, for the proxy in front of the server."""
+    config(f'[a]\nurl = "{url}"\n')
+
+    assert run("profiles").stdout == f"a\t{shown}\n"
+    assert json.loads(run("profiles", "--json").stdout)["url"] == shown
+
+
 def test_profiles_are_listed_without_their_keys(run: Any, config: Any) -> None:
     """And completed by a shell."""
     from click.shell_completion import ShellComplete

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from topics.client import NotReady, Retry, ServerFault, Throttled, TopicsError, Unreachable
+from topics.client.faults import Broken, Fault, OutOfTime
 from topics.client.retry import Clock, StreamAttempts
 
 from .script import Script, appended, error, ok, page
@@ -172,8 +173,8 @@ def test_a_fault_of_the_server_is_not_repeated(face: Any) -> None:
 
 # ---------------------------------------------------------------------- streams
 
-CUT = httpx.RemoteProtocolError("cut")
-SILENT = httpx.ReadTimeout("silent")
+CUT = Broken("cut")
+SILENT = OutOfTime("silent")
 
 
 class Streamed:
@@ -184,7 +185,7 @@ class Streamed:
         self.standing = StreamAttempts(retry, Clock(now_s=lambda: self.now_s))
 
     def goes_on(
-        self, *, lasts_s: float, heard_at_s: float | None = None, outcome: httpx.RequestError = CUT
+        self, *, lasts_s: float, heard_at_s: float | None = None, outcome: Fault = CUT
     ) -> bool:
         """Whether there is another after one that lasts so long, with a heartbeat in it."""
         begun_s = self.now_s

@@ -13,6 +13,7 @@ from topics.client import (
     Unreachable,
 )
 from topics.client.endpoints import open_watch
+from topics.client.faults import Broken
 from topics.client.retry import Clock
 from topics.client.sse import Event, EventParser, Reconnect
 from topics.client.streams import (
@@ -127,7 +128,7 @@ def test_an_end_has_an_error() -> None:
     refusal = b'{"error":{"code":"topic_not_found","message":"gone"}}'
 
     assert isinstance(error_of_end(call, answer(200, "text/event-stream")), Unreachable)
-    assert isinstance(error_of_end(call, httpx.ReadError("broken")), Unreachable)
+    assert isinstance(error_of_end(call, Broken("broken")), Unreachable)
     assert isinstance(error_of_end(call, answer(404, "application/json", refusal)), TopicNotFound)
 
 

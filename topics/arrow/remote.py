@@ -109,7 +109,7 @@ class RemoteSource:
         """URL and API key of the server, for another process that is to read it."""
         target = self._client.session.target
         scheme, _, key = target.headers.get("authorization", "").partition(" ")
-        return str(target.url), key if scheme == "Bearer" else None
+        return target.url, key if scheme == "Bearer" else None
 
     def refresh(self) -> None:
         """Every call asks the server anew."""

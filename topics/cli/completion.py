@@ -45,10 +45,10 @@ def _names(context: click.Context, ask: "Callable[[Client], Iterable[str]]") -> 
     """The first names that a server has; none where it does not answer soon."""
     from itertools import islice
 
-    from topics.cli.exits import import_httpx
+    from topics.cli.exits import spare_httpx_main
     from topics.cli.profiles import choose_server
 
-    import_httpx()
+    spare_httpx_main()
     from topics.client import Client, Retry
 
     try:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
 
 import click
 
@@ -125,16 +125,10 @@ def refusals(done: Callable[[], str] = str, wording: Callable[[str], str] = str)
         raise Stop("; ".join(filter(None, [wording(str(error)), done()])), code) from None
 
 
-def import_httpx() -> None:
-    """Import httpx without its own command line, which loads rich and pygments: a third of the time
-    that a command of ours would take to start."""
-    if "httpx" in sys.modules:
-        return
-    sys.modules["httpx._main"] = None  # type: ignore[assignment]  # httpx does without it then
-    try:
-        import httpx  # noqa: F401
-    finally:
-        del sys.modules["httpx._main"]
+def spare_httpx_main() -> None:
+    """Let httpx, where a proxy needs it, be imported without its own command line, which loads rich
+    and pygments."""
+    sys.modules.setdefault("httpx._main", cast("Any", None))  # httpx does without it then
 
 
 def _missing(error: ModuleNotFoundError) -> int:

@@ -38,6 +38,8 @@ def _tell(row: Any, text: str, *, as_json: bool) -> None:
 
 
 def _are_tables(to: Path) -> bool:
+    """Asked before anything is imported that brings pyarrow: a DIR that holds no export is told at
+    once."""
     return settings_of(to).format in ("delta", "iceberg")
 
 
@@ -138,16 +140,17 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
     Ends with 3 where something is missing, damaged or different. What was deleted or lost in the
     topic since is told, and is no fault.
     """
-    from topics.export.lake import OsLake
-    from topics.export.loading import load
-    from topics.export.verify import compare
-    from topics.export.verify import verify as verified
-
     with failures(to):
         if _are_tables(to):
             from topics.cli.export_tables import verify_tables
 
             return verify_tables(client, to, path, deep=deep, as_json=as_json)
+
+        from topics.export.lake import OsLake
+        from topics.export.loading import load
+        from topics.export.verify import compare
+        from topics.export.verify import verify as verified
+
         lake = OsLake(to)
         catalogue = load(lake)
         checked = verified(lake, catalogue)
@@ -217,16 +220,17 @@ def _accounted(lineage: "Lineage") -> str:
 @_json
 def compact(to: Path, target_file_size: int, as_json: bool) -> int:
     """Merge the small files of DIR into files of about the wanted size; the rows stay the same."""
-    from topics.cli.export_engine import with_variants
-    from topics.export.compact import compact as compacted
-    from topics.export.lake import OsLake
-    from topics.export.target import open_target
-
     with failures(to):
         if _are_tables(to):
             from topics.cli.export_tables import compact_tables
 
             return compact_tables(to, target_file_size, as_json=as_json)
+
+        from topics.cli.export_engine import with_variants
+        from topics.export.compact import compact as compacted
+        from topics.export.lake import OsLake
+        from topics.export.target import open_target
+
         with open_target(OsLake(to), with_variants=with_variants) as target:
             done = compacted(target, target_file_size)
         row = {"before": done.before, "after": done.after}
@@ -253,16 +257,17 @@ def reconcile(
 
     What a topic lost stays, and so does what was handed off by --then-delete.
     """
-    from topics.cli.export_engine import with_variants
-    from topics.export.lake import OsLake
-    from topics.export.reconcile import reconcile as reconciled
-    from topics.export.target import open_target
-
     with failures(to):
         if _are_tables(to):
             from topics.cli.export_tables import reconcile_tables
 
             return reconcile_tables(client, to, topics, path, as_json=as_json)
+
+        from topics.cli.export_engine import with_variants
+        from topics.export.lake import OsLake
+        from topics.export.reconcile import reconcile as reconciled
+        from topics.export.target import open_target
+
         with (
             opened(client, path) as source,
             open_target(OsLake(to), with_variants=with_variants) as target,
@@ -289,14 +294,15 @@ def repair(client: "Client", to: Path, path: Path | None, as_json: bool) -> int:
 
     Ends with 3 where one cannot be made again.
     """
-    from topics.cli.export_engine import with_variants
-    from topics.export.lake import OsLake
-    from topics.export.repair import repair as repaired
-    from topics.export.target import open_target
-
     with failures(to):
         if _are_tables(to):
             raise Stop(f"{to}: a table is repaired by its own tools, or exported again", UNUSABLE)
+
+        from topics.cli.export_engine import with_variants
+        from topics.export.lake import OsLake
+        from topics.export.repair import repair as repaired
+        from topics.export.target import open_target
+
         with (
             opened(client, path) as source,
             open_target(OsLake(to), with_variants=with_variants) as target,

@@ -6,7 +6,6 @@ themselves are those of the client's `Config`; a field that is added there is an
 
 import re
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
@@ -117,6 +116,8 @@ def changes_of(words: Sequence[str]) -> "Config":
         if not equals:
             raise Stop(f"{word!r} is not KEY=VALUE", UNUSABLE)
         if name not in FIELDS:
+            from difflib import get_close_matches
+
             near = get_close_matches(name, FIELDS, 1, 0.6)
             hint = f"; is it {near[0]}?" if near else f"; fields are {', '.join(FIELDS)}"
             raise Stop(f"{name!r} is no field of a topic's config{hint}", UNUSABLE)

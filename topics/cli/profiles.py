@@ -14,17 +14,21 @@ Invariant: the key of a profile is sent to the URL of that profile and to no oth
 
 import json
 import os
+import re
 import stat
-import tomllib
-from difflib import get_close_matches
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 from click.core import ParameterSource
 
 from topics.cli.exits import UNUSABLE, Stop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PASSWORD: Final = re.compile(r"^(\w+://[^:@/?#]*:)[^/?#]*(?=@)")
+"""Of a URL: what stands between the name of a user and the last @ before the path."""
 
 DEFAULT: Final = "default"
 """The profile of a command that is told of no server."""
@@ -51,6 +55,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         if self.key_file is None:
             return self.key
+        from pathlib import Path
+
         path = Path(self.key_file).expanduser()
         try:
             lines = path.read_text("utf-8").split()
@@ -62,19 +68,27 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return lines[0]
 
 
-def config_file() -> Path:
+def config_file() -> "Path":
     """Where profiles are: `$XDG_CONFIG_HOME/topics/config.toml`, by default in `~/.config`."""
+    from pathlib import Path
+
+    return Path(_config_file())
+
+
+def _config_file() -> str:
     above = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(above).expanduser() / "topics" / "config.toml"
+    return os.path.join(os.path.expanduser(above), "topics", "config.toml")
 
 
-def load_profiles(path: Path) -> dict[str, Profile]:
+def load_profiles(path: "Path") -> dict[str, Profile]:
     """The profiles of a file; none where there is no file.
 
     Raises:
         Stop: The file cannot be read, or is not as this module's docstring says; or it holds a key
             and others may read it.
     """
+    import tomllib
+
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -108,6 +122,8 @@ def find_profile(name: str) -> Profile:
     profiles = load_profiles(path)
     if name in profiles:
         return profiles[name]
+    from difflib import get_close_matches
+
     near = get_close_matches(name, profiles, 1)
     there = f"there are {', '.join(profiles)}" if profiles else "the file has none"
     hint = f"did you mean {near[0]}?" if near else there
@@ -135,12 +151,22 @@ def choose_server(
         raise Stop("give --url or --profile, not both", UNUSABLE)
     if url is not None and not is_named:
         return url, api_key
-    profile = find_profile(name) if name else load_profiles(config_file()).get(DEFAULT)
+    profile = find_profile(name) if name else _default_profile()
     if profile is None:
         return local_url(), api_key
     if context.get_parameter_source("api_key") is ParameterSource.COMMANDLINE:
         return profile.url, api_key
     return profile.url, profile.secret() or api_key
+
+
+def _default_profile() -> Profile | None:
+    try:
+        os.stat(_config_file())
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # as on most machines, so that what reads the file is not imported there
+    except OSError:
+        pass  # what is wrong is said where the file is read
+    return load_profiles(config_file()).get(DEFAULT)
 
 
 def local_url() -> str:
@@ -154,14 +180,15 @@ def local_url() -> str:
 @click.command("profiles")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(as_json: bool) -> None:
-    """List the profiles of the config file: NAME and URL, one a line; keys are never shown.
+    """List the profiles of the config file: NAME and URL, one a line; keys and passwords are never shown.
 
     \b
     topics profiles
     topics --profile prod read orders
     """
     for name, profile in load_profiles(config_file()).items():
+        url = _PASSWORD.sub(r"\1***", profile.url)
         if as_json:
-            click.echo(json.dumps({"profile": name, "url": profile.url}))
+            click.echo(json.dumps({"profile": name, "url": url}))
         else:
-            click.echo(f"{name}\t{profile.url}")
+            click.echo(f"{name}\t{url}")

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from topics.cli.exits import UNUSABLE, Stop, import_httpx, refusals
+from topics.cli.exits import UNUSABLE, Stop, refusals, spare_httpx_main
 from topics.cli.profiles import choose_server
 
 if TYPE_CHECKING:
-    import httpx
-
     from topics.client import AsyncClient, Client
     from topics.client.aiosession import AsyncConnections
+    from topics.client.answer import Answer, AsyncStreamedAnswer, StreamedAnswer
     from topics.client.call import Call
     from topics.client.session import Connections
     from topics.client.target import PreparedRequest
@@ -172,12 +171,12 @@ class NoticingConnections:
     def close(self) -> None:
         self._connections.close()
 
-    def request(self, call: "Call[Any]", prepared: "PreparedRequest") -> "httpx.Response":
+    def request(self, call: "Call[Any]", prepared: "PreparedRequest") -> "Answer":
         with self._noticed(call):
             return self._connections.request(call, prepared)
 
     @contextmanager
-    def stream(self, call: "Call[Any]", prepared: "PreparedRequest") -> Iterator["httpx.Response"]:
+    def stream(self, call: "Call[Any]", prepared: "PreparedRequest") -> Iterator["StreamedAnswer"]:
         with ExitStack() as stack:
             with self._noticed(call):
                 response = stack.enter_context(self._connections.stream(call, prepared))
@@ -211,14 +210,14 @@ class AsyncNoticingConnections:
     async def aclose(self) -> None:
         await self._connections.aclose()
 
-    async def request(self, call: "Call[Any]", prepared: "PreparedRequest") -> "httpx.Response":
+    async def request(self, call: "Call[Any]", prepared: "PreparedRequest") -> "Answer":
         with self._noticed(call):
             return await self._connections.request(call, prepared)
 
     @asynccontextmanager
     async def stream(
         self, call: "Call[Any]", prepared: "PreparedRequest"
-    ) -> AsyncIterator["httpx.Response"]:
+    ) -> AsyncIterator["AsyncStreamedAnswer"]:
         async with AsyncExitStack() as stack:
             with self._noticed(call):
                 response = await stack.enter_async_context(self._connections.stream(call, prepared))
@@ -239,7 +238,7 @@ class AsyncNoticingConnections:
 def _client(
     url: str, api_key: str | None, retry_for_s: float, timeout_s: float, tells_waits: bool
 ) -> "Client":
-    import_httpx()
+    spare_httpx_main()
     from topics.client import Client, Retry
 
     try:
@@ -256,7 +255,7 @@ def _client(
 def _async_client(
     url: str, api_key: str | None, retry_for_s: float, timeout_s: float
 ) -> "AsyncClient":
-    import_httpx()
+    spare_httpx_main()
     from topics.client import AsyncClient, Retry
 
     try:

@@ -7,12 +7,13 @@ The package knows the contract, and nothing of the server's own code.  From the 
   what they return for longer work.  `sync` and five more are generated (`_generate`).
 - `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
 - `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
+- What comes back: an `answer`, or one of the `faults`.  Where the server is: `target`, `address`.
 - Without I/O, for both: the calls (`endpoints`, `call`), the JSON of records (`encoding`, `decoding`), pages
   and batches (`paging`, `batching`, `accumulator`), streams (`sse`, `streams`, `watch_state`,
   `job_stream`), workers (`worker_state`, `held_job`).
 
-The asynchronous half, and asyncio with it, is loaded when one of its names is first used: a command
-of the command line does without.
+The asynchronous half, and asyncio with it, is loaded when one of its names is first used, httpx when
+a client is made that needs it: a command of the command line does without both.
 """
 
 from importlib import import_module

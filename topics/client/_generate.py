@@ -38,6 +38,7 @@ NAMES: Final[Mapping[str, str]] = {
     "aiter_bytes": "iter_bytes",
     "anext": "next",
     "aread": "read",
+    "asynccontextmanager": "contextmanager",
 }
 """Names and their blocking form.  Of others, a leading `Async` goes, and the `aio` of a module."""
 
@@ -66,7 +67,17 @@ MODULES: Final[Mapping[str, Phrases]] = {
         "asyncio.sleep": "time.sleep",
         "import asyncio": "import time",
     },
-    "aiopool_httpx.py": {},
+    "aiopool_httpx.py": {
+        "with faults_of(httpx.RequestError):\n"
+        "            async with self._http.stream(**self._arguments(call, prepared)) as response:\n"
+        "                yield response": (
+            "with (\n"
+            "            faults_of(httpx.RequestError),\n"
+            "            self._http.stream(**self._arguments(call, prepared)) as response,\n"
+            "        ):\n"
+            "            yield response"
+        ),
+    },
     "aioqueues.py": {},
     "aiorouters.py": {},
     "aiosession.py": {},

@@ -7,7 +7,7 @@ sent one after the other, in the order in which their records came, each under a
 its own; after a batch that failed none is sent.
 """
 
-import secrets
+import os
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Unpack
@@ -99,7 +99,7 @@ class Accumulator:
             raise ValueError("linger_ms is not negative")
         self._options: WriteOptions = options
         self.topic = topic
-        self._prefix = f"{secrets.token_hex(8)}-"
+        self._prefix = f"{os.urandom(8).hex()}-"
         self._batches = 0
         self._size_bytes = 0
         self._full: deque[Batch] = deque()

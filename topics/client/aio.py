@@ -6,9 +6,7 @@
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
-
-import httpx
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from topics.client import endpoints, paging
 from topics.client.aioproducer import AsyncProducer
@@ -49,6 +47,9 @@ from topics.client.options import (
 from topics.client.retry import Clock, Retry
 from topics.client.target import parse_target
 from topics.client.watch_state import WatchState, WatchTopics
+
+if TYPE_CHECKING:
+    import httpx
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -96,7 +97,7 @@ class AsyncClient(AsyncQueueCalls, AsyncRouterCalls):
         retry: Retry = Retry(),  # noqa: B008  (frozen)
         http2: bool = False,
         compress: bool = False,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: "httpx.AsyncBaseTransport | None" = None,
         clock: Clock = Clock(),  # noqa: B008  (frozen)
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

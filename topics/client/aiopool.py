@@ -8,19 +8,21 @@ or was cancelled closes its connection, so that no request can read the answer o
 import asyncio
 import ipaddress
 import select
-import ssl
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-import httpx
-
+from topics.client.answer import AnswerHead, GatheredAnswer
 from topics.client.call import Call
+from topics.client.faults import Broken, Fault, NotConnected, NotConnectedInTime, OutOfTime
 from topics.client.http1 import ResponseParser, check_size
 from topics.client.pool import CLOSED, CONNECTIONS_MAX, IDLE_S, os_error_text, tls_context
 from topics.client.target import PreparedRequest, Target
+
+if TYPE_CHECKING:
+    import ssl
 
 BUFFERED_BYTES_MAX: Final = 256 << 10
 """What is buffered of a stream whose reader is slower than its server; above it, nothing is read
@@ -36,7 +38,7 @@ class Connection(asyncio.Protocol):
         self.parser = ResponseParser()
         self.idle_since_s = 0.0
         self._loop = asyncio.get_running_loop()
-        self._fault: httpx.RequestError | None = None
+        self._fault: Fault | None = None
         self._arrival: asyncio.Future[None] | None = None
         """Done when bytes or the end arrive; None while no request waits for them."""
         self._read_timeout_s = 0.0
@@ -55,7 +57,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             self.parser.feed(data)
-        except httpx.RequestError as error:
+        except Fault as error:
             self._break(error)
             return
         if self.parser.buffered_bytes > BUFFERED_BYTES_MAX and not self._is_paused:
@@ -66,7 +68,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> None:
         try:
             self.parser.end()
-        except httpx.RequestError as error:
+        except Fault as error:
             self._break(error)
         self._wake()
 
@@ -75,7 +77,7 @@ class Connection(asyncio.Protocol):
             self.eof_received()
         else:
             what = os_error_text(error) if isinstance(error, OSError) else str(error)
-            self._break(httpx.ReadError(what))
+            self._break(Broken(what or type(error).__name__))
 
     # ------------------------------------------------------------------ one exchange
 
@@ -92,7 +94,7 @@ class Connection(asyncio.Protocol):
         """Send a request, and read the head of its answer.
 
         Raises:
-            httpx.TransportError: The connection broke, or nothing came in time.
+            Fault: The connection broke, or nothing came in time.
         """
         self.parser.expect()
         self._read_timeout_s = read_timeout_s
@@ -149,11 +151,11 @@ class Connection(asyncio.Protocol):
             self._unsent_bytes = unsent_bytes
             self._timer = self._loop.call_later(self._read_timeout_s, self._timed_out)
         elif unsent_bytes:
-            self._break(httpx.WriteTimeout("the server takes nothing more of the request"))
+            self._break(OutOfTime("the server takes nothing more of the request"))
         else:
-            self._break(httpx.ReadTimeout("no answer in time"))
+            self._break(OutOfTime("no answer in time"))
 
-    def _break(self, error: httpx.RequestError) -> None:
+    def _break(self, error: Fault) -> None:
         self.parser.is_reusable = False
         if self._fault is None and not self.parser.is_complete:
             self._fault = error
@@ -176,18 +178,35 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
 
-class _Body(httpx.AsyncByteStream):
-    """The body of a streamed answer, as it comes."""
+class StreamingAnswer(AnswerHead):
+    """An answer whose body is read as it comes, once.
 
-    def __init__(self, connection: Connection, target: Target, call: Call[Any]) -> None:
-        self._connection, self._target, self._call = connection, target, call
+    Attributes:
+        content: The body, after `aread`.
+    """
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    def __init__(self, connection: Connection, target: Target) -> None:
+        super().__init__(connection.parser.status, connection.parser.headers)
+        self.content = b""
+        self._connection, self._target = connection, target
+
+    async def aread(self) -> bytes:
+        """The rest of the body."""
+        self.content = b"".join([piece async for piece in self.aiter_bytes()])
+        return self.content
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """The pieces of the body, unpacked.
+
+        Raises:
+            Fault: The connection broke, or nothing came in time.
+        """
+        unpacker = self.unpacker()
         try:
             async for piece in self._connection.pieces():
-                yield piece
-        except httpx.RequestError as error:
-            self._target.name_request(error, self._call)
+                yield piece if unpacker is None else unpacker.unpack(piece)
+        except Fault as fault:
+            fault.origin = self._target.origin
             raise
 
 
@@ -223,11 +242,11 @@ class AsyncPool:
     # `request` and `stream` repeat these lines: an asynchronous context manager for them would add
     # to the cost of every request.
 
-    async def request(self, call: Call[Any], prepared: PreparedRequest) -> httpx.Response:
+    async def request(self, call: Call[Any], prepared: PreparedRequest) -> GatheredAnswer:
         """One exchange.
 
         Raises:
-            httpx.RequestError: The answer did not come, or not to its end.
+            Fault: The answer did not come, or not to its end.
         """
         connection = None
         try:
@@ -236,9 +255,9 @@ class AsyncPool:
             await connection.ask(request, prepared.read_timeout_s)
             body = await connection.body()
             parser = connection.parser
-            return httpx.Response(parser.status, headers=parser.headers, content=body)
-        except httpx.RequestError as error:
-            self._target.name_request(error, call)
+            return GatheredAnswer(parser.status, parser.headers, body)
+        except Fault as fault:
+            fault.origin = self._target.origin
             raise
         finally:
             if connection is not None:
@@ -247,7 +266,7 @@ class AsyncPool:
     @asynccontextmanager
     async def stream(
         self, call: Call[Any], prepared: PreparedRequest
-    ) -> AsyncIterator[httpx.Response]:
+    ) -> AsyncIterator[StreamingAnswer]:
         """An exchange whose answer is read as it comes; leaving the context closes its
         connection."""
         connection = None
@@ -255,13 +274,9 @@ class AsyncPool:
             request = self._target.encode(call, prepared)
             connection = await self._take()
             await connection.ask(request, prepared.read_timeout_s)
-            yield httpx.Response(
-                connection.parser.status,
-                headers=connection.parser.headers,
-                stream=_Body(connection, self._target, call),
-            )
-        except httpx.RequestError as error:
-            self._target.name_request(error, call)
+            yield StreamingAnswer(connection, self._target)
+        except Fault as fault:
+            fault.origin = self._target.origin
             raise
         finally:
             if connection is not None:
@@ -300,7 +315,7 @@ class AsyncPool:
             async with asyncio.timeout(self._target.timeout_s):
                 await slots.acquire()
         except TimeoutError:
-            raise httpx.PoolTimeout(f"all {CONNECTIONS_MAX} connections are in use") from None
+            raise NotConnectedInTime(f"all {CONNECTIONS_MAX} connections are in use") from None
 
     def _fresh(self) -> Connection | None:
         while self._idle:
@@ -340,9 +355,9 @@ class AsyncPool:
                     Connection, target.host, target.port, **options
                 )
         except TimeoutError:
-            raise httpx.ConnectTimeout("no connection in time") from None
+            raise NotConnectedInTime("no connection in time") from None
         except OSError as error:
-            raise httpx.ConnectError(os_error_text(error)) from error
+            raise NotConnected(os_error_text(error)) from error
         return connection
 
 

@@ -3,12 +3,15 @@
 The interface is that of `aiopool`, which carries all the rest.
 """
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 
+from topics.client.answer import Answer, AsyncStreamedAnswer
 from topics.client.call import Call
+from topics.client.faults import faults_of
 from topics.client.target import PreparedRequest, Target
 
 
@@ -39,13 +42,18 @@ class AsyncHttpxPool:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def request(self, call: Call[Any], prepared: PreparedRequest) -> httpx.Response:
-        return await self._http.request(**self._arguments(call, prepared))
+    async def request(self, call: Call[Any], prepared: PreparedRequest) -> Answer:
+        with faults_of(httpx.RequestError):
+            return await self._http.request(**self._arguments(call, prepared))
 
-    def stream(
+    @asynccontextmanager
+    async def stream(
         self, call: Call[Any], prepared: PreparedRequest
-    ) -> AbstractAsyncContextManager[httpx.Response]:
-        return self._http.stream(**self._arguments(call, prepared))
+    ) -> AsyncIterator[AsyncStreamedAnswer]:
+        # What is raised while the answer is read comes through here, too.
+        with faults_of(httpx.RequestError):
+            async with self._http.stream(**self._arguments(call, prepared)) as response:
+                yield response
 
     def _arguments(self, call: Call[Any], prepared: PreparedRequest) -> dict[str, Any]:
         return {

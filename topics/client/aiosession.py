@@ -7,35 +7,37 @@ call means.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, TypeVar
-
-import httpx
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from topics.client.aiopool import AsyncPool
-from topics.client.aiopool_httpx import AsyncHttpxPool
+from topics.client.answer import Answer, AsyncStreamedAnswer
 from topics.client.call import Call, Outcome
+from topics.client.faults import Fault
 from topics.client.paging import Pages
 from topics.client.position import HEADER, LastPosition
 from topics.client.retry import Attempts, Clock, Retry
 from topics.client.target import PreparedRequest, Target, prepare_stream
+
+if TYPE_CHECKING:
+    import httpx
 
 A = TypeVar("A")
 T = TypeVar("T")
 
 
 class AsyncConnections(Protocol):
-    """What carries requests; raises `httpx.RequestError` where no answer came."""
+    """What carries requests; raises `Fault` where no answer came."""
 
     @property
     def is_closed(self) -> bool: ...
 
     async def aclose(self) -> None: ...
 
-    async def request(self, call: Call[Any], prepared: PreparedRequest) -> httpx.Response: ...
+    async def request(self, call: Call[Any], prepared: PreparedRequest) -> Answer: ...
 
     def stream(
         self, call: Call[Any], prepared: PreparedRequest
-    ) -> AbstractAsyncContextManager[httpx.Response]: ...
+    ) -> AbstractAsyncContextManager[AsyncStreamedAnswer]: ...
 
 
 class AsyncSession:
@@ -51,7 +53,7 @@ class AsyncSession:
     def __init__(
         self,
         target: Target,
-        transport: httpx.AsyncBaseTransport | None,
+        transport: "httpx.AsyncBaseTransport | None",
         *,
         retry: Retry,
         clock: Clock,
@@ -60,11 +62,7 @@ class AsyncSession:
         self.retry = retry
         self.clock = clock
         self.sleep = sleep
-        self.connections: AsyncConnections = (
-            AsyncPool(target)
-            if transport is None and target.is_plain
-            else AsyncHttpxPool(target, transport)
-        )
+        self.connections: AsyncConnections = _connections(target, transport)
         self.target = target
         self._position = LastPosition()
 
@@ -93,8 +91,8 @@ class AsyncSession:
         prepared = self._placed(self.target.prepare(call))
         try:
             outcome = await self.connections.request(call, prepared)
-        except httpx.RequestError as error:
-            return error
+        except Fault as fault:
+            return fault
         self._position.note(outcome)
         return outcome
 
@@ -106,14 +104,14 @@ class AsyncSession:
 
     def open(
         self, call: Call[Any], read_timeout_s: float
-    ) -> AbstractAsyncContextManager[httpx.Response]:
+    ) -> AbstractAsyncContextManager[AsyncStreamedAnswer]:
         """An answer that is read as it comes; leaving the context ends it.
 
         Args:
             read_timeout_s: How long the server may send nothing.
 
         Raises:
-            httpx.RequestError: No answer came, or it broke off; while it is read, too.
+            Fault: No answer came, or it broke off; while it is read, too.
         """
         return self.connections.stream(call, self._placed(prepare_stream(call, read_timeout_s)))
 
@@ -122,3 +120,12 @@ class AsyncSession:
         while (call := pages.call()) is not None:
             for item in pages.take(await self.do(call)):
                 yield item
+
+
+def _connections(target: Target, transport: "httpx.AsyncBaseTransport | None") -> AsyncConnections:
+    if transport is None and target.is_plain:
+        return AsyncPool(target)
+    # It brings httpx, which takes longer to import than all the rest of the client.
+    from topics.client.aiopool_httpx import AsyncHttpxPool
+
+    return AsyncHttpxPool(target, transport)

@@ -8,10 +8,9 @@ from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-import httpx
-
 from topics.client.aiosession import AsyncSession
 from topics.client.call import Outcome
+from topics.client.faults import Fault
 from topics.client.models import Watched
 from topics.client.watch_state import WatchState
 
@@ -91,7 +90,7 @@ class AsyncWatch(Generic[R]):
                                 break
                     else:
                         await response.aread()
-            except httpx.RequestError as error:
+            except Fault as error:
                 outcome = error
             if not state.is_over:
                 await self._pause(state.ended(call, outcome))

@@ -13,11 +13,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
-import httpx
-
 from topics.client.aiosession import AsyncSession
 from topics.client.call import Outcome
 from topics.client.errors import Conflict, NotFound, TopicsError
+from topics.client.faults import Fault
 from topics.client.held_job import BaseHeldJob, JobState, OnError, lease_lost, log_error
 from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.models import Claimed, Job
@@ -240,7 +239,7 @@ class AsyncWork(Generic[D]):
                                 break
                     else:
                         await response.aread()
-            except httpx.RequestError as error:
+            except Fault as error:
                 outcome = error
             if not self._stopping.is_set():
                 await self._session.sleep(stream.ended(outcome))

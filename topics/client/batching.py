@@ -4,7 +4,7 @@ Owns where one batch ends and the next begins, and the keys.  Sends nothing: the
 call and gives back its answer.
 """
 
-import secrets
+import os
 from collections.abc import Callable
 from typing import Any, Final, Unpack
 
@@ -45,7 +45,7 @@ class Batcher:
         self._topic = topic
         self._batch_records = batch_records
         self._batch_bytes = batch_bytes
-        self._prefix = f"{secrets.token_hex(8)}-" if key_prefix is None else key_prefix
+        self._prefix = f"{os.urandom(8).hex()}-" if key_prefix is None else key_prefix
         self._options = options
         self._progress = progress
         self._default = default

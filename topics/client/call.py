@@ -9,16 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
-import httpx
 import msgspec
 
+from topics.client.answer import Answer
 from topics.client.decoding import decoder_of
 from topics.client.errors import BadAnswer, Unreachable, error_of
+from topics.client.faults import Fault
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-Outcome = httpx.Response | httpx.RequestError
+Outcome = Answer | Fault
 """What came of one attempt: an answer of any status, or the reason why none came."""
 
 
@@ -69,7 +70,7 @@ class Call(Generic[T_co]):
         Raises:
             TopicsError: The server refused, no answer came, or it does not decode.
         """
-        if isinstance(outcome, httpx.RequestError):
+        if isinstance(outcome, Fault):
             raise Unreachable("unreachable", 0, _reason_of(outcome)) from outcome
         if outcome.status_code == 304 and self.kept is not None:
             return self.kept.value
@@ -84,17 +85,12 @@ class Call(Generic[T_co]):
         return value if self.stamped is None or etag is None else self.stamped(value, etag)
 
 
-def _reason_of(error: httpx.RequestError) -> str:
+def _reason_of(fault: Fault) -> str:
     """What went wrong with a connection, in one line."""
-    what = str(error) or type(error).__name__
-    try:
-        url = error.request.url
-    except RuntimeError:
-        return what
-    return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}: {what}"
+    return f"{fault.origin}: {fault}" if fault.origin else str(fault)
 
 
-def retry_after_s(response: httpx.Response) -> float | None:
+def retry_after_s(response: Answer) -> float | None:
     """Seconds of `Retry-After`; None where the header is missing, or is a date."""
     text = response.headers.get("retry-after", "")
     return float(text) if text.isascii() and text.isdigit() else None

@@ -12,8 +12,8 @@ part of type `Any` gets the next that holds it:
 Whether there is such a number shows when msgspec fails at it, so other answers cost nothing more.
 """
 
+import os
 import re
-import secrets
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from math import isfinite
@@ -77,7 +77,7 @@ class _Numbers:
         found = _STRING_OR_INTEGER.finditer(data)
         self._integers = [each.span(1) for each in found if each[1] is not None]
         # By chance, so that no number of a writer's looks like one of these.
-        self._mark = f"e0{secrets.randbelow(10**12):012}"
+        self._mark = f"e0{int.from_bytes(os.urandom(8)) % 10**12:012}"
         for n, (_, end) in enumerate(self._integers):
             exponent = f"{self._mark}{n:09}".encode()
             self._text[end - len(exponent) : end] = exponent

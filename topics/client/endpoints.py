@@ -4,7 +4,7 @@ Owns every route that the client uses.  Sends nothing.  Invariant: a call that c
 twice is not repeatable.
 """
 
-import secrets
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
@@ -136,7 +136,7 @@ def append(topic: str, values: Iterable[Any], options: AppendOptions) -> Call[Ap
     records = [encode_record(value, tag=tag, meta=meta, default=default) for value in values]
     key = options.get("idempotency_key")
     if key is None and options.get("keyed", True):
-        key = secrets.token_hex(16)
+        key = os.urandom(16).hex()
     for own in ("tag", "meta", "keyed", "idempotency_key", "default"):
         rest.pop(own, None)
     return append_batch(topic, records, key, WriteOptions(**rest))  # type: ignore[typeddict-item]

@@ -4,18 +4,15 @@ Owns the life of a job between its claim and its end (`JobState`).  `HeldJob` an
 the calls that end it.  Invariant: a job leaves the hand once.
 """
 
-import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from topics.client.errors import LeaseLost
 from topics.client.models import Job
 
 D = TypeVar("D")
 H = TypeVar("H", bound="BaseHeldJob[Any]")
-
-_LOG: Final = logging.getLogger("topics.client")
 
 
 class JobState(Enum):
@@ -108,11 +105,14 @@ whose lease ended before it was done."""
 
 def log_error(job: BaseHeldJob[Any], error: Exception) -> None:
     """The `on_error` of a worker that was given none: a line in the log."""
+    import logging
+
+    log = logging.getLogger("topics.client")
     if isinstance(error, LeaseLost):
-        _LOG.warning("%s", error.message)
+        log.warning("%s", error.message)
     else:
         what = "job %d of %s failed at delivery %d"
-        _LOG.warning(what, job.seq, job.queue, job.deliveries, exc_info=error)
+        log.warning(what, job.seq, job.queue, job.deliveries, exc_info=error)
 
 
 def lease_lost(job: BaseHeldJob[Any]) -> LeaseLost:

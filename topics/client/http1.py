@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Final
 
 import httptools
-import httpx
+
+from topics.client.answer import BODY_BYTES_MAX
+from topics.client.faults import Broken, NotConnected
 
 HEAD_BYTES_MAX: Final = 64 << 10
 """Of an answer's status line and headers, with those of any 1xx before it."""
-BODY_BYTES_MAX: Final = 256 << 20
-"""Of an answer that is not a stream; a server's largest page has 8 MiB and one record (§3)."""
 
 _FORBIDDEN: Final = frozenset(map(chr, range(32))) - {"\t"} | {"\x7f"}
 
@@ -54,10 +54,10 @@ def check_size(size_bytes: int) -> None:
     """Refuse a body that grows beyond what is gathered in memory.
 
     Raises:
-        httpx.RemoteProtocolError: It is larger than any answer of this API.
+        Broken: It is larger than any answer of this API.
     """
     if size_bytes > BODY_BYTES_MAX:
-        raise httpx.RemoteProtocolError(f"a body of more than {BODY_BYTES_MAX} bytes")
+        raise Broken(f"a body of more than {BODY_BYTES_MAX} bytes")
 
 
 class ResponseParser:
@@ -88,12 +88,12 @@ class ResponseParser:
         """Begin with the answer of the request that is about to be sent.
 
         Raises:
-            httpx.ConnectError: The server closed the connection, or sent something unasked; the
+            NotConnected: The server closed the connection, or sent something unasked; the
                 request must not be sent on it.
         """
         assert self.is_complete
         if not self.is_reusable:
-            raise httpx.ConnectError("the server closed the connection before a request")
+            raise NotConnected("the server closed the connection before a request")
         self.is_complete = self.is_reusable = self.has_head = False
         self.headers = []
         self._pieces.clear()
@@ -104,7 +104,7 @@ class ResponseParser:
         """Parse what arrived.
 
         Raises:
-            httpx.RemoteProtocolError: It is not HTTP, or larger than any answer of this API.
+            Broken: It is not HTTP, or larger than any answer of this API.
         """
         if self.is_complete:
             # Bytes without a request; the next request would take them for its answer.
@@ -117,24 +117,24 @@ class ResponseParser:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.is_reusable = False
             if not self.is_complete:
-                raise httpx.RemoteProtocolError(f"not an HTTP answer: {error}") from None
+                raise Broken(f"not an HTTP answer: {error}") from None
         if not self.has_head and self._head_bytes > HEAD_BYTES_MAX:
-            raise httpx.RemoteProtocolError(f"headers of more than {HEAD_BYTES_MAX} bytes")
+            raise Broken(f"headers of more than {HEAD_BYTES_MAX} bytes")
 
     def end(self) -> None:
         """The connection was closed by the server.
 
         Raises:
-            httpx.RemoteProtocolError: Before the end of the answer.
+            Broken: Before the end of the answer.
         """
         self.is_reusable = False
         if self.is_complete:
             return
         if not self.has_head:
-            raise httpx.RemoteProtocolError("the server closed the connection without an answer")
+            raise Broken("the server closed the connection without an answer")
         names = {name.lower() for name, _ in self.headers}
         if names & {b"content-length", b"transfer-encoding"}:
-            raise httpx.RemoteProtocolError("the server closed the connection within an answer")
+            raise Broken("the server closed the connection within an answer")
         # A body of no announced length ends with its connection (RFC 9112 §6.3).
         self.is_complete = True
 

@@ -6,10 +6,10 @@ connections.  It does no I/O: a worker carries its bytes.
 
 from typing import Final, Generic, TypeVar
 
-import httpx
-
+from topics.client.answer import Answer
 from topics.client.call import Call, Outcome
 from topics.client.errors import TopicNotFound, TopicsError
+from topics.client.faults import Fault
 from topics.client.models import Job
 from topics.client.retry import (
     Attempts,
@@ -67,7 +67,7 @@ class JobStream(Generic[D]):
         self._has_heard = False
         self._pause_s = 0.0
 
-    def opens(self, response: httpx.Response) -> bool:
+    def opens(self, response: Answer) -> bool:
         """Whether an answer is a stream to read on; else it is for `ended`, with its body."""
         self._parser = EventParser()
         self._fault = None
@@ -110,7 +110,7 @@ class JobStream(Generic[D]):
             return pause_s
         if self._attempts is None:
             self._attempts = Attempts(self.call, self._retry, self._clock)
-        is_empty = isinstance(outcome, httpx.Response) and outcome.is_success
+        is_empty = not isinstance(outcome, Fault) and outcome.is_success
         next_pause_s = None
         if is_empty or is_worth_repeating(self.call, outcome):
             at_least_s = max(server_pause_s(outcome), self._pause_s)

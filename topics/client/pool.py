@@ -12,20 +12,30 @@ locks; and a process may fork.
 import os
 import select
 import socket
-import ssl
+import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import httpx
-
+from topics.client.answer import AnswerHead, GatheredAnswer
 from topics.client.call import Call
+from topics.client.faults import (
+    Broken,
+    Fault,
+    NotConnected,
+    NotConnectedInTime,
+    OutOfTime,
+    Unwritten,
+)
 from topics.client.http1 import ResponseParser, check_size
 from topics.client.target import PreparedRequest, Target
+
+if TYPE_CHECKING:
+    import ssl
 
 CONNECTIONS_MAX: Final = 100
 """Of one client, streams included, as httpx has it; a request that finds all in use waits for
@@ -67,12 +77,12 @@ class Connection:
         """Send a request, and read the head of its answer.
 
         Raises:
-            httpx.TransportError: The connection broke, or took too long.
+            Fault: The connection broke, or took too long.
         """
         self.parser.expect()
         # A server that refuses a body may answer before it has all of it, and close: the answer is
         # read all the same (RFC 9112 §9.5).
-        with suppress(httpx.WriteError):
+        with suppress(Unwritten):
             self._send(request, write_s)
         self._sock.settimeout(read_timeout_s)
         while not self.parser.has_head:
@@ -86,9 +96,9 @@ class Connection:
             while unsent:
                 unsent = unsent[self._sock.send(unsent) :]
         except TimeoutError:
-            raise httpx.WriteTimeout("the server takes nothing more of the request") from None
+            raise OutOfTime("the server takes nothing more of the request") from None
         except OSError as error:
-            raise httpx.WriteError(os_error_text(error)) from error
+            raise Unwritten(os_error_text(error)) from error
         self._is_sent = True
 
     def more(self) -> None:
@@ -96,9 +106,9 @@ class Connection:
         try:
             data = self._sock.recv(RECV_BYTES)
         except TimeoutError:
-            raise httpx.ReadTimeout("no answer in time") from None
+            raise OutOfTime("no answer in time") from None
         except OSError as error:
-            raise httpx.ReadError(os_error_text(error)) from error
+            raise Broken(os_error_text(error)) from error
         if data:
             self.parser.feed(data)
         else:
@@ -120,22 +130,41 @@ class Connection:
         self._sock.close()
 
 
-class _Body(httpx.SyncByteStream):
-    """The body of a streamed answer, as it comes."""
+class StreamingAnswer(AnswerHead):
+    """An answer whose body is read as it comes, once.
 
-    def __init__(self, connection: Connection, target: Target, call: Call[Any]) -> None:
-        self._connection, self._target, self._call = connection, target, call
+    Attributes:
+        content: The body, after `read`.
+        extensions: As httpx has them: "network_stream" is the connection.
+    """
 
-    def __iter__(self) -> Iterator[bytes]:
-        parser = self._connection.parser
+    def __init__(self, connection: Connection, target: Target) -> None:
+        super().__init__(connection.parser.status, connection.parser.headers)
+        self.content = b""
+        self.extensions = {"network_stream": connection}
+        self._connection, self._target = connection, target
+
+    def read(self) -> bytes:
+        """The rest of the body."""
+        self.content = b"".join(self.iter_bytes())
+        return self.content
+
+    def iter_bytes(self) -> Iterator[bytes]:
+        """The pieces of the body, unpacked.
+
+        Raises:
+            Fault: The connection broke, or nothing came in time.
+        """
+        parser, unpacker = self._connection.parser, self.unpacker()
         try:
             while True:
-                yield from parser.take()
+                for piece in parser.take():
+                    yield piece if unpacker is None else unpacker.unpack(piece)
                 if parser.is_complete:
                     return
                 self._connection.more()
-        except httpx.RequestError as error:
-            self._target.name_request(error, self._call)
+        except Fault as fault:
+            fault.origin = self._target.origin
             raise
 
 
@@ -175,28 +204,23 @@ class Pool:
         for connection in connections:
             connection.close()
 
-    def request(self, call: Call[Any], prepared: PreparedRequest) -> httpx.Response:
+    def request(self, call: Call[Any], prepared: PreparedRequest) -> GatheredAnswer:
         """One exchange.
 
         Raises:
-            httpx.RequestError: The answer did not come, or not to its end.
+            Fault: The answer did not come, or not to its end.
         """
         with self._exchange(call, prepared) as connection:
             body = connection.body()
             parser = connection.parser
-        return httpx.Response(parser.status, headers=parser.headers, content=body)
+        return GatheredAnswer(parser.status, parser.headers, body)
 
     @contextmanager
-    def stream(self, call: Call[Any], prepared: PreparedRequest) -> Iterator[httpx.Response]:
+    def stream(self, call: Call[Any], prepared: PreparedRequest) -> Iterator[StreamingAnswer]:
         """An exchange whose answer is read as it comes; leaving the context closes its
         connection."""
         with self._exchange(call, prepared) as connection:
-            yield httpx.Response(
-                connection.parser.status,
-                headers=connection.parser.headers,
-                stream=_Body(connection, self._target, call),
-                extensions={"network_stream": connection},
-            )
+            yield StreamingAnswer(connection, self._target)
 
     @contextmanager
     def _exchange(self, call: Call[Any], prepared: PreparedRequest) -> Iterator[Connection]:
@@ -213,14 +237,14 @@ class Pool:
                 yield connection
             finally:
                 self._put(connection)
-        except httpx.RequestError as error:
-            target.name_request(error, call)
+        except Fault as fault:
+            fault.origin = target.origin
             raise
 
     def _take(self) -> Connection:
         """A connection to send a request on.  The server may still close it in the same moment."""
         if not self._slots.acquire(timeout=self._target.timeout_s):
-            raise httpx.PoolTimeout(f"all {CONNECTIONS_MAX} connections are in use")
+            raise NotConnectedInTime(f"all {CONNECTIONS_MAX} connections are in use")
         try:
             connection = self._fresh() or self._connect()
             with self._lock:
@@ -262,8 +286,9 @@ class Pool:
 
     def _connect(self) -> Connection:
         target = self._target
+        host: Any = target.host.encode("ascii")  # a str would load IDNA, whose tables are large
         try:
-            sock = socket.create_connection((target.host, target.port), target.timeout_s)
+            sock = socket.create_connection((host, target.port), target.timeout_s)
             try:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if target.is_tls:
@@ -272,28 +297,44 @@ class Pool:
                 sock.close()
                 raise
         except TimeoutError:
-            raise httpx.ConnectTimeout("no connection in time") from None
+            raise NotConnectedInTime("no connection in time") from None
         except OSError as error:
-            raise httpx.ConnectError(os_error_text(error)) from error
+            raise NotConnected(os_error_text(error)) from error
         return Connection(sock)
 
-    def _tls_context(self) -> ssl.SSLContext:
+    def _tls_context(self) -> "ssl.SSLContext":
         with self._lock:
             if self._tls is None:
                 self._tls = tls_context()
             return self._tls
 
 
-def tls_context() -> ssl.SSLContext:
-    """A context with the machine's certificates, as httpx finds them."""
-    context = httpx.create_ssl_context()
+def tls_context() -> "ssl.SSLContext":
+    """A context with the certificates that httpx would trust: those of `SSL_CERT_FILE` or
+    `SSL_CERT_DIR`, else certifi's."""
+    import ssl
+
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if file:
+        context = ssl.create_default_context(cafile=file)
+    elif folder:
+        context = ssl.create_default_context(capath=folder)
+    else:
+        import certifi
+
+        context = ssl.create_default_context(cafile=certifi.where())
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
 def os_error_text(error: OSError) -> str:
     """The system's text without the address, because the message has the URL already."""
-    if error.errno is not None and not isinstance(error, ssl.SSLError | socket.gaierror):
+    # An SSLError has a number of its own in `errno`; without the module there is no such error.
+    tls = sys.modules.get("ssl")
+    is_system = not isinstance(error, socket.gaierror) and not (
+        tls is not None and isinstance(error, tls.SSLError)
+    )
+    if error.errno is not None and is_system:
         return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__
 

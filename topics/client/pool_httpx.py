@@ -4,12 +4,15 @@
 The interface is that of `pool`, which carries all the rest.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 
+from topics.client.answer import Answer, StreamedAnswer
 from topics.client.call import Call
+from topics.client.faults import faults_of
 from topics.client.target import PreparedRequest, Target
 
 
@@ -40,13 +43,18 @@ class HttpxPool:
     def close(self) -> None:
         self._http.close()
 
-    def request(self, call: Call[Any], prepared: PreparedRequest) -> httpx.Response:
-        return self._http.request(**self._arguments(call, prepared))
+    def request(self, call: Call[Any], prepared: PreparedRequest) -> Answer:
+        with faults_of(httpx.RequestError):
+            return self._http.request(**self._arguments(call, prepared))
 
-    def stream(
-        self, call: Call[Any], prepared: PreparedRequest
-    ) -> AbstractContextManager[httpx.Response]:
-        return self._http.stream(**self._arguments(call, prepared))
+    @contextmanager
+    def stream(self, call: Call[Any], prepared: PreparedRequest) -> Iterator[StreamedAnswer]:
+        # What is raised while the answer is read comes through here, too.
+        with (
+            faults_of(httpx.RequestError),
+            self._http.stream(**self._arguments(call, prepared)) as response,
+        ):
+            yield response
 
     def _arguments(self, call: Call[Any], prepared: PreparedRequest) -> dict[str, Any]:
         return {

@@ -8,7 +8,7 @@ says nothing, and is told nothing.
 import threading
 from typing import Final
 
-import httpx
+from topics.client.answer import Answer
 
 HEADER: Final = "x-topics-position"
 
@@ -25,7 +25,7 @@ class LastPosition:
         self._place = (-1, -1)
         self._lock = threading.Lock()
 
-    def note(self, answer: httpx.Response) -> None:
+    def note(self, answer: Answer) -> None:
         given = answer.headers.get(HEADER)
         if given is None:
             return

@@ -6,11 +6,11 @@ the interpreter.
 """
 
 import atexit
-import logging
 import os
 import threading
 import weakref
 from contextlib import suppress
+from functools import cache
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
@@ -20,7 +20,6 @@ from topics.client.errors import NotSent, TopicsError
 from topics.client.options import ProducerOptions
 from topics.client.session import Session
 
-_LOG: Final = logging.getLogger("topics.client")
 _OPEN: Final = weakref.WeakSet["Producer"]()
 """Producers that are to be closed when the interpreter ends."""
 
@@ -67,6 +66,7 @@ class Producer:
         self._is_closing = False
         self._has_raised = False
         self._begin()
+        _close_at_exit()
         _OPEN.add(self)
 
     def _begin(self) -> None:
@@ -237,15 +237,28 @@ def _forked() -> None:
         producer.forked()
 
 
+@cache
+def _close_at_exit() -> None:
+    """Have `_at_exit` called, once.
+
+    Logging is imported before: what is registered last runs first, and logging closes its handlers.
+    """
+    import logging  # noqa: F401
+
+    atexit.register(_at_exit)
+
+
 def _at_exit() -> None:
     """Close the producers that the program left open, so that their records are sent."""
+    import logging
+
     for producer in list(_OPEN):
         waiting = producer.unsettled
         try:
             producer.close()
         except (TopicsError, RuntimeError) as error:
-            _LOG.error("%d records of a producer that was not closed: %s", waiting, error)
+            log = logging.getLogger("topics.client")
+            log.error("%d records of a producer that was not closed: %s", waiting, error)
 
 
 os.register_at_fork(after_in_child=_forked)
-atexit.register(_at_exit)

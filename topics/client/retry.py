@@ -15,14 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import httpx
-
 from topics.client.call import Call, Outcome, retry_after_s
 from topics.client.errors import detail_of
+from topics.client.faults import Fault, NotConnected, OutOfTime, Unsendable
 
-_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_OWN_FAULTS: Final = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
-"""Of the program that sends the request; another attempt would fail the same way."""
 _REFUSED: Final = (429, 503)
 _FAULT: Final = 500
 _GATEWAY: Final = (502, 504)
@@ -132,7 +128,7 @@ class StreamAttempts:
 
     def goes_on(self, outcome: Outcome, pause_s: float) -> bool:
         """Whether a connection that was lost now is made again, after a pause."""
-        if not isinstance(outcome, httpx.TimeoutException):
+        if not isinstance(outcome, OutOfTime):
             # Its end is a sign of life too; a timeout is silence.
             self.heard(brings=False)
         if self._is_good:
@@ -150,10 +146,10 @@ class StreamAttempts:
 
 def is_worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
     """Whether another attempt could end better, and could not do the work twice."""
-    if isinstance(outcome, _OWN_FAULTS):
+    if isinstance(outcome, Unsendable):
         return False
-    if isinstance(outcome, httpx.RequestError):
-        return call.is_repeatable or isinstance(outcome, _NOT_SENT)
+    if isinstance(outcome, Fault):
+        return call.is_repeatable or isinstance(outcome, NotConnected)
     if outcome.status_code in _GATEWAY:
         return call.is_repeatable and call.is_patient
     if outcome.status_code == _FAULT:
@@ -169,7 +165,7 @@ def is_worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
 def server_pause_s(outcome: Outcome) -> float:
     """The pause that the server asked for, 0 where it asked for none: `detail.retry_after_ms`,
     which is finer, else `Retry-After` (§0.6)."""
-    if isinstance(outcome, httpx.RequestError):
+    if isinstance(outcome, Fault):
         return 0.0
     asked_ms = detail_of(outcome.content).get("retry_after_ms")
     if isinstance(asked_ms, int | float):

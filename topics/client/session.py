@@ -8,35 +8,37 @@ call means.
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import httpx
-
+from topics.client.answer import Answer, StreamedAnswer
 from topics.client.call import Call, Outcome
+from topics.client.faults import Fault
 from topics.client.paging import Pages
 from topics.client.pool import Pool
-from topics.client.pool_httpx import HttpxPool
 from topics.client.position import HEADER, LastPosition
 from topics.client.retry import Attempts, Clock, Retry
 from topics.client.target import PreparedRequest, Target, prepare_stream
+
+if TYPE_CHECKING:
+    import httpx
 
 A = TypeVar("A")
 T = TypeVar("T")
 
 
 class Connections(Protocol):
-    """What carries requests; raises `httpx.RequestError` where no answer came."""
+    """What carries requests; raises `Fault` where no answer came."""
 
     @property
     def is_closed(self) -> bool: ...
 
     def close(self) -> None: ...
 
-    def request(self, call: Call[Any], prepared: PreparedRequest) -> httpx.Response: ...
+    def request(self, call: Call[Any], prepared: PreparedRequest) -> Answer: ...
 
     def stream(
         self, call: Call[Any], prepared: PreparedRequest
-    ) -> AbstractContextManager[httpx.Response]: ...
+    ) -> AbstractContextManager[StreamedAnswer]: ...
 
 
 class Session:
@@ -52,7 +54,7 @@ class Session:
     def __init__(
         self,
         target: Target,
-        transport: httpx.BaseTransport | None,
+        transport: "httpx.BaseTransport | None",
         *,
         retry: Retry,
         clock: Clock,
@@ -61,9 +63,7 @@ class Session:
         self.retry = retry
         self.clock = clock
         self.sleep = sleep
-        self.connections: Connections = (
-            Pool(target) if transport is None and target.is_plain else HttpxPool(target, transport)
-        )
+        self.connections: Connections = _connections(target, transport)
         self.target = target
         self._position = LastPosition()
 
@@ -92,8 +92,8 @@ class Session:
         prepared = self._placed(self.target.prepare(call))
         try:
             outcome = self.connections.request(call, prepared)
-        except httpx.RequestError as error:
-            return error
+        except Fault as fault:
+            return fault
         self._position.note(outcome)
         return outcome
 
@@ -105,14 +105,14 @@ class Session:
 
     def open(
         self, call: Call[Any], read_timeout_s: float
-    ) -> AbstractContextManager[httpx.Response]:
+    ) -> AbstractContextManager[StreamedAnswer]:
         """An answer that is read as it comes; leaving the context ends it.
 
         Args:
             read_timeout_s: How long the server may send nothing.
 
         Raises:
-            httpx.RequestError: No answer came, or it broke off; while it is read, too.
+            Fault: No answer came, or it broke off; while it is read, too.
         """
         return self.connections.stream(call, self._placed(prepare_stream(call, read_timeout_s)))
 
@@ -120,3 +120,12 @@ class Session:
         """The items of all pages, in order; the next page is asked for when it is needed."""
         while (call := pages.call()) is not None:
             yield from pages.take(self.do(call))
+
+
+def _connections(target: Target, transport: "httpx.BaseTransport | None") -> Connections:
+    if transport is None and target.is_plain:
+        return Pool(target)
+    # It brings httpx, which takes longer to import than all the rest of the client.
+    from topics.client.pool_httpx import HttpxPool
+
+    return HttpxPool(target, transport)

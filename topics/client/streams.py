@@ -6,12 +6,13 @@ rules.  Owns those; what the events mean is in `watch_state` and `job_stream`.
 
 from typing import Any, Final, TypeVar
 
-import httpx
 import msgspec
 
+from topics.client.answer import Answer
 from topics.client.call import Call, Outcome, decode_error
 from topics.client.decoding import decoder_of
 from topics.client.errors import BadAnswer, TopicsError, Unreachable, stream_error
+from topics.client.faults import Fault
 from topics.client.retry import Clock, Retry
 from topics.client.sse import Event, EventParser, Parsed, Reconnect
 
@@ -31,7 +32,7 @@ class _Fault(msgspec.Struct):
     retry_after_ms: float = 0.0
 
 
-def is_stream(response: httpx.Response) -> bool:
+def is_stream(response: Answer) -> bool:
     """Whether an answer is a stream of events, and no refusal.
 
     Raises:
@@ -98,7 +99,7 @@ def pause_before_reconnect_s(
 
 def error_of_end(call: Call[Any], outcome: Outcome) -> TopicsError:
     """The error for the end of a stream."""
-    if isinstance(outcome, httpx.Response) and outcome.is_success:
+    if not isinstance(outcome, Fault) and outcome.is_success:
         return Unreachable("unreachable", 0, "the stream ended")
     try:
         call.result(outcome)

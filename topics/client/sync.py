@@ -4,9 +4,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
-
-import httpx
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from topics.client import endpoints, paging
 from topics.client.batching import Batcher
@@ -47,6 +45,9 @@ from topics.client.session import Session
 from topics.client.target import parse_target
 from topics.client.watch import Watch
 from topics.client.watch_state import WatchState, WatchTopics
+
+if TYPE_CHECKING:
+    import httpx
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -93,7 +94,7 @@ class Client(QueueCalls, RouterCalls):
         retry: Retry = Retry(),  # noqa: B008  (frozen)
         http2: bool = False,
         compress: bool = False,
-        transport: httpx.BaseTransport | None = None,
+        transport: "httpx.BaseTransport | None" = None,
         clock: Clock = Clock(),  # noqa: B008  (frozen)
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:

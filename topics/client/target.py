@@ -5,24 +5,21 @@ carries it: `pool` and `aiopool` send the bytes of HTTP/1.1; `pool_httpx` does w
 or the program asks for more than that.
 """
 
-import gzip
 import os
-import urllib.request
-from base64 import b64encode
+import sys
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
 
-import httpx
-
 from topics.client import http1
+from topics.client.address import Address, parse_address
 from topics.client.call import Call
+from topics.client.faults import Unsendable
 from topics.version import VERSION
 
 GZIP_BYTES_MIN: Final = 1 << 10
 """The size from which a body is compressed; a smaller one fits into one packet anyway.  The
 server's bound for its answers is the same."""
-PORT_MAX: Final = 65_535
 LOCAL_URL: Final = "http://127.0.0.1:4000"
 
 
@@ -45,13 +42,13 @@ class Target:
     """A server, and what every request to it has.
 
     Attributes:
-        url: Its root, as httpx reads it.
+        address: Where it is.
         headers: Of every request; the key is among them, so they are not shown.
         http2: Negotiate HTTP/2.
         fixed: `headers` and the host, as lines of HTTP/1.1.
     """
 
-    url: httpx.URL
+    address: Address
     headers: dict[str, str] = field(repr=False)
     timeout_s: float
     http2: bool
@@ -60,16 +57,26 @@ class Target:
 
     @property
     def is_tls(self) -> bool:
-        return self.url.scheme == "https"
+        return self.address.scheme == "https"
 
     @property
     def host(self) -> str:
         """For the resolver: a name in ASCII, or an address without brackets."""
-        return self.url.raw_host.decode("ascii").strip("[]")
+        return self.address.host
 
     @property
     def port(self) -> int:
-        return self.url.port or (443 if self.is_tls else 80)
+        return self.address.port
+
+    @property
+    def url(self) -> str:
+        """Its root, normalised."""
+        return self.address.url
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port, for messages."""
+        return self.address.origin
 
     @property
     def is_plain(self) -> bool:
@@ -78,8 +85,13 @@ class Target:
 
     @property
     def _has_proxy(self) -> bool:
+        if sys.platform.startswith("linux") and not any(map(_names_proxy, os.environ)):
+            # As urllib would find; it brings http and email with it.
+            return False
+        import urllib.request
+
         proxies = urllib.request.getproxies()
-        if not proxies.keys() & {self.url.scheme, "all"}:
+        if not proxies.keys() & {self.address.scheme, "all"}:
             return False
         return not urllib.request.proxy_bypass(f"{self.host}:{self.port}")
 
@@ -92,6 +104,8 @@ class Target:
         if body is not None:
             headers["content-type"] = "application/json"
             if self.compress and len(body) >= GZIP_BYTES_MIN:
+                import gzip
+
                 headers["content-encoding"] = "gzip"
                 body = gzip.compress(body, compresslevel=1)
         return PreparedRequest(headers, body, self.timeout_s + call.wait_ms / 1000)
@@ -100,18 +114,18 @@ class Target:
         """A request in HTTP/1.1.
 
         Raises:
-            httpx.LocalProtocolError: A header that cannot be sent.
+            Unsendable: A header that cannot be sent.
         """
-        path = self.url.raw_path.decode("ascii").rstrip("/") + call.path
+        path = self.address.path + call.path
         target = f"{path}?{urlencode(call.params)}" if call.params else path
         try:
             return http1.request(call.method, target, self.fixed, prepared.headers, prepared.body)
         except ValueError as error:
-            raise httpx.LocalProtocolError(str(error)) from None
+            raise Unsendable(str(error)) from None
 
-    def name_request(self, error: httpx.RequestError, call: Call[Any]) -> None:
-        """Note in an error the request that it ended; its message names the server."""
-        error.request = httpx.Request(call.method, self.url)
+
+def _names_proxy(variable: str) -> bool:
+    return variable.lower().endswith("_proxy")
 
 
 def prepare_stream(call: Call[Any], read_timeout_s: float) -> PreparedRequest:
@@ -137,15 +151,7 @@ def parse_target(
     """
     if url is None:
         url = os.environ.get("TOPICS_URL") or LOCAL_URL
-    try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise ValueError(f"{url!r} is not a URL: {error}") from None
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ValueError(f"{url!r} is not an http:// or https:// URL")
-    if parsed.port is not None and not 0 < parsed.port <= PORT_MAX:
-        # The operating system would take it modulo 65,536, and connect to another port.
-        raise ValueError(f"{url!r}: there is no port {parsed.port}")
+    address = parse_address(url)
     headers = {
         "user-agent": f"topics-python/{VERSION}",
         # A field that the server does not know is a mistake, or a server that is too old for it.
@@ -160,12 +166,14 @@ def parse_target(
             # The message is without it: messages end in logs.
             raise ValueError("the API key has characters that are not visible ASCII")
         headers["authorization"] = f"Bearer {api_key}"
-    if parsed.userinfo:
+    if address.userinfo is not None:
         # Credentials in the URL are for the proxy in front of the server, as in every HTTP client.
-        pair = f"{parsed.username}:{parsed.password}".encode()
+        from base64 import b64encode
+
+        pair = ":".join(address.userinfo).encode()
         headers["authorization"] = f"Basic {b64encode(pair).decode()}"
-    own = {"host": parsed.netloc.decode("ascii"), **headers}
+    own = {"host": address.netloc, **headers}
     # Each call has its own: an event stream is never compressed.
     del own["accept-encoding"]
     fixed = b"".join(http1.header(name, value) for name, value in own.items())
-    return Target(parsed, headers, timeout_s, http2, compress, fixed)
+    return Target(address, headers, timeout_s, http2, compress, fixed)

@@ -9,9 +9,8 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-import httpx
-
 from topics.client.call import Outcome
+from topics.client.faults import Fault
 from topics.client.models import Watched
 from topics.client.session import Session
 from topics.client.watch_state import WatchState
@@ -91,7 +90,7 @@ class Watch(Generic[R]):
                                 break
                     else:
                         response.read()
-            except httpx.RequestError as error:
+            except Fault as error:
                 outcome = error
             if not state.is_over:
                 self._pause(state.ended(call, outcome))

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, Unpack
 
-import httpx
 import msgspec
 
 from topics.client import endpoints
+from topics.client.answer import Answer
 from topics.client.call import Call, Numbered, Outcome
 from topics.client.errors import TopicsError
+from topics.client.faults import Broken, Fault
 from topics.client.models import (
     Record,
     RecordHead,
@@ -206,7 +207,7 @@ class WatchState(Generic[R]):
 
     def posted(self, call: Call[WatchSession], outcome: Outcome) -> float:
         """Take the outcome of posting a session; seconds to wait before the next step."""
-        if isinstance(outcome, httpx.RequestError) or not outcome.is_success:
+        if isinstance(outcome, Fault) or not outcome.is_success:
             return self._failed(call, outcome, is_worth=is_worth_repeating(call, outcome))
         self._session = call.result(outcome)
         self._was_opened = False
@@ -271,7 +272,7 @@ class WatchState(Generic[R]):
         read_timeout_s = 2 * heartbeat_ms / 1000 + SLACK_S
         return endpoints.open_watch(self._session.wid, self._id), read_timeout_s
 
-    def opens(self, response: httpx.Response) -> bool:
+    def opens(self, response: Answer) -> bool:
         """Whether an answer is a stream to read on; else it is for `ended`, with its body."""
         self._stream_attempts.opened()
         return is_stream(response)
@@ -317,15 +318,15 @@ class WatchState(Generic[R]):
                 raise why
             self._lose(why)
             return pause_s
-        if isinstance(outcome, httpx.Response) and outcome.status_code in _FORGOTTEN:
+        if not isinstance(outcome, Fault) and outcome.status_code in _FORGOTTEN:
             self._session = None
             if not self._is_reposted:
                 self._is_reposted = True
                 return 0.0
             return self._failed(call, outcome, is_worth=True)
-        if isinstance(outcome, httpx.Response) and outcome.is_success:
+        if not isinstance(outcome, Fault) and outcome.is_success:
             # The connection broke before the first byte of the stream, as any other may.
-            outcome = httpx.RemoteProtocolError("the stream ended before it began")
+            outcome = Broken("the stream ended before it began")
         return self._failed(call, outcome, is_worth=is_worth_repeating(call, outcome))
 
     def _failed(self, call: Call[Any], outcome: Outcome, *, is_worth: bool) -> float:

@@ -11,15 +11,14 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
-import httpx
-
+from topics.client.answer import StreamedAnswer
 from topics.client.call import Outcome
 from topics.client.errors import Conflict, NotFound, TopicsError
+from topics.client.faults import Fault
 from topics.client.held_job import BaseHeldJob, JobState, OnError, lease_lost, log_error
 from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.models import Claimed, Job
@@ -277,12 +276,12 @@ class Work(Generic[D]):
                                 break
                     else:
                         response.read()
-            except httpx.RequestError as error:
+            except Fault as error:
                 outcome = error
             if not self._stopping.is_set():
                 self._session.sleep(stream.ended(outcome))
 
-    def _piece(self, response: httpx.Response, pieces: Iterator[bytes]) -> bytes | None:
+    def _piece(self, response: StreamedAnswer, pieces: Iterator[bytes]) -> bytes | None:
         """The next piece of a stream; None at its end, and when the work is stopped."""
         network = response.extensions.get("network_stream")
         found = None if network is None else network.get_extra_info("socket")
@@ -329,6 +328,9 @@ class Work(Generic[D]):
         """
         if concurrency == 1:
             return self._run(handler, on_error)
+        # With logging behind it, it is a part of what a command without threads would load.
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(concurrency, thread_name_prefix=f"work-{self.queue}") as pool:
             runs = [pool.submit(self._run, handler, on_error) for _ in range(concurrency)]
             try:

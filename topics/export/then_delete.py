@@ -85,6 +85,6 @@ def carry_out(client: Client, plan: Plan) -> int:
     state = client.topic(plan.topic, touch=False)
     if state.epoch != plan.epoch:
         raise NotSafe(
-            f'topic "{plan.topic}" of {client.session.target.url} is not the one that was exported'
+            f'topic "{plan.topic}" of {client.session.target.origin} is not the one that was exported'
         )
     return client.delete(plan.topic, before_seq=plan.bound.before_seq).deleted
