@@ -71,6 +71,12 @@ class NodeServer:
         return self._process is not None
 
     @property
+    def pid(self) -> int:
+        """Of the process, which runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def out(self) -> str:
         """What it has logged."""
         return self._out.read_text(errors="replace")
@@ -105,6 +111,12 @@ class NodeServer:
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
+
+    def wait_end(self) -> int:
+        """Of a node that cannot start: its exit code."""
+        process, self._process = self._process, None
+        assert process is not None
+        return process.wait(PATIENCE_SECONDS)
 
     def ask(self, path: str, body: Any = None, *, method: str | None = None) -> Any:
         """The document of an answer.

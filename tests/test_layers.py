@@ -51,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "server": STDLIB
     | {"uvloop", "httptools", "h2", "hpack", "websockets"}
     | {"msgspec", "orjson", "opentelemetry", "confluent_kafka"}
-    | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},
+    | {"topics.server", "topics.protocol", "topics.store", "topics.settings", "topics.backup"},
     "backup": PURE | STATE | {"topics.store", "topics.backup"},
     "repair": PURE | DRIVER | {"topics.store", "topics.repair"},
     "arrow": STDLIB
@@ -84,7 +84,11 @@ MAYBE: dict[str, set[str]] = {
     "deltalake": {"export/delta.py"},
     "pyiceberg": {"export/iceberg.py"},
     "opentelemetry": {"server/exchange/tracing.py"},
-    "topics.store": {"server/assembly.py", "server/readers/assembly.py"},
+    "topics.store": {
+        *("server/assembly.py", "server/readers/assembly.py", "server/cluster/snapshots.py"),
+        "server/cluster/adoption.py",
+    },
+    "topics.backup": {"server/cluster/snapshots.py"},
     "topics.settings": {
         *("server/assembly.py", "server/cluster/assembly.py", "asgi/hosted.py"),
         *("server/readers/assembly.py", "server/readers/pool.py"),

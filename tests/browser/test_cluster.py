@@ -57,3 +57,38 @@ def test_the_nodes_and_their_lags(page: Any, at: At) -> None:
     shows(page, "#cluster-about", "topics · shard 0 · term 4 · as n2 knows it")
     assert page.locator("#cluster-leaderless").is_visible()
     assert "unit 1200 is not at its offset" in page.locator("#cluster-loss").inner_text()
+
+
+def test_a_snapshot_and_how_far_it_is(page: Any, at: At) -> None:
+    """While it is taken; afterwards where what the node had is, also beside the loss. (§8.7)"""
+    snapshot = {
+        "taking": True, "source": "<b>n1</b>", "copied_bytes": 3_000_000, "total_bytes": 9_000_000,
+        "trouble": None, "taken": 0, "taken_ms": 0, "served": 0, "set_aside": None,
+    }  # fmt: skip
+    say(page, CLUSTER | {"snapshot": snapshot})
+    at("/cluster")
+    shows(
+        page, "#cluster-snapshot", "Snapshots: this node takes a snapshot of <b>n1</b>: 3 of 9 MB"
+    )
+
+    waits = {**snapshot, "source": None, "trouble": "nobody"}
+    say(page, CLUSTER | {"snapshot": waits})
+    shows(
+        page,
+        "#cluster-snapshot",
+        "Snapshots: this node waits for a snapshot of another one: nobody",
+    )
+
+    aside = "/d/store.aside-1"
+    taken = {**snapshot, "taking": False, "taken": 1, "taken_ms": 1500, "served": 2}
+    loss = {"at_ms": 1, "index": 7, "what": "unit 7 is gone", "set_aside": aside}
+    say(page, CLUSTER | {"snapshot": {**taken, "set_aside": aside}, "loss": loss})
+    shows(
+        page,
+        "#cluster-snapshot",
+        f"Snapshots: took 1, the last in 1,500 ms; gave 2; what it had before is in {aside}",
+    )
+    assert f"what it had is in {aside}" in page.locator("#cluster-loss").inner_text()
+
+    say(page, CLUSTER | {"snapshot": {**snapshot, "taking": False}})
+    page.wait_for_selector("#cluster-snapshot", state="hidden")

@@ -5,20 +5,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from sim.files import SimFiles
 
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.unit import Unit
-from topics.protocol.driver.group_commit import GroupCommit, WriterState
+from topics.backup.proof import Living
+from topics.protocol.cluster.leading import Node
+from topics.protocol.cluster.replica import Mark, Place, Skip
+from topics.protocol.cluster.steps import Decided, Reply
+from topics.protocol.cluster.unit import Part, Unit, joined
+from topics.protocol.commit.publication import Publication
+from topics.protocol.driver.driver import Driver
+from topics.protocol.driver.group_commit import GroupCommit
 from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames
-from topics.protocol.model.events import Event
+from topics.protocol.model.events import Event, PlaceReached
 from topics.protocol.model.ports import Recovery
-from topics.protocol.replication.commit import ClusterCommit
+from topics.protocol.replication.commit import ClusterCommit, Proposal
 from topics.protocol.replication.driver import ClusterDriver
 from topics.protocol.replication.member import Member
 from topics.protocol.replication.place import event_of
 
 from .engine_world import ENGINE_KINDS, told_engine_world
+from .engines import LIMITS, EngineProcess, new_store
 from .invariants import Violation
 
 Patch = pytest.MonkeyPatch
@@ -29,10 +36,9 @@ def apply_before_accepted(patch: Patch) -> None:
     end_turn = ClusterCommit._end_leaders_turn
 
     def early(self: ClusterCommit) -> None:
-        was_proposing = self.proposal
         end_turn(self)
-        if self.proposal is not None and self.proposal is not was_proposing:
-            frames = self._frames
+        if self._sent:
+            frames = self._sent[-1].frames
             self._store.write(Frames(list(frames.parts), frames.size_bytes, frames.count))
 
     patch.setattr(ClusterCommit, "_end_leaders_turn", early)
@@ -40,7 +46,7 @@ def apply_before_accepted(patch: Patch) -> None:
 
 def answer_reads_at_once(patch: Patch) -> None:
     """What a read does not find may have been deleted by what nobody will accept."""
-    patch.setattr(ClusterCommit, "is_settled", True)
+    patch.setattr(ClusterCommit, "rests", lambda self, names: False)
 
 
 def checkpoint_with_units_in_flight(patch: Patch) -> None:
@@ -48,19 +54,39 @@ def checkpoint_with_units_in_flight(patch: Patch) -> None:
     rotate, when_written = GroupCommit.rotate, GroupCommit.when_written
 
     def hasty(self: Any, call: Any, *, fresh: bool = False, stay: bool = False) -> None:
-        if self.is_proposing:
+        if self._sent:
             call(self._store.rotate(fresh=fresh, stay=stay), None)
         else:
             rotate(self, call, fresh=fresh, stay=stay)
 
     def at_once(self: Any, call: Any) -> None:
-        if self.is_proposing:
+        if self._sent:
             call(None)
         else:
             when_written(self, call)
 
     patch.setattr(ClusterCommit, "rotate", hasty)
     patch.setattr(ClusterCommit, "when_written", at_once)
+
+
+def give_a_snapshot_with_units_in_flight(patch: Patch) -> None:
+    """What the leader has sent is in the copy, behind a place that is before it."""
+    replicate = EngineProcess.replicate
+
+    def hasty(self: EngineProcess, donor: EngineProcess, target: SimFiles) -> Living:
+        living = replicate(self, donor, target)
+        commit = donor.host.driver.commit
+        if commit._sent:
+            store = new_store(target)
+            Driver(LIMITS, store, donor.host).recover()
+            for turn in commit._sent:
+                frames = turn.frames
+                store.write(Frames(list(frames.parts), frames.size_bytes, frames.count))
+            store.sync()
+            store.close(None)
+        return living
+
+    patch.setattr(EngineProcess, "replicate", hasty)
 
 
 def keep_the_engine_after_stepping_down(patch: Patch) -> None:
@@ -73,14 +99,105 @@ def keep_the_engine_after_stepping_down(patch: Patch) -> None:
             return
         self._has_led = False
         commit = driver.commit
-        if commit.writer is WriterState.WRITING:
-            commit.writer = WriterState.FREE
+        for _ in commit._sent:
             driver.engine.on_written(commit._store.written_lsn)
-        commit._on_its_way = []
+        commit._sent.clear()
         driver.leads = commit.leads = commit.is_stopped = False
-        commit.proposal = None
+        # What `lead` has put in front of them, for the next time.
+        del driver.engine.unit.emit, driver.engine.watch_commands.next_frame
 
     patch.setattr(Member, "_open_anew", kept)
+
+
+# Bugs that only several units in flight can have.
+
+
+def go_on_behind_a_refused_unit(patch: Patch) -> None:
+    """What was decided behind it is sent again, as if it rested on nothing."""
+
+    def skipped(self: Node, why: Skip, record: Any) -> None:
+        flights = self._in_flight.flights
+        if isinstance(record, Part) and self._in_flight.is_missed(record, self.place):
+            gone = next(f for f in flights if f.parts[0].unit == record.unit)
+            behind = list(flights)[flights.index(gone) :]
+            for flight in behind:
+                flights.remove(flight)
+            self._answer(gone, Reply.UNKNOWN)
+            for flight in behind[1:]:
+                unit = joined(flight.parts)
+                assert unit is not None
+                self._send(Decided(flight.tokens, unit.frames, unit.body))
+        else:
+            on_skipped(self, why, record)
+
+    on_skipped = Node._on_skipped
+    patch.setattr(Node, "_on_skipped", skipped)
+
+
+def answer_all_with_the_first(patch: Patch) -> None:
+    """A unit is accepted, and with it is answered what is still in flight behind it."""
+    accepted = ClusterCommit.accepted
+
+    def early(self: ClusterCommit, place: PlaceReached) -> None:
+        for turn in list(self._sent)[1:]:
+            self._sent[0].waiters += turn.waiters
+            turn.waiters = []
+        accepted(self, place)
+
+    patch.setattr(ClusterCommit, "accepted", early)
+
+
+def answer_in_the_wrong_order(patch: Patch) -> None:
+    """Acceptance is taken for that of the unit that was sent last."""
+    accepted = ClusterCommit.accepted
+
+    def swapped(self: ClusterCommit, place: PlaceReached) -> None:
+        first, last = self._sent[0], self._sent[-1]
+        first.waiters, last.waiters = last.waiters, first.waiters
+        accepted(self, place)
+
+    patch.setattr(ClusterCommit, "accepted", swapped)
+
+
+def write_in_the_wrong_order(patch: Patch) -> None:
+    """This node's own log gets the unit that was decided last first."""
+    accepted = ClusterCommit.accepted
+
+    def swapped(self: ClusterCommit, place: PlaceReached) -> None:
+        first, last = self._sent[0], self._sent[-1]
+        first.frames, last.frames = last.frames, first.frames
+        accepted(self, place)
+
+    patch.setattr(ClusterCommit, "accepted", swapped)
+
+
+def show_what_is_behind_an_accepted_unit(patch: Patch) -> None:
+    """The records of all units in flight are shown with the first of them."""
+    on_written = Publication.on_written
+
+    def all_of_them(self: Publication, lsn: int) -> None:
+        behind = list(self._on_their_way)[1:]
+        on_written(self, lsn)
+        for heads, _ in behind:
+            for pending in heads.values():
+                self._publish(pending.topic, max(pending.written or 0, pending.synced or 0))
+
+    patch.setattr(Publication, "on_written", all_of_them)
+
+
+def wait_for_the_oldest_unit_only(patch: Patch) -> None:
+    """A read rests on the newest that touches its topic."""
+
+    def oldest(self: ClusterCommit, names: object) -> Proposal | None:
+        return self._sent[0] if self._sent else None
+
+    patch.setattr(ClusterCommit, "_touching", oldest)
+    patch.setattr(ClusterCommit, "_turn_touches", lambda self, names: False)
+
+
+def show_streams_what_is_hidden(patch: Patch) -> None:
+    """A stream passes a record that a delete in flight took."""
+    patch.setattr(ClusterCommit, "hides", lambda self, names: False)
 
 
 def expire_by_the_local_clock(patch: Patch) -> None:
@@ -141,6 +258,7 @@ class Bug:
 STATE = "a unit applies", "a store opens", "a state is of its index", "asserted", "replicas agree"
 READS = "what is live is shown", "a read is accepted"
 TIME = ("time is accepted",)
+ANSWERS = "acknowledged is true", "acknowledged stays", "refused is not there", "no double"
 
 BUGS: dict[str, Bug] = {
     sow.__name__: Bug(sow, frozenset(found_by))
@@ -148,12 +266,20 @@ BUGS: dict[str, Bug] = {
         (apply_before_accepted, STATE),
         (answer_reads_at_once, READS),
         (checkpoint_with_units_in_flight, STATE),
+        (give_a_snapshot_with_units_in_flight, STATE),
         (keep_the_engine_after_stepping_down, (*STATE, *READS)),
         (expire_by_the_local_clock, (*READS, *TIME, *STATE)),
         (decide_without_logging_the_time, (*READS, *TIME)),
         (write_the_place_before_its_unit, (*STATE, *READS)),
         (lose_the_tail_at_each_start, STATE),
         (forget_what_memory_held, ("no seq twice",)),
+        (go_on_behind_a_refused_unit, (*STATE, *READS, *ANSWERS)),
+        (answer_all_with_the_first, (*ANSWERS, *READS)),
+        (answer_in_the_wrong_order, (*ANSWERS, *READS)),
+        (write_in_the_wrong_order, (*STATE, *READS)),
+        (show_what_is_behind_an_accepted_unit, READS),
+        (wait_for_the_oldest_unit_only, READS),
+        (show_streams_what_is_hidden, READS),
     )
 }
 

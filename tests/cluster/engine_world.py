@@ -1,9 +1,11 @@
 """A simulated cluster of real engines: the faults of `world`, and clocks that are apart."""
 
+from collections import Counter
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import orjson
+from sim.files import Cut
 
 from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.replica import Place
@@ -31,6 +33,9 @@ from .style import KINDS, Style
 from .world import World
 
 STEPS = 2500
+CUT_SHARE = 0.3
+"""Of snapshots whose taker is killed meanwhile, in front of one of the first `CALLS` to its disk."""
+CALLS = 60
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,7 @@ class EngineWorld(World):
     def __init__(self, seed: int, style: EngineStyle | None = None) -> None:
         self.now_ms = START_MS
         self.reference = Reference()
+        self.snapshots = Counter[str]()
         self.given: set[tuple[str, int]] = set()
         """Seqs of records that live in a leader's memory only, by epoch."""
         kind = list(ENGINE_KINDS)[seed % len(ENGINE_KINDS)]
@@ -160,7 +166,9 @@ class EngineWorld(World):
             return
         assert isinstance(process, EngineProcess)
         if rng.random() < 0.35:
-            process.read(rng.choice(RECORDS))
+            topic = rng.choice(RECORDS)
+            process.read(topic)
+            process.watch(topic)
         elif not process.decides:
             return
         elif missing := [name for name in TOPICS if name not in process.engine.state.topics]:
@@ -236,7 +244,8 @@ class EngineWorld(World):
     def installed(self, process: Any) -> None:
         super().installed(process)
         place = process.offered[0]
-        if self.oracle.chain_at(place.index) != place.chain:
+        # An empty store is the beginning of every history.
+        if place.index and self.oracle.chain_at(place.index) != place.chain:
             # The log lost it after the look that proved the snapshot.
             self.haunt(process, self.log.cuts[-1])
 
@@ -256,15 +265,26 @@ class EngineWorld(World):
     def do_snapshot(self) -> None:
         process = self.pick(lambda p: p.wants_snapshot and not p.is_deaf and not p.asked)
         if process is not None:
-            donor = self.pick(lambda p: p is not process and not p.is_deaf and p.is_whole)
-            self.offer(process, donor)
+            # One that leads gives it while units are in flight.
+            donor = self.pick(lambda p: p is not process and not p.is_deaf and p.may_give)  # type: ignore[attr-defined]
+            is_cut = self.rng.random() < CUT_SHARE
+            self.offer(process, donor, cut_at=self.rng.randint(1, CALLS) if is_cut else None)
 
-    @staticmethod
-    def offer(process: Any, donor: Any) -> None:
-        if donor is not None:
+    def offer(self, process: Any, donor: Any, cut_at: int | None = None) -> None:
+        """The real thing, over simulated disks; a process that is killed meanwhile begins anew."""
+        if donor is None:
+            return
+        try:
+            is_there = process.take_of(donor, cut_at)
+        except Cut:
+            self.snapshots["cut"] += 1
+            self.kill(process)
+            return
+        if is_there:
+            self.snapshots["taken"] += 1
+            self.snapshots["in flight"] += not donor.is_whole
             process.wants_snapshot = False
-            process.offered = donor.node.anchor, donor.node.mark, donor.snapshot()
-            process.hear(Offered(donor.node.anchor, donor.node.mark))
+            process.hear(Offered(*process.offered[:2]))
 
     # ------------------------------------------------------------------ the end
 

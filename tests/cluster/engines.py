@@ -6,12 +6,15 @@ It is a host of `topics.protocol.replication`, and to the world what the small e
 
 from collections import deque
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from protocol.harness import shown
 from sim.files import SimFiles
 
+from topics.backup.proof import Living
+from topics.backup.replica import replicate
 from topics.protocol.cluster.leading import Node
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.steps import (
@@ -33,13 +36,14 @@ from topics.protocol.driver.group_commit import Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.engine import Engine
 from topics.protocol.http import bodies
-from topics.protocol.model.commands import Command
+from topics.protocol.model.commands import Begin, Command, View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.replication.driver import ClusterDriver
 from topics.protocol.replication.member import LogEffect, Member
 from topics.protocol.replication.place import place_of
+from topics.protocol.state.frames import CaughtUpFrame, RecordFrame
 from topics.protocol.state.topic import Topic
 from topics.store.store import DiskStore
 
@@ -75,6 +79,8 @@ class Disk:
     def __init__(self, world: "EngineWorld") -> None:
         self.world = world
         self.files = SimFiles()
+        self.copies = SimFiles()
+        """Of another node's store, as far as they came."""
         zero = Place.before_all(world.shard)
         self.durable = self.written = zero
 
@@ -88,10 +94,12 @@ class Disk:
     def crash(self) -> None:
         """The power goes."""
         self.files = self.files.cut(self.world.rng)
+        self.copies = self.copies.cut(Random(len(self.copies.log)))
 
     def stop(self) -> None:
         """The process goes."""
         self.files = self.files.kill()
+        self.copies = self.copies.kill()
 
 
 class EngineHost(InlineHost):
@@ -107,6 +115,8 @@ class EngineHost(InlineHost):
         self.failed: Callable[[], None] = lambda: None
         super().__init__(LIMITS, store, clock())
         self.driver.clock = self
+        # A world's clock stands still for most steps.
+        self.driver.commit.turn_every_ms = 0
 
     @property
     def clock_ms(self) -> int:
@@ -270,6 +280,33 @@ class EngineProcess:
 
         self.ask(command, answered)
 
+    def watch(self, topic: str) -> None:
+        """Pull what a stream from the topic's beginning gets now."""
+        driver = self.host.driver
+        if not driver.is_shown:
+            return
+        index, now_ms = driver.commit.shown_index, self.host.now_ms
+        commands = driver.engine.watch_commands
+        stream = commands.open_socket(lambda: None)
+        marks: set[int] = set()
+        has_all = False
+        try:
+            commands.subscribe(stream, {topic: Begin()}, View(1000, 1 << 20), now_ms)
+            while (frame := commands.next_frame(stream, now_ms)) is not None:
+                has_all = isinstance(frame, CaughtUpFrame)
+                if isinstance(frame, RecordFrame):
+                    text = b",".join(
+                        bytes(piece).rstrip(b",")
+                        for run, spans in frame.records.extents
+                        for piece in (run.read(spans) or run.read_blocking(spans))
+                    )
+                    marks |= {record["data"] for record in orjson.loads(b"[%b]" % text)}
+        except Rejection:
+            pass  # no such topic
+        finally:
+            commands.watches.close_socket(stream)
+        self.world.has_read(self, topic, marks, index if has_all else 0)
+
     def end_turn(self) -> None:
         self.guarded(self.host.settle)
 
@@ -338,9 +375,41 @@ class EngineProcess:
         if driver.maintenance.is_idle and self.member.driver is driver:
             driver.maintenance.round(lambda error: None, checkpoint=True)
 
-    def snapshot(self) -> SimFiles:
-        assert self.is_whole
-        return self.store.files.kill()
+    @property
+    def may_give(self) -> bool:
+        """Whether another node may copy its store, whatever is in flight here."""
+        return self.node.state in WHOLE
+
+    def take_of(self, donor: "EngineProcess", cut_at: int | None) -> bool:
+        """Bring the donor's store here, as it is on its disk now; False: it has no data.
+
+        Args:
+            cut_at: The call to this node's disk that never returns.
+
+        Raises:
+            Cut: This process was killed there.
+        """
+        target = SimFiles()
+        target.cut_at = cut_at
+        self.store.copies.cut_at = None if cut_at is None else self.store.copies.calls + cut_at
+        living = self.replicate(donor, target)
+        if living.place is None:
+            return False
+        place, mark = place_of(living.place, self.world.shard)
+        self.store.copies = SimFiles()
+        self.offered = place, mark, target.kill()
+        return True
+
+    def replicate(self, donor: "EngineProcess", target: SimFiles) -> Living:
+        files, copies = donor.store.files, self.store.copies
+        return replicate(
+            files,
+            copies,
+            target,
+            HISTORY,
+            link=lambda copy, name: False,
+            progress=lambda size: None,
+        )
 
 
 def live_of(topic: Topic) -> tuple[list[int], bytes]:

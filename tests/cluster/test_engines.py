@@ -26,12 +26,18 @@ def test_no_world_breaks_an_invariant(kind: str, is_full: bool) -> None:
         count["leases"] += len(world.reference.leases)
         count["in memory"] += len(world.given)
         count["cuts"] += len(world.log.cuts)
+        count += world.snapshots
 
     # A world in which nothing happens breaks nothing.
     assert count["acknowledged"] > 20
     assert count["leases"] > 0
     assert count["in memory"] > 0
     assert (count["cuts"] > 0) is (kind == "cuts")
+    if kind in ("cuts", "trims"):
+        assert count["taken"] > 0
+    if kind == "cuts":
+        assert count["cut"] > 0
+        assert count["in flight"] > 0
 
 
 def test_a_seed_decides_everything() -> None:

@@ -33,6 +33,13 @@ UNSEEN = {
     *(("Cluster", field) for field in ("cluster", "shard", "node", "leader", "leader_url", "term")),
     *(("Cluster", field) for field in ("index", "lag_units", "lag_ms", "log_start", "log_end")),
     *(("Cluster", field) for field in ("in_flight", "nodes", "loss")),
+    ("Cluster", "snapshot"),
+    *(("ClusterSnapshot", field) for field in ("taking", "source", "copied_bytes", "total_bytes")),
+    *(
+        ("ClusterSnapshot", field)
+        for field in ("trouble", "taken", "taken_ms", "served", "set_aside")
+    ),
+    ("ClusterLoss", "set_aside"),
     *(("ClusterNode", field) for field in ("node", "url", "role", "index", "lag_units", "lag_ms")),
     ("ClusterNode", "seen_ms_ago"),
     *(("ClusterLoss", field) for field in ("at_ms", "index", "what")),

@@ -59,6 +59,10 @@ NOT_RUN: Final = {
         "docker build",
     ): "needs Docker and Kubernetes; tests/test_deploy.py holds the file",
     ("cluster.md", "docker compose"): "needs Docker; tests/test_deploy.py holds the file",
+    (
+        "cluster.md",
+        "systemctl stop topics",
+    ): "needs a service; tests/server/cluster/test_adoption.py",
     ("README.md", 'spark.read.format("topics")'): "needs a JVM; tests/spark reads so",
     ("cli.md", "topics serve"): "the list of commands, half of which do not end; test_shell.py "
     "holds each line against the options that there are",

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.events import PlaceReached
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.records import DELETED, LIVE
 from topics.protocol.state.state import State
@@ -26,10 +27,12 @@ from topics.store.runs import NEAREST, SealedRun
 
 @dataclass(frozen=True, slots=True)
 class Living:
-    """What lives in a directory: topics and records."""
+    """What lives in a directory: topics and records; of a node's store, its place in the log that
+    nodes share."""
 
     topics: int
     records: int
+    place: PlaceReached | None = None
 
 
 def prove(files: Files) -> Living:
@@ -54,7 +57,7 @@ def prove(files: Files) -> Living:
         if is_whole and found != topic.count:
             what = f'topic "{topic.name}" has {found} live records, and {topic.count} by its log'
             raise Corrupt(files.path, 0, what)
-    return Living(len(state.by_id), sum(live.values()))
+    return Living(len(state.by_id), sum(live.values()), state.place)
 
 
 def _counted(files: Files, state: State) -> dict[int, int]:

@@ -6,22 +6,32 @@ lives is counted against the log, before that.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from topics.backup.catalog import Catalog
-from topics.backup.layout import CHUNK_BYTES, Manifest, require_parts
+from topics.backup.layout import CHUNK_BYTES, Manifest, SegmentPart, require_parts
 from topics.backup.proof import Living, prove
 from topics.backup.take import require_whole
-from topics.backup.view import Held, Overlay, view
+from topics.backup.view import Held, Overlay, flags_of, view
 from topics.protocol.model.errors import Corrupt, InUse, Unusable
 from topics.store import identity, segment
 from topics.store.files import File, Files, publish, publish_with, read_at_most, write_all
 from topics.store.identity import Identity, encode_restored
-from topics.store.layout import FAILED_NAME, IDENTITY_NAME, NAME, digest
+from topics.store.layout import FAILED_NAME, IDENTITY_NAME, NAME, digest, segment_name
 
 STARTS_LOST: Final = 4096
 """Starts that the lost part of the history may have had: the restored one begins behind them, so
 that no lease of the two is the same."""
+
+
+Link: TypeAlias = Callable[[str, str], bool]
+"""*Blocking.* Have a copy in the place stand in the target, too, under another name, without copying
+it; False: that cannot be, and nothing was done.  The copy gets the delete flags of the backup, so that
+nothing but this restore may use the place from then on."""
+
+
+def _no_link(copy: str, name: str) -> bool:
+    return False
 
 
 def restore(
@@ -29,6 +39,8 @@ def restore(
     number: int | None,
     target: Files,
     *,
+    goes_on: bool = False,
+    link: Link = _no_link,
     progress: Callable[[int], None] = lambda copied_bytes: None,
 ) -> tuple[Manifest, Living]:
     """*Blocking.* Make a data directory of a backup, in a history of its own.
@@ -36,6 +48,9 @@ def restore(
     Args:
         number: None: the newest.
         target: A directory that is empty or does not exist.
+        goes_on: Its history is that of the backup, and nothing is lost: what followed the point is in
+            the log that nodes of a cluster share.
+        link: As `Link` says.
         progress: Called with the number of bytes copied since the last call.
 
     Returns:
@@ -50,19 +65,24 @@ def restore(
     catalog.enter(create=False)
     manifest = catalog.pick(number)
     _enter(target)
-    made = identity_of(manifest, target.entropy(8))
+    made = _same_identity(manifest) if goes_on else identity_of(manifest, target.entropy(8))
     file = place.open(manifest.name)
     try:
         require_parts(file, f"{place.path}/{manifest.name}", manifest)
         source = view(place, manifest, file, made)
+        parts = {segment_name(part.number): part for part in manifest.segments}
         for name in source.names():
-            if name != IDENTITY_NAME:
+            part = parts.get(name)
+            if part is not None and link(part.copy, name):
+                _set_flags(file, f"{place.path}/{manifest.name}", target, name, manifest, part)
+            elif name != IDENTITY_NAME:
                 _copy(source, target, name, manifest, progress)
     finally:
         file.close()
     # What followed the point is lost unless the server had been stopped, and neither the clock nor
     # the machine tells: the mark makes the first start say so, wherever it is.
-    publish(target, FAILED_NAME, b"")
+    if not goes_on:
+        publish(target, FAILED_NAME, b"")
     living = prove(_unfinished(target, made))
     publish(target, IDENTITY_NAME, made)
     return manifest, living
@@ -85,6 +105,25 @@ def identity_of(manifest: Manifest, history: bytes) -> bytes:
     least = manifest.incarnation + STARTS_LOST
     known = Identity(0, bytes.fromhex(manifest.instance), history, least)
     return encode_restored(known)
+
+
+def _same_identity(manifest: Manifest) -> bytes:
+    instance, history = bytes.fromhex(manifest.instance), bytes.fromhex(manifest.history)
+    return encode_restored(Identity(0, instance, history, manifest.incarnation))
+
+
+def _set_flags(
+    backup: File, path: str, target: Files, name: str, manifest: Manifest, part: SegmentPart
+) -> None:
+    """Give a segment that is verified its delete flags.  Raises Corrupt."""
+    file = target.open(name, write=True)
+    try:
+        write_all(file, flags_of(backup, path, part), part.flags_offset)
+        file.sync()
+        file.forget_cache()
+        _require_flags(file, f"{target.path}/{name}", manifest, part)
+    finally:
+        file.close()
 
 
 def _copy(
@@ -118,13 +157,19 @@ def _copy(
 
 def _require_segment(file: File, path: str, number: int, manifest: Manifest) -> None:
     """Raises Corrupt: The segment does not verify, or its flags are not those of the backup."""
-    instance = bytes.fromhex(manifest.instance)
-    header = segment.read_header(file, path, number=number, instance=instance)
-    require_whole(file, path, header)
     [part] = [each for each in manifest.segments if each.number == number]
+    require_whole(file, path, _require_flags(file, path, manifest, part))
+
+
+def _require_flags(
+    file: File, path: str, manifest: Manifest, part: SegmentPart
+) -> segment.SegmentHeader:
+    instance = bytes.fromhex(manifest.instance)
+    header = segment.read_header(file, path, number=part.number, instance=instance)
     flags = segment.read_exact(file, path, header.flags_offset, header.flags_bytes)
     if digest(flags) != part.flags_digest:
         raise Corrupt(path, header.flags_offset, "the delete flags are not those of the backup")
+    return header
 
 
 def _unfinished(target: Files, made: bytes) -> Overlay:

@@ -122,9 +122,12 @@ class _Taking:
                     continue
                 if isinstance(error, Corrupt):
                     raise
-                raise Unusable(self._source.path, "it changes faster than it is read") from error
+                raise _too_fast(self._source) from error
             try:
                 return self._write(point)
+            except Moved as error:
+                if attempt == ATTEMPTS - 1:
+                    raise _too_fast(self._source) from error
             finally:
                 point.close()
         raise AssertionError("unreachable")
@@ -240,12 +243,19 @@ class _Taking:
     def _put_log(self, file: File, log: File, used: int, end: int) -> tuple[Part, int]:
         start, seen = end, Digest()
         for at in range(0, used, CHUNK_BYTES):
-            data = read_at_most(log, min(CHUNK_BYTES, used - at), at)
+            try:
+                data = read_at_most(log, min(CHUNK_BYTES, used - at), at)
+            except FileNotFoundError:
+                raise Moved from None  # an open file of another machine holds nothing there
             write_all(file, data, end)
             seen.update(data)
             end += len(data)
             self._progress(len(data))
         return Part(start, end - start, seen.value), end
+
+
+def _too_fast(source: Files) -> Unusable:
+    return Unusable(source.path, "it changes faster than it is read")
 
 
 def _put(file: File, data: Buffer, end: int) -> tuple[Part, int]:

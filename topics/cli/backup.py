@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     default=Path("topics-data"),
     help="Directory of the data.  [TOPICS_DATA_DIR; default topics-data]",
 )
+@click.option("--url", help="Of a node of a cluster, whose store is read over HTTP instead.")
+@click.option(
+    "--api-key",
+    envvar="TOPICS_API_KEY",
+    show_envvar=True,
+    help="For --url: a key with the scopes admin and read, for all topics.",
+)
 @click.option(
     "--keep", type=click.IntRange(min=1), help="Then remove all but the newest N backups."
 )
@@ -31,7 +38,14 @@ if TYPE_CHECKING:
 @click.option("--verify", "is_verify", is_flag=True, help="Read every byte in DEST; take none.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a backup.")
 def command(
-    dest: Path, data_dir: Path, keep: int | None, is_list: bool, is_verify: bool, as_json: bool
+    dest: Path,
+    data_dir: Path,
+    url: str | None,
+    api_key: str | None,
+    keep: int | None,
+    is_list: bool,
+    is_verify: bool,
+    as_json: bool,
 ) -> int:
     """Add a backup of the data directory to DEST, while its server runs or not.
 
@@ -39,6 +53,9 @@ def command(
     the command began. It is incremental: what never changes is copied once and shared by all
     backups in DEST. It is compared with its checksums on the disk of DEST before it counts; a
     backup that is interrupted leaves the others whole. `topics restore` makes a directory of one.
+
+    With --url it is the store of a node of a cluster, on this machine or another: any node that has
+    all that was written will do. A node's own directory DIR is backed up from --data-dir DIR/store, too.
 
     Ends with 0 once the backup is durable; with 3 where something does not verify, and names it;
     with 2 where a directory cannot be used, or DEST has no space.
@@ -52,6 +69,8 @@ def command(
             return _list(dest, as_json=as_json)
         if is_verify:
             return _verify(dest, as_json=as_json)
+        if url is not None:
+            return _take_from_node(url, api_key, dest, keep, as_json=as_json)
         return _take(data_dir, dest, keep, as_json=as_json)
 
 
@@ -68,11 +87,34 @@ def _take(data_dir: Path, dest: Path, keep: int | None, *, as_json: bool) -> int
             manifest, removed = take(OsFiles(source), place, keep=keep, progress=progress)
     finally:
         place.close()
+    return _say(manifest, removed, as_json=as_json)
+
+
+def _take_from_node(
+    url: str, api_key: str | None, dest: Path, keep: int | None, *, as_json: bool
+) -> int:
+    from topics.backup.remote import RemoteFiles
+    from topics.backup.take import take
+    from topics.store.files import OsFiles
+
+    source = RemoteFiles(url, {} if api_key is None else {"authorization": f"Bearer {api_key}"})
+    place = OsFiles(dest.resolve())
+    try:
+        with byte_bar("backup") as progress:
+            manifest, removed = take(source, place, keep=keep, progress=progress)
+        source.finish()
+    finally:
+        place.close()
+        source.close()
+    return _say(manifest, removed, as_json=as_json)
+
+
+def _say(manifest: "Manifest", removed: list[int], *, as_json: bool) -> int:
     if as_json:
         _print_json([manifest])
         return OK
     click.echo(
-        f"backup {manifest.number} of {source}: {counted(manifest.records, 'record')} in "
+        f"backup {manifest.number} of {manifest.source}: {counted(manifest.records, 'record')} in "
         f"{counted(manifest.topics, 'topic')}; {manifest.copied_bytes:,} bytes of "
         f"{counted(len(manifest.segments), 'segment')} were new"
     )

@@ -166,12 +166,12 @@ class Engine:
         return self.unit.has_events
 
     def take_frames(self) -> Frames:
-        """End the turn: its events, for one write; `on_written` or `on_failed` must follow before
-        the next is taken.  Others may be decided meanwhile."""
+        """End the turn: its events, for one write; `on_written`, in the order in which turns were
+        taken, or `on_failed` must follow.  Others may be decided meanwhile."""
         return self.unit.take_frames()
 
     def on_written(self, lsn: int) -> None:
-        """The events that were taken last are in the log: publish what that is enough for."""
+        """The oldest events that were taken are in the log: publish what that is enough for."""
         self.unit.on_written(lsn)
 
     def on_synced(self, lsn: int) -> None:

@@ -24,6 +24,7 @@ from topics.protocol.cluster.steps import (
     Install,
     Lead,
     Leads,
+    NotElected,
     NotShown,
     Offered,
     Passed,
@@ -668,6 +669,21 @@ def test_a_store_is_set_aside_once_a_snapshot_is_proven() -> None:
     rig.hear(Offered(ZERO, Mark(ZERO)))
 
     assert rig.show() == [Install(ZERO, Mark(ZERO)), Read(0)]
+
+
+def test_a_node_that_needs_a_snapshot_asks_for_it_before_it_reads() -> None:
+    """It has no data, and the log is not where the state begins; what it loses by that is nothing. It
+    leads nothing, and reads the log from its beginning only where that is what it is offered. (§6)"""
+    node = Node(SHARD, "n1", ZERO, Mark(ZERO), message_bytes_max=1 << 20)
+    assert node.start(needs_snapshot=True) == [TakeSnapshot()]
+    assert node.state is NodeState.ASIDE
+    assert [type(effect) for effect in node.step(Lead(OURS))] == [NotElected]
+
+    base = Place.adopted(SHARD)
+    [prove] = node.step(Offered(base, Mark(base)))
+    assert isinstance(prove, Prove)
+    assert node.step(Shown(prove.proof, [])) == [Install(base, Mark(base)), Read(0)]
+    assert node.place == base
 
 
 def test_a_mark_is_what_was_read_and_not_only_sent() -> None:

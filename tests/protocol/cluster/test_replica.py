@@ -344,3 +344,23 @@ def test_a_history_that_cannot_be_read_is_not_shown() -> None:
 
     assert is_history(anchor, place, log[1:], SHARD)
     assert not is_history(anchor, place, [log[1], (2, bytes(raw)), log[3]], SHARD)
+
+
+def test_a_log_behind_a_base_shows_nothing_to_a_replica_without_it() -> None:
+    """What a single server had is in no log: a replica that begins before all accepts no unit of such a
+    log, and cannot be taken for one that has it. (§6)"""
+    base = Place.adopted(SHARD)
+    assert base.index == 1
+    assert Place.adopted(Shard(b"d" * 16)).chain != base.chain
+    place, _ = run(base, began(1))
+    [first] = parts(place)
+
+    led, said = run(base, began(1), first)
+    missed, why = run(ZERO, began(1), first)
+
+    assert (led.index, led.offset) == (2, 1)
+    assert said[-1] == "accepted"
+    assert (missed.index, why[-1]) == (0, Skip.WRONG_INDEX)
+    raw = [(0, encode(began(1), SHARD)), (1, encode(first, SHARD))]
+    assert is_history(base, led, raw, SHARD)
+    assert not is_history(ZERO, led, raw, SHARD)

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from protocol.harness import Harness, tagged
-from topics.protocol.decide.forwarding import SLICE_ROUTERS, SLICE_ROWS, VISIT_ROWS, _Plan
+from topics.protocol.decide.forwarding import (
+    SLICE_LOOKS,
+    SLICE_ROUTERS,
+    SLICE_ROWS,
+    VISIT_ROWS,
+    _Plan,
+)
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import CursorsMoved, RecordsAppended
 from topics.protocol.model.outcomes import Fetch
@@ -89,6 +95,20 @@ def test_a_slice_is_bounded_by_routers(engine: Harness) -> None:
     assert slices[:3] == [SLICE_ROUTERS] * 3
     assert sum(slices) == 201
     assert {engine.state(f"d{i}")["count"] for i in range(200)} == {1}
+
+
+def test_a_slice_is_bounded_by_looks(engine: Harness) -> None:
+    """A router that has nothing to do costs a look, and a slice has a bounded number of those, too."""
+    for i in range(SLICE_LOOKS + 100):
+        engine.route(f"r{i}", "s", f"d{i}")
+    engine.work_off()
+    engine.route("last", "s", "d")
+    routers = engine.engine.router_commands
+
+    assert slice_of(engine) == []
+    assert routers.is_due
+    assert slice_of(engine) == []
+    assert not routers.is_due
 
 
 def test_cursors_that_only_moved_are_told_together(engine: Harness) -> None:

@@ -2,8 +2,15 @@
 
 import orjson
 
-from topics.protocol.driver.copy_pace import COPIES_SOFT, SLICE_EVERY_MS, UNIT_BYTES, CopyPace
-from topics.protocol.driver.group_commit import Ticket, Write
+from topics.protocol.driver.copy_pace import (
+    COPIES_SOFT,
+    SLICE_EVERY_MS,
+    SYNC_BYTES,
+    UNIT_BYTES,
+    UNSYNCED_BYTES,
+    CopyPace,
+)
+from topics.protocol.driver.group_commit import Sync, Ticket, Write
 from topics.protocol.http import bodies
 
 from .test_delayed_writes import Pressed, body
@@ -36,7 +43,7 @@ def test_a_full_write_is_not_added_to() -> None:
     """A command that is decided meanwhile waits for all that its write carries."""
     pace = CopyPace()
     assert not pace.may_go(0.0, UNIT_BYTES, 5, is_awaited=False)
-    assert pace.alarm_ms(5) == 6
+    assert pace.alarm_ms(5) == 5 + SLICE_EVERY_MS  # the end of the write asks before that
     assert pace.may_go(0.0, 0, 6, is_awaited=False)
 
 
@@ -51,7 +58,7 @@ def test_a_command_waits_for_the_copies_in_one_write() -> None:
     pace.wrote()
     assert not pace.may_go(0.0, 0, 1, is_awaited=True)
     assert not pace.may_go(0.0, 0, 1, is_awaited=True)
-    assert pace.alarm_ms(1) == 2
+    assert pace.alarm_ms(1) == 1 + SLICE_EVERY_MS
     pace.wrote()  # the commands are answered, and more of them came meanwhile
 
     assert pace.may_go(0.0, 0, 1, is_awaited=True)
@@ -119,3 +126,51 @@ def test_a_write_between_copies_carries_none() -> None:
 
     assert sizes == [True, True, True, False, True, False, True]
     assert host.heard[-3:] == ["source: done", "mine 2: done", "mine 4: done"]
+
+
+def test_copies_wait_for_the_disk() -> None:
+    """A sync is wanted before copies have to wait for it, and they go on as soon as it has ended."""
+    pace = CopyPace()
+    written = 0
+    while pace.may_go(0.0, 0, 1, is_awaited=False):
+        assert pace.wants_sync is (written * UNIT_BYTES >= SYNC_BYTES)
+        written += 1
+        pace.went(0.0, 1, UNIT_BYTES, lsn=written)
+        pace.wrote()
+    assert written * UNIT_BYTES == UNSYNCED_BYTES
+
+    pace.synced(written - 1)
+    assert not pace.wants_sync
+    assert pace.may_go(0.0, 0, 1, is_awaited=False)
+
+
+def test_a_star_of_routers_is_no_further_ahead_than_a_short_sync() -> None:
+    """While the disk syncs, a megabyte for each of many routers is not copied into the log: the command
+    that needs another file of it would wait for all of that. Others go on. (§6.1)"""
+    host = Pressed()
+    for n in range(20):
+        put = bodies.parse_put_router(
+            f"r{n}", orjson.dumps({"source": "t", "dest": f"d{n}", "create_dest": True})
+        )
+        host.ask(put)
+    host.ask(append("mine", 0))
+    host.settle()
+    host.heard.clear()
+    topics = host.driver.engine.state.topics
+
+    def copied() -> int:
+        return sum(topics[f"d{n}"].published_seq for n in range(20))
+
+    host.holds = {Sync}
+    host.driver.submit(body(1_000_000), lambda reply: None)
+    host.settle()
+    assert UNSYNCED_BYTES // 1_000_000 <= copied() <= UNSYNCED_BYTES // 1_000_000 + 1
+    assert host.steps == [Sync()]
+    host.ask(append("mine", 1), "mine")
+    host.settle()
+    assert host.heard == ["mine: done"]
+
+    while host.steps:
+        host.next()
+        host.settle()
+    assert copied() == 20

@@ -47,6 +47,15 @@ class Rig:
         body = orjson.dumps({"records": [{"data": data} for data in datas]})
         self.ask(bodies.parse_append(name, body, LIMITS, return_seqs=True, header_key=None))
 
+    def fill(self) -> list[str]:
+        """Have as many turns on their way as may be, each an append to `t`; their datas."""
+        datas = []
+        while self.leader.host.driver.commit.has_room:
+            datas.append(f"on its way {len(datas)}")
+            self.append(datas[-1])
+            self.leader.host.driver.end_turn()
+        return datas
+
     def put(self, name: str = "t", **config: object) -> None:
         self.ask(bodies.parse_put(name, orjson.dumps(config)))
 

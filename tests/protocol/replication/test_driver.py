@@ -8,14 +8,27 @@ from cluster.ending import settle_one
 from cluster.engines import LIMITS, START_MS
 
 from protocol.harness import shown
+from topics.protocol.cluster.steps import Sent
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import bodies
 from topics.protocol.model.access import ANYONE
-from topics.protocol.model.commands import Begin, Claim, Command, PutTopic, View
+from topics.protocol.model.commands import (
+    Begin,
+    Claim,
+    Command,
+    CreateWatch,
+    DeleteTopic,
+    GetRouter,
+    ListTopics,
+    PutTopic,
+    View,
+)
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY
 from topics.protocol.model.outcomes import Fetch, Outcome
+from topics.protocol.replication.commit import TURNS_MAX
 from topics.protocol.state.frames import RecordFrame
+from topics.protocol.state.watched import StreamEnd
 
 from .rig import Rig
 
@@ -71,20 +84,231 @@ def test_a_stream_shows_nothing_that_rests_on_what_is_on_its_way(rig: Rig) -> No
     assert isinstance(frame, RecordFrame)
 
 
-def test_commands_that_come_meanwhile_are_the_next_unit(rig: Rig) -> None:
-    """At most one is on its way; nothing is decided that may rest on it."""
-    rig.append("a")
-    rig.turn()
-    for data in ("b", "c"):
-        rig.append(data)
-    rig.turn()
-    assert len(rig.leader.outbox) == 1
-
+def test_a_turn_is_sent_while_others_are_on_their_way(rig: Rig) -> None:
+    """Each goes on from the one before it, and they are answered in their order. (§2)"""
     index = rig.leader.node.anchor.index
+    for data in ("a", "b", "c"):
+        rig.append(data)
+        rig.turn()
+    assert len(rig.leader.outbox) == rig.leader.host.driver.commit.turns == 3
+    assert rig.answers == []
+
     rig.land()
 
     assert [answer["seqs"] for answer in rig.answers] == [[1], [2], [3]]
-    assert rig.leader.node.anchor.index == index + 2
+    assert rig.leader.node.anchor.index == index + 3
+    assert rig.read(rig.replica) == ["a", "b", "c"]
+
+
+def test_commands_that_come_while_no_more_may_be_on_their_way_are_one_unit(rig: Rig) -> None:
+    """Units grow under load; turns do not become more and more. (§2)"""
+    datas, index = rig.fill(), rig.leader.node.anchor.index
+    for data in ("b", "c"):
+        rig.append(data)
+    rig.turn()
+    assert len(rig.leader.outbox) == len(datas) == TURNS_MAX
+
+    rig.land()
+
+    count = len(datas) + 2
+    assert [answer["seqs"] for answer in rig.answers] == [[seq + 1] for seq in range(count)]
+    assert rig.leader.node.anchor.index == index + len(datas) + 1
+
+
+def test_turns_follow_one_another_at_a_pace(rig: Rig) -> None:
+    """A unit costs more than a command: those that come at once are one. (§2)"""
+    driver = rig.leader.host.driver
+    driver.commit.turn_every_ms = 5
+    rig.append("a")
+    rig.turn()
+    rig.append("b")
+    rig.turn()
+    assert len(rig.leader.outbox) == 1
+    assert driver.alarm_ms() == rig.leader.host.steady_ms + 5
+
+    rig.world.now_ms += 5
+    rig.leader.host.ring_once()
+    rig.turn()
+    assert len(rig.leader.outbox) == 2
+    rig.land()
+
+    assert [answer["seqs"] for answer in rig.answers] == [[1], [2]]
+
+
+def test_a_lone_turn_waits_for_no_pace(rig: Rig) -> None:
+    """Nothing is on its way."""
+    rig.leader.host.driver.commit.turn_every_ms = 5
+    for data in "ab":
+        rig.append(data)
+        rig.land()
+
+    assert [answer["seqs"] for answer in rig.answers] == [[1], [2]]
+
+
+def test_a_read_that_rests_on_what_is_not_sent_waits_for_its_turn(rig: Rig) -> None:
+    """Decided in this moment, and in no unit yet. (§2)"""
+    rig.append("a", "b")
+    rig.land()
+    rig.delete(2)
+
+    assert rig.read() is None
+    found: list[Any] = []
+    rig.leader.ask(ListTopics("", 10, ""), found.append)
+    assert found == []
+    rig.land()
+    assert len(found) == 1
+
+
+def test_bytes_on_their_way_are_bounded_too(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn that is large is the only one. (§2)"""
+    monkeypatch.setattr("topics.protocol.replication.commit.TURNS_BYTES_MAX", 1000)
+    rig.append("x" * 1000)
+    rig.turn()
+    parts = len(rig.leader.outbox)
+    rig.append("b")
+    rig.turn()
+    assert len(rig.leader.outbox) == parts
+
+    rig.land()
+
+    assert [answer["seqs"] for answer in rig.answers] == [[1], [2]]
+
+
+def test_a_read_waits_for_the_turns_that_touch_its_topic_and_no_others(rig: Rig) -> None:
+    """What is on its way for another topic is nothing to it. (§2)"""
+    for name in ("t", "u"):
+        rig.append(f"first of {name}", name=name)
+    rig.land()
+    rig.append("a")
+    rig.turn()
+    rig.append("b", name="u")
+    rig.turn()
+    assert rig.read(name="u") is None
+    first, later = submit(rig, bodies.parse_diff("t", b'{"from_seq":0}', LIMITS))
+    assert isinstance(first, Ticket)
+
+    # The unit of `t` is accepted, that of `u` is not.
+    held, rig.leader.host.settle = rig.leader.host.settle, lambda: None  # type: ignore[method-assign]
+    world, leader = rig.world, rig.leader
+    send = leader.outbox.popleft()
+    leader.hear(Sent(send.ticket, send.part, world.put(send.raw)))
+    rig.leader.host.settle = held  # type: ignore[method-assign]
+
+    assert len(later) == 1
+    assert rig.read() == ["first of t", "a"]
+    assert rig.read(name="u") is None
+    missing = rig.read(name="v")
+    assert isinstance(missing, Rejection)
+    assert missing.code is ErrorCode.TOPIC_NOT_FOUND
+
+
+def test_a_list_and_a_topic_that_time_changes_wait_for_every_turn(rig: Rig) -> None:
+    """Each unit carries a time, after which a record may be gone."""
+    rig.put("short", ttl_ms=1000)
+    rig.append("first", name="short")
+    rig.put("work", type="queue")
+    rig.land()
+    rig.append("a")
+    rig.turn()
+
+    assert rig.read(name="short") is None
+    assert rig.read(name="work") is None
+    found: list[Any] = []
+    rig.leader.ask(ListTopics("", 10, ""), found.append)
+    assert found == []
+    rig.land()
+    assert len(found) == 1
+
+
+def test_a_refusal_of_a_read_that_rests_on_what_is_on_its_way_waits(rig: Rig) -> None:
+    """The topic is gone only if the unit is accepted. (§2)"""
+    rig.append("a")
+    rig.land()
+    rig.ask(DeleteTopic("t"))
+    rig.turn()
+    found: list[Any] = []
+    rig.leader.ask(bodies.parse_diff("t", b'{"from_seq":0}', LIMITS), found.append)
+    assert found == []
+
+    rig.land()
+
+    [refusal] = found
+    assert refusal.code is ErrorCode.TOPIC_NOT_FOUND
+
+
+def test_a_stream_goes_on_while_appends_are_on_their_way(rig: Rig) -> None:
+    """They are not shown before they are accepted, and nothing is held up for it. (§2)"""
+    rig.append("a")
+    rig.land()
+    commands, now_ms = rig.leader.engine.watch_commands, rig.leader.host.now_ms
+    stream = commands.open_socket(lambda: None, ANYONE, NOBODY)
+    commands.subscribe(stream, {"t": Begin()}, View(100, 1 << 20), now_ms)
+    rig.append("b")
+    rig.turn()
+
+    frame = commands.next_frame(stream, now_ms)
+
+    assert isinstance(frame, RecordFrame)
+    assert frame.to_seq == 1
+    assert rig.leader.host.driver.may_decide
+
+
+def test_nothing_is_decided_while_a_stream_waits_for_what_hides(rig: Rig) -> None:
+    """Else the stream of a topic that is deleted from again and again would show nothing. (§2)"""
+    rig.append("a", "b", "c")
+    rig.land()
+    woken: list[None] = []
+    commands, now_ms = rig.leader.engine.watch_commands, rig.leader.host.now_ms
+    stream = commands.open_socket(lambda: woken.append(None), ANYONE, NOBODY)
+    commands.subscribe(stream, {"t": Begin()}, View(100, 1 << 20), now_ms)
+    rig.delete(2)
+    rig.turn()
+    assert commands.next_frame(stream, now_ms) is None
+    woken.clear()
+
+    rig.delete(3)
+    rig.turn()
+    assert len(rig.leader.outbox) == 1
+    rig.land()
+
+    assert woken
+    assert len(rig.answers) == 3
+
+
+def test_a_checkpoint_is_not_put_off_by_writers(rig: Rig) -> None:
+    """It waits for the turns on their way, and the next ones for it. (§2)"""
+    rotations = rig.leader.host.store.stats.rotations_total
+    rig.append("a")
+    rig.turn()
+    rig.leader.checkpoint()
+    rig.append("b")
+    rig.turn()
+    assert len(rig.leader.outbox) == 1
+
+    rig.land()
+
+    assert rig.leader.host.store.stats.rotations_total > rotations
+    assert [answer["seqs"] for answer in rig.answers] == [[1], [2]]
+
+
+def test_reads_of_a_leader_whose_disk_failed_show_nothing_that_was_on_its_way(rig: Rig) -> None:
+    """Its engine holds what may be true nowhere, and no other is opened. (§2)"""
+    rig.append("a", "b")
+    rig.land()
+    ended: list[None] = []
+    commands, now_ms = rig.leader.engine.watch_commands, rig.leader.host.now_ms
+    stream = commands.open_socket(lambda: ended.append(None), ANYONE, NOBODY)
+    commands.subscribe(stream, {"t": Begin()}, View(100, 1 << 20), now_ms)
+    rig.delete(2)
+    rig.turn()
+
+    rig.leader.host.driver.commit.failed(OSError(5, "Input/output error"))
+
+    refusal = rig.read()
+    assert isinstance(refusal, Rejection)
+    assert refusal.code is ErrorCode.REPLICA_BEHIND
+    assert stream.ended_by is StreamEnd.MOVED
+    assert commands.next_frame(stream, now_ms) is None
 
 
 def test_a_command_that_finds_nothing_to_do_asks_the_log(rig: Rig) -> None:
@@ -226,8 +450,7 @@ def test_a_class_does_not_change_to_or_from_ephemeral(rig: Rig) -> None:
 def test_waiting_commands_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that finds no room while a unit is on its way is refused: 429."""
     monkeypatch.setattr("topics.protocol.replication.driver.QUEUED_MAX", 2)
-    rig.append("a")
-    rig.turn()
+    rig.fill()
     for data in "bcd":
         rig.append(data)
 
@@ -247,8 +470,7 @@ def submit(rig: Rig, command: Command) -> tuple[Reply | Ticket, list[Reply]]:
 
 def test_a_command_whose_client_left_before_its_turn_is_not_decided(rig: Rig) -> None:
     """Nobody waits for it: nothing of it is in any unit."""
-    rig.append("a")
-    rig.turn()
+    rig.fill()
     ticket, later = submit(rig, bodies.parse_put("gone", b"{}"))
     assert isinstance(ticket, Ticket)
 
@@ -261,8 +483,7 @@ def test_a_command_whose_client_left_before_its_turn_is_not_decided(rig: Rig) ->
 
 def test_a_client_that_left_is_not_refused_either(rig: Rig) -> None:
     """The leader ceases while commands wait: only those who are there are answered."""
-    rig.append("a")
-    rig.turn()
+    rig.fill()
     ticket, later = submit(rig, bodies.parse_put("gone", b"{}"))
     assert isinstance(ticket, Ticket)
     ticket.cancel()
@@ -277,8 +498,7 @@ def test_a_client_that_left_is_not_refused_either(rig: Rig) -> None:
 
 def test_a_write_that_is_decided_is_not_undone_by_its_clients_leaving(rig: Rig) -> None:
     """Its unit may be on its way; it is answered, to nobody, and stands."""
-    rig.append("a")
-    rig.turn()
+    rig.fill()
     ticket, later = submit(rig, bodies.parse_put("kept", b"{}"))
     assert isinstance(ticket, Ticket)
     rig.leader.host._is_turn_due = False
@@ -297,8 +517,7 @@ def test_a_bug_in_a_command_that_waited_concerns_it_alone(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commands behind it are decided in the same turn."""
-    rig.append("a")
-    rig.turn()
+    datas = rig.fill()
     rig.put("bad")
     rig.put("good")
     submits = rig.leader.engine.submit
@@ -312,7 +531,7 @@ def test_a_bug_in_a_command_that_waited_concerns_it_alone(
     rig.land()
 
     assert sum(isinstance(answer, ZeroDivisionError) for answer in rig.answers) == 1
-    assert len(rig.answers) == 3
+    assert len(rig.answers) == len(datas) + 2
     assert "good" in rig.replica.engine.state.topics
 
 
@@ -433,28 +652,25 @@ def test_a_claim_that_waits_for_copies_is_not_decided_by_a_leader_that_ceased(ri
     assert rig.read(rig.replica, "u") == ["a"]
 
 
-def test_work_is_not_done_while_a_unit_is_on_its_way(rig: Rig) -> None:
+def test_work_is_not_done_while_no_turn_may_be_sent(rig: Rig) -> None:
     """Nor by a node that follows: the host calls for it all the same."""
     routed(rig)
     copying(rig)
-    rig.append("b")
-    rig.leader.host.driver.end_turn()
-    assert len(rig.leader.outbox) == 1
+    datas = rig.fill()
     for process in (rig.leader, rig.replica):
         process.host.driver.work_off()
         assert process.engine.state.topics["u"].head_seq == 0
 
     rig.land()
 
-    assert rig.read(rig.replica, "u") == ["a", "b"]
+    assert rig.read(rig.replica, "u") == ["a", *datas]
 
 
-def test_text_that_comes_while_a_unit_is_on_its_way_waits_for_it(rig: Rig) -> None:
-    """Dead letters are decided from it, and nothing is decided that may rest on the unit. (§2)"""
+def test_text_that_comes_while_no_turn_may_be_sent_waits(rig: Rig) -> None:
+    """Dead letters are decided from it, and are in a turn. (§2)"""
     driver, done = rig.leader.host.driver, []
     fetch = Fetch([], done.append)
-    rig.append("a")
-    rig.turn()
+    rig.fill()
 
     driver.fetched(fetch, [])
     assert done == []
@@ -488,9 +704,9 @@ def test_a_long_poll_that_is_woken_behind_another_command_waits_for_it(rig: Rig)
     append = bodies.parse_append(
         "t", b'{"records":[{"data":"a"}]}', LIMITS, return_seqs=True, header_key=None
     )
-    rig.leader.ask(append, lambda answer: rig.put("next"))
+    rig.leader.ask(append, lambda answer: rig.put("t", cap_records=5))
     rig.turn()
-    while "next" not in rig.leader.engine.state.topics:
+    while not rig.leader.engine.state.topics["t"].config.cap_records:
         settle_one(rig.world, rig.leader)  # type: ignore[arg-type]
     assert found == []
 
@@ -513,3 +729,124 @@ def test_a_read_that_waits_for_a_unit_may_lose_its_client(rig: Rig) -> None:
 
     assert len(later) == 1
     assert [answer["seqs"] for answer in rig.answers] == [[1]]
+
+
+def test_a_leader_has_no_pace_where_nothing_is_on_its_way_or_all_that_may_be(rig: Rig) -> None:
+    """Then no clock says when the next turn is sent. (§2)"""
+    commit = rig.leader.host.driver.commit
+    assert commit.turn_ms() is None
+    rig.fill()
+
+    assert commit.turn_ms() is None
+    rig.land()
+
+
+def test_a_router_is_read_once_all_that_is_on_its_way_is_accepted(rig: Rig) -> None:
+    """Any unit may have moved its cursor. (§2)"""
+    rig.put("t")
+    rig.put("u")
+    rig.land()
+    rig.ask(bodies.parse_put_router("r", b'{"source":"t","dest":"u"}'))
+    rig.land()
+    rig.put("other")
+    rig.turn()
+    found: list[Any] = []
+    rig.leader.ask(GetRouter("r"), found.append)
+    assert found == []
+
+    rig.land()
+
+    [router] = found
+    assert router["source"] == "t"
+
+
+def test_a_session_begins_once_what_is_on_its_way_for_its_topics_is_accepted(rig: Rig) -> None:
+    """And at once where that is of other topics. (§2)"""
+    rig.put("t")
+    rig.put("u")
+    rig.land()
+    rig.append("a")
+    rig.turn()
+
+    def session(name: str) -> CreateWatch:
+        view = View(100, 1 << 20)
+        return CreateWatch(f"w{name}", {name: Begin()}, view, 15_000, lenient=False, cursors={})
+
+    found: list[Any] = []
+    rig.leader.ask(session("t"), found.append)
+    assert found == []
+    rig.leader.ask(session("u"), found.append)
+    assert len(found) == 1
+    rig.land()
+
+    assert len(found) == 2
+
+
+def test_a_stream_over_a_topic_that_time_changes_waits_for_every_unit(rig: Rig) -> None:
+    """Each carries a time, after which a record may be gone. (§4)"""
+    rig.put("short", ttl_ms=1000)
+    rig.append("first", name="short")
+    rig.land()
+    commands, now_ms = rig.leader.engine.watch_commands, rig.leader.host.now_ms
+    stream = commands.open_socket(lambda: None, ANYONE, NOBODY)
+    commands.subscribe(stream, {"short": Begin()}, View(100, 1 << 20), now_ms)
+    rig.append("a")
+    rig.turn()
+
+    assert commands.next_frame(stream, now_ms) is None
+    rig.land()
+    assert isinstance(commands.next_frame(stream, now_ms), RecordFrame)
+
+
+def test_a_refusal_that_asks_to_come_again_is_given_at_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says nothing that could rest on a unit; the time at which it was made is logged. (§4)"""
+    rig.append("a")
+    rig.turn()
+
+    def refuses(command: Command, **options: Any) -> Any:
+        raise Rejection(ErrorCode.THROTTLED, "come again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.leader.engine, "submit", refuses)
+        rig.world.now_ms += 5
+        with pytest.raises(Rejection, match="come again"):
+            submit(rig, bodies.parse_put("u", b"{}"))
+        with pytest.raises(Rejection, match="come again"):
+            submit(rig, bodies.parse_diff("t", b'{"from_seq":0}', LIMITS))
+    rig.land()
+
+    assert rig.replica.engine.state.now_ms == START_MS + 5
+
+
+def test_a_claim_that_finds_no_job_asks_the_log(rig: Rig) -> None:
+    """A deposed leader knows nothing of the jobs that its successor has. (§2)"""
+    rig.put("t", type="queue")
+    rig.land()
+    index = rig.leader.node.anchor.index
+
+    rig.ask(claim())
+    assert len(rig.answers) == 1
+    rig.land()
+
+    assert rig.answers[1]["claimed"] == []
+    assert rig.leader.node.anchor.index == index + 1
+
+
+def test_a_claim_behind_a_router_waits_until_another_turn_may_be_sent(rig: Rig) -> None:
+    """Its copies are in a turn, and so is the claim."""
+    routed(rig)
+    copying(rig)
+    rig.fill()
+    since_ms = rig.leader.host.driver.commit.proposed_ms
+    assert since_ms == rig.leader.host.steady_ms
+
+    found: list[Any] = []
+    rig.leader.ask(claim("u"), found.append)
+    assert found == []
+    rig.land()
+
+    [answer] = found
+    assert [job["data"] for job in answer["claimed"]] == ["a"]
+    assert rig.leader.host.driver.commit.proposed_ms is None

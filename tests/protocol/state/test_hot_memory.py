@@ -163,6 +163,24 @@ def test_a_deleted_topic_is_freed_in_parts() -> None:
     assert not memory.buried
 
 
+def test_large_runs_that_are_sealed_are_freed_in_parts() -> None:
+    """A segment takes 64 MiB of them; small ones are freed at once. (§11)"""
+    engine = Harness()
+    memory = engine.engine.state.memory
+    for n in range(3):
+        engine.put(f"large{n}")
+        engine.append("x" * 400_000, name=f"large{n}")
+        engine.put(f"small{n}")
+        engine.append("x" * 1000, name=f"small{n}")
+
+    engine.seal_all()
+
+    assert memory.total_bytes == 0
+    assert [run.memory_bytes >= 400_000 for run in memory.buried] == [True] * 3
+    assert freed(engine) >= 1
+    assert not memory.buried
+
+
 def test_what_is_buried_is_bounded() -> None:
     """A replay of topics that came and went holds no more than the memory there is."""
     engine = Harness(max_hot_bytes=1 << 20)

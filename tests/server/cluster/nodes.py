@@ -11,6 +11,7 @@ import orjson
 from cluster.memory_log import MemoryLog
 from protocol.harness import shown
 
+from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Shard
 from topics.protocol.driver.group_commit import Reply, Ticket
@@ -21,7 +22,7 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
 from topics.server.cluster.host import ClusterHost, NodeName
 from topics.server.cluster.runtime import ClusterRuntime
-from topics.server.cluster.status import NodeStatus
+from topics.server.cluster.status import NodeStatus, SnapshotStatus
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore
 
@@ -37,6 +38,7 @@ class Copies:
     """Implements `host.Snapshots`: the directory of another node, while nothing is under way there."""
 
     def __init__(self, cluster: "Nodes", node: "Node") -> None:
+        self.status = SnapshotStatus()
         self._cluster, self._node = cluster, node
         self._fetched = node.path.with_name(f"{node.name}.fetched")
 
@@ -44,15 +46,23 @@ class Copies:
         for donor in self._cluster.nodes:
             member = donor.host.member
             is_still = member.is_settled and donor.runtime.driver.commit.is_written
-            if donor is not self._node and is_still and member.node is not None:
+            is_there = member.node is not None and member.state is not NodeState.ASIDE
+            if donor is not self._node and is_still and is_there:
+                assert member.node is not None
                 shutil.rmtree(self._fetched, ignore_errors=True)
                 shutil.copytree(donor.path, self._fetched)
                 return member.node.anchor, member.node.mark
         raise OSError("no node is still")
 
-    def install(self) -> None:
-        self._node.path.rename(self._node.path.with_name(f"{self._node.name}.aside"))
+    def install(self, *, is_empty: bool) -> str | None:
+        aside = self._node.path.with_name(f"{self._node.name}.aside")
+        self._node.path.rename(aside)
         self._fetched.rename(self._node.path)
+        self.status = SnapshotStatus(taken=1)
+        return str(aside)
+
+    def abort(self) -> None:
+        return
 
 
 class Node:

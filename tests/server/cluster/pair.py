@@ -20,7 +20,12 @@ from topics.server.access.guard import Guard
 from topics.server.cluster.exchange import ClusterExchange
 from topics.server.cluster.forwarding import Forwarder
 from topics.server.cluster.neighbours import Neighbours
-from topics.server.cluster.status import ClusterStatus, HistoryLoss, NodeStatus
+from topics.server.cluster.status import (
+    ClusterStatus,
+    HistoryLoss,
+    NodeStatus,
+    SnapshotStatus,
+)
 from topics.server.exchange.holders import Holders
 from topics.server.transport.connection import Connection
 from topics.server.transport.http1 import Http1
@@ -72,6 +77,7 @@ class FakeStanding:
     lag_ms: int = 0
     loss: HistoryLoss | None = None
     waits_for: str | None = None
+    snapshot: SnapshotStatus = field(default_factory=SnapshotStatus)
     on_end: Callable[[], object] = lambda: None
     waited: list[int] = field(default_factory=list)
 
@@ -104,6 +110,7 @@ class FakeStanding:
             nodes=self.nodes,
             loss=self.loss,
             waits_for=self.waits_for,
+            snapshot=self.snapshot,
         )
 
 

@@ -11,7 +11,9 @@ import pytest
 from cluster.memory_log import MemoryLog, Trouble
 
 from topics.protocol.cluster.leading import NodeState
-from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection, StoreError
+from topics.protocol.replication.driver import ClusterDriver
+from topics.protocol.replication.member import Member
 
 from .nodes import WAIT_MS, Nodes, cluster
 
@@ -223,6 +225,42 @@ async def test_a_log_that_lost_is_told_and_nothing_is_shown(tmp_path: Path) -> N
 
 
 @on_a_loop
+async def test_what_a_log_has_lost_is_set_aside_for_what_it_has(tmp_path: Path) -> None:
+    """A node that had not read what is gone gives its data to those that had; the loss stays told, with
+    where theirs are. (§2)"""
+    async with cluster(tmp_path) as nodes:
+        leader, other, behind = nodes.nodes
+        await leader.lead()
+        await leader.append("a")
+        await all_have(nodes, leader.host.index)
+        kept = nodes.log.next_offset
+        await behind.stop()
+        await leader.append("b")
+        assert await other.host.wait_for(leader.host.index, WAIT_MS)
+
+        nodes.log.cut(kept)
+        for node in (leader, other):
+            await node.host._wait_until(lambda at=node: at.host.status().losses == 1, WAIT_MS)  # type: ignore[misc]
+        await behind.start()
+        await behind.lead()
+        await behind.append("c")
+
+        for node in (leader, other):
+            assert await node.host._wait_until(
+                lambda at=node: (  # type: ignore[misc]
+                    not at.host.status().history_lost and at.host.index == behind.host.index
+                ),
+                WAIT_MS,
+            )
+            assert await node.datas() == ["a", "c"]
+            status = node.host.status()
+            assert status.loss is not None
+            assert status.loss.set_aside == str(tmp_path / f"{node.name}.aside")
+            assert not status.history_lost
+            assert status.losses == 1
+
+
+@on_a_loop
 async def test_a_wait_for_the_end_is_bounded(tmp_path: Path) -> None:
     """True once all that was in the log is applied; False where that takes too long."""
     async with cluster(tmp_path) as nodes:
@@ -289,3 +327,24 @@ async def test_leading_moves_while_clients_write(tmp_path: Path) -> None:
             assert await node.host.wait_for_end(WAIT_MS)
             datas = await node.datas()
             assert sorted(datas) == sorted(acknowledged)
+
+
+@on_a_loop
+async def test_a_store_that_is_replayed_and_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
+    """The start says why, in one line, as where the replay itself fails; it does not wait for ever."""
+
+    def breaks(member: Member, driver: ClusterDriver) -> None:
+        raise MemoryError("no memory")
+
+    async with cluster(tmp_path) as nodes:
+        node = nodes.nodes[0]
+        await node.stop()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Member, "opened", breaks)
+            with pytest.raises(StoreError, match="this node's data cannot be used: MemoryError"):
+                await node.start()
+            await node.runtime.stop()
+
+        await node.start()
+
+        assert node.host.member.node is not None

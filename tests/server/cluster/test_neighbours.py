@@ -6,7 +6,7 @@ import pytest
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.forwarding import Forwarder
 from topics.server.cluster.neighbours import Neighbours, answer_of, tag_of
-from topics.server.cluster.status import ClusterStatus, HistoryLoss
+from topics.server.cluster.status import ClusterStatus, HistoryLoss, SnapshotStatus
 
 from .pair import SECRET, FakeStanding, node_status
 
@@ -41,13 +41,18 @@ def test_every_field_of_the_status_is_answered() -> None:
     status = ClusterStatus(
         cluster="topics", shard=0, node="n1", leader="n1", term=3, index=9, lag_units=1, lag_ms=2,
         log_start=4, log_end=5, in_flight=6, nodes=(node_status("n1", "http://a:1", "leader"),),
-        loss=HistoryLoss(at_ms=7, index=8, what="unit 8"),
+        loss=HistoryLoss(at_ms=7, index=8, what="unit 8", set_aside="/d/store.aside-1"), losses=1,
+        snapshot=SnapshotStatus(
+            taking=True, source="n2", copied_bytes=1, total_bytes=2, trouble="no", taken=3, taken_ms=4,
+            served=5, set_aside="/d/store.aside-1",
+        ),
     )  # fmt: skip
 
     shown = msgspec.to_builtins(answer_of(status, "http://a:1"))
 
     status_of_a_node = msgspec.to_builtins(status)
     del status_of_a_node["waits_for"]  # `/v0/ready` says it
+    del status_of_a_node["losses"]  # metrics say it
     assert shown == status_of_a_node | {"enabled": True, "leader_url": "http://a:1"}
 
 
@@ -59,3 +64,39 @@ def test_a_node_that_waits_is_not_ready_and_says_for_what() -> None:
     assert refused.value.code is ErrorCode.NOT_READY
     assert refused.value.detail == {"reason": "cluster"}
     neighbours().require_ready()
+
+
+def test_a_node_that_takes_a_snapshot_says_how_far_it_is() -> None:
+    """503, and figures that rise. (§6)"""
+    taking = SnapshotStatus(taking=True, source="n2", copied_bytes=3_000_000, total_bytes=9_000_000)
+    waiting = Neighbours(
+        FakeStanding(waits_for=taking.what, snapshot=taking), Forwarder(SECRET), "n1"
+    )
+
+    with pytest.raises(Rejection, match="a snapshot of node n2: 3 of 9 MB") as refused:
+        waiting.require_ready()
+
+    assert refused.value.code is ErrorCode.NOT_READY
+    assert refused.value.detail == {
+        "reason": "snapshot",
+        "source": "n2",
+        "copied_bytes": 3_000_000,
+        "total_bytes": 9_000_000,
+    }
+
+
+def test_a_loss_that_a_snapshot_has_mended_keeps_no_client_away() -> None:
+    """It is still told, with the place of what was set aside. (§2)"""
+    loss = HistoryLoss(at_ms=1, index=2, what="unit 2")
+    standing = FakeStanding(loss=loss, snapshot=SnapshotStatus(taking=True))
+    node = Neighbours(standing, Forwarder(SECRET), "n1")
+    with pytest.raises(Rejection) as refused:
+        node.require_ready()
+    assert refused.value.detail is not None
+    assert refused.value.detail["reason"] == "history_lost"
+
+    standing.loss = msgspec.structs.replace(loss, set_aside="/d/store.aside-1")
+    standing.snapshot = SnapshotStatus(taken=1)
+
+    node.require_ready()
+    assert node.answer().loss is not None

@@ -118,3 +118,64 @@ def test_a_node_that_is_silent_is_away_and_then_not_told_of(tmp_path: Path) -> N
         assert roles == {"n0": "follower", "n1": "leader", "n2": "away"}
 
     with_cluster(tmp_path, story)
+
+
+def test_who_is_asked_for_a_snapshot(tmp_path: Path) -> None:
+    """Followers before the leader, the farthest first; nobody that has nothing, whose history is lost or
+    that is silent. (§6)"""
+
+    async def story(nodes: Nodes) -> None:
+        standing = new()
+        standing.host = nodes.nodes[0].host
+        for node, role, index in (
+            ("n1", "leader", 9),
+            ("n2", "follower", 7),
+            ("n3", "follower", 8),
+            ("n4", "follower", 0),
+            ("n5", "lost", 9),
+            ("n0", "follower", 9),
+        ):
+            told(
+                standing, Beat(node=node, process="q", url=f"http://{node}", role=role, index=index)
+            )  # type: ignore[arg-type]
+        told(standing, Beat(node="n6", process="q", url="http://n6", index=9), silent_ms=10_001)
+
+        assert [each.node for each in standing.sources()] == ["n3", "n2", "n1"]
+        assert standing.units_elsewhere() == 9
+
+    with_cluster(tmp_path, story)
+
+
+def test_the_log_stays_for_a_snapshot_that_is_given_or_taken(tmp_path: Path) -> None:
+    """From where this node's disk was when the copying began, and from the mark of what was brought here
+    and is not in its place yet. (§6)"""
+
+    async def story(nodes: Nodes) -> None:
+        leader = nodes.nodes[0]
+        standing = new()
+        standing.host = leader.host
+        giving = [False]
+        standing.is_giving = lambda: giving[0]
+        await leader.lead()
+        await leader.append("a")
+        await leader.runtime.synced()
+        standing.look()
+        assert standing.holds == -1
+
+        giving[0] = True
+        standing.look()
+        held = standing.holds
+        assert held == leader.host.durable >= 0
+        await leader.append("b")
+        await leader.runtime.synced()
+        standing.look()
+        assert standing.holds == held
+        leader.host.offered = held - 1
+        standing.look()
+        assert standing.holds == held - 1
+
+        giving[0], leader.host.offered = False, -1
+        standing.look()
+        assert standing.holds == -1
+
+    with_cluster(tmp_path, story)

@@ -8,12 +8,14 @@ import zlib
 import pytest
 
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.server.exchange import inflation
 from topics.server.exchange.inflation import (
     AT_ONCE_BYTES,
     INPUT_BYTES,
     OUTPUT_BYTES,
     at_once,
     inflate,
+    let_go,
 )
 
 LIMIT = 4 << 20
@@ -126,3 +128,45 @@ def test_a_small_limit_is_told_at_once() -> None:
         at_once(gzip.compress(b"x" * 100), 99)
 
     assert refused.value.code is ErrorCode.PAYLOAD_TOO_LARGE
+
+
+class Piece:
+    """Knows how many others its list had when it went."""
+
+    def __init__(self, pieces: "list[Piece]", left: list[int]) -> None:
+        self.pieces, self.left = pieces, left
+
+    def __del__(self) -> None:
+        self.left.append(len(self.pieces))
+
+
+def test_pieces_are_freed_one_by_one() -> None:
+    """Other threads may run between two of them; a list frees all that it has in one step."""
+    pieces: list[Piece] = []
+    left: list[int] = []
+    pieces.extend(Piece(pieces, left) for _ in range(4))
+
+    let_go(pieces)  # type: ignore[arg-type]
+
+    assert left == [3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("kind", ["whole", "a bomb", "cut"])
+def test_what_was_unpacked_is_freed_one_by_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever came of the body."""
+    body = gzip.compress(b" " * (LIMIT + (kind == "a bomb")))
+    freed: list[int] = []
+
+    def spy(pieces: list[bytes]) -> None:
+        freed.extend(map(len, pieces))
+        let_go(pieces)
+
+    monkeypatch.setattr(inflation, "let_go", spy)
+    if kind == "whole":
+        assert len(inflate(body, LIMIT)) == LIMIT
+    else:
+        with pytest.raises(Rejection):
+            inflate(body[:-1] if kind == "cut" else body, LIMIT)
+
+    assert sum(freed) == LIMIT + (kind == "a bomb")
+    assert max(freed) == OUTPUT_BYTES

@@ -10,7 +10,7 @@ from topics.server.transport.http1 import Http1
 from topics.server.transport.http2 import Http2
 from topics.server.transport.limits import Limits, Timeouts
 
-from .http1_rig import GET, Rig, get, post
+from .http1_rig import GET, POST, Rig, get, post
 from .http2_rig import ok
 
 # ---------------------------------------------------------------------- which protocol
@@ -127,6 +127,50 @@ def test_a_connection_that_ended_has_no_more_turns() -> None:
     rig.connection.data_received(GET)
     rig.lose()
     assert rig.exchange.heads == []
+
+
+def test_a_crowd_that_sends_much_shares_what_one_pass_receives() -> None:
+    """Bodies of 64 MiB on five connections: the loop reads `pass_bytes` of them in one pass, not as much
+    of each, and each of them comes as far as the others."""
+    limits, piece = Limits(pass_bytes=64 << 10), bytes(64 << 10)
+    first = Rig(limits=limits)
+    first.exchange.max_body_bytes = 64 << 20
+    rigs = [first, *(Rig(shared=first.shared) for _ in range(4))]
+    for rig in rigs:
+        rig.send(POST + b"Content-Length: %d\r\n\r\n" % (64 << 20))
+
+    received = dict.fromkeys(rigs, 0)
+    in_pass = []
+    for _ in range(51):
+        before = sum(received.values())
+        for rig in rigs:
+            if rig.transport.is_reading:
+                rig.connection.data_received(piece)
+                received[rig] += 1
+        in_pass.append(sum(received.values()) - before)
+        first.loop.turn()
+
+    # The first pass finds out who sends much.
+    assert max(in_pass[1:]) == 1
+    assert sum(in_pass[1:]) >= 45
+    assert max(received.values()) - min(received.values()) <= 1
+
+
+def test_a_refused_body_is_freed_in_steps() -> None:
+    """It had megabytes, which the loop frees after other work. (§11, `max_body_memory`)"""
+    rig = Rig(limits=Limits(bodies_bytes=4 << 20))
+    rig.exchange.max_body_bytes = 64 << 20
+    rig.send(POST + b"Content-Length: %d\r\n\r\n" % (64 << 20))
+    for _ in range(16):
+        rig.send(bytes(256 << 10))
+    assert rig.shared.discards.held_bytes == 0
+
+    rig.connection.data_received(bytes(256 << 10))
+    while rig.got() == b"":
+        rig.loop.turn()
+    assert rig.shared.discards.held_bytes >= 3 << 20
+    rig.loop.rest()
+    assert rig.shared.discards.held_bytes == 0
 
 
 # ---------------------------------------------------------------------- the end

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from topics.server.transport.http1_heads import Message
 from topics.server.transport.http1_parser import (
+    CHUNKS_MAX,
     JOINED_BYTES,
     METHOD_BYTES_MAX,
     SMALL_BYTES,
@@ -321,6 +322,31 @@ def test_small_pieces_of_a_body_are_joined() -> None:
     assert b"".join(pieces) == b"x" * (2 * JOINED_BYTES) + large
     assert len(pieces) < 10
     assert parser.take_body() == []
+
+
+def test_tiny_chunks_are_read_in_shorter_steps() -> None:
+    """Each costs a call, whatever it holds: after a step with many the next ones are shorter, and a
+    body in large chunks is read in whole steps again."""
+    parser = Parser(FEED_BYTES)
+    head = b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+    assert parser.feed(head, 0) == len(head)
+
+    tiny = b"1\r\nx\r\n" * 10_000
+    at, steps = 0, []
+    while at < len(tiny):
+        before = parser.body_bytes
+        at += parser.feed(tiny, at)
+        steps.append(parser.body_bytes - before)
+    assert max(steps) <= FEED_BYTES // 6 + 1
+    assert max(steps[3:]) <= CHUNKS_MAX
+
+    large = (b"%x\r\n" % 50_000 + b"x" * 50_000 + b"\r\n") * 2
+    at = 0
+    taken = 0
+    while at < len(large):
+        step = parser.feed(large, at)
+        taken, at = max(taken, step), at + step
+    assert taken == FEED_BYTES
 
 
 class WithoutMemory(Parser):

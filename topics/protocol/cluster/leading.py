@@ -135,9 +135,18 @@ class Node:
         self._target = -1
         self._in_flight = InFlight()
 
-    def start(self) -> list[Effect]:
-        """The first effects."""
-        self._prove(self.mark, self.place)
+    def start(self, *, needs_snapshot: bool = False) -> list[Effect]:
+        """The first effects.
+
+        Args:
+            needs_snapshot: The store is empty, and the log is not where the state begins; or another
+                node's state is had sooner.
+        """
+        if needs_snapshot:
+            assert self.place.index == 0
+            self._set_aside("it has no data")
+        else:
+            self._prove(self.mark, self.place)
         return self._taken()
 
     def step(self, event: Input) -> list[Effect]:

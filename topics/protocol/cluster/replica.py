@@ -22,6 +22,7 @@ from topics.protocol.cluster.unit import (
     TermBegan,
     Unit,
     Unreadable,
+    chain_of_base,
     chain_over_term,
     decode,
     joined,
@@ -58,6 +59,12 @@ class Place(msgspec.Struct, frozen=True):
     def before_all(cls, shard: Shard) -> "Place":
         """Where a new shard's first replica begins: the log's first offset is 0."""
         return cls(term=0, seen=0, index=0, chain=origin(shard), offset=-1, read=-1)
+
+    @classmethod
+    def adopted(cls, shard: Shard) -> "Place":
+        """Where a shard begins that has data before its first record: behind a unit that is in no log.
+        A replica that begins before all accepts nothing of such a shard."""
+        return cls(term=0, seen=0, index=1, chain=chain_of_base(shard), offset=-1, read=-1)
 
 
 class Mark(msgspec.Struct, frozen=True):

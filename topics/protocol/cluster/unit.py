@@ -193,6 +193,11 @@ def origin(shard: Shard) -> bytes:
     return _digest(b"zero", shard.cluster, shard.number.to_bytes(4, "little"))
 
 
+def chain_of_base(shard: Shard) -> bytes:
+    """The chain behind what a shard had before its log."""
+    return _digest(b"base", origin(shard))
+
+
 def _digest(*pieces: Buffer) -> bytes:
     digest = blake2b(digest_size=DIGEST_BYTES)
     for piece in pieces:

@@ -15,6 +15,7 @@ its topic does.
 
 from collections import deque
 from collections.abc import Callable
+from typing import TypeAlias
 
 import msgspec
 
@@ -34,6 +35,11 @@ class _PendingHead(msgspec.Struct, eq=False):
     synced: int | None = None
 
 
+_Heads: TypeAlias = dict[int, _PendingHead]
+"""By topic id."""
+_Reserved: TypeAlias = list[tuple[Topic, int]]
+
+
 class Publication:
     """Moves the heads of topics as the log moves.
 
@@ -47,11 +53,10 @@ class Publication:
     ) -> None:
         self._published = published
         self._settled = settled
-        # Of the unit that is being decided, and of the one on its way: heads by topic id.
-        self._heads: dict[int, _PendingHead] = {}
-        self._reserved: list[tuple[Topic, int]] = []
-        self._heads_on_their_way: dict[int, _PendingHead] = {}
-        self._reserved_on_its_way: list[tuple[Topic, int]] = []
+        # Of the unit that is being decided, and of those on their way, the oldest first.
+        self._heads: _Heads = {}
+        self._reserved: _Reserved = []
+        self._on_their_way: deque[tuple[_Heads, _Reserved]] = deque()
         # Of units that are written, by lsn.
         self._reservations: deque[tuple[int, Topic, int]] = deque()
         self._unsynced: dict[int, tuple[Topic, deque[tuple[int, int]]]] = {}
@@ -67,7 +72,7 @@ class Publication:
         if pending is None:
             pending = self._heads[topic.topic_id] = _PendingHead(topic)
         waits = pending.synced is not None or topic.topic_id in self._unsynced
-        if not waits and self._heads_on_their_way:
+        if not waits and self._on_their_way:
             waits = self._will_wait(topic)
         if waits or self._needs_sync(topic):
             pending.synced = topic.head_seq
@@ -80,9 +85,12 @@ class Publication:
         return topic.durability.waits_for_sync or topic.head_seq > topic.reserved_durably
 
     def _will_wait(self, topic: Topic) -> bool:
-        """Whether the unit on its way has a head of the topic that a sync must cover."""
-        pending = self._heads_on_their_way.get(topic.topic_id)
-        return pending is not None and pending.synced is not None
+        """Whether a unit on its way has a head of the topic that a sync must cover."""
+        for heads, _ in self._on_their_way:
+            pending = heads.get(topic.topic_id)
+            if pending is not None and pending.synced is not None:
+                return True
+        return False
 
     def hold_back(self, topic: Topic) -> None:
         """What is shown from now on waits for a sync that covers the present head."""
@@ -107,7 +115,8 @@ class Publication:
 
     def drop(self, topic: Topic) -> None:
         """The topic was deleted: no more of it is shown."""
-        for heads in (self._heads, self._heads_on_their_way):
+        self._heads.pop(topic.topic_id, None)
+        for heads, _ in self._on_their_way:
             heads.pop(topic.topic_id, None)
         self._unsynced.pop(topic.topic_id, None)
 
@@ -115,16 +124,14 @@ class Publication:
 
     def on_taken(self) -> None:
         """The unit is on its way to the log; the next one begins."""
-        assert not self._heads_on_their_way
-        self._heads_on_their_way, self._heads = self._heads, {}
-        self._reserved_on_its_way, self._reserved = self._reserved, []
+        self._on_their_way.append((self._heads, self._reserved))
+        self._heads, self._reserved = {}, []
 
     def on_written(self, lsn: int) -> None:
-        """The unit on its way is in the log."""
-        heads, self._heads_on_their_way = self._heads_on_their_way, {}
-        for topic, through in self._reserved_on_its_way:
+        """The oldest unit on its way is in the log."""
+        heads, reserved = self._on_their_way.popleft()
+        for topic, through in reserved:
             self._reservations.append((lsn, topic, through))
-        self._reserved_on_its_way = []
         for pending in heads.values():
             topic = pending.topic
             if pending.written is not None:
@@ -163,10 +170,9 @@ class Publication:
 
     def on_failed(self) -> None:
         """A write or sync failed: nothing more is shown."""
-        for heads in (self._heads, self._heads_on_their_way):
-            heads.clear()
-        for reserved in (self._reserved, self._reserved_on_its_way):
-            reserved.clear()
+        self._heads.clear()
+        self._reserved.clear()
+        self._on_their_way.clear()
         self._unsynced.clear()
         self._unsettled.clear()
 

@@ -2,13 +2,14 @@
 
 Every change of state by a command goes through `emit`, which encodes the event, applies it, and has
 it written with the unit's one write.  While a unit's frames are on their way to the log the next unit
-begins; at most one is on its way.  The driver then reports `on_written`, `on_synced` or `on_failed`,
-and what readers see moves (`commit.publication`).  Which command asked is not known here.
+begins; the driver says how many may be.  It reports `on_written` of each, in their order, `on_synced` or
+`on_failed`, and what readers see moves (`commit.publication`).  Which command asked is not known here.
 
 Time passes before a decision and never within one: `expire`, `expire_due` and `let_leases_end` take
 what the clock has taken, and are not part of what a command changes.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -105,7 +106,7 @@ class UnitOfWork:
         self._removed = removed
         self._broken = broken
         self._unit = _Unit()
-        self._on_its_way: _Unit | None = None
+        self._on_their_way: deque[_Unit] = deque()
         self._expired: set[int] = set()
         """Topics whose records expired since the log last had their floors."""
 
@@ -119,37 +120,40 @@ class UnitOfWork:
         return moment if now_ms == moment.now_ms else Moment(now_ms, moment.room)
 
     def room(self, moment: Moment, *, reserve: bool = False) -> int:
-        """Bytes that the log takes beside what this unit and the one on its way hold."""
+        """Bytes that the log takes beside what this unit and those on their way hold."""
         return moment.room(reserve) - self.framed_bytes
 
     @property
     def framed_bytes(self) -> int:
         """Bytes of frames that are not written yet."""
-        on_its_way = self._on_its_way
-        return self._unit.frames.size_bytes + (on_its_way.frames.size_bytes if on_its_way else 0)
+        size_bytes = self._unit.frames.size_bytes
+        for unit in self._on_their_way:
+            size_bytes += unit.frames.size_bytes
+        return size_bytes
 
     @property
     def planned_bytes(self) -> int:
         """What the events that are not written yet were expected to take in the log; at least the
         frames' bytes.  The pace of writes and copies goes by it."""
-        on_its_way = self._on_its_way
-        return self._unit.planned_bytes + (on_its_way.planned_bytes if on_its_way else 0)
+        planned_bytes = self._unit.planned_bytes
+        for unit in self._on_their_way:
+            planned_bytes += unit.planned_bytes
+        return planned_bytes
 
     # ------------------------------------------------------------------ the driver's reports
 
     def take_frames(self) -> Frames:
-        """End the unit: its events, for one write; `on_written` or `on_failed` must follow before
-        the next is taken."""
-        assert self._on_its_way is None
+        """End the unit: its events, for one write; `on_written`, once for each unit that was taken,
+        or `on_failed` must follow."""
         unit, self._unit = self._unit, _Unit()
-        self._on_its_way = unit
+        self._on_their_way.append(unit)
         self.publication.on_taken()
         return unit.frames
 
     @property
     def is_on_its_way(self) -> bool:
         """Whether a unit was taken, and it is not known whether the log has it."""
-        return self._on_its_way is not None
+        return bool(self._on_their_way)
 
     @property
     def has_events(self) -> bool:
@@ -157,8 +161,8 @@ class UnitOfWork:
         return self._unit.frames.count > 0
 
     def on_written(self, lsn: int) -> None:
-        """The events that were taken last are in the log: publish what that is enough for."""
-        self._on_its_way = None
+        """The oldest events that were taken are in the log: publish what that is enough for."""
+        self._on_their_way.popleft()
         self.publication.on_written(lsn)
 
     def on_synced(self, lsn: int) -> None:
@@ -169,7 +173,7 @@ class UnitOfWork:
         """A write or sync failed: nothing more is written or published; reads go on."""
         self.read_only = True
         self._unit = _Unit()
-        self._on_its_way = None
+        self._on_their_way.clear()
         self.publication.on_failed()
 
     # ------------------------------------------------------------------ changes

@@ -42,8 +42,8 @@ SLICE_BYTES: Final = 256 << 10
 SLICE_ROUTERS: Final = 64
 """What one slice copies, and how many routers it visits, at most: requests have their turn between
 two slices.  A record that is larger is copied alone."""
-SLICE_LOOKS: Final = 10_000
-"""Routers that a slice finds with nothing to do, at most."""
+SLICE_LOOKS: Final = 500
+"""Routers that a slice finds with nothing to do, at most: a look takes about a microsecond."""
 MOVE_BYTES: Final = 32
 """Room that one cursor may take in a frame."""
 SCANNED_ROWS_EACH: Final = 100

@@ -112,7 +112,7 @@ class _AwaitingCopies(msgspec.Struct, eq=False):
     ticket: Ticket | None = None
 
 
-class _Parked(msgspec.Struct, frozen=True):
+class ParkedCommand(msgspec.Struct, frozen=True):
     """A command that waits for records or jobs, or goes on in parts."""
 
     topic: str
@@ -163,7 +163,7 @@ class Driver:
         """Called when the log has moved, before anybody is answered: other processes are shown what
         readers may see now."""
         self._is_work_due = False
-        self._parked: dict[object, _Parked] = {}
+        self._parked: dict[object, ParkedCommand] = {}
         self._deadlines: list[tuple[int, int, object]] = []
         self._deadlines_made = 0
         self._awaiting_copies: dict[_AwaitingCopies, None] = {}
@@ -336,7 +336,7 @@ class Driver:
                 # Most deadlines are of commands that were answered before.
                 self._deadlines = [each for each in self._deadlines if each[2] in self._parked]
                 heapify(self._deadlines)
-        self._parked[token] = _Parked(command.topic, deliver)
+        self._parked[token] = ParkedCommand(command.topic, deliver)
         # A delete that goes on in parts is parked as well, and waits for no news.
         waits = isinstance(command, Claim) or (isinstance(command, Diff) and command.wait_ms > 0)
         return Ticket(cancel, waits_for_news=waits)
@@ -352,10 +352,11 @@ class Driver:
         for wake in self.engine.take_wakes():
             parked = self._parked.pop(wake.token, None)
             if parked is not None:
-                self._deliver(wake.result, parked.deliver)
+                self._deliver(wake.result, parked)
 
-    def _deliver(self, result: Outcome | Exception, deliver: Deliver) -> None:
+    def _deliver(self, result: Outcome | Exception, parked: ParkedCommand) -> None:
         """Answer a parked command, once the log allows it."""
+        deliver = parked.deliver
         if isinstance(result, Exception) or result.gate is Gate.NOW:
             self._answer(deliver, Reply(result))
         elif self.commit.failure is not None:
@@ -456,12 +457,18 @@ class Driver:
             return
         routers = self.engine.router_commands
         routers.is_held = not self._may_copy()
-        is_copying = routers.is_due
+        is_copying, unit = routers.is_due, self.engine.unit
+        planned_bytes = unit.planned_bytes
         self.engine.work_off(self._moment_of_copies)
         if self.engine.unit.wanted_bytes:
             self._asked_room()
         if is_copying:
-            self._copy_pace.went(self.pressure, self._host.steady_ms)
+            self._copy_pace.went(
+                self.pressure,
+                self._host.steady_ms,
+                unit.planned_bytes - planned_bytes,
+                lsn=self.store.written_lsn + 1,
+            )
         self._begin_reading()
         self.commit.end_turn()
 
@@ -483,6 +490,7 @@ class Driver:
 
     def on_published(self) -> None:
         self._copy_pace.wrote()
+        self._copy_pace.synced(self.commit.synced_lsn)
         if self.when_shown is not None:
             self.when_shown()
         self.work_soon()
@@ -493,6 +501,8 @@ class Driver:
             self._decide_copied()
         if self._delayed:
             self._delayed.move()
+        if self._copy_pace.wants_sync and not (self.commit.is_synced or self.commit.is_over):
+            self.commit.want_sync()
         self.maintenance.soon_if_pressed()
 
     def erase(self, waiter: PendingAnswer) -> None:

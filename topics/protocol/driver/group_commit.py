@@ -418,6 +418,11 @@ class GroupCommit:
     # ------------------------------------------------------------------ syncs
 
     @property
+    def synced_lsn(self) -> int:
+        """Up to which write the log is durable, as far as syncs were reported."""
+        return self._synced_lsn
+
+    @property
     def is_synced(self) -> bool:
         """Whether all that is written is durable, and the sync was reported."""
         return self._synced_lsn >= self._store.written_lsn

@@ -517,6 +517,28 @@ class ClusterLoss(msgspec.Struct, kw_only=True):
     at_ms: Annotated[Natural, Meta(description="When it was noticed.")]
     index: Annotated[Natural, Meta(description="The last unit that the node had applied.")]
     what: Annotated[str, Meta(description="What was not found in the log.")]
+    set_aside: Annotated[
+        str | None,
+        Meta(description="Where the data are since a snapshot took their place; null: not yet."),
+    ]
+
+
+class ClusterSnapshot(msgspec.Struct, kw_only=True):
+    """Snapshots of other nodes that this one took, and those that others took of it (§8.7)."""
+
+    taking: Annotated[bool, Meta(description="Whether one is being taken, or waited for.")]
+    source: Annotated[
+        str | None, Meta(description="The node that gives it, or gave the last; null: none.")
+    ]
+    copied_bytes: Annotated[Natural, Meta(description="Of its store.")]
+    total_bytes: Annotated[Natural, Meta(description="Of its store when it was asked; 0: unknown.")]
+    trouble: Annotated[str | None, Meta(description="Why the last attempt failed.")]
+    taken: Annotated[Natural, Meta(description="How many this node took since its start.")]
+    taken_ms: Annotated[Natural, Meta(description="How long the last of these took.")]
+    served: Annotated[Natural, Meta(description="How many others took of it since its start.")]
+    set_aside: Annotated[
+        str | None, Meta(description="Where what it had before the last was set aside.")
+    ]
 
 
 class Cluster(msgspec.Struct, kw_only=True):
@@ -558,6 +580,9 @@ class Cluster(msgspec.Struct, kw_only=True):
     ] = UNSET
     loss: Annotated[
         ClusterLoss | UnsetType | None, Meta(description="Null where nothing was lost.")
+    ] = UNSET
+    snapshot: Annotated[
+        ClusterSnapshot | UnsetType, Meta(description="Snapshots taken and given.")
     ] = UNSET
 
 

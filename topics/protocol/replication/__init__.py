@@ -3,10 +3,11 @@
 Sans-IO, as the driver is, and chosen once where a server is put together: one node without a cluster
 uses none of this.
 
-    place    a node's place in the shared log, as an event of its own log
-    commit   group commit whose log is the one that nodes share, and then this node's own
-    driver   a driver that leads or follows
-    member   one node: performs the rule's effects, in their order, over the driver of the moment
+    place     a node's place in the shared log, as an event of its own log
+    footprint what a turn changes for readers while it is not accepted
+    commit    group commit whose log is the one that nodes share, and then this node's own
+    driver    a driver that leads or follows
+    member    one node: performs the rule's effects, in their order, over the driver of the moment
 
 # What is where
 
@@ -18,13 +19,18 @@ not keep, the shared log has.
 
 # A leader
 
-Its turn is one unit, and at most one is on its way.  While it is, commands that may change something
-wait; they are the next turn.  So the engine runs ahead of what is accepted by one unit and no more, and
-the order of its own log is the order in which it decided.  When the unit is accepted it is written here,
-with its place, and then it is published and answered; acceptance is all the durability that any class
-asks for.  What a read, or a command that changes nothing, found while something was undecided is
-answered with the unit that it may rest on.  A command that found nothing to do asks the log all the same,
-by a unit without events: a deposed leader must not answer from what it knew.
+Its turn is one unit, and several may be on their way, each decided from the state that the one before it
+leaves: `commit.TURNS_MAX`, and no more than `TURNS_BYTES_MAX` of them, one every `TURN_EVERY_MS`.  Commands
+that come sooner wait, and are the next turn: where the brokers are near, one turn at a time is on its way
+and units grow under load.  A unit that is not accepted takes all behind it with it.
+
+When a unit is accepted it is written here, in the order in which it was decided, with its place; then it is
+published and answered.  Acceptance is all the durability that any class asks for.  A read waits for the
+newest turn on its way that touches its topic (`footprint`) and for no other; what time may change waits for
+each, because each carries a time.  A stream waits for what hides a record from it, and nothing is decided
+until it was shown what it waits for.  Nor is anything while a checkpoint, a seal or a snapshot waits for all
+to be accepted and written: so neither waits longer than the brokers take.  A command that found nothing to do
+asks the log all the same, by a unit without events: a deposed leader must not answer from what it knew.
 
 The engine of a leader never goes on as a replica's: it may hold what was not accepted, and what lives in
 its memory only.  It is dropped, and opened anew from the store.

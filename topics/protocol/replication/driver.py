@@ -4,19 +4,19 @@ Owns which command is decided when, and the time that decisions are made at.  Wh
 `member`'s to say; when a unit is accepted, too.
 
 Invariants:
-- a command that may change something is decided only while this node leads, nothing of it is on its way
-  to the shared log, and after engine time was moved by the clock;
+- a command that may change something is decided only while this node leads and another turn may be sent,
+  and after engine time was moved by the clock; its answer waits for a unit of its own;
 - nothing else moves engine time but accepted events;
-- an answer that may rest on what is not accepted waits for it.
+- a read that may rest on what is not accepted waits for it, and for nothing else.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Unit
-from topics.protocol.driver.driver import Driver
+from topics.protocol.driver.driver import Driver, ParkedCommand
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.driver.load import QUEUED_BYTES_MAX, QUEUED_MAX
 from topics.protocol.driver.throttle import WAIT_MS_MAX, overloaded
@@ -35,7 +35,7 @@ from topics.protocol.model.commands import (
 from topics.protocol.model.errors import TRY_AGAIN, ErrorCode, Rejection
 from topics.protocol.model.events import Event, TimePassed
 from topics.protocol.model.moment import earlier
-from topics.protocol.model.outcomes import Fetch, Outcome
+from topics.protocol.model.outcomes import Fetch, Gate, Outcome
 from topics.protocol.model.ports import Recovery
 from topics.protocol.model.records import Buffer
 from topics.protocol.replication.commit import ClusterCommit, Propose, not_leader
@@ -52,7 +52,7 @@ WAITING_BYTES: Final = 512
 
 
 class _Waiting:
-    """A command that comes while a unit is on its way."""
+    """A command that comes while as many turns are on their way as may be."""
 
     __slots__ = ("cancelled", "decide", "deliver", "size_bytes", "ticket")
 
@@ -101,6 +101,7 @@ class ClusterDriver(Driver):
     _is_deciding = False
     _denied: dict[Stream, None]
     _next_frame: Callable[[Stream, int], Pulled | None]
+    _emit: Callable[..., None]
 
     # ------------------------------------------------------------------ life
 
@@ -115,7 +116,9 @@ class ClusterDriver(Driver):
         assert self.commit.is_written
         self.commit.propose = propose
         self.commit.time_of_turn = self._time_of_turn
-        self.commit.wants_turn = lambda: bool(self._waiting)
+        self.commit.when_free = self._go_on
+        unit: Any = self.engine.unit
+        self._emit, unit.emit = unit.emit, self._noted
         commands: Any = self.engine.watch_commands
         self._next_frame, commands.next_frame = commands.next_frame, self._frame
         self.commit.leads = self.leads = True
@@ -151,7 +154,7 @@ class ClusterDriver(Driver):
         for waiting in awaiting:
             self._answer(waiting.deliver, Reply(refusal))
         self._delayed.let_all_in()
-        self.engine.watches.end_all(StreamEnd.MOVED)
+        self._end_streams()
         self.engine.queue_commands.end_streams(refusal)
 
     def _refuse_waiting(self, refusal: Rejection) -> None:
@@ -160,6 +163,11 @@ class ClusterDriver(Driver):
         for one in waiting:
             if not one.cancelled:
                 self._answer(one.deliver, Reply(refusal))
+
+    def _noted(self, event: Event, **options: Any) -> None:
+        """What a leader decides becomes true: for readers only once it is accepted."""
+        self.commit.footprint.note(event, self.engine.state)
+        self._emit(event, **options)
 
     # ------------------------------------------------------------------ following
 
@@ -185,12 +193,11 @@ class ClusterDriver(Driver):
         """Move engine time by the clock: something is decided now, and the unit of this turn says
         when (`_log_time`)."""
         assert self.leads
-        assert not self.commit.is_proposing
         self._time_ms = max(self._time_ms, self.clock.clock_ms)
 
     def _log_time(self) -> None:
         """Have engine time logged where no unit will carry it."""
-        if self.leads and self.commit.is_settled and self._time_ms > self._logged_ms:
+        if self.leads and not self.commit.is_awaited and self._time_ms > self._logged_ms:
             self.engine.unit.emit(self._time_of_turn())
             self.commit.turn_soon()
 
@@ -210,12 +217,17 @@ class ClusterDriver(Driver):
     def _look_ms(self) -> int | None:
         """When to look whether time has to be logged though nothing else is, by the wall clock."""
         state = self.engine.state
-        if not self.leads or self.commit.is_proposing or not (state.expiry or state.queues):
+        if not self.may_decide or not (state.expiry or state.queues):
             return None
         return max(self.engine_ms, self._looked_ms) + TIME_EVERY_MS
 
     def alarm_ms(self) -> int | None:
         at_ms = super().alarm_ms()
+        wait = bool(self._waiting or self._late) and not (
+            self._denied or self.commit.is_to_be_still
+        )
+        if self.leads and (wait or self.commit.has_turn):
+            at_ms = earlier(at_ms, self.commit.turn_ms())
         due_ms = earlier(self._look_ms(), self._work_ms())
         if due_ms is not None:
             steady_ms, clock_ms = self._host.steady_ms, self.clock.clock_ms
@@ -223,8 +235,8 @@ class ClusterDriver(Driver):
         return at_ms
 
     def _work_ms(self) -> int | None:
-        # A replica has no work, and a leader none before what it did is accepted.
-        return self.engine.alarm_ms() if self.leads and not self.commit.is_proposing else None
+        # A replica has no work, and a leader none while no turn of it may be sent.
+        return self.engine.alarm_ms() if self.may_decide else None
 
     def ring(self) -> None:
         clock_ms, look_ms, work_ms = self.clock.clock_ms, self._look_ms(), self._work_ms()
@@ -237,6 +249,7 @@ class ClusterDriver(Driver):
                 for queue in self.engine.state.queues.values():
                     queue.settle(self.engine_ms)  # so that those are known which wait no more
         super().ring()
+        self._go_on()
         self._log_time()
 
     # ------------------------------------------------------------------ commands
@@ -249,7 +262,7 @@ class ClusterDriver(Driver):
                 raise Rejection(ErrorCode.REPLICA_BEHIND, what)
             return self._decide(command, deliver)
         if (
-            self.commit.is_proposing
+            not self.may_decide
             and not isinstance(command, Append)
             and self.engine.barrier_for(command) is not None
         ):
@@ -264,34 +277,70 @@ class ClusterDriver(Driver):
     def _decide(
         self, command: Command, deliver: Deliver, throttle_ms: float = 0.0
     ) -> Reply | Ticket:
-        is_read = isinstance(command, READS)
-        if not is_read:
-            if not self.leads:
-                raise not_leader("it follows", is_unknown=False)
-            if self.commit.is_proposing or (self._waiting and not self._is_deciding):
-                size_bytes = WAITING_BYTES
-                if isinstance(command, Append):
-                    size_bytes += sum(map(len, command.datas))
-                return self._wait(
-                    lambda: self._decide(command, deliver, throttle_ms), deliver, size_bytes
-                )
-            self._tick()
+        if isinstance(command, READS):
+            return self._decide_read(command, deliver, throttle_ms)
+        if not self.leads:
+            raise not_leader("it follows", is_unknown=False)
+        if not self.may_decide or (self._waiting and not self._is_deciding):
+            size_bytes = WAITING_BYTES
+            if isinstance(command, Append):
+                size_bytes += sum(map(len, command.datas))
+            return self._wait(
+                lambda: self._decide(command, deliver, throttle_ms), deliver, size_bytes
+            )
+        self._tick()
         try:
             if isinstance(command, PutTopic):
                 self._require_class(command)
             found = super()._decide(command, deliver, throttle_ms)
         except Rejection as refusal:
-            if refusal.code in TRY_AGAIN or (is_read and self.commit.is_settled):
+            if refusal.code in TRY_AGAIN:
                 self._log_time()
                 raise
             self.commit.hold(deliver, refusal, throttle_ms)
             return Ticket(_nothing)
-        if isinstance(found, Ticket) or isinstance(found.result, Exception):
+        if isinstance(found, Reply) and isinstance(found.result, Outcome):
+            # It changes nothing, by what is true here; whether this node leads is the log's to say.
+            self.commit.hold(deliver, found.result, throttle_ms)
+            return Ticket(_nothing)
+        return found
+
+    def _decide_read(
+        self, command: Command, deliver: Deliver, throttle_ms: float
+    ) -> Reply | Ticket:
+        try:
+            found = super()._decide(command, deliver, throttle_ms)
+        except Rejection as refusal:
+            names = self._names_of(command)
+            if refusal.code in TRY_AGAIN or not self.commit.rests(names):
+                raise
+            self.commit.hold_read(deliver, refusal, names, throttle_ms)
+            return Ticket(_nothing)
+        if not isinstance(found, Reply) or not isinstance(found.result, Outcome):
             return found
-        if is_read and self.commit.is_settled:
+        names = self._names_of(command)
+        if not self.commit.rests(names):
             return found
-        self.commit.hold(deliver, found.result, throttle_ms)
+        self.commit.hold_read(deliver, found.result, names, throttle_ms)
         return Ticket(_nothing)
+
+    def _names_of(self, command: Command) -> Collection[str] | None:
+        """The topics that a read rests on; None: any may matter, or time does."""
+        match command:
+            case Diff(topic=name) | ReadPage(topic=name) | GetTopic(topic=name):
+                return self._timeless((name,))
+            case CreateWatch(topics=topics, cursors=cursors):
+                return self._timeless({*topics, *cursors})
+            case _:
+                return None
+
+    def _timeless(self, names: Collection[str]) -> Collection[str] | None:
+        """These, where time alone changes nothing of what they show: every unit carries the time."""
+        state = self.engine.state
+        for topic in filter(None, map(state.topics.get, names)):
+            if topic.config.ttl_ms or topic.topic_id in state.queues:
+                return None
+        return names
 
     def _require_class(self, command: PutTopic) -> None:
         """Raises Rejection: a topic's records are in the log that nodes share, or are not."""
@@ -307,18 +356,22 @@ class ClusterDriver(Driver):
                 {"topic": topic.name, "durability": was},
             )
 
-    def _deliver(self, result: Outcome | Exception, deliver: Deliver) -> None:
-        is_held = isinstance(result, Outcome | Rejection) and not self.commit.is_settled
-        if is_held and self.commit.failure is None:
+    def _deliver(self, result: Outcome | Exception, parked: ParkedCommand) -> None:
+        is_now = isinstance(result, Rejection) or (
+            isinstance(result, Outcome) and result.gate is Gate.NOW
+        )
+        names = self._timeless((parked.topic,))
+        if is_now and self.commit.failure is None and self.commit.rests(names):
             assert isinstance(result, Outcome | Rejection)
-            self.commit.hold(deliver, result)
+            self.commit.hold_read(parked.deliver, result, names)
         else:
-            super()._deliver(result, deliver)
+            super()._deliver(result, parked)
 
     def _wait(
         self, decide: Callable[[], Reply | Ticket], deliver: Deliver, size_bytes: int
     ) -> Ticket:
-        """Decide a command once nothing is on its way.  Raises Rejection where too many wait."""
+        """Decide a command with the next turn that may be sent.  Raises Rejection where too many
+        wait."""
         is_full = self._waiting_bytes + size_bytes > QUEUED_BYTES_MAX
         if is_full or len(self._waiting) >= QUEUED_MAX:
             raise overloaded(WAIT_MS_MAX, "the cluster's log")
@@ -328,7 +381,7 @@ class ClusterDriver(Driver):
         return Ticket(waiting.cancel)
 
     def _decide_waiting(self) -> None:
-        """The unit is accepted: those that came meanwhile are the next turn."""
+        """Another turn may be sent: those that came meanwhile are it."""
         self._is_deciding = True
         try:
             self._decide_all_waiting()
@@ -336,7 +389,7 @@ class ClusterDriver(Driver):
             self._is_deciding = False
 
     def _decide_all_waiting(self) -> None:
-        while self._waiting and not self.commit.is_proposing:
+        while self._waiting and self.may_decide:
             waiting = self._waiting.popleft()
             self._waiting_bytes -= waiting.size_bytes
             if waiting.cancelled:
@@ -356,40 +409,69 @@ class ClusterDriver(Driver):
 
     def on_answered(self) -> None:
         super().on_answered()
-        while self._late and not self.commit.is_proposing:
+        if self._denied and self.commit.is_settled:
+            denied, self._denied = self._denied, {}
+            for stream in denied:
+                stream.wake()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """What could not be decided may be now.  Not at once: streams and reads come first, which show
+        what is accepted."""
+        while self._late and self.may_decide:
             self.fetched(*self._late.popleft())
-        denied, self._denied = self._denied, {}
-        for stream in denied:
-            stream.wake()
-        if self._waiting:
-            # Not at once: streams and reads come first, which show what is accepted now.
+        if (self._waiting and self.may_decide) or self.commit.has_turn:
             self.commit.turn_soon()
+        self.work_soon()
 
     def on_failed(self, error: Exception) -> None:
         self.leads = False
         self._refuse_waiting(not_leader("its own log failed", is_unknown=False))
+        if not self.commit.was_settled:
+            # What the engine shows may be true nowhere, and no other is opened here.
+            self.is_shown = False
+            self._end_streams()
         super().on_failed(error)
 
+    def _end_streams(self) -> None:
+        self._denied.clear()
+        self.engine.watches.end_all(StreamEnd.MOVED)
+
     def end_turn(self) -> None:
-        if self.leads and not self.commit.is_proposing:
+        if self.may_decide:
             self._decide_waiting()
         super().end_turn()
 
+    @property
+    def may_decide(self) -> bool:
+        """Whether a command that changes something is decided now; else once less is on its way."""
+        return self.leads and self.commit.may_decide and not self._denied
+
     def _frame(self, stream: Stream, now_ms: int) -> Pulled | None:
-        """What a stream gets; nothing while that may rest on what is not accepted, until it is woken."""
-        if self.commit.is_settled or self.commit.failure is not None:
+        """What a stream gets; nothing while that may rest on what is not accepted, until it is woken.
+        Nothing is decided meanwhile: else a stream of a topic that is always written to had none."""
+        if not self.is_shown:
+            return None
+        if self.commit.is_settled or not self._may_hide(stream):
             return self._next_frame(stream, now_ms)
         self._denied[stream] = None
+        self.commit.turn_soon()
         return None
+
+    def _may_hide(self, stream: Stream) -> bool:
+        watched = stream.watched.keys()
+        return self.commit.hides(watched) or (
+            bool(self.engine.state.expiry) and self._timeless(watched) is None
+        )
 
     # ------------------------------------------------------------------ work without a command
 
     def work_soon(self) -> None:
-        if self.leads and not self.commit.is_proposing:
+        if self.may_decide:
             super().work_soon()
 
     def work_off(self) -> None:
-        if self.leads and not self.commit.is_proposing:
+        if self.may_decide:
             super().work_off()
         else:
             self._is_work_due = False
@@ -397,7 +479,7 @@ class ClusterDriver(Driver):
     def fetched(self, fetch: Fetch, result: list[list[Buffer]] | Exception) -> None:
         if self.commit.failure is not None:
             return
-        if self.commit.is_proposing:
+        if self.leads and not self.may_decide:
             self._late.append((fetch, result))
             return
         super().fetched(fetch, result)

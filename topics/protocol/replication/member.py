@@ -66,8 +66,15 @@ class MemberHost(Protocol):
         """A line for the operator."""
 
 
+def _never(place: Place) -> bool:
+    return False
+
+
 class Member:
     """One node over one shard.
+
+    Args:
+        needs_snapshot: Whether a store that is at this place, and empty, needs another node's.
 
     Attributes:
         node: None before the first driver.
@@ -77,7 +84,13 @@ class Member:
     """
 
     def __init__(
-        self, shard: Shard, name: str, host: MemberHost, *, message_bytes_max: int
+        self,
+        shard: Shard,
+        name: str,
+        host: MemberHost,
+        *,
+        message_bytes_max: int,
+        needs_snapshot: Callable[[Place], bool] = _never,
     ) -> None:
         self.node: Node | None = None
         self.driver: ClusterDriver | None = None
@@ -86,6 +99,7 @@ class Member:
         self._name = name
         self._host = host
         self._message_bytes_max = message_bytes_max
+        self._needs_snapshot = needs_snapshot
         self._effects: deque[Effect] = deque()
         self._is_performing = False
         self._is_opening = True
@@ -133,7 +147,8 @@ class Member:
             self.node = Node(
                 self._shard, self._name, place, mark, message_bytes_max=self._message_bytes_max
             )
-            self._effects.extend(self.node.start())
+            needs_snapshot = place.index == 0 and self._needs_snapshot(place)
+            self._effects.extend(self.node.start(needs_snapshot=needs_snapshot))
         else:
             at = self._applied_place
             assert (place.index, place.chain) == (at.index, at.chain), (place, at)

@@ -34,6 +34,8 @@ _HIT_BYTES_FEW: Final = 1 << 20
 """A delete that hit runs of more text has done enough for one turn: all are packed later."""
 _FREED_BYTES_MAX: Final = 4 << 20
 """What is given back to the allocator in one go: a millisecond or two."""
+_BURIED_BYTES_MIN: Final = 256 << 10
+"""A sealed run below this is freed at once, in microseconds."""
 _LOOKS_MAX: Final = 200
 """Topics that are looked at for waste in one go."""
 _COPY_FACTOR: Final = 16
@@ -73,7 +75,7 @@ class HotMemory:
         logged_bytes, volatile_bytes: What unsealed records hold, of either kind.
         unpacked: Volatile runs, by topic id and first seq, that waste what a delete hit in them.
         firm_bytes: What of `volatile_bytes` may not be evicted (`discard: "reject"`).
-        buried: Runs of deleted topics, which are counted no more and freed a part at a time.
+        buried: Runs of deleted topics, and large ones that are sealed, which are counted no more and freed a part at a time.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -211,6 +213,11 @@ class HotMemory:
         self.full.pop(topic.topic_id, None)
         self.unpacked.pop(topic.topic_id, None)
         self._bury(run for run in topic.runs if isinstance(run, HotRun))
+
+    def bury_large(self, runs: Iterable[Run]) -> None:
+        """Runs that were released because they are sealed: one job has 64 MiB of them at most."""
+        hot = (run for run in runs if isinstance(run, HotRun))
+        self._bury(run for run in hot if run.memory_bytes >= _BURIED_BYTES_MIN)
 
     def _bury(self, runs: Iterable[HotRun]) -> None:
         """Keep runs that were released, and free them later: to free the memory of a large topic at

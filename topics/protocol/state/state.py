@@ -388,6 +388,7 @@ class State:
         for run in old:
             carry_deletes(run, new)
             self._release(topic, run)
+        self.memory.bury_large(old)
         self.memory.resort(topic)
 
     def _dropped(self, event: RunsDropped) -> None:

@@ -26,6 +26,7 @@ from topics.server.cluster.node import ClusterNode
 from topics.server.cluster.node_standing import NodeStanding
 from topics.server.cluster.runtime import ClusterRuntime
 from topics.server.cluster.standing import Standing
+from topics.server.cluster.store_files import StoreFiles
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.observer import Observer
 from topics.server.exchange.shell import Shell
@@ -54,7 +55,7 @@ def node_of(
     directory = NodeDirectory(settings.data_dir, settings.cluster_name)
     node = directory.membership.node
     try:
-        kafka = _kafka_of(settings, node)
+        kafka = kafka_of(settings, node)
     except CannotStart as refusal:
         directory.close()
         raise StoreError(str(refusal)) from refusal
@@ -85,6 +86,9 @@ def node_of(
         observer=observer,
         guard=guard,
     )
+    exchange.files = files = StoreFiles(directory.store)
+    standing.served = lambda: files.taken
+    standing.is_giving = lambda: files.is_giving
     # Sockets write without an answer of HTTP.
     runtime.after_turn = exchange.history.note
     return ClusterNode(
@@ -98,7 +102,7 @@ def node_of(
     )
 
 
-def _kafka_of(settings: Settings, node: str) -> KafkaSettings:
+def kafka_of(settings: Settings, node: str) -> KafkaSettings:
     assert settings.cluster_kafka is not None
     path = settings.cluster_kafka_config
     return KafkaSettings(

@@ -12,6 +12,7 @@ was forwarded is not forwarded again: it would go round among nodes that disagre
 """
 
 import secrets
+import time
 from collections import deque
 from collections.abc import Iterable
 from typing import Final
@@ -24,7 +25,7 @@ from topics.protocol.http import routes
 from topics.protocol.http.origins import OriginRule
 from topics.protocol.http.routes import Probe, StreamKind
 from topics.protocol.model.commands import Command, CreateWatch, Diff, GetTopic, ReadPage
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY
 from topics.server.access.guard import Guard
 from topics.server.cluster import forwarding
@@ -33,9 +34,12 @@ from topics.server.cluster.forwarding import FORWARDED, POSITION, Request, not_l
 from topics.server.cluster.later import Later, Made, Mapped
 from topics.server.cluster.neighbours import Neighbours
 from topics.server.cluster.positions import Position, parse_position
+from topics.server.cluster.store_files import SCOPES, FileRequest, StoreFiles
+from topics.server.exchange import fields
 from topics.server.exchange.exchange import APART_BYTES, Admitted, Judged, TopicsExchange
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.interface import Answer, Head, Pending, Socket, Streaming
+from topics.server.exchange.measures import OTHER
 from topics.server.exchange.observer import Observer
 from topics.server.exchange.responder import Responder
 from topics.server.exchange.shell import Shell
@@ -72,15 +76,44 @@ class ClusterExchange(TopicsExchange):
     ) -> None:
         super().__init__(runtime, origins, observer, holders, guard=guard, trace_meta=trace_meta)
         self._neighbours = neighbours
+        self.files: StoreFiles | None = None
 
     def begin(self, head: Head) -> "Answer | Admitted":
         token = next((value for name, value in head.headers if name == FORWARDED), None)
-        if token is not None and forwarding.is_token(token, self._neighbours.forwarder.token):
+        is_nodes = token is not None and forwarding.is_token(
+            token, self._neighbours.forwarder.token
+        )
+        if self.files is not None and StoreFiles.is_asked(head.method, head.path):
+            # It ends as an admission does: the type of the drivers, and not of what is built on this.
+            return self._begin_file(self.files, head, is_nodes=is_nodes)  # type: ignore[return-value]
+        if is_nodes:
             # The other node says who its client is, as a proxy that is trusted does.
             named = (value for name, value in head.headers if name == b"x-forwarded-for")
             client = next(named, b"").decode("latin-1")
             head = Head(head.method, head.path, head.query, head.headers, client, head.memo)
         return super().begin(head)
+
+    def _begin_file(self, files: StoreFiles, head: Head, *, is_nodes: bool) -> Answer | FileRequest:
+        """A request for the store's files, by another node or by a key that may read everything."""
+        header = fields.reader(head.headers)
+        # It stands in no table of routes: it is the nodes' own, and counted with what no route takes.
+        call = Responder(self._runtime, self._observer, head, header, time.perf_counter(), OTHER)
+        try:
+            if not is_nodes:
+                self._admit_reader(call)
+        except Rejection as refusal:
+            return call.refuse(refusal)
+        return files.begin(call)
+
+    def _admit_reader(self, call: Responder) -> None:
+        if self._origins is not None:
+            self._origins.check(call.header, call.head.path)
+        if self._guard is not None:
+            caller = self._guard.require_key(call.head, call.header)
+            caller.require_scopes(SCOPES)
+            if caller.prefixes:
+                what = "the key may not touch every topic, and the store's files hold them all"
+                raise Rejection(ErrorCode.FORBIDDEN, what)
 
     def drain(self) -> None:
         """What waits for news at another node ends, and so does not hold up the stop."""

@@ -50,7 +50,7 @@ from topics.protocol.model.errors import StoreError
 from topics.protocol.replication.driver import ClusterDriver
 from topics.protocol.replication.member import LogEffect, Member
 from topics.server.cluster.runtime import ClusterRuntime
-from topics.server.cluster.status import ClusterStatus, HistoryLoss, NodeStatus
+from topics.server.cluster.status import ClusterStatus, HistoryLoss, NodeStatus, SnapshotStatus
 
 log = logging.getLogger("topics.cluster")
 
@@ -58,6 +58,8 @@ TICK_S: Final = 0.1
 """How often is looked at what takes too long, and at who is to lead."""
 AGAIN_S: Final = 0.5
 """After a failure of the log that may pass."""
+SNAPSHOT_AGAIN_S: Final = 15.0
+"""The longest pause between two attempts to take a snapshot."""
 LEAD_AGAIN_MS: Final = 1000
 """Between two attempts to lead."""
 GIVE_UP_MS: Final = 10_000
@@ -94,9 +96,23 @@ class Snapshots(Protocol):
             OSError: There is none now.
         """
 
-    def install(self) -> None:
+    def install(self, *, is_empty: bool) -> str | None:
         """*Blocking.* Set the data directory aside, whole, and put what was fetched last into its
-        place.  No store is open.  Raises OSError."""
+        place; nothing, where that is what a node begins with.  No store is open.  Raises OSError.
+
+        Args:
+            is_empty: What would be set aside never had data, and goes.
+
+        Returns:
+            Where the data are that were set aside.
+        """
+
+    def abort(self) -> None:
+        """Let what is fetched now fail, soon."""
+
+    @property
+    def status(self) -> SnapshotStatus:
+        """How far that is."""
 
 
 class ClusterHost:
@@ -105,6 +121,7 @@ class ClusterHost:
     Args:
         message_bytes_max: The largest record that the log takes.
         snapshots: None: this node has to be given another's data by hand.
+        needs_snapshot: Whether an empty store at this place needs one before the log is read.
         nodes: What the other nodes say of themselves.
 
     Attributes:
@@ -122,10 +139,17 @@ class ClusterHost:
         snapshots: Snapshots | None = None,
         nodes: Callable[[], Sequence[NodeStatus]] = tuple,
         give_up_ms: int = GIVE_UP_MS,
+        needs_snapshot: Callable[[Place], bool] = lambda place: False,
     ) -> None:
         self.name = name
         self.halted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.member = Member(shard, name.node, self, message_bytes_max=message_bytes_max)
+        self.member = Member(
+            shard,
+            name.node,
+            self,
+            message_bytes_max=message_bytes_max,
+            needs_snapshot=needs_snapshot,
+        )
         self.member.moved = self._moved
         self._runtime = runtime
         self._log = shared
@@ -142,6 +166,13 @@ class ClusterHost:
         self._news: asyncio.Event = asyncio.Event()
         self._leader: str | None = None
         self._loss: HistoryLoss | None = None
+        self._losses = 0
+        self._attempts = 0
+        """To take a snapshot, since the last that was put into its place."""
+        self.offered = -1
+        """Offset of the mark of a snapshot that was brought and is not in its place yet; -1: none."""
+        self._has_data = False
+        """Whether the store that a snapshot replaces ever had any."""
         self._end: int | None = None
         self._heard: tuple[int, int] | None = None
         """Offset and epoch of the record that was read last."""
@@ -165,11 +196,15 @@ class ClusterHost:
             ready.cancel()
             raise failed.result()
         failed.cancel()
+        if self.halted.done():
+            raise StoreError(self.halted.result())
         self._ticker = asyncio.create_task(self._tick())
 
     async def stop(self) -> None:
         """Let go of leading, once what is on its way is accepted or takes too long, and read no more.
         The runtime is stopped afterwards."""
+        if self._snapshots is not None:
+            self._snapshots.abort()
         await self.lost()
         for task in (self._ticker, self._reader, *self._tasks):
             if task is not None:
@@ -218,9 +253,8 @@ class ClusterHost:
         driver, state = self.member.driver, self.member.state
         if state in (NodeState.SEEKING, NodeState.BEGINNING, NodeState.PROVING):
             return (time.monotonic() - self._tried_s) * 1000 > self._give_up_ms
-        if driver is None or not driver.commit.is_proposing:
-            return False
-        return self._runtime.steady_ms - driver.commit.proposed_ms > self._give_up_ms
+        since_ms = None if driver is None else driver.commit.proposed_ms
+        return since_ms is not None and self._runtime.steady_ms - since_ms > self._give_up_ms
 
     # ------------------------------------------------------------------ Standing
 
@@ -294,9 +328,7 @@ class ClusterHost:
     def status(self) -> ClusterStatus:
         node, nodes = self.member.node, tuple(self._nodes())
         accepted = 0 if node is None else node.anchor.index
-        in_flight = 0
-        if self.member.driver is not None and self.member.driver.commit.is_proposing:
-            in_flight = 1
+        driver = self.member.driver
         return ClusterStatus(
             cluster=self.name.cluster,
             shard=self.shard,
@@ -306,9 +338,11 @@ class ClusterHost:
             index=self.index,
             lag_units=max(0, accepted - self.index),
             log_end=self._end,
-            in_flight=in_flight,
+            in_flight=0 if driver is None else driver.commit.turns,
             nodes=nodes,
             loss=self._loss,
+            losses=self._losses,
+            snapshot=SnapshotStatus() if self._snapshots is None else self._snapshots.status,
         )
 
     async def trim(self, durable: Iterable[int]) -> None:
@@ -349,10 +383,10 @@ class ClusterHost:
                 self._send(effect)
             case TakeSnapshot():
                 self._stop_reading()
+                self._note_data()
                 self._begin(self._take_snapshot())
             case Install():
-                assert self._snapshots is not None
-                self._begin(self._reopen(self._snapshots.install))
+                self._begin(self._reopen(self._install))
             case Loss(place):
                 self._tell_loss(place)
             case Halt(why):
@@ -366,7 +400,12 @@ class ClusterHost:
         getattr(log, level)("%s", what)
 
     def _opened(self, driver: ClusterDriver) -> None:
-        self.member.opened(driver)
+        try:
+            self.member.opened(driver)
+        except Exception as error:
+            # It was replayed, and this node still does not serve: nobody else hears of it.
+            log.critical("this node's data cannot be used", exc_info=error)
+            self._halt(f"this node's data cannot be used: {error!r}")
 
     async def _reopen(self, between: Callable[[], None] = lambda: None) -> None:
         try:
@@ -384,13 +423,29 @@ class ClusterHost:
         if not self.halted.done():
             self.halted.set_result(why)
 
+    def _note_data(self) -> None:
+        driver, node = self.member.driver, self.member.node
+        assert driver is not None
+        at = 0 if node is None else node.anchor.index
+        self._has_data = at > 0 or bool(driver.engine.state.topics)
+
+    def _install(self) -> None:
+        """*Blocking.*"""
+        assert self._snapshots is not None
+        aside = self._snapshots.install(is_empty=not self._has_data)
+        self._attempts, self.offered = 0, -1
+        if self._loss is not None:
+            self._loss = msgspec.structs.replace(self._loss, set_aside=aside)
+
     def _tell_loss(self, place: Place) -> None:
         what = (
             f"the cluster's log has lost records that this node had applied up to unit {place.index}, "
-            f"at offset {place.offset}; its data is left as it is"
+            f"at offset {place.offset}; its data is left as it is, and set aside once it has another "
+            "node's"
         )
         log.critical("%s", what)
         at_ms = self._runtime.clock_ms
+        self._losses += 1
         self._loss = HistoryLoss(at_ms=at_ms, index=place.index, what=what)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -528,11 +583,15 @@ class ClusterHost:
             log.critical("this node needs another's data, and has no way to get it")
             return
         while True:
+            if self._attempts:
+                # What came did not pass the look, or nothing came: the node that gave it may be no better.
+                await asyncio.sleep(min(AGAIN_S * 2 ** min(self._attempts, 6), SNAPSHOT_AGAIN_S))
+            self._attempts += 1
             try:
                 place, mark = await self._snapshots.fetch()
             except OSError as error:
-                log.warning("no snapshot of another node yet: %s", error)
-                await asyncio.sleep(AGAIN_S)
+                log.warning("no snapshot of another node yet: %s", error.strerror or error)
             else:
+                self.offered = mark.place.offset
                 self._tell(Offered(place, mark))
                 return

@@ -7,11 +7,11 @@ node; any other finds the node by the tag and forwards the stream.
 import hashlib
 from typing import Final
 
-from topics.protocol.http.answer_models import Cluster, ClusterLoss, ClusterNode
+from topics.protocol.http.answer_models import Cluster, ClusterLoss, ClusterNode, ClusterSnapshot
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.forwarding import Forwarder, not_leader
 from topics.server.cluster.standing import Standing
-from topics.server.cluster.status import ClusterStatus
+from topics.server.cluster.status import ClusterStatus, SnapshotStatus
 
 TAG_CHARS: Final = 8
 READY_LAG_MS: Final = 10_000
@@ -56,9 +56,15 @@ class Neighbours:
         """Raises Rejection: 503 `replica_behind`, where reads here show what is long past; 503
         `not_ready`, where this node has not joined the cluster yet."""
         status = self.standing.status()
-        if status.loss is not None:
+        if status.history_lost:
             what = "the cluster's log has lost what this node's data rests on"
-            raise Rejection(ErrorCode.REPLICA_BEHIND, what, {"reason": "history_lost"})
+            detail: dict[str, object] = {"reason": "history_lost"}
+            if status.snapshot.taking:
+                detail = {**_snapshot_progress(status.snapshot), **detail}
+            raise Rejection(ErrorCode.REPLICA_BEHIND, what, detail)
+        if status.snapshot.taking:
+            what = f"this node waits for {status.waits_for}"
+            raise Rejection(ErrorCode.NOT_READY, what, _snapshot_progress(status.snapshot))
         if status.waits_for is not None:
             what = f"this node waits for {status.waits_for}"
             raise Rejection(ErrorCode.NOT_READY, what, {"reason": "cluster"})
@@ -69,6 +75,15 @@ class Neighbours:
     def answer(self) -> Cluster:
         """What `GET /v0/cluster` says."""
         return answer_of(self.standing.status(), self.standing.leader_url)
+
+
+def _snapshot_progress(snapshot: SnapshotStatus) -> dict[str, object]:
+    return {
+        "reason": "snapshot",
+        "source": snapshot.source,
+        "copied_bytes": snapshot.copied_bytes,
+        "total_bytes": snapshot.total_bytes,
+    }
 
 
 def answer_of(status: ClusterStatus, leader_url: str | None) -> Cluster:
@@ -101,5 +116,18 @@ def answer_of(status: ClusterStatus, leader_url: str | None) -> Cluster:
         ),
         loss=None
         if loss is None
-        else ClusterLoss(at_ms=loss.at_ms, index=loss.index, what=loss.what),
+        else ClusterLoss(
+            at_ms=loss.at_ms, index=loss.index, what=loss.what, set_aside=loss.set_aside
+        ),
+        snapshot=ClusterSnapshot(
+            taking=status.snapshot.taking,
+            source=status.snapshot.source,
+            copied_bytes=status.snapshot.copied_bytes,
+            total_bytes=status.snapshot.total_bytes,
+            trouble=status.snapshot.trouble,
+            taken=status.snapshot.taken,
+            taken_ms=status.snapshot.taken_ms,
+            served=status.snapshot.served,
+            set_aside=status.snapshot.set_aside,
+        ),
     )

@@ -31,12 +31,17 @@ from topics.server.cluster.kafka.settings import KafkaSettings
 from topics.server.cluster.kafka.writing import Writer
 from topics.server.cluster.node_standing import NodeStanding, monotonic_ms
 from topics.server.cluster.runtime import ClusterRuntime
+from topics.server.cluster.snapshots import NodeSnapshots
 
 LOOK_S: Final = 0.1
 """How often is looked at how this node stands."""
 START_EVERY_S: Final = 10.0
 """How often is asked where the log begins."""
 END_WAIT_MS: Final = 5000
+SNAPSHOT_UNITS: Final = 1000
+"""So far have others to be that an empty node takes a snapshot rather than read the log."""
+ROSTER_S: Final = 2.5
+"""A node that lives says so more often (`BEAT_MS`)."""
 HISTORY_BYTES: Final = 8
 LEADS: Final = {True: "leads", False: "does not lead any more"}
 
@@ -142,6 +147,7 @@ class ClusterNode:
             kafka,
             brokers,
             known=self._directory.membership.cluster,
+            brings_base=self._directory.membership.is_adopted,
             now_ms=lambda: runtime.clock_ms,
         )
         self._writer = joined.writer
@@ -156,13 +162,26 @@ class ClusterNode:
         )
         history = history_of(joined.cluster)
         runtime.prepare(lambda: self._open_store(history))
+        shard = Shard(joined.cluster, standing.shard)
+        snapshots = NodeSnapshots(
+            self._directory.path,
+            shard,
+            history,
+            standing.sources,
+            lambda: self._forwarder.token,
+            may_begin=not joined.has_base,
+        )
         host = ClusterHost(
             runtime,
             shared,
-            Shard(joined.cluster, standing.shard),
+            shard,
             standing.name,
             message_bytes_max=shared.record_bytes_max,
+            snapshots=snapshots,
             nodes=standing.nodes,
+            needs_snapshot=lambda place: (
+                joined.has_base or standing.units_elsewhere() >= SNAPSHOT_UNITS
+            ),
         )
         heartbeats = self._heartbeats = Heartbeats(
             kafka,
@@ -173,6 +192,11 @@ class ClusterNode:
         )
         heartbeats.skew_ms = joined.skew_ms
         standing.roster = heartbeats.roster
+        if not self._directory.has_store:
+            # An empty node asks them for a snapshot; where none says anything it reads the log.
+            standing.waits_for = "what the other nodes say of themselves"
+            with suppress(TimeoutError):
+                await asyncio.wait_for(heartbeats.has_read.wait(), ROSTER_S)
         standing.waits_for = "its own log to be replayed"
         standing.host = host
         await host.start()
@@ -183,6 +207,8 @@ class ClusterNode:
         self._begin(self._ask_start(brokers))
         while not await host.wait_for_end(END_WAIT_MS):
             await asyncio.sleep(LOOK_S)
+        # What an attempt left that was interrupted, and is not needed any more.
+        await asyncio.to_thread(snapshots.clean)
         standing.waits_for = None
         self._placement = Placement(
             kafka,

@@ -6,7 +6,7 @@ far this replica lags, and where the leader is that this node has not read of.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -15,6 +15,7 @@ from topics.protocol.cluster.leading import NodeState
 from topics.server.cluster.host import ClusterHost, NodeName
 from topics.server.cluster.kafka.heartbeats import Beat, Roster
 from topics.server.cluster.lag import Lag
+from topics.server.cluster.snapshots import Source
 from topics.server.cluster.status import ClusterStatus, NodeStatus
 
 
@@ -35,6 +36,10 @@ class NodeStanding:
         roster: Whom it heard of.
         waits_for: As `ClusterStatus` has it.
         log_start, log_end: As well, when it was asked last.
+        served: How many snapshots were taken of this node.
+        is_giving: Whether one is taken of it now.
+        holds: Offset from which on the log has to stay for a snapshot that this node gives or takes, so
+            that it can be compared with the log and read on from; -1: none.
     """
 
     def __init__(
@@ -47,6 +52,9 @@ class NodeStanding:
         self.waits_for: str | None = "Kafka's brokers"
         self.log_start: int | None = None
         self.log_end: int | None = None
+        self.served: Callable[[], int] = int
+        self.is_giving: Callable[[], bool] = bool
+        self.holds = self._given = -1
         self._process = process
         self._session_ms, self._retain_ms = session_ms, retain_ms
         self._lag = Lag()
@@ -94,6 +102,7 @@ class NodeStanding:
                 waits_for=self.waits_for,
             )
         found, index = host.status(), host.index
+        snapshot = msgspec.structs.replace(found.snapshot, served=self.served())
         leaders = (node.node for node in found.nodes if node.role == "leader")
         return msgspec.structs.replace(
             found,
@@ -104,8 +113,34 @@ class NodeStanding:
             log_end=max(
                 (end for end in (found.log_end, self.log_end) if end is not None), default=None
             ),
-            waits_for=self.waits_for,
+            snapshot=snapshot,
+            waits_for=snapshot.what if snapshot.taking else self.waits_for,
         )
+
+    def sources(self) -> list[Source]:
+        """The nodes of which a snapshot may be taken, the best first: followers, which have no clients
+        that wait for them, before the leader, and those that are farther before others."""
+        own = self.name.node
+        live = self.roster.live(monotonic_ms(), self._session_ms)
+        able = [beat for beat in live if beat.node != own and beat.role != "lost" and beat.index]
+        able.sort(key=lambda beat: (beat.role == "leader", -beat.index))
+        return [Source(beat.node, beat.url) for beat in able]
+
+    def units_elsewhere(self) -> int:
+        """How many units the other nodes that live have applied, at most."""
+        own = self.name.node
+        live = self.roster.live(monotonic_ms(), self._session_ms)
+        return max((b.index for b in live if b.node != own and b.role != "lost"), default=0)
+
+    def _held(self, host: ClusterHost) -> int:
+        """What a copy of this node's store has is no older than what was on its disk when the copying
+        began; what was brought here has to be there until it is in its place."""
+        given = -1
+        if self.is_giving():
+            given = host.durable if self._given < 0 else self._given
+        self._given = given
+        held = [offset for offset in (given, host.offered) if offset >= 0]
+        return min(held, default=-1)
 
     # ------------------------------------------------------------------ heartbeats
 
@@ -114,6 +149,7 @@ class NodeStanding:
         host = self.host
         if host is None or host.member.node is None:
             return
+        self.holds = self._held(host)
         live = self.roster.live(monotonic_ms(), self._session_ms)
         told = [beat.index for beat in live if beat.role != "lost" and beat.term <= host.term]
         self._lag.note(max(host.member.node.anchor.index, *told, 0), host.index, monotonic_ms())

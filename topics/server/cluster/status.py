@@ -40,11 +40,49 @@ class HistoryLoss(msgspec.Struct, frozen=True, kw_only=True):
         at_ms: When the node noticed, milliseconds since the epoch.
         index: Of the last unit that the node had applied.
         what: For an operator: what was looked for in the log and not found.
+        set_aside: Where the data are that the log does not have, once another node's have taken their
+            place; None: this node shows nothing new yet.
     """
 
     at_ms: int
     index: int
     what: str
+    set_aside: str | None = None
+
+
+class SnapshotStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Snapshots of other nodes that this one takes, and those that others take of it; since its start.
+
+    Attributes:
+        taking: Whether one is being taken, or waited for.
+        source: Of which node; None: of none yet.
+        copied_bytes: Of it.
+        total_bytes: Of that node's store, when it was asked; 0: not known.
+        trouble: Why the attempt before this one failed.
+        taken: How many took the place of this node's store.
+        taken_ms: How long the last of these took.
+        served: How many other nodes, or backups, took of this one to the end.
+        set_aside: Where this node's store was put last; None: nowhere.
+    """
+
+    taking: bool = False
+    source: str | None = None
+    copied_bytes: int = 0
+    total_bytes: int = 0
+    trouble: str | None = None
+    taken: int = 0
+    taken_ms: int = 0
+    served: int = 0
+    set_aside: str | None = None
+
+    @property
+    def what(self) -> str:
+        """What this node waits for: a part of a sentence."""
+        if self.source is None:
+            why = "" if self.trouble is None else f" ({self.trouble})"
+            return f"a snapshot of another node{why}"
+        mega = f"{self.copied_bytes / 1e6:,.0f} of {self.total_bytes / 1e6:,.0f} MB"
+        return f"a snapshot of node {self.source}: {mega}"
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +102,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
         in_flight: Units that this node has sent and that are not accepted yet; 0 of a follower.
         nodes: Every node that was heard of within `TOPICS_CLUSTER_RETAIN_MS`, ordered by id.
         loss: What this node found lost; None where nothing is.
+        losses: How often it found that, since its start.
+        snapshot: Those that it takes and gives.
         waits_for: Why this node does not serve yet, or should get no clients: a part of a sentence.
     """
 
@@ -80,4 +120,11 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 0
     nodes: tuple[NodeStatus, ...] = ()
     loss: HistoryLoss | None = None
+    losses: int = 0
+    snapshot: SnapshotStatus = SnapshotStatus()
     waits_for: str | None = None
+
+    @property
+    def history_lost(self) -> bool:
+        """Whether what this node shows rests on what the log has lost."""
+        return self.loss is not None and self.loss.set_aside is None

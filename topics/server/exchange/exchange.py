@@ -39,7 +39,7 @@ from topics.server.exchange.beats import Beats
 from topics.server.exchange.history import History
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.in_flight import InFlight
-from topics.server.exchange.inflation import at_once, inflate, too_large
+from topics.server.exchange.inflation import at_once, inflate, let_go, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
 from topics.server.exchange.late_answer import LateAnswer, shutting_down
 from topics.server.exchange.measures import LABELS, OTHER
@@ -367,7 +367,7 @@ class Admitted(msgspec.Struct, eq=False):
         def work() -> Command | Rejection:
             try:
                 body = b"".join(pieces)
-                pieces.clear()
+                let_go(pieces)
                 if self._judged.is_gzipped:
                     body = inflate(body, self.max_body_bytes)
                 return self._parse(body)

@@ -383,6 +383,7 @@ class Http1:
         share, self._body_share = self._body_share, None
         if share is not None:
             share.close()
+            self._shared.discards.take(self._parser.take_body())
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()

@@ -32,6 +32,9 @@ WIRE_BYTES_MAX: Final = HEAD_BYTES_MAX + 4 * HEADERS_MAX + METHOD_BYTES_MAX + 16
 SMALL_BYTES: Final = 1 << 10
 """Pieces of a body below this are joined: each alone would cost more than its bytes."""
 JOINED_BYTES: Final = 64 << 10
+CHUNKS_MAX: Final = 100
+"""Chunks in one step, beyond which the next is shorter: each costs a call, whatever it holds."""
+STEP_BYTES_MIN: Final = 512
 
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/?#]*)(.*)", re.DOTALL)
@@ -57,7 +60,7 @@ class Parser:
     """Reads one message after the other.
 
     Args:
-        feed_bytes: Given to httptools at once, at most.
+        feed_bytes: Given to httptools at once, at most; less where a body comes in tiny chunks.
         heads: Those that came before, on any connection; None: every head is parsed.
 
     Attributes:
@@ -85,6 +88,8 @@ class Parser:
         self.is_complete = False
         self.body_bytes = 0
         """Of its body, so far."""
+        self._step_bytes = self._feed_bytes
+        self._chunks = 0
         self._is_known = False
 
     def _begin_head(self) -> None:
@@ -134,14 +139,25 @@ class Parser:
     def _feed_body(self, message: Message, data: bytes, at: int) -> int:
         if message.length is None:
             end = self._end_of_lines(data, at)
-        else:
-            end = min(at + message.length - self.body_bytes, len(data))
+            self._chunks = 0
+            self._give(data[at:end])
+            self._pace()
+            return end - at
+        end = min(at + message.length - self.body_bytes, len(data))
         if self._is_known:
             self.on_body(data[at:end])
             self.is_complete = self.body_bytes == message.length
         else:
             self._give(data[at:end])
         return end - at
+
+    def _pace(self) -> None:
+        """Have a step with many chunks be followed by a shorter one."""
+        if self._chunks > CHUNKS_MAX:
+            least = min(STEP_BYTES_MIN, self._feed_bytes)
+            self._step_bytes = max(self._step_bytes // 2, least)
+        elif self._chunks < CHUNKS_MAX // 4:
+            self._step_bytes = min(self._step_bytes * 2, self._feed_bytes)
 
     def take_body(self) -> list[bytes]:
         """The pieces that came since the last call."""
@@ -191,8 +207,8 @@ class Parser:
 
     def _end_of_lines(self, data: bytes, at: int) -> int:
         """Where to stop: behind the next blank line, which is where a head, or a body in chunks,
-        can end; or after `feed_bytes`."""
-        most = min(at + self._feed_bytes, len(data))
+        can end; or after `_step_bytes`."""
+        most = min(at + self._step_bytes, len(data))
         seam = self._seam
         if seam:
             over = (seam + data[at : at + 3]).find(BLANK_LINE)
@@ -333,6 +349,7 @@ class Parser:
 
     def on_body(self, piece: bytes) -> None:
         self.body_bytes += len(piece)
+        self._chunks += 1
         if len(piece) >= SMALL_BYTES or (self.body_bytes == len(piece) and not self._small):
             if self._small:
                 self.body.append(bytes(self._small))

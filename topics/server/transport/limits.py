@@ -56,6 +56,8 @@ class Limits(msgspec.Struct, frozen=True):
         answer_whole_bytes: An answer up to this size is joined and written at once; a larger one a slice
             at a time, as its client takes it.
         inbox_bytes: Read ahead on one connection, at which the socket is not read.
+        pass_bytes: Received in one pass of the loop over its sockets, after which connections that are
+            sent much read in turn.
         feed_bytes: Given to a parser at once, so that others have their turn.
         turn_s: CPU time after which a connection with more to do lets others have their turn.
         slice_s: CPU time that all turns get before the loop looks at its sockets again.
@@ -79,6 +81,7 @@ class Limits(msgspec.Struct, frozen=True):
     answer_free_bytes: int = 64 << 10
     answer_whole_bytes: int = 256 << 10
     inbox_bytes: int = 64 << 10
+    pass_bytes: int = 256 << 10
     feed_bytes: int = 4 << 10
     turn_s: float = 0.00025
     slice_s: float = 0.0003

@@ -247,7 +247,7 @@ def test_what_no_node_wrote_into_the_log_is_nobodys(settings: KafkaSettings) -> 
         (b"garbage", "holds something else"),
         (msgspec.json.encode({"cluster": "zz", "shards": 1}), "holds something else"),
         (
-            msgspec.json.encode({"cluster": bytes(16).hex(), "shards": 1, "format": 2}),
+            msgspec.json.encode({"cluster": bytes(16).hex(), "shards": 1, "format": 3}),
             "made by a newer version",
         ),
         (msgspec.json.encode({"cluster": bytes(16).hex(), "shards": 4}), "has 4 shards"),

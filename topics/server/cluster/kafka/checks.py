@@ -48,6 +48,7 @@ CLOCK_MS_MAX: Final = 1000
 REQUEST_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.5
 CONTROL_FORMAT: Final = 1
+BASE_FORMAT: Final = 2
 
 KEEPING: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
@@ -71,11 +72,17 @@ CREATED_WITH: Final[Mapping[str, str]] = {
 
 
 class Control(msgspec.Struct, frozen=True):
-    """The first record of the control topic: which cluster this is (32 hexadecimal digits)."""
+    """The first record of the control topic.
+
+    Attributes:
+        cluster: Which cluster this is, 32 hexadecimal digits.
+        has_base: Its data begin before its log, with those of a single server that was adopted.
+    """
 
     cluster: str
     shards: int
     format: int = CONTROL_FORMAT
+    has_base: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +94,14 @@ class Joined:
         log_id: The id of the log's topic.
         writer: The process's one, made for what the log's topic takes as a message.  The caller closes it.
         skew_ms: How far this machine's clock is ahead of the broker's, at least.
+        has_base: The log is not all of it (`Control`).
     """
 
     cluster: bytes
     log_id: str
     writer: Writer
     skew_ms: int
+    has_base: bool = False
 
 
 def tag(cluster: bytes) -> str:
@@ -113,6 +122,7 @@ async def join(
     brokers: Brokers,
     *,
     known: bytes | None,
+    brings_base: bool = False,
     now_ms: Callable[[], int],
     make_producer: MakeProducer | None = None,
     make_consumer: MakeConsumer = Consumer,
@@ -121,12 +131,14 @@ async def join(
 
     Args:
         known: The id of the cluster that this node's data belong to; None of an empty directory.
+        brings_base: They are a single server's that was adopted, so that the cluster begins with them.
         now_ms: The wall clock.
 
     Raises:
         CannotStart: As one of its kinds.
     """
     joining = _Joining(settings, brokers, known, now_ms, make_producer, make_consumer)
+    joining.brings_base = brings_base
     try:
         async with asyncio.timeout(settings.start_ms / 1000):
             return await joining.run()
@@ -136,7 +148,33 @@ async def join(
         raise CannotStart(f"Kafka answered: {told(failure)}") from failure
 
 
+async def require_absent(settings: KafkaSettings, brokers: Brokers) -> None:
+    """That no cluster has this name yet; nothing is made.
+
+    Raises:
+        CannotStart: As one of its kinds.
+    """
+    joining = _Joining(settings, brokers, None, int, None, Consumer)
+    topic = settings.control_topic
+    try:
+        async with asyncio.timeout(settings.start_ms / 1000):
+            if await brokers.shape(topic) is None:
+                return
+            start, end = await brokers.bounds(topic, 0)
+    except TimeoutError:
+        raise joining.late() from None
+    except KafkaException as failure:
+        raise CannotStart(f"Kafka answered: {told(failure)}") from failure
+    if start != end:
+        raise OtherCluster(
+            f'cluster "{settings.name}" exists already: choose another TOPICS_CLUSTER_NAME, or begin '
+            "its nodes with empty directories"
+        )
+
+
 class _Joining:
+    brings_base = False
+
     def __init__(
         self,
         settings: KafkaSettings,
@@ -175,13 +213,13 @@ class _Joining:
         message_bytes_max = await self._message_bytes()
         writer = Writer(settings, message_bytes_max=message_bytes_max, **self._more)
         try:
-            cluster = await self._cluster(writer)
+            cluster, has_base = await self._cluster(writer)
             skew = await self._clock(writer)
             await self._is_own_log(cluster)
         except BaseException:
             await writer.close()
             raise
-        return Joined(cluster, log.topic_id, writer, skew)
+        return Joined(cluster, log.topic_id, writer, skew, has_base)
 
     # ------------------------------------------------------------------ topics
 
@@ -272,13 +310,15 @@ class _Joining:
 
     # ------------------------------------------------------------------ identity
 
-    async def _cluster(self, writer: Writer) -> bytes:
-        """The cluster's id: the first one that a node wrote, which may be this node."""
+    async def _cluster(self, writer: Writer) -> tuple[bytes, bool]:
+        """The cluster's id, and whether it has a base: as the first node wrote, which may be this."""
         topic = self._settings.control_topic
         start, end = await self._brokers.bounds(topic, 0)
         if start == end:
             proposed = self._known or secrets.token_bytes(16)
-            control = Control(proposed.hex(), self._settings.shards)
+            # Versions that know of no base would read the log from its beginning.
+            made_format = BASE_FORMAT if self.brings_base else CONTROL_FORMAT
+            control = Control(proposed.hex(), self._settings.shards, made_format, self.brings_base)
             await self._write(writer, topic, msgspec.json.encode(control))
         raw = await self._first(topic, start)
         try:
@@ -289,10 +329,10 @@ class _Joining:
                 f'Kafka\'s topic "{topic}" holds something else: choose another TOPICS_CLUSTER_NAME'
             ) from error
         self._is_same(control, cluster)
-        return cluster
+        return cluster, control.has_base
 
     def _is_same(self, control: Control, cluster: bytes) -> None:
-        if control.format > CONTROL_FORMAT or len(cluster) != 16:
+        if control.format > BASE_FORMAT or len(cluster) != 16:
             raise OtherCluster(
                 f"the cluster was made by a newer version (format {control.format}): "
                 "upgrade this node"
@@ -301,6 +341,12 @@ class _Joining:
             raise OtherShards(
                 f"the cluster has {control.shards} shards, this node is set to "
                 f"{self._settings.shards}: set TOPICS_CLUSTER_SHARDS to {control.shards}"
+            )
+        if self._known is not None and self._known != cluster and self.brings_base:
+            raise OtherCluster(
+                f"the data of this node were adopted for a new cluster, and Kafka's topics are of one "
+                f"that exists ({tag(cluster)}): choose another TOPICS_CLUSTER_NAME by adopting them "
+                "again, or take it back by `topics cluster adopt --undo`"
             )
         if self._known is not None and self._known != cluster:
             raise OtherCluster(

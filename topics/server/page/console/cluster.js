@@ -41,8 +41,28 @@ function draw(found) {
   set($("cluster-about"), `${found.cluster} · shard ${found.shard} · term ${digits(found.term)} · as ${found.node} knows it`);
   show($("cluster-leaderless"), found.leader === null);
   show($("cluster-loss"), found.loss !== null);
-  if (found.loss) set($("cluster-loss"), `The log has lost what this node rests on, behind unit ${digits(found.loss.index)}: ${found.loss.what}`);
+  if (found.loss) {
+    const mended = found.loss.set_aside ? ` A snapshot took its place; what it had is in ${found.loss.set_aside}.` : "";
+    set($("cluster-loss"), `The log has lost what this node rests on, behind unit ${digits(found.loss.index)}: ${found.loss.what}.${mended}`);
+  }
+  if (found.snapshot) drawSnapshot(found.snapshot); // an older node says nothing of it
   $("node-list").replaceChildren(...found.nodes.map(row));
+}
+
+/** What this node takes of another one, and how often it did and others of it. */
+function drawSnapshot(snapshot) {
+  const megabytes = (bytes) => digits(Math.round(bytes / 1e6));
+  const parts = [];
+  if (snapshot.taking) {
+    parts.push(snapshot.source === null
+      ? `this node waits for a snapshot of another one${snapshot.trouble === null ? "" : `: ${snapshot.trouble}`}`
+      : `this node takes a snapshot of ${snapshot.source}: ${megabytes(snapshot.copied_bytes)} of ${megabytes(snapshot.total_bytes)} MB`);
+  }
+  if (snapshot.taken) parts.push(`took ${digits(snapshot.taken)}, the last in ${digits(snapshot.taken_ms)} ms`);
+  if (snapshot.served) parts.push(`gave ${digits(snapshot.served)}`);
+  if (snapshot.set_aside !== null) parts.push(`what it had before is in ${snapshot.set_aside}`);
+  show($("cluster-snapshot"), parts.length > 0);
+  set($("cluster-snapshot"), `Snapshots: ${parts.join("; ")}`);
 }
 
 function row(node) {

@@ -75,7 +75,9 @@ class Receiver:
         if fault is not None:
             link.reject(stream_id, _malformed(fault), is_head=is_head, spoilt=True)
             return
-        stream = Stream(stream_id, is_head=is_head, coming=length)
+        stream = Stream(
+            stream_id, is_head=is_head, coming=length, discard=link.shared.discards.take
+        )
         link.open(stream)
         if ends:
             stream.move(Input.ENDED)

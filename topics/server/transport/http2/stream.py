@@ -5,7 +5,7 @@ Knows nothing of frames, windows and the clock, which are the connection's.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -77,15 +77,29 @@ _OPEN: Final = frozenset((State.RECEIVING, State.TUNNEL, State.REFUSING, State.L
 
 
 class Stream:
-    """What the connection knows of one stream."""
+    """What the connection knows of one stream.
+
+    Args:
+        coming: Bytes of body that its head declared; None where it declared none.
+        discard: Frees the pieces of a body that nobody needs any more.
+    """
 
     __slots__ = (
         *("_pieces", "_small", "admission", "answer", "body_share", "coming", "due_s", "feed"),
+        "_discard",
         *("held_bytes", "id", "is_begun", "is_head", "is_queued", "outbound", "pending"),
         *("progress_bytes", "received_bytes", "state", "tunnel", "until_s"),
     )
 
-    def __init__(self, stream_id: int, *, is_head: bool, coming: int | None) -> None:
+    def __init__(
+        self,
+        stream_id: int,
+        *,
+        is_head: bool,
+        coming: int | None,
+        discard: Callable[[list[bytes]], None] = list.clear,
+    ) -> None:
+        self._discard = discard
         self.id = stream_id
         self.is_head = is_head
         self.state = State.RECEIVING
@@ -161,6 +175,7 @@ class Stream:
             self._small.clear()
 
     def drop_body(self) -> None:
+        self._discard(self._pieces)
         self._pieces = []
         self._small.clear()
         share, self.body_share = self.body_share, None
