@@ -1,7 +1,7 @@
-"""Spark over topics beside Spark over JSON lines, in one session: ratios, best of three.
+"""Spark over topics beside Spark over JSON lines, rows and Kafka, in one session: ratios, best of three.
 
 `pytest bench/test_spark.py --benchmark-only -m spark` measures two million records, five with
-TOPICS_BENCH_FULL=1, and prints the table; `make test-spark` runs everything once and small.  What is
+TOPICS_BENCH_FULL=1, TOPICS_BENCH_RECORDS if that is set, and prints the table; `make test-spark` runs everything once and small.  What is
 compared takes turns.  Each ratio is one of wall clock, and one of the CPU of this process, the JVM, its
 workers and the server, which other processes disturb less.
 """
@@ -19,6 +19,7 @@ import pytest
 
 from bench.flights import Server
 from bench.test_export import Silent
+from tests import brokers
 from topics import NewRecord
 from topics.arrow.local import LocalSource
 from topics.cli.export_engine import engine
@@ -31,10 +32,15 @@ from topics.export.target import open_target
 pytest.importorskip("pyspark", reason="needs the extra spark")
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("default"), pytest.mark.timeout(1800)]
 
-RECORDS: Final = 5_000_000 if os.environ.get("TOPICS_BENCH_FULL") else 2_000_000
+RECORDS: Final = int(
+    os.environ.get("TOPICS_BENCH_RECORDS")
+    or (5_000_000 if os.environ.get("TOPICS_BENCH_FULL") else 2_000_000)
+)
 RECORDS_QUICK: Final = 5_000
 DATA: Final = "id BIGINT, user STRING, amount DOUBLE, ok BOOLEAN, path STRING, agent STRING, items ARRAY<BIGINT>"
 ROUNDS: Final = 3
+BATCHES: Final = 10
+"""Micro-batches of a round."""
 
 Report = Callable[[str, str, str], None]
 
@@ -219,6 +225,79 @@ def test_reading_typed(benchmark: Any, ground: Ground, report: Report) -> None:
     report(name, lines.times(made), ">= 1.2 x")
     name = "Spark: typed, faster than the same read with from_json"
     report(name, behind.times(made), ">= 1.4 x")
+
+
+def test_rows(benchmark: Any, ground: Ground, report: Report) -> None:
+    """Arrow batches, beside the same scan handed over as tuples."""
+    from bench.spark_rivals import RowSource
+
+    ground.spark.dataSource.register(RowSource)
+    reader = ground.spark.read.format("rows_of_topics").option("records", ground.records)
+    rows = reader.option("path", str(ground.server.data_dir)).load()
+    assert rows.count() == ground.records
+
+    arrow, tuples = benchmark.pedantic(ground.compare, args=[ground.topics, lambda: rows])
+    report("Spark: Arrow, faster than a source of row tuples", tuples.times(arrow), ">= 8 x")
+
+
+def test_beside_kafka(
+    benchmark: Any, ground: Ground, report: Report, request: pytest.FixtureRequest
+) -> None:
+    """All records by Kafka's source from a broker, and by topics with the same columns.
+
+    The CPU is that of the JVM, its workers, this process, and the broker or the server: all of them
+    run below this process, and the one that is not read from has nothing to do.
+    """
+    from bench.spark_rivals import fill_kafka, kafka_frame
+
+    if request.config.getoption("benchmark_disable"):
+        pytest.skip("only measured: tests/spark/test_kafka.py has the same job, small")
+    try:
+        with brokers.running() as broker:
+            fill_kafka(broker.bootstrap, records(ground.records))
+            assert kafka_frame(ground.spark, broker.bootstrap).count() == ground.records
+            kafka, local, remote = benchmark.pedantic(
+                ground.compare,
+                args=[
+                    lambda: kafka_frame(ground.spark, broker.bootstrap),
+                    lambda: ground.topics(path=ground.server.data_dir, kafkaCompat="true"),
+                    lambda: ground.topics(url=ground.server.url, kafkaCompat="true"),
+                ],
+            )
+    except brokers.NoBrokers as missing:
+        pytest.skip(str(missing))
+    name = "Spark: topics by path, faster than Kafka's source from a broker"
+    report(name, kafka.times(local), "CPU >= 1.0 x")
+    report("Spark: topics by URL, faster than Kafka's source", kafka.times(remote), "")
+
+
+def test_micro_batches(benchmark: Any, ground: Ground, report: Report, tmp_path: Path) -> None:
+    """The median of micro-batches of 200 records into nothing, beside those that Spark makes up."""
+    from bench.spark_rivals import BATCH, follow, median_s
+
+    count = 2 if ground.rounds == 1 else BATCHES
+    made_up = ground.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", BATCH)
+    stream = ground.spark.readStream.format("topics").option("subscribe", "t")
+    stream = stream.option("startingOffsets", "earliest").option("maxRecordsPerTrigger", BATCH)
+    frames = {
+        "rate": made_up.option("numPartitions", 1).load(),
+        "path": stream.option("path", str(ground.server.data_dir)).load(),
+    }
+    found: dict[str, list[Took]] = {name: [] for name in frames}
+
+    def take_turns() -> None:
+        for n in range(ground.rounds):
+            for name, frame in frames.items():
+                took: list[float] = []
+                to = tmp_path / f"{name}-{n}"
+                _, cpu_s = timed(lambda f=frame, t=to, k=took: k.extend(follow(f, t, count)))  # type: ignore[misc]
+                found[name].append(Took(median_s(took), cpu_s / len(took)))
+
+    benchmark.pedantic(take_turns)
+    rate, ours = (Took(*map(min, zip(*of, strict=True))) for of in found.values())
+    report("Spark: a micro-batch of topics", f"{ours.wall_s * 1000:.0f} ms (p50)", "")
+    name = "Spark: a micro-batch of topics takes, of one that Spark makes up"
+    report(name, ours.times(rate), "<= 1.3 x")
 
 
 def test_exporting(benchmark: Any, ground: Ground, report: Report, tmp_path: Path) -> None:

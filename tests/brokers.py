@@ -28,18 +28,38 @@ CACHE: Final = ROOT / "build" / "kafka"
 HEAP_MB: Final = 384
 START_SECONDS: Final = 90
 
-POM: Final = f"""\
+CONNECTOR_VERSION: Final = "4.2.0"
+"""Of Spark's source for Kafka, as Maven Central has it; Spark 4.3 runs it, too."""
+
+POM: Final = """\
 <project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>topics</groupId><artifactId>brokers</artifactId><version>1</version>
   <packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
-    </dependency>
-  </dependencies>
+  <dependencies>{}</dependencies>
 </project>
 """
+KAFKA: Final = f"""\
+<dependency>
+  <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
+</dependency>
+"""
+# All that it needs and PySpark does not bring, by name: what Spark's jars ask for themselves is a
+# second Hadoop, from repositories beside Central.
+CONNECTOR: Final = "".join(
+    f"""\
+<dependency>
+  <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
+  <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
+</dependency>
+"""
+    for group, artifact, version in (
+        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", CONNECTOR_VERSION),
+        ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", CONNECTOR_VERSION),
+        ("org.apache.kafka", "kafka-clients", "3.9.2"),
+        ("org.apache.commons", "commons-pool2", "2.13.1"),
+    )
+)
 
 
 class NoBrokers(Exception):
@@ -61,7 +81,20 @@ def jars() -> Path:
     Raises:
         NoBrokers: Without Maven, or without a way to Maven Central.
     """
-    folder = CACHE / VERSION
+    return _fetched(VERSION, KAFKA)
+
+
+def connector_jars() -> Path:
+    """The folder of the jars by which Spark reads Kafka: `spark.sql(f"ADD JAR '{jar}'")` for each.
+
+    Raises:
+        NoBrokers: As `jars`.
+    """
+    return _fetched(f"spark-{CONNECTOR_VERSION}", CONNECTOR)
+
+
+def _fetched(name: str, dependencies: str) -> Path:
+    folder = CACHE / name
     if folder.exists():
         return folder
     if shutil.which("mvn") is None:
@@ -69,7 +102,7 @@ def jars() -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
         pom, libs = Path(scratch) / "pom.xml", Path(scratch) / "libs"
-        pom.write_text(POM)
+        pom.write_text(POM.format(dependencies))
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
         done = subprocess.run(
             ["mvn", "-q", "-B", "-f", str(pom), *goal],

@@ -35,5 +35,6 @@ def test_tables(
     assert run("export", "reconcile", lake, *place).stdout == "t: 4 records were removed\n"
     assert run("export", "verify", lake).stdout == "t: 8 records, each once\n"
     assert run("export", "compact", lake).exit_code == 0
+    assert run("export", "compact", lake).stdout == "t: nothing to merge\n"
     assert "exported again" in run("export", "repair", lake, *place).stderr
     assert run("export", "t", "--to", lake, *place, "--dry-run").stdout == "t: nothing to export\n"

@@ -255,6 +255,21 @@ def test_columns_are_a_choice(reads: Reads, client: Client, name: str) -> None:
     assert [(h.key, bytes(h.value)) for h in row.headers] == [("h", b"[1]")]
 
 
+def test_a_corrupt_file_fails_the_read(
+    reads: Reads, client: Client, server: Server, name: str, home: Path
+) -> None:
+    """The error names file and offset; nothing is skipped."""
+    client.append(name, "sound", "about to rot", "sound")
+    settle(server)
+    copy = shutil.copytree(server.data_dir, home / "data")
+    # In a segment, and also in the log where its file is not dropped yet.
+    for file in (f for f in copy.rglob("*") if f.is_file()):
+        file.write_bytes(file.read_bytes().replace(b"about to rot", b"about to rob"))
+
+    with pytest.raises(Exception, match=rf"{copy}\S+: corrupt at byte \d+.*nothing was skipped"):
+        reads("path", path=copy).collect()
+
+
 def test_data_as_a_struct(reads: Reads, client: Client, server: Server, name: str) -> None:
     """By a schema and by inference; a row that does not fit is null, dropped or an error."""
     client.append(name, {"n": 1, "x": 0.5}, {"n": 2, "x": 1, "s": "a"}, "no object", {"n": "two"})

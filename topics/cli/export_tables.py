@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, were
+from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, were
 from topics.cli.export_place import opened
 
 if TYPE_CHECKING:
@@ -56,8 +56,12 @@ def compact_tables(to: Path, target_bytes: int, *, as_json: bool) -> int:
     with open_tables(OsLake(to)) as tables:
         for topic in tables.lineages():
             done = tables.compact(topic, target_bytes)
-            text = f"{topic}: {done['before']:,} files became {done['after']:,}"
-            _tell({"topic": topic, **done}, text, as_json=as_json)
+            text = (
+                f"{counted(done['before'], 'file')} became {done['after']:,}"
+                if done["before"]
+                else "nothing to merge"
+            )
+            _tell({"topic": topic, **done}, f"{topic}: {text}", as_json=as_json)
     return OK
 
 
