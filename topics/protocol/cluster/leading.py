@@ -67,6 +67,8 @@ from topics.protocol.cluster.steps import (
     TakeSnapshot,
 )
 from topics.protocol.cluster.unit import (
+    FORMAT,
+    FORMAT_OLDEST,
     Part,
     Shard,
     TermBegan,
@@ -117,6 +119,8 @@ class Node:
         place: How far it has come, units in flight not counted.
         anchor: Its place at the last unit: what a store holds.
         mark: The last unit that it has read back, and not only sent.
+        proven_term: The newest term in which it has seen that the log has what its state rests on;
+            -1: it has not looked yet, or the log has not.
     """
 
     def __init__(
@@ -131,6 +135,7 @@ class Node:
         self._effects: list[Effect] = []
         self._proof: Proof | None = None
         self._proofs = 0
+        self.proven_term = -1
         self._attempt: TermBegan | None = None
         self._target = -1
         self._in_flight = InFlight()
@@ -155,6 +160,11 @@ class Node:
     def has_room(self) -> bool:
         """Whether another unit may be decided."""
         return self._in_flight.has_room
+
+    def write_format(self, format_: int) -> None:
+        """From here on records are written in this format, which all live nodes read."""
+        assert FORMAT_OLDEST <= format_ <= FORMAT
+        self._in_flight.format = format_
 
     def _taken(self) -> list[Effect]:
         effects, self._effects = self._effects, []
@@ -183,7 +193,10 @@ class Node:
         if proof is None or event.proof != proof.number:
             return None
         self._proof = None
-        return is_history(proof.mark.place, proof.place, event.records, self._shard)
+        is_shown = is_history(proof.mark.place, proof.place, event.records, self._shard)
+        if is_shown:
+            self.proven_term = proof.place.term
+        return is_shown
 
     def _joined(self, event: Shown) -> None:
         match self._judge(event):
@@ -230,6 +243,7 @@ class Node:
     def _set_aside(self, why: str) -> None:
         self._let_go(why, Reply.UNKNOWN)
         self._proof = None
+        self.proven_term = -1
         self._move(NodeState.ASIDE)
         self._do(TakeSnapshot())
 
@@ -375,7 +389,7 @@ class Node:
         began = TermBegan(self.place.seen + 1, self._attempt.nonce, self._name)
         self._attempt = began
         self._move(NodeState.BEGINNING)
-        self._do(Send(began.nonce, 0, encode(began, self._shard)))
+        self._do(Send(began.nonce, 0, encode(began, self._shard, format_=self._in_flight.format)))
 
     def _begin_failed(self, event: SendFailed) -> None:
         if event.is_known and self._attempt is not None and event.ticket == self._attempt.nonce:
