@@ -12,10 +12,13 @@ from typing import Literal
 import msgspec
 
 from topics.protocol.cluster.leading import NodeState
+from topics.protocol.http.bodies import TrimBody
+from topics.server.cluster.forwarding import not_leader
 from topics.server.cluster.host import ClusterHost, NodeName
 from topics.server.cluster.kafka.heartbeats import Beat, Roster
 from topics.server.cluster.lag import Lag
-from topics.server.cluster.status import ClusterStatus, NodeStatus
+from topics.server.cluster.status import ClusterStatus, NodeStatus, TrimStatus
+from topics.server.cluster.trimmer import Trimmed, Trimmer
 
 
 def monotonic_ms() -> int:
@@ -35,6 +38,9 @@ class NodeStanding:
         roster: Whom it heard of.
         waits_for: As `ClusterStatus` has it.
         log_start, log_end: As well, when it was asked last.
+        trimmer: None before this node has joined.
+        log_kept_ms: For how long Kafka may keep a record of which nothing is true any more, where all
+            nodes live; 0 before this node has joined.
     """
 
     def __init__(
@@ -47,8 +53,10 @@ class NodeStanding:
         self.waits_for: str | None = "Kafka's brokers"
         self.log_start: int | None = None
         self.log_end: int | None = None
+        self.trimmer: Trimmer | None = None
+        self.log_kept_ms = 0
         self._process = process
-        self._session_ms, self._retain_ms = session_ms, retain_ms
+        self._session_ms, self.retain_ms = session_ms, retain_ms
         self._lag = Lag()
 
     # ------------------------------------------------------------------ Standing
@@ -81,6 +89,14 @@ class NodeStanding:
             return False
         return await self.host.wait_for_end(wait_ms)
 
+    async def trim(self, asked: TrimBody) -> Trimmed:
+        if self.trimmer is None:
+            raise not_leader("this node has not joined the cluster yet", None)
+        return await self.trimmer.by_hand(asked)
+
+    def log_retained_until_ms(self, now_ms: int) -> int:
+        return now_ms + self.log_kept_ms
+
     def status(self) -> ClusterStatus:
         name, host = self.name, self.host
         if host is None:
@@ -105,7 +121,20 @@ class NodeStanding:
                 (end for end in (found.log_end, self.log_end) if end is not None), default=None
             ),
             waits_for=self.waits_for,
+            trim=self._trim,
         )
+
+    @property
+    def _trim(self) -> TrimStatus | None:
+        """The newest that is known: of this node's own looks, and of the others'."""
+        own = None if self.trimmer is None else self.trimmer.status
+        known = [said for said in (own, self.roster.trim) if said is not None]
+        return max(known, key=lambda said: said.looked_ms, default=None)
+
+    def mark_time(self) -> None:
+        """Have the log say what time it is, if this node leads."""
+        if self.host is not None:
+            self.host.mark_time()
 
     # ------------------------------------------------------------------ heartbeats
 
@@ -133,6 +162,9 @@ class NodeStanding:
             durable=host.durable,
             lag_units=self._lag.units(index),
             lag_ms=self._lag.ms(index, monotonic_ms()),
+            proven_term=host.proven_term,
+            needs_log=host.needs_log,
+            trim=self._trim,
         )
 
     @property
@@ -146,7 +178,7 @@ class NodeStanding:
     def nodes(self) -> Sequence[NodeStatus]:
         """Every node that was heard of, ordered by id; of this one what is true now."""
         at_ms = monotonic_ms()
-        beats = {beat.node: beat for beat in self.roster.live(at_ms, self._retain_ms)}
+        beats = {beat.node: beat for beat in self.roster.live(at_ms, self.retain_ms)}
         own = self.name.node
         return [
             self._own() if node == own else self._other(beats[node], at_ms)
@@ -164,6 +196,7 @@ class NodeStanding:
             index=index,
             lag_units=self._lag.units(index),
             lag_ms=self._lag.ms(index, monotonic_ms()),
+            durable=host.durable,
         )
 
     def _other(self, beat: Beat, at_ms: int) -> NodeStatus:
@@ -176,4 +209,5 @@ class NodeStanding:
             lag_units=beat.lag_units,
             lag_ms=beat.lag_ms,
             seen_ms_ago=silent_ms,
+            durable=beat.durable,
         )

@@ -7,6 +7,7 @@ range, names in it are names.
 
 from topics.protocol.http.bodies.append import LargeAppendBody, parse_append
 from topics.protocol.http.bodies.checks import U64_MAX, clamped_lease, u64
+from topics.protocol.http.bodies.cluster import parse_trim
 from topics.protocol.http.bodies.queues import (
     claim_limit,
     parse_ack,
@@ -40,6 +41,7 @@ from topics.protocol.http.bodies.types import (
     PurgeBody,
     RecordBody,
     RouterBody,
+    TrimBody,
     ViewBody,
     WatchBody,
 )
@@ -60,6 +62,7 @@ __all__ = [
     "PurgeBody",
     "RecordBody",
     "RouterBody",
+    "TrimBody",
     "ViewBody",
     "WatchBody",
     "claim_limit",
@@ -78,6 +81,7 @@ __all__ = [
     "parse_purge",
     "parse_put",
     "parse_put_router",
+    "parse_trim",
     "parse_view",
     "parse_watch",
     "u64",
