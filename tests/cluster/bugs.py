@@ -27,7 +27,7 @@ from topics.protocol.cluster.steps import (
     Sent,
     Shown,
 )
-from topics.protocol.cluster.trimming import trim_before
+from topics.protocol.cluster.trimming import Position, bound_of
 from topics.protocol.cluster.unit import Part, TermBegan, Unit, joined
 
 from .invariants import Violation
@@ -128,25 +128,36 @@ def keep_the_engine_after_stepping_down(patch: Patch) -> None:
 def trim_too_early(patch: Patch) -> None:
     """As far as it is accepted: on no disk, perhaps."""
     patch.setattr(
-        World, "trim_point", staticmethod(lambda leader, durable: leader.node.anchor.offset)
+        World, "trim_point", staticmethod(lambda leader, known: leader.node.anchor.offset)
     )
 
 
 def trim_on_one_copy(patch: Patch) -> None:
     """The leader is the only node that was heard of."""
     patch.setattr(
-        World, "trim_point", staticmethod(lambda leader, durable: trim_before(durable, copies=1))
+        World, "trim_point", staticmethod(lambda leader, known: bound_of(known, copies=1).before)
     )
 
 
 def trim_the_record_at_which_a_node_stands(patch: Patch) -> None:
     """It cannot tell the log from another one any more."""
 
-    def greedy(leader: Process, durable: list[int]) -> int | None:
-        before = trim_before(durable)
-        return None if before is None else before + 1
+    def greedy(leader: Process, known: list[Position]) -> int:
+        before = bound_of(known).before
+        return before + 1 if before else 0
 
     patch.setattr(World, "trim_point", staticmethod(greedy))
+
+
+def take_an_offset_for_a_copy(patch: Patch) -> None:
+    """A node on a history that the log has lost, or of which it has not seen whether it has, has other
+    records at the same offsets; so has a machine that nobody has heard of for long."""
+
+    def trusting(leader: Process, known: list[Position]) -> int:
+        copies = [msgspec.structs.replace(each, is_copy=each.offset >= 0) for each in known]
+        return bound_of(copies).before
+
+    patch.setattr(World, "trim_point", staticmethod(trusting))
 
 
 def own_records_by_name(patch: Patch) -> None:
@@ -278,6 +289,7 @@ BUGS: dict[str, Bug] = {
         _bug(keep_the_engine_after_stepping_down, "storm duel", "a read is accepted", *WORLDS),
         _bug(trim_too_early, "trims", "copies exist"),
         _bug(trim_on_one_copy, "trims", "copies exist"),
+        _bug(take_an_offset_for_a_copy, "trims cuts", "copies exist"),
         _bug(trim_the_record_at_which_a_node_stands, "trims", "copies exist"),
         _bug(own_records_by_name, "twins", *ANSWERS, *WORLDS),
         _bug(forget_terms_of_skipped_records, "cuts", "a leader has the log", *WORLDS),

@@ -183,6 +183,12 @@ class EngineProcess:
         return self.member.node
 
     @property
+    def durable(self) -> tuple[int, int]:
+        """What the real engine says of its disk: offset and epoch of its mark."""
+        durable = self.host.driver.commit.durable
+        return durable.offset, durable.epoch
+
+    @property
     def is_deaf(self) -> bool:
         return self.is_paused or self.is_cut_off
 

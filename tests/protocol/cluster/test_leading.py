@@ -808,21 +808,3 @@ def test_a_leader_writes_in_the_format_that_it_is_told(monkeypatch: pytest.Monke
     newer = following()
     newer.node.write_format(2)
     assert newer.lead().log[0][4] == 2
-
-
-def test_a_node_says_in_which_term_it_has_seen_its_data_in_the_log() -> None:
-    """Only then are they a copy of what the log may let go of. (§6)"""
-    rig = Rig()
-    assert rig.node.proven_term == -1
-    rig.show()
-    assert rig.node.proven_term == 0
-
-    rig.another_begins(1)
-    assert (rig.node.place.term, rig.node.proven_term) == (1, 0)
-    rig.show()
-    assert rig.node.proven_term == 1
-
-    rig.another_begins(2)
-    [prove] = [each for each in rig.did if isinstance(each, Prove)]
-    rig.hear(NotShown(prove.proof, is_lost=True))
-    assert (rig.node.state, rig.node.proven_term) == (NodeState.ASIDE, -1)

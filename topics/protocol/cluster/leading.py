@@ -119,8 +119,6 @@ class Node:
         place: How far it has come, units in flight not counted.
         anchor: Its place at the last unit: what a store holds.
         mark: The last unit that it has read back, and not only sent.
-        proven_term: The newest term in which it has seen that the log has what its state rests on;
-            -1: it has not looked yet, or the log has not.
     """
 
     def __init__(
@@ -135,7 +133,6 @@ class Node:
         self._effects: list[Effect] = []
         self._proof: Proof | None = None
         self._proofs = 0
-        self.proven_term = -1
         self._attempt: TermBegan | None = None
         self._target = -1
         self._in_flight = InFlight()
@@ -193,10 +190,7 @@ class Node:
         if proof is None or event.proof != proof.number:
             return None
         self._proof = None
-        is_shown = is_history(proof.mark.place, proof.place, event.records, self._shard)
-        if is_shown:
-            self.proven_term = proof.place.term
-        return is_shown
+        return is_history(proof.mark.place, proof.place, event.records, self._shard)
 
     def _joined(self, event: Shown) -> None:
         match self._judge(event):
@@ -243,7 +237,6 @@ class Node:
     def _set_aside(self, why: str) -> None:
         self._let_go(why, Reply.UNKNOWN)
         self._proof = None
-        self.proven_term = -1
         self._move(NodeState.ASIDE)
         self._do(TakeSnapshot())
 

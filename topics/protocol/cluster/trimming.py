@@ -8,9 +8,10 @@ Whoever decides it may be deposed, and what it decides may take effect long afte
 bound is made of places that nodes have on their disks, and those only rise.  A node that came meanwhile
 and has not read so far takes another's snapshot; the copies that were counted have all that it needs.
 
-A node counts as a copy only where it has looked, in the term of the one who decides, whether the log has
-what its data rest on (`leading.Node.proven_term`).  An offset alone would not do: a node on a lost
-history has records at the same offsets, and they are not those of the log.
+A node counts as a copy only where the log has the record at which it stands, of the epoch in which it
+read it: offset and epoch name all that is before (`ports`), and whoever has read that has the same state.
+An offset alone would not do: a node on a lost history has records at the same offsets, and they are not
+those of the log.
 """
 
 from collections.abc import Iterable
@@ -30,12 +31,14 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
         node: Its id.
         offset: Of the record that it needs first: that of its mark (`replica.Mark`), as far as it is
             synced there.  -1: all.  What a node has accepted and not synced it loses with the power.
-        is_copy: It has what the log had before, and its data are of this log.
+        is_copy: It has what the log had before, on its disk.
+        mark: Offset and epoch of the record by which it is known whether its data are of this log.
     """
 
     node: str
     offset: int
     is_copy: bool
+    mark: tuple[int, int] = (-1, -1)
 
 
 class Wait(StrEnum):

@@ -37,6 +37,16 @@ NEVER_MS: Final = 1 << 62
 """The shared log has its own limit of time: only steps of this node's disk count as hanging."""
 
 
+class Durable(msgspec.Struct, frozen=True, order=True):
+    """A mark in the shared log: its offset and the epoch that the log gave with it."""
+
+    offset: int
+    epoch: int
+
+
+NOTHING_DURABLE: Final = Durable(-1, -1)
+
+
 class Proposal(msgspec.Struct, eq=False):
     """A turn on its way to the shared log, and the answers that wait for it."""
 
@@ -59,7 +69,7 @@ class ClusterCommit(GroupCommit):
         wants_turn: Whether commands wait for the next turn of a leader.
         proposal: The turn on its way to the shared log.
         shown_index: Of the last unit whose events are published here.
-        durable: Offset in the shared log of this node's mark, as far as it is synced here; -1: none.
+        durable: This node's mark, as far as it is synced here.
     """
 
     leads = False
@@ -70,11 +80,11 @@ class ClusterCommit(GroupCommit):
     proposal: Proposal | None = None
     proposed_ms = 0
     shown_index = 0
-    durable = -1
+    durable = NOTHING_DURABLE
     _taken_index = 0
-    _taken_mark = -1
-    _marks: deque[tuple[int, int]]
-    """Marks that are written and not synced: the write's lsn, the mark's offset."""
+    _taken_mark = NOTHING_DURABLE
+    _marks: deque[tuple[int, Durable]]
+    """Marks that are written and not synced, each with its write's lsn."""
     _frames: Frames
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -100,7 +110,7 @@ class ClusterCommit(GroupCommit):
             self._is_turn_due = False
         elif not self.leads:
             if self.writer is WriterState.FREE:
-                self._taken_index, self._taken_mark = self._index, self._mark_offset
+                self._taken_index, self._taken_mark = self._index, self._mark
             super().end_turn()
         elif self.writer is WriterState.FREE:
             self._end_leaders_turn()
@@ -118,13 +128,13 @@ class ClusterCommit(GroupCommit):
 
     def recovered(self, lsn: int) -> None:
         super().recovered(lsn)
-        self._marks = deque([(lsn, self._mark_offset)])
+        self._marks = deque([(lsn, self._mark)])
         self._note_durable(lsn)
 
     @property
-    def _mark_offset(self) -> int:
+    def _mark(self) -> Durable:
         place = self._engine.state.place
-        return -1 if place is None else place.mark.offset
+        return NOTHING_DURABLE if place is None else Durable(place.mark.offset, place.epoch)
 
     def synced(self, lsn: int, took_ms: float) -> None:
         self._note_durable(lsn)
@@ -177,7 +187,7 @@ class ClusterCommit(GroupCommit):
         except Exception as error:
             self.fail(error)
             return
-        self._taken_index, self._taken_mark = self._index, self._mark_offset
+        self._taken_index, self._taken_mark = self._index, self._mark
         self._write(self._frames)
 
     def _write(self, frames: Frames) -> None:
@@ -190,7 +200,7 @@ class ClusterCommit(GroupCommit):
     def _written(self, lsn: int) -> int:
         super()._written(lsn)
         self.shown_index = self._taken_index
-        if self._taken_mark > self.durable:
+        if self._taken_mark.offset > self.durable.offset:
             self._marks.append((lsn, self._taken_mark))
         # What is accepted outlives every disk of this node.
         self._engine.on_synced(lsn)

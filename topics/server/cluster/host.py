@@ -46,6 +46,7 @@ from topics.protocol.cluster.steps import (
 )
 from topics.protocol.cluster.unit import NotOurs, Shard, TermBegan, Unreadable, decode
 from topics.protocol.model.errors import StoreError
+from topics.protocol.replication.commit import NOTHING_DURABLE, Durable
 from topics.protocol.replication.driver import ClusterDriver
 from topics.protocol.replication.member import LogEffect, Member
 from topics.server.cluster.runtime import ClusterRuntime
@@ -142,7 +143,7 @@ class ClusterHost:
         self._leader: str | None = None
         self._loss: HistoryLoss | None = None
         self._end: int | None = None
-        self._durable = -1
+        self._durable = NOTHING_DURABLE
         self._heard: tuple[int, int] | None = None
         """Offset and epoch of the record that was read last."""
         runtime.opened = self._opened
@@ -254,15 +255,15 @@ class ClusterHost:
     @property
     def durable(self) -> int:
         """Offset of this node's mark, as far as it is synced here; -1: none."""
+        return self.durable_mark.offset
+
+    @property
+    def durable_mark(self) -> Durable:
+        """The same, with the epoch that the log gave with it."""
         driver = self.member.driver
         if driver is not None:  # while the store is opened anew, what it holds stays on the disk
             self._durable = driver.commit.durable
         return self._durable
-
-    @property
-    def proven_term(self) -> int:
-        """The newest term in which the log had what this node's data rest on; -1: none."""
-        return -1 if self.member.node is None else self.member.node.proven_term
 
     @property
     def needs_log(self) -> bool:

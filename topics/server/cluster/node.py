@@ -190,6 +190,7 @@ class ClusterNode:
             standing,
             heartbeats,
             retain_ms=standing.retain_ms,
+            near_ms=kafka.session_ms,
             monotonic_ms=monotonic_ms,
             now_ms=lambda: runtime.clock_ms,
         )

@@ -160,9 +160,9 @@ class NodeStanding:
             term=host.term,
             index=index,
             durable=host.durable,
+            durable_epoch=host.durable_mark.epoch,
             lag_units=self._lag.units(index),
             lag_ms=self._lag.ms(index, monotonic_ms()),
-            proven_term=host.proven_term,
             needs_log=host.needs_log,
             trim=self._trim,
         )

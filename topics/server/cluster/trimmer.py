@@ -1,10 +1,10 @@
 """The trimming of the log: a leader lets go what all live nodes have on their disks.
 
 Owns when it is looked at, and the order of a look: this node says its heartbeat and reads on to it, so
-that it knows of every node what that said last; asks how far the log is old enough; decides
-(`protocol.cluster.trimming`); and only then lets go, or not at all where that took too long.  A process
-that was paused in between, and is deposed by now, trims no further than what it then knew to be on the
-disks of those nodes.
+that it knows of every node what that said last; looks whether the log has the records at which they
+stand; asks how far it is old enough; decides (`protocol.cluster.trimming`); and only then lets go, or
+not at all where that took too long.  A process that was paused in between, and is deposed by now, trims
+no further than what it then knew to be on the disks of those nodes.
 
 Where nobody writes, nothing in the log gets older.  A leader that waits for the retention only has the
 log say what time it is now and then, so that what was written last, and erased, is trimmed in the end.
@@ -13,16 +13,17 @@ log say what time it is now and then, so that what was written last, and erased,
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Final, Protocol
 
 import msgspec
 
-from topics.protocol.cluster.ports import ReplicatedLog
+from topics.protocol.cluster.ports import LogTrimmed, LogTruncated, ReplicatedLog
 from topics.protocol.cluster.trimming import COPIES, Bound, Position, Wait, bound_of
 from topics.protocol.http.bodies import TrimBody
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.forwarding import not_leader
-from topics.server.cluster.kafka.heartbeats import Beat, Roster
+from topics.server.cluster.kafka.heartbeats import BEAT_MS, Beat, Roster
 from topics.server.cluster.status import TrimStatus
 
 LOOK_MS: Final = 60_000
@@ -88,8 +89,9 @@ class Trimmer:
     """Of one node.
 
     Args:
-        retain_ms: What is younger than the newest record by less stays; a node that was silent for
+        retain_ms: What is older than the newest record by less stays; a node that was silent for
             longer does not count.
+        near_ms: A node that was silent for longer is no copy.
         monotonic_ms: A clock that never goes back.
         now_ms: The wall clock.
 
@@ -104,6 +106,7 @@ class Trimmer:
         hearing: Hearing,
         *,
         retain_ms: int,
+        near_ms: int,
         monotonic_ms: Callable[[], int],
         now_ms: Callable[[], int],
     ) -> None:
@@ -111,6 +114,7 @@ class Trimmer:
         self.retain_ms = retain_ms
         self.look_ms = min(LOOK_MS, retain_ms // 4)
         self.mark_ms = min(MARK_MS_MAX, retain_ms // 8)
+        self._near_ms = near_ms
         self._log, self._node, self._hearing = shared, node, hearing
         self._monotonic_ms, self._now_ms = monotonic_ms, now_ms
         self._still: tuple[int, int] | None = None
@@ -187,8 +191,30 @@ class Trimmer:
         if not await self._hearing.catch_up(self._node.beat()):
             return None
         roster = self._hearing.roster
-        positions = roster.positions(self._monotonic_ms(), self.retain_ms, term=term)
-        return _Seen(term, at_ms, tuple(positions))
+        positions = roster.positions(
+            self._monotonic_ms(), self.retain_ms, near_ms=max(self._near_ms, 2 * BEAT_MS)
+        )
+        return _Seen(term, at_ms, tuple(await self._in_the_log(positions)))
+
+    async def _in_the_log(self, positions: list[Position]) -> list[Position]:
+        """The same, where a copy is one whose mark the log has now; no more of them are looked for
+        than it takes."""
+        found, copies = [], set[str]()
+        for each in sorted(positions, key=lambda each: each.offset):
+            is_copy = each.is_copy and each.offset >= 0 and len(copies) < COPIES
+            if is_copy and (is_copy := await self._has(*each.mark)):
+                copies.add(each.node)
+            found.append(msgspec.structs.replace(each, is_copy=is_copy))
+        return found
+
+    async def _has(self, offset: int, epoch: int) -> bool:
+        try:
+            async with aclosing(self._log.read(offset, epoch)) as reading:  # type: ignore[type-var]
+                async for at, _, _ in reading:
+                    return bool(at == offset)
+        except (LogTruncated, LogTrimmed):
+            pass
+        return False
 
     def _is_as(self, seen: _Seen) -> bool:
         """Whether this node still leads, and was not paused for long meanwhile.  The limit of a task

@@ -51,7 +51,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         lag_units: Units that it knows to be accepted and has not applied.
         lag_ms: Age of the oldest of those.
         reads_format: The newest format of units that it reads.
-        proven_term: As `leading.Node` has it: in this term its data are a copy.
+        durable_epoch: Of that mark: both together name all that is on the disk (`ports`).
         needs_log: It reads on from `durable`; False: it needs another's snapshot first.
         holds: Offset from which on the log has to stay, beside that, for a snapshot that it gives or
             takes; -1: none.
@@ -68,22 +68,27 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lag_units: int = 0
     lag_ms: int = 0
     reads_format: int = FORMAT
-    proven_term: int = -1
+    durable_epoch: int = -1
     needs_log: bool = True
     holds: int = -1
     trim: TrimStatus | None = None
 
-    def position(self, term: int) -> Position | None:
-        """What the trim of a leader of this term has to know; None: it needs nothing of the log."""
-        if not self.needs_log:
-            return (
-                None
-                if self.holds < 0
-                else Position(node=self.node, offset=self.holds, is_copy=False)
-            )
-        held = self.durable if self.holds < 0 else min(self.holds, self.durable)
-        is_copy = self.proven_term == term and self.durable >= 0
-        return Position(node=self.node, offset=held, is_copy=is_copy)
+    def position(self, *, is_near: bool) -> Position | None:
+        """What a trim has to know; None: it needs nothing of the log.
+
+        Args:
+            is_near: It was heard of just now: else nobody knows whether its disk is still there.
+        """
+        needs = [self.durable] if self.needs_log else []
+        needs += [self.holds] if self.holds >= 0 else []
+        if not needs:
+            return None
+        return Position(
+            node=self.node,
+            offset=min(needs),
+            is_copy=is_near and self.needs_log and self.durable_epoch >= 0,
+            mark=(self.durable, self.durable_epoch),
+        )
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -151,16 +156,24 @@ class Roster:
             if (self.silent_ms(node, at_ms) or 0) <= within_ms
         ]
 
-    def positions(self, at_ms: int, retain_ms: int, *, term: int) -> list[Position]:
-        """What `trimming.bound_of` asks for, of a leader of this term: of each node that counts, and
-        of each process where two have one node's name."""
-        beats = self.live(at_ms, retain_ms)
-        beats += [
-            heard.beat
-            for heard in self._twins.values()
-            if self._age_ms(heard.stamped_ms, at_ms) <= TWIN_MS
+    def positions(self, at_ms: int, retain_ms: int, *, near_ms: int) -> list[Position]:
+        """What `trimming.bound_of` asks for: of each node that counts, and of each process where two
+        have one node's name.
+
+        Args:
+            near_ms: A node that was silent for longer is no copy.
+        """
+        ages = [
+            (heard.beat, self._age_ms(heard.stamped_ms, at_ms), within_ms)
+            for processes, within_ms in ((self._heard, retain_ms), (self._twins, TWIN_MS))
+            for heard in processes.values()
         ]
-        found = [position for beat in beats if (position := beat.position(term)) is not None]
+        found = [
+            position
+            for beat, age_ms, within_ms in ages
+            if age_ms <= within_ms
+            and (position := beat.position(is_near=age_ms <= near_ms)) is not None
+        ]
         found += [
             Position(node=node, offset=-1, is_copy=False)
             for node, stamped_ms in self._strange.items()
