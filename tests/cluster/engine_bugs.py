@@ -20,6 +20,7 @@ from topics.protocol.replication.place import event_of
 
 from .engine_world import ENGINE_KINDS, told_engine_world
 from .invariants import Violation
+from .world import World
 
 Patch = pytest.MonkeyPatch
 
@@ -131,6 +132,25 @@ def forget_what_memory_held(patch: Patch) -> None:
     patch.setattr(Engine, "begin_term", lead)
 
 
+def trim_too_early(patch: Patch) -> None:
+    """As far as it is accepted: on no disk, perhaps."""
+    patch.setattr(
+        World, "trim_point", staticmethod(lambda leader, known: leader.node.anchor.offset)
+    )
+
+
+def call_durable_what_is_not_synced(patch: Patch) -> None:
+    """The power takes it, and the log does not have it any more."""
+    written = ClusterCommit._written
+
+    def early(self: ClusterCommit, lsn: int) -> int:
+        found = written(self, lsn)
+        self.durable = self._taken_mark
+        return found
+
+    patch.setattr(ClusterCommit, "_written", early)
+
+
 @dataclass(frozen=True)
 class Bug:
     sow: Callable[[Patch], None]
@@ -141,6 +161,8 @@ class Bug:
 STATE = "a unit applies", "a store opens", "a state is of its index", "asserted", "replicas agree"
 READS = "what is live is shown", "a read is accepted"
 TIME = ("time is accepted",)
+
+COPIES = ("copies exist",)
 
 BUGS: dict[str, Bug] = {
     sow.__name__: Bug(sow, frozenset(found_by))
@@ -154,6 +176,8 @@ BUGS: dict[str, Bug] = {
         (write_the_place_before_its_unit, (*STATE, *READS)),
         (lose_the_tail_at_each_start, STATE),
         (forget_what_memory_held, ("no seq twice",)),
+        (trim_too_early, COPIES),
+        (call_durable_what_is_not_synced, COPIES),
     )
 }
 

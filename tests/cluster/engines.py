@@ -75,8 +75,12 @@ class Disk:
     def __init__(self, world: "EngineWorld") -> None:
         self.world = world
         self.files = SimFiles()
-        zero = Place.before_all(world.shard)
-        self.durable = self.written = zero
+        self.durable_mark = self.written_mark = Mark(Place.before_all(world.shard))
+
+    @property
+    def durable(self) -> Place:
+        """The place of its mark, as far as it is synced."""
+        return self.durable_mark.place
 
     def open(self) -> tuple[Place, Mark, Engine]:
         """What is there, opened in a copy."""
@@ -301,7 +305,7 @@ class EngineProcess:
                 self.store.files = self.offered[2]
                 self.wants_snapshot = self.is_ghost = self.has_met_loss = False
                 self.world.installed(self)  # type: ignore[arg-type]
-                self.store.durable = self.offered[1].place
+                self.store.durable_mark = self.offered[1]
                 self.reopen()
             case Loss():
                 self.world.told(self)  # type: ignore[arg-type]
@@ -325,10 +329,10 @@ class EngineProcess:
 
     def _wrote(self) -> None:
         _, mark = place_of(self.engine.state.place, self.world.shard)
-        self.store.written = mark.place
+        self.store.written_mark = mark
 
     def _synced(self) -> None:
-        self.store.durable = self.store.written
+        self.store.durable_mark = self.store.written_mark
 
     def was_promised(self, first: int) -> bool:
         flights = self.node._in_flight.flights

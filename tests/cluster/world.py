@@ -436,13 +436,17 @@ class World:
         return bound_of(positions).before
 
     def able(self) -> int:
-        """Stores that need no snapshot: what the log has not any more, they have."""
-        start = self.log.start
-        places = [store.durable for store in self.stores.values()]
+        """Stores that have what the log has not any more, and the record at its start: they have read
+        so far, and what they have read so far is what the log had."""
+        start, cuts = self.log.start, self.log.cuts
+        marks = [store.durable_mark for store in self.stores.values()]
         return sum(
             start == 0
-            or (place.offset >= start and self.oracle.chain_at(place.index) == place.chain)
-            for place in places
+            or (
+                mark.place.offset >= start
+                and all(start < first for first in cuts[max(mark.epoch, 0) :])
+            )
+            for mark in marks
         )
 
     def do_wipe(self) -> None:

@@ -32,9 +32,14 @@ UNSEEN = {
     # Of a node in a cluster: tests/server/cluster.
     *(("Cluster", field) for field in ("cluster", "shard", "node", "leader", "leader_url", "term")),
     *(("Cluster", field) for field in ("index", "lag_units", "lag_ms", "log_start", "log_end")),
-    *(("Cluster", field) for field in ("in_flight", "nodes", "loss")),
+    *(("Cluster", field) for field in ("in_flight", "nodes", "loss", "trim")),
+    *(("ClusterTrim", field) for field in ("before", "waits_for", "node", "looked_ms", "last_ms")),
+    *(("ClusterTrimmed", field) for field in ("trimmed", "before", "records", "log_start")),
+    *(("ClusterTrimmed", field) for field in ("log_end", "waits_for", "node", "positions")),
+    *(("ClusterPosition", field) for field in ("node", "offset", "is_copy")),
+    ("RecordsDeleted", "log_retained_until"),
     *(("ClusterNode", field) for field in ("node", "url", "role", "index", "lag_units", "lag_ms")),
-    ("ClusterNode", "seen_ms_ago"),
+    *(("ClusterNode", field) for field in ("seen_ms_ago", "durable")),
     *(("ClusterLoss", field) for field in ("at_ms", "index", "what")),
 }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from topics.cli.asking import confirm, dry_run_option, yes_option
-from topics.cli.exits import REFUSED, UNUSABLE, Stop, output, print_rich
+from topics.cli.exits import REFUSED, UNUSABLE, Stop, counted, output, print_rich
 from topics.cli.target import with_client
 from topics.cli.topic import json_option, print_json
 
@@ -118,7 +118,7 @@ def trim(
         elif not plan["records"]:
             click.echo(f"nothing goes: {_waits_for(plan)}", err=True)
         return
-    what = f"This removes {plan['records']:,} offsets of Kafka's log, for good"
+    what = f"This removes {counted(plan['records'], 'record')} of Kafka's log, for good"
     if alone:
         what += "; where one node alone has the data, they end with its disk"
     confirm(what, yes=yes)
@@ -132,7 +132,7 @@ def trim(
 def _explain(plan: dict[str, Any]) -> None:
     click.echo(
         f"the log has offsets {plan['log_start']:,} to {plan['log_end']:,}; those before "
-        f"{plan['before']:,} would go, which are {plan['records']:,}",
+        f"{plan['before']:,} may go, which are {plan['records']:,}",
         err=True,
     )
     for each in plan["positions"]:

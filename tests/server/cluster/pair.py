@@ -13,14 +13,21 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from topics.protocol.http.bodies import parse_append, parse_put
+from topics.protocol.cluster.trimming import Bound, Position, Wait
+from topics.protocol.http.bodies import TrimBody, parse_append, parse_put
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard
 from topics.server.cluster.exchange import ClusterExchange
 from topics.server.cluster.forwarding import Forwarder
 from topics.server.cluster.neighbours import Neighbours
-from topics.server.cluster.status import ClusterStatus, HistoryLoss, NodeStatus
+from topics.server.cluster.status import (
+    ClusterStatus,
+    HistoryLoss,
+    NodeStatus,
+    TrimStatus,
+)
+from topics.server.cluster.trimmer import Trimmed
 from topics.server.exchange.holders import Holders
 from topics.server.transport.connection import Connection
 from topics.server.transport.http1 import Http1
@@ -72,6 +79,8 @@ class FakeStanding:
     lag_ms: int = 0
     loss: HistoryLoss | None = None
     waits_for: str | None = None
+    trim_status: TrimStatus | None = None
+    trims: list[TrimBody] = field(default_factory=list)
     on_end: Callable[[], object] = lambda: None
     waited: list[int] = field(default_factory=list)
 
@@ -90,6 +99,22 @@ class FakeStanding:
         self.on_end()
         return self.ends
 
+    async def trim(self, asked: TrimBody) -> Trimmed:
+        self.trims.append(asked)
+        return Trimmed(
+            before=asked.before or 57,
+            log_start=7,
+            log_end=70,
+            bound=Bound(57, Wait.NODE, "n2"),
+            positions=(
+                Position(node="n1", offset=69, is_copy=True),
+                Position(node="n2", offset=-1, is_copy=False),
+            ),
+        )
+
+    def log_retained_until_ms(self, now_ms: int) -> int:
+        return now_ms + 90_000
+
     def status(self) -> ClusterStatus:
         leader = next((each.node for each in self.nodes if each.role == "leader"), None)
         return ClusterStatus(
@@ -104,6 +129,7 @@ class FakeStanding:
             nodes=self.nodes,
             loss=self.loss,
             waits_for=self.waits_for,
+            trim=self.trim_status,
         )
 
 

@@ -185,7 +185,8 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
     def _decide(self, command: Command, deliver: Deliver) -> Reply | Ticket:
         standing = self._neighbours.standing
         if isinstance(command, DeleteRecords) and command.erase:
-            deliver = self._with_log(deliver)
+            found = super()._decide(command, lambda reply: deliver(self._with_log(reply)))
+            return found if isinstance(found, Ticket) else self._with_log(found)
         if standing.leads or isinstance(command, CreateWatch):
             return super()._decide(command, deliver)
         decide = super()._decide
@@ -257,19 +258,13 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         call = self._call
         return call.answer(200, (JSON,), [text, call.performance(Reply(Outcome()))])
 
-    def _with_log(self, deliver: Deliver) -> Deliver:
+    def _with_log(self, reply: Reply) -> Reply:
         """Says of an erasure until when the cluster's log may have the bytes."""
-
-        def told(reply: Reply) -> None:
-            if isinstance(reply.result, Deleted):
-                until_ms = self._neighbours.standing.log_retained_until_ms(
-                    self._call.runtime.now_ms
-                )
-                result = msgspec.structs.replace(reply.result, log_retained_until_ms=until_ms)
-                reply = msgspec.structs.replace(reply, result=result)
-            deliver(reply)
-
-        return told
+        if not isinstance(reply.result, Deleted):
+            return reply
+        until_ms = self._neighbours.standing.log_retained_until_ms(self._call.runtime.now_ms)
+        result = msgspec.structs.replace(reply.result, log_retained_until_ms=until_ms)
+        return msgspec.structs.replace(reply, result=result)
 
     # ------------------------------------------------------------------ names and answers
 

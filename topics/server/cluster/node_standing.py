@@ -116,13 +116,20 @@ class NodeStanding:
             leader=found.leader or next(leaders, None),
             lag_units=max(found.lag_units, self._lag.units(index)),
             lag_ms=self._lag.ms(index, monotonic_ms()),
-            log_start=self.log_start,
+            log_start=self._log_start,
             log_end=max(
                 (end for end in (found.log_end, self.log_end) if end is not None), default=None
             ),
             waits_for=self.waits_for,
             trim=self._trim,
         )
+
+    @property
+    def _log_start(self) -> int | None:
+        """As it was asked last, or as this node has trimmed it since."""
+        if self.log_start is None or self.trimmer is None:
+            return self.log_start
+        return max(self.log_start, self.trimmer.log_start)
 
     @property
     def _trim(self) -> TrimStatus | None:

@@ -30,6 +30,8 @@ LOOK_MS: Final = 60_000
 """Between two looks, and no longer than a quarter of the retention."""
 MARK_MS_MAX: Final = 3_600_000
 """Between two records that say nothing but the time."""
+MARKS_MAX: Final = 8
+"""Records by which copies are known that are looked for at a time; more than two nodes need."""
 HURRY_S: Final = 20.0
 """A look that takes longer trims nothing: what it knows is old."""
 
@@ -97,6 +99,7 @@ class Trimmer:
 
     Attributes:
         status: As of the last look of this node, while it led; None before.
+        log_start: Where the log begins since this node trimmed it; 0: it did not.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class Trimmer:
         now_ms: Callable[[], int],
     ) -> None:
         self.status: TrimStatus | None = None
+        self.log_start = 0
         self.retain_ms = retain_ms
         self.look_ms = min(LOOK_MS, retain_ms // 4)
         self.mark_ms = min(MARK_MS_MAX, retain_ms // 8)
@@ -197,15 +201,14 @@ class Trimmer:
         return _Seen(term, at_ms, tuple(await self._in_the_log(positions)))
 
     async def _in_the_log(self, positions: list[Position]) -> list[Position]:
-        """The same, where a copy is one whose mark the log has now; no more of them are looked for
-        than it takes."""
-        found, copies = [], set[str]()
-        for each in sorted(positions, key=lambda each: each.offset):
-            is_copy = each.is_copy and each.offset >= 0 and len(copies) < COPIES
-            if is_copy and (is_copy := await self._has(*each.mark)):
-                copies.add(each.node)
-            found.append(msgspec.structs.replace(each, is_copy=is_copy))
-        return found
+        """The same, where a copy is one whose mark the log has now.  Each look takes a reader, so those
+        beyond the first few are taken for none."""
+        marks = sorted({each.mark for each in positions if each.is_copy})[:MARKS_MAX]
+        there = {mark for mark in marks if await self._has(*mark)}
+        return [
+            msgspec.structs.replace(each, is_copy=each.is_copy and each.mark in there)
+            for each in positions
+        ]
 
     async def _has(self, offset: int, epoch: int) -> bool:
         try:
@@ -226,7 +229,7 @@ class Trimmer:
         last_ms = self._last_ms
         if before > start:
             await self._log.trim(before)
-            last_ms = self._now_ms()
+            self.log_start, last_ms = before, self._now_ms()
             log.info("the log was trimmed up to offset %d, %d offsets", before, before - start)
         self.status = TrimStatus(
             looked_ms=self._now_ms(),

@@ -127,7 +127,7 @@ class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TrimBody(msgspec.Struct, forbid_unknown_fields=True):
-    before: int | None = None
+    before: Natural | None = None
     now: bool | None = None
     alone: bool | None = None
     dry_run: bool | None = None
