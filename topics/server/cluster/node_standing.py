@@ -38,6 +38,8 @@ class NodeStanding:
         roster: Whom it heard of.
         waits_for: As `ClusterStatus` has it.
         log_start, log_end: As well, when it was asked last.
+        holds: Offset from which on the log has to stay for a snapshot that this node gives or takes, in
+            every node's view; -1: none.  Whatever gives or takes one sets it.
         trimmer: None before this node has joined.
         log_kept_ms: For how long Kafka may keep a record of which nothing is true any more, where all
             nodes live; 0 before this node has joined.
@@ -53,6 +55,7 @@ class NodeStanding:
         self.waits_for: str | None = "Kafka's brokers"
         self.log_start: int | None = None
         self.log_end: int | None = None
+        self.holds = -1
         self.trimmer: Trimmer | None = None
         self.log_kept_ms = 0
         self._process = process
@@ -171,6 +174,7 @@ class NodeStanding:
             lag_units=self._lag.units(index),
             lag_ms=self._lag.ms(index, monotonic_ms()),
             needs_log=host.needs_log,
+            holds=self.holds,
             trim=self._trim,
         )
 

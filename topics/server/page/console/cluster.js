@@ -35,6 +35,7 @@ export async function refreshCluster(isCurrent) {
 function draw(found) {
   if (!found.enabled) {
     set($("cluster-about"), "this server is in no cluster");
+    set($("cluster-log"), "");
     $("node-list").replaceChildren();
     return;
   }
@@ -42,7 +43,24 @@ function draw(found) {
   show($("cluster-leaderless"), found.leader === null);
   show($("cluster-loss"), found.loss !== null);
   if (found.loss) set($("cluster-loss"), `The log has lost what this node rests on, behind unit ${digits(found.loss.index)}: ${found.loss.what}`);
+  set($("cluster-log"), log(found));
   $("node-list").replaceChildren(...found.nodes.map(row));
+}
+
+const WAITS = {
+  retention: () => "the rest is too young",
+  copies: () => "fewer than two nodes have it on their disks",
+  node: (trim) => `node ${trim.node} needs the rest`,
+};
+
+/** Where the log begins and ends, when it was trimmed last, and what holds the rest. */
+function log(found) {
+  if (found.log_start === null || found.log_end === null) return "";
+  const bounds = `Log ${digits(found.log_start)} to ${digits(found.log_end)}`;
+  const { trim } = found;
+  if (!trim) return bounds;
+  const last = trim.last_ms === null ? "never" : new Date(trim.last_ms).toISOString();
+  return `${bounds} · trimmed last: ${last} · ${WAITS[trim.waits_for](trim)}`;
 }
 
 function row(node) {
@@ -50,6 +68,6 @@ function row(node) {
   return make(
     "tr", "",
     make("td", "", node.node), make("td", node.role === "away" || node.role === "lost" ? "bad" : "", node.role), make("td", "", node.url),
-    number(node.index), number(node.lag_units), number(node.lag_ms), number(node.seen_ms_ago),
+    number(node.index), make("td", "number", node.durable === null ? "–" : digits(node.durable)), number(node.lag_units), number(node.lag_ms), number(node.seen_ms_ago),
   );
 }
