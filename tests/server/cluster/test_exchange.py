@@ -9,6 +9,7 @@ import h2.events
 import pytest
 
 from topics.protocol.cluster.trimming import Wait
+from topics.protocol.http.openapi.examples import EXAMPLES
 from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
@@ -642,6 +643,8 @@ def test_a_trim_is_the_leaders_and_says_what_each_node_needs() -> None:
                     {"node": "n2", "offset": None, "is_copy": False},
                 ],
             }  # fmt: skip
+            example = json.loads(json.dumps(EXAMPLES["POST /v0/cluster/trim"].answer))
+            assert example["application/json"].keys() == found.json.keys()
             done = await pair.leader.ask("POST", trim, {"before": 20})
             assert (done.json["trimmed"], done.json["records"]) == (True, 13)
             assert [(each.now, each.before) for each in pair.leader.standing.trims] == [
