@@ -36,6 +36,7 @@ UNSEEN = {
     *(("ClusterTrim", field) for field in ("before", "waits_for", "node", "looked_ms", "last_ms")),
     *(("ClusterTrimmed", field) for field in ("trimmed", "before", "records", "log_start")),
     *(("ClusterTrimmed", field) for field in ("log_end", "waits_for", "node", "positions")),
+    ("ClusterTrimmed", "performance"),
     *(("ClusterPosition", field) for field in ("node", "offset", "is_copy")),
     ("RecordsDeleted", "log_retained_until"),
     *(("ClusterNode", field) for field in ("node", "url", "role", "index", "lag_units", "lag_ms")),

@@ -522,6 +522,7 @@ class ClusterHost:
             try:
                 records = await self._records(effect)
             except (LogTruncated, LogTrimmed) as error:
+                log.error("%s", error)
                 self._tell(NotShown(effect.proof, isinstance(error, LogTruncated)))
                 return
             except Exception as error:
