@@ -298,7 +298,8 @@ WRITTEN: dict[str, Callable[[Patch], None]] = {
 
 FIRST: dict[str, int] = {
     "answer_no_at_once": 2768,
-    "compare_the_index": 3095,
+    "apply_before_accepted": 13,
+    "compare_the_index": 887,
     "own_records_by_name": 819,
 }
 """The first world that meets the bug, where it takes many."""

@@ -7,7 +7,7 @@ import pytest
 from .engine_bugs import BUGS, find
 from .engine_world import ENGINE_KINDS, told_engine_world
 
-SAMPLE, FULL = 48, 1200
+SAMPLE, FULL = 60, 1200
 """Worlds of the default run, and of `pytest -m long tests/cluster`."""
 
 

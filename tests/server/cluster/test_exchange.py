@@ -692,3 +692,19 @@ def test_how_far_the_trimming_is_shows() -> None:
             }  # fmt: skip
 
     run(story())
+
+
+def test_a_key_for_some_names_trims_nothing(tmp_path: Path) -> None:
+    """The log has everybody's records. (§0.2, §8.8)"""
+    source = source_of("limited-key-that-is-long-enough:read+admin:in.", None)
+    assert source is not None
+    limited = "Authorization: Bearer limited-key-that-is-long-enough"
+
+    async def story() -> None:
+        async with a_pair(lambda: Guard(source)) as pair:
+            for node in (pair.leader, pair.follower):
+                refused = await node.ask("POST", "/v0/cluster/trim", {"now": True}, limited)
+                assert refused.code == (403, "forbidden")
+            assert pair.leader.standing.trims == []
+
+    run(story())

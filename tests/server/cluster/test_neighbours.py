@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
+from topics.protocol.cluster.trimming import Wait
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.forwarding import Forwarder
 from topics.server.cluster.neighbours import Neighbours, answer_of, tag_of
-from topics.server.cluster.status import ClusterStatus, HistoryLoss
+from topics.server.cluster.status import ClusterStatus, HistoryLoss, TrimStatus
 
 from .pair import SECRET, FakeStanding, node_status
 
@@ -42,12 +43,16 @@ def test_every_field_of_the_status_is_answered() -> None:
         cluster="topics", shard=0, node="n1", leader="n1", term=3, index=9, lag_units=1, lag_ms=2,
         log_start=4, log_end=5, in_flight=6, nodes=(node_status("n1", "http://a:1", "leader"),),
         loss=HistoryLoss(at_ms=7, index=8, what="unit 8"),
+        trim=TrimStatus(looked_ms=3, before=2, waits_for=Wait.NODE, node="n2", last_ms=1),
     )  # fmt: skip
 
     shown = msgspec.to_builtins(answer_of(status, "http://a:1"))
 
     status_of_a_node = msgspec.to_builtins(status)
     del status_of_a_node["waits_for"]  # `/v0/ready` says it
+    [node] = status_of_a_node["nodes"]
+    assert node["durable"] == -1
+    node["durable"] = None  # it has nothing on its disk
     assert shown == status_of_a_node | {"enabled": True, "leader_url": "http://a:1"}
 
 

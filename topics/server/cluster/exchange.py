@@ -33,7 +33,7 @@ from topics.protocol.model.commands import (
     GetTopic,
     ReadPage,
 )
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY
 from topics.protocol.model.outcomes import Deleted, Outcome
 from topics.server.access.guard import Guard
@@ -241,7 +241,10 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
     # ------------------------------------------------------------------ the log
 
     def _trim(self, pieces: list[bytes]) -> Made:
-        """`POST /v0/cluster/trim` (§8.8): by the leader."""
+        """`POST /v0/cluster/trim` (§8.8): by the leader.  The log has everybody's records."""
+        if self._call.caller.prefixes:
+            what = "the key is for some names only, and the cluster's log has all"
+            raise Rejection(ErrorCode.FORBIDDEN, what)
         if not self._neighbours.standing.leads:
             return self._forward(pieces)
         judged, size = self._judged, sum(map(len, pieces))

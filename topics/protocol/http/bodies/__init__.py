@@ -7,7 +7,6 @@ range, names in it are names.
 
 from topics.protocol.http.bodies.append import LargeAppendBody, parse_append
 from topics.protocol.http.bodies.checks import U64_MAX, clamped_lease, u64
-from topics.protocol.http.bodies.cluster import parse_trim
 from topics.protocol.http.bodies.queues import (
     claim_limit,
     parse_ack,
@@ -27,6 +26,7 @@ from topics.protocol.http.bodies.reads import (
 )
 from topics.protocol.http.bodies.routers import parse_put_router
 from topics.protocol.http.bodies.topics import parse_delete, parse_purge, parse_put
+from topics.protocol.http.bodies.trims import parse_trim
 from topics.protocol.http.bodies.types import (
     AppendBody,
     BeginBody,
