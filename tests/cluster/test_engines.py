@@ -7,7 +7,7 @@ import pytest
 from .engine_bugs import BUGS, find
 from .engine_world import ENGINE_KINDS, told_engine_world
 
-SAMPLE, FULL = 60, 1200
+SAMPLE, FULL = 48, 1200
 """Worlds of the default run, and of `pytest -m long tests/cluster`."""
 
 
@@ -28,7 +28,7 @@ def test_no_world_breaks_an_invariant(kind: str, is_full: bool) -> None:
         count["cuts"] += len(world.log.cuts)
 
     # A world in which nothing happens breaks nothing.
-    assert count["acknowledged"] > 20
+    assert count["acknowledged"] > (10 if kind == "cuts" else 20)  # where most are lost again
     assert count["leases"] > 0
     assert count["in memory"] > 0
     assert (count["cuts"] > 0) is (kind == "cuts")
