@@ -20,6 +20,8 @@ SHOWN: Final = (
     "bench/README.md",
     "bench/plots/*",
     "deploy/Dockerfile",
+    "deploy/cluster.env",
+    "deploy/haproxy.cfg",
     "deploy/*.json",
     "deploy/*.service",
     "deploy/*.y*ml",

@@ -7,6 +7,14 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"  # nothing is imported from the checkout
 
+refused() {  # refused VENV WORDS: no server starts, exit 2, one line of its own that has these words
+    status=0
+    "$1/bin/topics" serve --port 0 --data-dir "$work/node" 2>"$work/error" || status=$?
+    test "$status" = 2
+    test "$(grep -c '^topics: ' "$work/error")" = 1
+    grep -q "^topics: .*$2" "$work/error"
+}
+
 try() {  # try PYTHON FILE
     "$1" -m venv "$work/venv"
     "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$2"
@@ -30,8 +38,16 @@ try() {  # try PYTHON FILE
     test "$("$work/venv/bin/topics" read tried --data)" = '{"n": 1}'
     kill -TERM "$server"
     wait "$server"
+
+    # A node of a cluster: without Kafka's client one line says what is missing; with it, a start
+    # looks for the brokers, of which there are none here.
+    export TOPICS_CLUSTER_KAFKA=127.0.0.1:1 TOPICS_CLUSTER_URL=http://127.0.0.1:1 TOPICS_CLUSTER_START_MS=300
+    refused "$work/venv" 'topics-server\[cluster\]'
+    "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$2[cluster]"
+    refused "$work/venv" 'did not answer for 300 ms'
+    unset TOPICS_CLUSTER_KAFKA TOPICS_CLUSTER_URL TOPICS_CLUSTER_START_MS
     echo "$("$1" --version): $(basename "$2") works"
-    rm -rf "$work/venv" "$work/data" "$work/port"
+    rm -rf "$work/venv" "$work/data" "$work/node" "$work/port"
 }
 
 tried=0

@@ -42,11 +42,13 @@ class NodeServer:
     Attributes:
         number: From 1.
         url: Where it is reached.
+        is_paused: Its process is stopped by SIGSTOP.
     """
 
     def __init__(self, folder: Path, number: int, port: int, environment: dict[str, str]) -> None:
         self.number, self.port = number, port
         self.url = f"http://127.0.0.1:{port}"
+        self.is_paused = False
         self.data_dir = folder / f"node-{number}"
         self._out = folder / f"node-{number}.out"
         self._environment = {**os.environ, **environment}
@@ -77,12 +79,24 @@ class NodeServer:
         """kill -9."""
         self._end(signal.SIGKILL)
 
+    def pause(self) -> None:
+        """SIGSTOP: it answers nothing, and its connections stay."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+        self.is_paused = False
+
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
         return self._end(signal.SIGTERM)
 
     def _end(self, number: int) -> int:
         process, self._process = self._process, None
+        self.is_paused = False
         if process is None:
             return 0
         process.send_signal(number)
@@ -165,7 +179,8 @@ class NodeServers:
 
     @property
     def alive(self) -> list[NodeServer]:
-        return [node for node in self.nodes if node.is_started]
+        """Those that run and are not paused."""
+        return [node for node in self.nodes if node.is_started and not node.is_paused]
 
     def leader(self) -> NodeServer:
         """The one that runs and leads, once all that run say so."""

@@ -8,12 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
+from contract.server import until
+from docs.blocks import find
 from server.exchange.test_exchange import Desk
 
+from tests import brokers
 from topics.cli.exits import CORRUPT, UNUSABLE
+from topics.server.cluster.figures import HELP as OF_A_NODE
+from topics.server.cluster.figures import ROLES
 from topics.settings import TABLE
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -23,7 +29,7 @@ SETTINGS = {setting.env for setting in TABLE}
 
 @pytest.fixture(scope="module")
 def scraped() -> set[str]:
-    """The names of all samples of a server."""
+    """The names of all samples of a server, and of a node of a cluster."""
     desk = Desk()
     desk.ask("PUT", "/v0/topics/a", {})
     text = b"".join(desk.ask("GET", "/v0/metrics").body).decode()
@@ -33,7 +39,7 @@ def scraped() -> set[str]:
             _, _, name, kind = line.split(" ")
             suffixes = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
             names |= {name + suffix for suffix in suffixes}
-    return names
+    return names | {f"topics_cluster_{name}" for name, _, _ in OF_A_NODE}
 
 
 def dashboard() -> dict[str, Any]:
@@ -110,6 +116,14 @@ def test_the_alerts_ask_for_metrics_that_there_are(scraped: set[str]) -> None:
     assert named - scraped == set()
 
 
+def test_alerts_of_a_cluster_name_roles_that_there_are() -> None:
+    """A role that is never told would never ring."""
+    named = {role for rule in alerts() for role in re.findall(r'role="(\w+)"', rule["expr"])}
+
+    assert named
+    assert named - set(ROLES) == set()
+
+
 def test_the_queries_are_promql() -> None:
     """Those of the alerts and of the dashboard, by a parser, where one is installed."""
     promql = pytest.importorskip("promql_parser")
@@ -151,8 +165,16 @@ def test_the_unit_does_not_restart_what_a_restart_does_not_help() -> None:
 
 
 def test_every_setting_that_is_named_exists() -> None:
-    """In the unit and in the image."""
-    for name in ("topics.service", "Dockerfile", "compose.yaml", "kubernetes.yaml"):
+    """In the unit, in the image, and where they are run."""
+    for name in (
+        "topics.service",
+        "cluster.env",
+        "Dockerfile",
+        "compose.yaml",
+        "compose-cluster.yaml",
+        "kubernetes.yaml",
+        "kubernetes-cluster.yaml",
+    ):
         named = set(re.findall(r"\bTOPICS_[A-Z_]+", (DEPLOY / name).read_text()))
         assert named
         assert named - SETTINGS == set(), name
@@ -258,9 +280,135 @@ def test_kubernetes_runs_one_server_as_the_image_s_user() -> None:
     assert mounts["data"] == image()["TOPICS_DATA_DIR"]
 
 
-def test_kubernetes_takes_its_file() -> None:
+def test_kubernetes_runs_a_cluster_of_three() -> None:
+    """Each pod has a name by which the others reach it, ready or not; clients reach those that are
+    ready; one at a time may be taken away."""
+    resources = list(yaml.safe_load_all((DEPLOY / "kubernetes-cluster.yaml").read_text()))
+    nodes, clients, budget, found = resources
+    pod = found["spec"]["template"]["spec"]
+    (server,) = pod["containers"]
+    variables = {each["name"]: each for each in server["env"]}
+    labels = found["spec"]["selector"]["matchLabels"]
+    (port,) = nodes["spec"]["ports"]
+
+    assert (found["kind"], found["spec"]["replicas"]) == ("StatefulSet", 3)
+    assert found["spec"]["serviceName"] == nodes["metadata"]["name"]
+    assert nodes["spec"]["clusterIP"] == "None"
+    assert nodes["spec"]["publishNotReadyAddresses"] is True
+    assert "publishNotReadyAddresses" not in clients["spec"]
+    assert labels == nodes["spec"]["selector"] == clients["spec"]["selector"]
+    assert labels == budget["spec"]["selector"]["matchLabels"]
+    assert labels == found["spec"]["template"]["metadata"]["labels"]
+    assert budget["spec"]["maxUnavailable"] == 1
+    pod_name = f"$({variables['POD_NAME']['name']})"
+    url = f"http://{pod_name}.{nodes['metadata']['name']}:{port['port']}"
+    assert variables["TOPICS_CLUSTER_URL"]["value"] == url
+    # What is put into a value has to be defined before it.
+    assert list(variables).index("POD_NAME") < list(variables).index("TOPICS_CLUSTER_URL")
+    assert pod["terminationGracePeriodSeconds"] > 20
+    assert server["livenessProbe"]["httpGet"]["path"] == "/v0/health"
+    assert server["readinessProbe"]["httpGet"]["path"] == "/v0/ready"
+
+
+def test_a_node_differs_from_a_single_server_by_its_cluster_alone() -> None:
+    """On Kubernetes: user, probes, volumes and limits are the same in both files."""
+    files = ("kubernetes.yaml", "kubernetes-cluster.yaml")
+    single, node = (
+        list(yaml.safe_load_all((DEPLOY / name).read_text()))[-1]["spec"] for name in files
+    )
+    for spec in (single, node):
+        (server,) = spec["template"]["spec"]["containers"]
+        server["env"] = [each for each in server["env"] if each["name"] == "TOPICS_API_KEYS_FILE"]
+    del node["podManagementPolicy"], node["template"]["spec"]["affinity"]
+    for name in ("replicas", "serviceName"):
+        del single[name], node[name]
+
+    assert node == single
+
+
+def test_the_settings_of_a_node_are_those_of_the_page() -> None:
+    """docs/cluster.md shows deploy/cluster.env but for its comments; the unit reads such a file."""
+    block = find("cluster.md", "TOPICS_CLUSTER_KAFKA=").code.splitlines()
+    lines = (DEPLOY / "cluster.env").read_text().splitlines()
+
+    assert [line for line in lines if line and not line.startswith("#")] == block
+    assert unit()["Service"]["EnvironmentFile"] == "-/etc/topics/env"
+
+
+def test_the_image_can_be_a_node() -> None:
+    """The same image runs a single server and a node."""
+    assert "'.[cluster]'" in (DEPLOY / "Dockerfile").read_text()
+
+
+def test_compose_runs_three_nodes_over_one_broker() -> None:
+    """The nodes call one another by the names of their services, which each lets itself be called."""
+    services = yaml.safe_load((DEPLOY / "compose-cluster.yaml").read_text())["services"]
+    broker = services.pop("kafka")["environment"]
+
+    assert len(services) == 3
+    for name, service in services.items():
+        variables = service["environment"]
+        assert variables.keys() - SETTINGS == set()
+        assert variables["TOPICS_CLUSTER_URL"] == f"http://{name}:4000"
+        assert set(variables["TOPICS_ALLOWED_HOSTS"].split(",")) == set(services)
+        assert service["volumes"] == [f"{name}:{image()['TOPICS_DATA_DIR']}"]
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+        kafka = variables["TOPICS_CLUSTER_KAFKA"]
+        assert broker["KAFKA_ADVERTISED_LISTENERS"] == f"PLAINTEXT://{kafka}"
+    assert len({port for service in services.values() for port in service["ports"]}) == 3
+
+
+@pytest.mark.kafka
+def test_a_broker_takes_the_settings_of_compose(tmp_path: Path) -> None:
+    """Its image makes lines of them: KAFKA_LOG_DIRS is log.dirs.  With names and ports of this machine a
+    broker starts with them."""
+    try:
+        brokers.java()
+        brokers.jars()
+    except brokers.NoBrokers as error:
+        pytest.skip(str(error))
+    services = yaml.safe_load((DEPLOY / "compose-cluster.yaml").read_text())["services"]
+    given = services["kafka"]["environment"]
+    del given["KAFKA_HEAP_OPTS"]  # is of the image's own script
+    client, controller = brokers.free_ports(2)
+    lines = "".join(
+        f"{name.removeprefix('KAFKA_').lower().replace('_', '.')}={value}\n"
+        for name, value in given.items()
+    )
+    for theirs, ours in (
+        ("kafka:9092", f"127.0.0.1:{client}"),
+        ("kafka:9093", f"127.0.0.1:{controller}"),
+        (":9092", f"127.0.0.1:{client}"),
+        (":9093", f"127.0.0.1:{controller}"),
+        ("/var/lib/kafka/data", str(tmp_path / "data")),
+    ):
+        lines = lines.replace(theirs, ours)
+    broker = brokers.Broker(tmp_path / "broker", 1, client, lines)
+    try:
+        broker.format(uuid4().hex[:22])
+        broker.start()
+        until("a broker takes connections", broker.is_open)
+    finally:
+        broker.kill()
+
+
+def test_haproxy_takes_its_configuration(tmp_path: Path) -> None:
+    """Where it is installed, with names and a port of this machine."""
+    haproxy = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+    if haproxy is None:
+        pytest.skip("no haproxy")
+    text = (DEPLOY / "haproxy.cfg").read_text().replace("bind :80 ", "bind 127.0.0.1:8080 ")
+    (tmp_path / "haproxy.cfg").write_text(re.sub(r" [abc]:4000", " 127.0.0.1:4000", text))
+    asked = [haproxy, "-c", "-q", "-f", str(tmp_path / "haproxy.cfg")]
+    found = subprocess.run(asked, capture_output=True, text=True)
+
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["kubernetes.yaml", "kubernetes-cluster.yaml"])
+def test_kubernetes_takes_its_file(name: str) -> None:
     """By its own schemas, where kubernetes-validate is installed."""
     schemas = pytest.importorskip("kubernetes_validate")
 
-    for resource in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()):
+    for resource in yaml.safe_load_all((DEPLOY / name).read_text()):
         schemas.validate(resource, schemas.latest_version(), strict=True)

@@ -91,7 +91,7 @@ def test_every_option_is_one(page: Path) -> None:
     spelled = {word for option in options() for word in (*option.opts, *option.secondary_opts)}
 
     of_others = {"--timeout-graceful-shutdown", "--interface", "--workers-kill-timeout"}
-    of_others |= {"--no-access-log", "--upgrade"}
+    of_others |= {"--no-access-log", "--upgrade", "--build", "--from-file"}
     assert named <= spelled | {"--help"} | of_others
 
 

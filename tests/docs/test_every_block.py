@@ -30,6 +30,8 @@ ELSEWHERE: Final = {
     ("client.md", "async def resize(job)"): "test_python.py",
     ("client.md", "def test_jobs_expire"): "test_python.py",
     ("client.md", 'client = Client("http://topics.test"'): "test_python.py",
+    ("cluster.md", "TOPICS_CLUSTER_KAFKA="): "tests/test_deploy.py finds it in deploy/cluster.env",
+    ("cluster.md", "security.protocol="): "tests/server/cluster/kafka/test_settings.py",
     ("export.md", "printf"): "test_docs.py",
     ("export.md", "import "): "test_docs.py, where the library is installed",
     ("export.md", '{"id": "int64"'): "test_python.py",
@@ -48,11 +50,15 @@ ELSEWHERE: Final = {
 NOT_RUN: Final = {
     ("api.md", '{"step_ms":10000'): "an answer, shortened; tests/contract/test_openapi.py",
     ("api.md", '{"enabled":false'): "an answer; tests/contract/test_openapi.py, test_examples.py",
+    ("cluster.md", "make cluster"): "goes on until interrupted; tests/server/cluster/test_node.py",
+    ("cluster.md", "python3 -m venv"): "installs packages; deploy/try_dist.sh does that",
+    ("cluster.md", "topics cluster status"): "needs systemd and three machines; tests/killed stops "
+    "and starts nodes",
     (
         "cluster.md",
-        "TOPICS_CLUSTER_KAFKA=",
-    ): "needs three machines; tests/server/cluster/test_node.py runs them on one",
-    ("cluster.md", "make cluster"): "goes on until interrupted; tests/server/cluster/test_node.py",
+        "docker build",
+    ): "needs Docker and Kubernetes; tests/test_deploy.py holds the file",
+    ("cluster.md", "docker compose"): "needs Docker; tests/test_deploy.py holds the file",
     ("README.md", 'spark.read.format("topics")'): "needs a JVM; tests/spark reads so",
     ("cli.md", "topics serve"): "the list of commands, half of which do not end; test_shell.py "
     "holds each line against the options that there are",

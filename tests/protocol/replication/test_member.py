@@ -101,6 +101,19 @@ def test_a_long_poll_and_a_stream_end_with_their_engine(rig: Rig) -> None:
     assert woken
 
 
+def test_a_stream_that_is_opened_on_a_dropped_engine_ends(rig: Rig) -> None:
+    """Until the next engine is open there is the old one, to which nothing happens any more: a stream
+    on it would send heartbeats and no record, for ever."""
+    rig.append("a")
+    rig.land()
+    dropped = rig.leader.engine
+    rig.lead(rig.replica)
+
+    stream = dropped.watch_commands.open_socket(lambda: None, ANYONE, NOBODY)
+
+    assert stream.ended_by is StreamEnd.MOVED
+
+
 def test_a_restart_goes_on_from_the_place_in_its_own_log(rig: Rig) -> None:
     """And emits nothing of its own. (§4)"""
     rig.append("a")

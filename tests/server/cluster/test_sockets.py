@@ -108,12 +108,14 @@ def test_a_leader_that_dies_leaves_a_publish_unknown() -> None:
     run(story())
 
 
-def test_a_subscription_waits_for_the_end_of_the_log() -> None:
-    """Where the topic, or the place in it, is not known here. (§5 of the cluster)"""
+@pytest.mark.parametrize("role", ["follower", "leader"])
+def test_a_subscription_waits_for_the_end_of_the_log(role: str) -> None:
+    """Where the topic, or the place in it, is not known here; a leader may have been deposed without
+    knowing it, as one that was paused. (§5 of the cluster)"""
 
     async def story() -> None:
-        async with a_pair() as pair, a_socket(pair.follower) as ws:
-            follower, standing = pair.follower, pair.follower.standing
+        async with a_pair() as pair, a_socket(getattr(pair, role)) as ws:
+            node, standing = getattr(pair, role), getattr(pair, role).standing
             absent = await ws.say(op="subscribe", topic="t", request_id=1)
             assert (absent["code"], standing.waited) == ("topic_not_found", [5000])
 
@@ -121,7 +123,7 @@ def test_a_subscription_waits_for_the_end_of_the_log() -> None:
             behind = await ws.say(op="subscribe", topic="t", request_id=2)
             assert behind["code"] == "replica_behind"
 
-            standing.ends, standing.on_end = True, lambda: follower.put("t", 1, 2, 3)
+            standing.ends, standing.on_end = True, lambda: node.put("t", 1, 2, 3)
             known = await ws.say(op="subscribe", topic="t", from_seq=2, request_id=3)
             assert (known["op"], known["topics"]["t"]["from_seq"]) == ("subscribed", 2)
 

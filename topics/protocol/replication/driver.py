@@ -151,8 +151,7 @@ class ClusterDriver(Driver):
         for waiting in awaiting:
             self._answer(waiting.deliver, Reply(refusal))
         self._delayed.let_all_in()
-        for stream in list(self.engine.watches.streams):
-            stream.end(StreamEnd.MOVED)
+        self.engine.watches.end_all(StreamEnd.MOVED)
         self.engine.queue_commands.end_streams(refusal)
 
     def _refuse_waiting(self, refusal: Rejection) -> None:

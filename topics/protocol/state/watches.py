@@ -67,6 +67,7 @@ class Watches:
         session_shares: Sessions, by the holder that made them.
         connection_shares: Open streams and WebSockets, push streams of queues included (§11).
         byte_shares: What sessions and subscriptions hold in memory.
+        ended_by: Why all streams ended, where they did.
     """
 
     def __init__(self, find: Callable[[str], Topic | None], limits: Limits) -> None:
@@ -85,6 +86,7 @@ class Watches:
         self._idle: OrderedDict[str, Session] = OrderedDict()
         """Those without a stream, the oldest access first."""
         self.streams: set[Stream] = set()
+        self.ended_by: StreamEnd | None = None
         self._by_topic: dict[int, dict[Watched, None]] = {}
         self._find = find
         self._shared = SharedFrames()
@@ -170,7 +172,14 @@ class Watches:
         """A stream that begins with no topic (§7.7)."""
         return self._add(Stream(wake, owner=owner, holder=holder))
 
+    def end_all(self, why: StreamEnd) -> None:
+        """All streams end, and so does each that is opened from now on."""
+        self.ended_by = why
+        for stream in list(self.streams):
+            stream.end(why)
+
     def _add(self, stream: Stream) -> Stream:
+        stream.ended_by = self.ended_by
         self.streams.add(stream)
         stream.owner.streams += 1
         self.connection_shares.take(stream.holder)

@@ -1,8 +1,9 @@
 """A WebSocket on a node of a cluster: subscriptions are served here, publishes go to the leader (§7.7).
 
-Owns the two ways in which a command of a follower's socket takes longer.  A publish is carried to the
+Owns the two ways in which a command of such a socket takes longer.  A publish is carried to the
 leader as the append that it is, in the text in which it came; its reply is made of that answer.  A
-subscription to a place that this replica does not have yet waits for the end of the log.
+subscription to a place that this replica does not have yet waits for the end of the log, also where it
+leads: a leader that was deposed while it was paused does not know it yet.
 """
 
 import asyncio
@@ -76,12 +77,11 @@ class ClusterSocketFeed(SocketFeed):
     def _obey(
         self, request_id: bytes, order: websocket.Order, reply: Callable[[bytes], None]
     ) -> bytes | None:
-        if self._neighbours.standing.leads:
-            return super()._obey(request_id, order, reply)
+        leads = self._neighbours.standing.leads
         match order:
-            case websocket.Publish():
+            case websocket.Publish() if not leads:
                 work = self._forwarded(request_id, order, self._text)
-            case websocket.Subscribe(topics) if self._is_ephemeral(topics):
+            case websocket.Subscribe(topics) if not leads and self._is_ephemeral(topics):
                 url = self._neighbours.standing.leader_url
                 raise not_leader("the leader alone has records of class ephemeral", url)
             case websocket.Subscribe() if self._is_beyond(order):

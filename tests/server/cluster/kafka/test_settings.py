@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from docs.blocks import find
 
 from topics.server.cluster.kafka.failures import BadKafkaConfig
 from topics.server.cluster.kafka.settings import OWNED, KafkaSettings, read_config
@@ -16,6 +17,22 @@ def test_a_file_has_keys_values_and_comments(tmp_path: Path) -> None:
     )
 
     assert read_config(path) == {"security.protocol": "SASL_SSL", "sasl.password": "a=b c#d"}
+
+
+def test_the_file_of_the_page_is_one(tmp_path: Path) -> None:
+    """docs/cluster.md shows SASL over TLS; librdkafka knows each of its names."""
+    path, authority = tmp_path / "kafka", tmp_path / "ca.pem"
+    path.write_text(find("cluster.md", "security.protocol=").code)
+    authority.write_text("")
+
+    config = read_config(path)
+
+    known = {"security.protocol", "sasl.mechanism", "sasl.username", "sasl.password"}
+    assert set(config) == known | {"ssl.ca.location"}
+    library = pytest.importorskip("confluent_kafka")
+    with pytest.raises(library.KafkaException, match=r"ssl\.ca\.location"):
+        # The one thing that is wrong is the file, which holds no certificate.
+        library.Producer(config | {"ssl.ca.location": str(authority)})
 
 
 @pytest.mark.parametrize(
