@@ -8,13 +8,15 @@ from .conftest import shows
 
 At = Callable[[str], None]
 
-NODE = {"index": 1200, "lag_units": 0, "lag_ms": 0, "seen_ms_ago": 0}
+NODE = {"index": 1200, "durable": 1301, "lag_units": 0, "lag_ms": 0, "seen_ms_ago": 0}
 CLUSTER: dict[str, Any] = {
     "enabled": True, "cluster": "topics", "shard": 0, "node": "n2", "leader": "n1",
     "leader_url": "http://a:1", "term": 3, "index": 1200, "lag_units": 0, "lag_ms": 0, "loss": None,
+    "log_start": 40, "log_end": 1302,
+    "trim": {"before": 40, "waits_for": "node", "node": "<i>n2</i>", "looked_ms": 1, "last_ms": None},
     "nodes": [
         {"node": "n1", "role": "leader", "url": "http://a:1", **NODE},
-        {"node": "<b>n2</b>", "role": "lost", "url": "http://b:2", **NODE, "lag_units": 7},
+        {"node": "<b>n2</b>", "role": "lost", "url": "http://b:2", **NODE, "lag_units": 7, "durable": None},
     ],
 }  # fmt: skip
 
@@ -46,14 +48,19 @@ def test_the_nodes_and_their_lags(page: Any, at: At) -> None:
     shows(page, "#cluster-about", "topics · shard 0 · term 3 · as n2 knows it")
     rows = page.locator("#node-list tr")
     assert [row.split("\t") for row in rows.all_inner_texts()] == [
-        ["n1", "leader", "http://a:1", "1,200", "0", "0", "0"],
-        ["<b>n2</b>", "lost", "http://b:2", "1,200", "7", "0", "0"],
+        ["n1", "leader", "http://a:1", "1,200", "1,301", "0", "0", "0"],
+        ["<b>n2</b>", "lost", "http://b:2", "1,200", "–", "7", "0", "0"],
     ]
+    waits = "Log 40 to 1,302 · trimmed last: never · node <i>n2</i> needs the rest"
+    shows(page, "#cluster-log", waits)
     assert page.locator("#cluster-leaderless").is_hidden()
     assert page.locator("#cluster-loss").is_hidden()
 
     loss = {"at_ms": 1, "index": 1200, "what": "unit 1200 is not at its offset"}
-    say(page, CLUSTER | {"leader": None, "term": 4, "loss": loss})
+    trim = CLUSTER["trim"] | {"waits_for": "retention", "node": None, "last_ms": 1795254071742}
+    say(page, CLUSTER | {"leader": None, "term": 4, "loss": loss, "trim": trim})
+    said = "trimmed last: 2026-11-21T09:41:11.742Z · the rest is too young"
+    shows(page, "#cluster-log", f"Log 40 to 1,302 · {said}")
     shows(page, "#cluster-about", "topics · shard 0 · term 4 · as n2 knows it")
     assert page.locator("#cluster-leaderless").is_visible()
     assert "unit 1200 is not at its offset" in page.locator("#cluster-loss").inner_text()

@@ -28,6 +28,7 @@ from topics.protocol.replication.place import event_of
 from .engine_world import ENGINE_KINDS, told_engine_world
 from .engines import LIMITS, EngineProcess, new_store
 from .invariants import Violation
+from .world import World
 
 Patch = pytest.MonkeyPatch
 
@@ -254,6 +255,25 @@ def forget_what_memory_held(patch: Patch) -> None:
     patch.setattr(Engine, "begin_term", lead)
 
 
+def trim_too_early(patch: Patch) -> None:
+    """As far as it is accepted: on no disk, perhaps."""
+    patch.setattr(
+        World, "trim_point", staticmethod(lambda leader, known: leader.node.anchor.offset)
+    )
+
+
+def call_durable_what_is_not_synced(patch: Patch) -> None:
+    """The power takes it, and the log does not have it any more."""
+    written = ClusterCommit._written
+
+    def early(self: ClusterCommit, lsn: int) -> int:
+        found = written(self, lsn)
+        self.durable = self._taken_mark
+        return found
+
+    patch.setattr(ClusterCommit, "_written", early)
+
+
 @dataclass(frozen=True)
 class Bug:
     sow: Callable[[Patch], None]
@@ -265,6 +285,8 @@ STATE = "a unit applies", "a store opens", "a state is of its index", "asserted"
 READS = "what is live is shown", "a read is accepted"
 TIME = ("time is accepted",)
 ANSWERS = "acknowledged is true", "acknowledged stays", "refused is not there", "no double"
+
+COPIES = ("copies exist",)
 
 BUGS: dict[str, Bug] = {
     sow.__name__: Bug(sow, frozenset(found_by))
@@ -287,6 +309,8 @@ BUGS: dict[str, Bug] = {
         (show_what_is_behind_an_accepted_unit, READS),
         (wait_for_the_oldest_unit_only, READS),
         (show_streams_what_is_hidden, READS),
+        (trim_too_early, COPIES),
+        (call_durable_what_is_not_synced, COPIES),
     )
 }
 

@@ -84,8 +84,12 @@ class Disk:
         self.files = SimFiles()
         self.copies = SimFiles()
         """Of another node's store, as far as they came."""
-        zero = Place.before_all(world.shard)
-        self.durable = self.written = zero
+        self.durable_mark = self.written_mark = Mark(Place.before_all(world.shard))
+
+    @property
+    def durable(self) -> Place:
+        """The place of its mark, as far as it is synced."""
+        return self.durable_mark.place
 
     def open(self) -> tuple[Place, Mark, Engine]:
         """What is there, opened in a copy."""
@@ -194,6 +198,12 @@ class EngineProcess:
     def node(self) -> Node:
         assert self.member.node is not None
         return self.member.node
+
+    @property
+    def durable(self) -> tuple[int, int]:
+        """What the real engine says of its disk: offset and epoch of its mark."""
+        durable = self.host.driver.commit.durable
+        return durable.offset, durable.epoch
 
     @property
     def is_deaf(self) -> bool:
@@ -342,7 +352,7 @@ class EngineProcess:
                 self.store.files = self.offered[2]
                 self.wants_snapshot = self.is_ghost = self.has_met_loss = False
                 self.world.installed(self)  # type: ignore[arg-type]
-                self.store.durable = self.offered[1].place
+                self.store.durable_mark = self.offered[1]
                 self.reopen()
             case Loss():
                 self.world.told(self)  # type: ignore[arg-type]
@@ -366,10 +376,10 @@ class EngineProcess:
 
     def _wrote(self) -> None:
         _, mark = place_of(self.engine.state.place, self.world.shard)
-        self.store.written = mark.place
+        self.store.written_mark = mark
 
     def _synced(self) -> None:
-        self.store.durable = self.store.written
+        self.store.durable_mark = self.store.written_mark
 
     def was_promised(self, first: int) -> bool:
         flights = self.node._in_flight.flights

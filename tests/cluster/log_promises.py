@@ -37,6 +37,31 @@ async def fill(log: ReplicatedLog, *raws: bytes) -> list[int]:
 
 
 class LogPromises:
+    def test_what_is_trimmed_is_gone_and_what_is_young_is_known(self, run: Run) -> None:
+        """The start moves; records are told apart by the times that the log gave them."""
+
+        async def story(log: ReplicatedLog) -> None:
+            [first] = await fill(log, b"a")
+            begins = (await log.bounds())[0]
+            last = first
+            while True:
+                await records(log, 1, last)  # the newest time is that of what was read
+                if (aged := await log.aged(0)) > first:
+                    break
+                [last] = await fill(log, b"b")
+            assert first < aged <= last
+            assert await log.aged(1 << 40) <= first
+
+            await log.trim(last)
+            start, end = await log.bounds()
+            assert (begins, start, end) == (first, last, last + 1)
+            await log.trim(first)  # it is gone already
+            assert await log.bounds() == (start, end)
+            with pytest.raises(LogTrimmed):
+                await records(log, 1, first)
+
+        run(story)
+
     def test_what_is_appended_is_read_in_order(self, run: Run) -> None:
         """Byte for byte, at the offsets that the appends gave."""
 

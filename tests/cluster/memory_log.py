@@ -42,12 +42,15 @@ class MemoryLog:
     Attributes:
         records: Offset to bytes, ascending; offsets may leave gaps.
         epochs: Of each record, how often the log was cut before.
+        times: Of each record, `now_ms` when it landed, a clock that each record moves.
         cuts: Where the log was cut, each with the offset of the first record that went.
     """
 
     def __init__(self, script: Mapping[int, Trouble] | None = None) -> None:
         self.records: dict[int, bytes] = {}
         self.epochs: dict[int, int] = {}
+        self.times: dict[int, int] = {}
+        self.now_ms = 0
         self.start = 0
         self.next_offset = 0
         self.cuts: list[int] = []
@@ -63,6 +66,8 @@ class MemoryLog:
         offset, self.next_offset = self.next_offset, self.next_offset + 1
         self.records[offset] = raw
         self.epochs[offset] = len(self.cuts)
+        self.now_ms += 1
+        self.times[offset] = self.now_ms
         self._wake()
         return offset
 
@@ -73,15 +78,17 @@ class MemoryLog:
     def cut(self, first_offset: int) -> list[bytes]:
         """The records from this offset on are gone, and their offsets are given again."""
         gone = [self.records.pop(at) for at in [o for o in self.records if o >= first_offset]]
+        self.times = {at: ms for at, ms in self.times.items() if at < first_offset}
         self.next_offset = first_offset
         self.cuts.append(first_offset)
         self._wake()
         return gone
 
     def trim_to(self, before: int) -> None:
-        self.start = max(self.start, min(before, self.next_offset))
+        self.start = max(self.start, before)
         for offset in [at for at in self.records if at < self.start]:
             del self.records[offset]
+            del self.times[offset]
 
     def between(
         self, first_offset: int, last_offset: int, epoch: int = -1
@@ -162,8 +169,17 @@ class MemoryLog:
     async def end(self) -> int:
         return self.next_offset
 
+    async def bounds(self) -> tuple[int, int]:
+        return self.start, self.next_offset
+
+    async def aged(self, age_ms: int) -> int:
+        newest_ms = max(self.times.values(), default=0)
+        young = (at for at, time_ms in self.times.items() if time_ms >= newest_ms - age_ms)
+        return min(young, default=0)
+
     async def trim(self, before: int) -> None:
-        self.trim_to(before)
+        if before <= self.next_offset:
+            self.trim_to(before)
 
 
 class Reader:

@@ -64,7 +64,11 @@ class Store:
     @property
     def durable(self) -> Place:
         """The place of its mark, as far as it is synced."""
-        return (self.entries[self.synced - 1] if self.synced else self.base)[1].place
+        return self.durable_mark.place
+
+    @property
+    def durable_mark(self) -> Mark:
+        return (self.entries[self.synced - 1] if self.synced else self.base)[1]
 
     def crash(self) -> None:
         del self.entries[self.synced :]
@@ -118,6 +122,12 @@ class Process:
 
     def __repr__(self) -> str:
         return f"{self.name}/{self.node.state}"
+
+    @property
+    def durable(self) -> tuple[int, int]:
+        """What it says of its disk: offset and epoch of its mark."""
+        mark = self.store.durable_mark
+        return mark.place.offset, mark.epoch
 
     @property
     def is_deaf(self) -> bool:

@@ -32,6 +32,7 @@ class Style:
     checkpoint: float = 0.7
     snapshot: float = 2
     trim: float = 0.3
+    trim_lands: float = 0.3
     wipe: float = 0.0
     gap: float = 0.2
     cut: float = 0.0
@@ -47,7 +48,16 @@ KINDS: dict[str, Style] = {
     "duel": replace(STORM, duel=1.5, twin=0.2, trouble=0.2, late=2, kill=0.5),
     "twins": replace(STORM, duel=1, twin=1.0, kill=0.6, pause=0.8),
     "trims": replace(
-        STORM, trim=3, wipe=0.6, kill=1.6, restart=0.4, checkpoint=2, cut_off=0.8, counted=0.1
+        STORM,
+        trim=4,
+        trim_lands=4,
+        wipe=0.6,
+        kill=1.2,
+        restart=0.8,
+        sync=5,
+        checkpoint=2,
+        cut_off=0.6,
+        counted=0.1,
     ),
     "cuts": replace(STORM, cut=0.1, duel=0.5, late=2, trouble=0.2, slow=1.5, pause=0.8),
 }

@@ -29,7 +29,7 @@ def test_no_world_breaks_an_invariant(kind: str, is_full: bool) -> None:
         count += world.snapshots
 
     # A world in which nothing happens breaks nothing.
-    assert count["acknowledged"] > 20
+    assert count["acknowledged"] > (10 if kind == "cuts" else 20)  # where most are lost again
     assert count["leases"] > 0
     assert count["in memory"] > 0
     assert (count["cuts"] > 0) is (kind == "cuts")

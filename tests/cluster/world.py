@@ -26,7 +26,7 @@ from topics.protocol.cluster.steps import (
     Sent,
     Shown,
 )
-from topics.protocol.cluster.trimming import trim_before
+from topics.protocol.cluster.trimming import Position, bound_of
 from topics.protocol.cluster.unit import Shard
 
 from .ending import check, finish
@@ -74,6 +74,9 @@ class World:
         self.notes: list[str] = []
         self.nonces = 0
         self.wiped: set[str] = set()
+        self.trims: list[int] = []
+        """What leaders have asked the log to let go, and it has not done yet: they may be deposed, or
+        dead, by then."""
         for name in self.stores:
             self.start(name)
         self._acts: dict[str, Callable[[], None]] = {
@@ -384,32 +387,72 @@ class World:
             process.hear(Offered(donor.node.anchor, donor.node.mark))
 
     def do_trim(self) -> None:
-        """As a leader does it: nodes that are down for long do not count."""
+        """As a process does it that takes itself for the leader.  The log does it some time."""
         leader = self.pick(lambda p: p.decides and not p.is_deaf)
-        if leader is None:
-            return
-        durable = [
-            store.durable.offset
-            for name, store in self.stores.items()
-            if name in self.processes or self.rng.random() < self.style.counted
-        ]
-        before = self.trim_point(leader, durable)
-        if before is not None:
-            self.log.trim_to(before)
-            copies_exist(self.able())
+        if leader is not None:
+            before = self.trim_point(leader, self.positions(leader))
+            self.trims.append(before)
+
+    def do_trim_lands(self) -> None:
+        if self.trims:
+            before = self.trims.pop(self.rng.randrange(len(self.trims)))
+            if before <= self.log.next_offset:
+                self.log.trim_to(before)
+                copies_exist(self.able())
+
+    def positions(self, leader: Process) -> list[Position]:
+        """What a leader knows by heartbeats.  Nodes that are silent for long do not count, and come
+        back all the same."""
+        found = []
+        for directory, store in self.stores.items():
+            process = self.processes.get(directory)
+            is_silent = process is None or process.is_deaf
+            if is_silent and self.rng.random() >= self.style.counted:
+                continue
+            offset, epoch = store.durable.offset, -1
+            if process is not None:
+                node, (offset, epoch) = process.node, process.durable
+                if node.state is NodeState.ASIDE or node.anchor.index == 0:
+                    continue  # it takes a snapshot
+            found.append(
+                Position(
+                    node=directory.removesuffix("'"),
+                    offset=offset,
+                    is_copy=not is_silent and self.is_in_log(offset, epoch),
+                    mark=(offset, epoch),
+                )
+            )
+        return found
+
+    def is_in_log(self, offset: int, epoch: int) -> bool:
+        try:
+            self.log.require(offset, epoch)
+        except (LogTrimmed, LogTruncated):
+            return False
+        return offset >= 0 and epoch >= 0
 
     @staticmethod
-    def trim_point(leader: Process, durable: list[int]) -> int | None:
-        return trim_before(durable)
+    def trim_point(leader: Process, positions: list[Position]) -> int:
+        return bound_of(positions).before
 
     def able(self) -> int:
-        """Stores that need no snapshot."""
-        start = self.log.start
-        return sum(store.durable.offset >= start or start == 0 for store in self.stores.values())
+        """Stores that have what the log has not any more, and the record at its start: they have read
+        so far, and what they have read so far is what the log had."""
+        start, cuts = self.log.start, self.log.cuts
+        marks = [store.durable_mark for store in self.stores.values()]
+        return sum(
+            start == 0
+            or (
+                mark.place.offset >= start
+                and all(start < first for first in cuts[max(mark.epoch, 0) :])
+            )
+            for mark in marks
+        )
 
     def do_wipe(self) -> None:
-        """A machine is lost with its disk; no other one before it has all again."""
-        start = self.log.start
+        """A machine is lost with its disk; no other one before it has all again, also of what is
+        being let go."""
+        start = max(self.log.start, *self.trims, 0)
         self.wiped = {name for name in self.wiped if self.stores[name].durable.offset < start}
         process = self.pick(lambda p: True)
         if process is None or self.wiped or not start:
@@ -433,6 +476,8 @@ class World:
         self.note(f"cut {first}")
         self.log.cut(first)
         self.oracle.cut(first)
+        # What is being let go is older than the retention: no log loses so much while it is.
+        self.trims = [before for before in self.trims if before <= first]
         gone = self.acknowledged - self.oracle.marks
         self.lost |= gone
         # What made a refusal final may be gone as well.

@@ -24,7 +24,9 @@ MOVING: Final = (
 """What differs from server to server; of it only the type is compared."""
 LEASED: Final = ("ack", "nack", "extend")
 STREAMS: Final = [line for line, each in OPERATIONS.items() if each.events]
-PLAIN: Final = [line for line in OPERATIONS if line not in (*STREAMS, "GET /v0/ws")]
+ELSEWHERE: Final = ("GET /v0/ws", "POST /v0/cluster/trim")
+"""The second one needs a cluster: tests/server/cluster/test_exchange.py."""
+PLAIN: Final = [line for line in OPERATIONS if line not in (*STREAMS, *ELSEWHERE)]
 
 
 @pytest.fixture(scope="module")

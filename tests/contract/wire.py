@@ -39,6 +39,7 @@ CODES: Final = {
     "router_cycle": 409,
     "topic_exists_incompatible": 409,
     "topic_not_empty": 409,
+    "trim_refused": 409,
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     "topic_full": 422,

@@ -125,7 +125,7 @@ def main(profile: str | None) -> None:
     topics rm jobs --match 'old:*'               records, away without a trace; purge, drain
     topics topics                                what there is
     topics stats                                 what the server does, live
-    topics cluster status                        who leads, and how far each replica is
+    topics cluster status                        who leads, and how far each replica is; trim
     topics routers --graph                       what flows where; router create, info, delete
     topics export orders --to lake --by date     records as Parquet, for analysis
     topics inspect topics-data                   is every byte what was written?

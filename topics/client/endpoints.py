@@ -360,6 +360,14 @@ def cluster() -> Call[dict[str, Any]]:
     return Call("GET", "/v0/cluster", decoder_of(dict[str, Any]))
 
 
+def trim_cluster(
+    *, before: int | None, now: bool, alone: bool, dry_run: bool
+) -> Call[dict[str, Any]]:
+    # Repeatable: what is gone is gone.
+    body = _body({"before": before, "now": now, "alone": alone, "dry_run": dry_run})
+    return Call("POST", "/v0/cluster/trim", decoder_of(dict[str, Any]), body=body)
+
+
 _json: Final = msgspec.json.Encoder().encode
 
 

@@ -419,3 +419,26 @@ class Client(QueueCalls, RouterCalls):
         """The cluster that the server is in, as it knows it; `enabled` is False where it is in
         none."""
         return self.session.do(endpoints.cluster())
+
+    def trim_cluster(
+        self,
+        *,
+        before: int | None = None,
+        now: bool = False,
+        alone: bool = False,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Trim the log of the cluster that the server is in, or with `dry_run` say what would go.
+
+        Args:
+            before: The records before this offset, however young.
+            now: All that no live node needs, however young.  Without either: what the leader would
+                trim by itself.
+            alone: Also where one node alone has the data.
+
+        Raises:
+            Refused: 409 `trim_refused`: a node needs them; or the server is in no cluster.
+        """
+        return self.session.do(
+            endpoints.trim_cluster(before=before, now=now, alone=alone, dry_run=dry_run)
+        )

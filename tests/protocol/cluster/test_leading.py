@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from topics.protocol.cluster import leading as leading_module
+from topics.protocol.cluster import unit as units
 from topics.protocol.cluster.in_flight import IN_FLIGHT_MAX
 from topics.protocol.cluster.leading import TABLE, TRANSITIONS, Node, NodeState
 from topics.protocol.cluster.replica import Mark, Place
@@ -43,6 +45,7 @@ from topics.protocol.cluster.unit import (
     TermBegan,
     Unit,
     _digest,
+    decode,
     encode,
     parts_of,
 )
@@ -804,3 +807,20 @@ def test_a_unit_that_nobody_waits_for_answers_who_asks_behind_it() -> None:
     rig.hear(rig.land(send))
 
     assert rig.replies() == [(("read",), Reply.ACCEPTED)]
+
+
+def test_a_leader_writes_in_the_format_that_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest that the oldest live node reads (§1): its term, and each unit from then on."""
+    for module in (units, leading_module):
+        monkeypatch.setattr(module, "FORMAT", 2)  # as if this version could read a newer one
+    rig = following()
+    assert rig.lead().log[0][4] == 1
+    assert rig.decide("a").raw[4] == 1
+
+    rig.node.write_format(2)
+    assert rig.decide("b").raw[4] == 2
+    assert decode(rig.sent()[0].raw, SHARD) is not None
+
+    newer = following()
+    newer.node.write_format(2)
+    assert newer.lead().log[0][4] == 2

@@ -247,3 +247,18 @@ def test_the_chain_is_of_everything() -> None:
     chains.append(Unit(7, 1, chain, 0, b"").chain)
 
     assert len(set(chains)) == len(chains)
+
+
+def test_an_older_format_is_read_and_a_newer_one_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A newer version writes the older one while a node of it lives; a node that meets the newer
+    one all the same stops, with a sentence. (§1)"""
+    newer = encode(BEGAN, SHARD, format_=FORMAT + 1)
+    with pytest.raises(Unreadable) as stopped:
+        decode(newer, SHARD)
+    said = f"a record of format {FORMAT + 1}; this version reads up to {FORMAT}: upgrade this node"
+    assert str(stopped.value) == said
+
+    monkeypatch.setattr(units, "FORMAT", FORMAT + 1)
+    assert decode(newer, SHARD) == decode(encode(BEGAN, SHARD, format_=FORMAT), SHARD) == BEGAN

@@ -131,7 +131,9 @@ def test_what_is_synced_here_is_known_as_an_offset(rig: Rig) -> None:
 
     commit.want_sync()
 
-    assert commit.durable == rig.replica.node.mark.place.offset > before
+    mark = rig.replica.node.mark
+    assert (commit.durable.offset, commit.durable.epoch) == (mark.place.offset, mark.epoch)
+    assert commit.durable.offset > before.offset
 
 
 def held(rig: Rig, step: type, *, of: Any = None) -> list[Any]:

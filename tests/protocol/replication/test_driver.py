@@ -1022,3 +1022,28 @@ def test_a_claim_behind_a_router_waits_until_another_turn_may_be_sent(rig: Rig) 
     [answer] = found
     assert [job["data"] for job in answer["claimed"]] == ["a"]
     assert rig.leader.host.driver.commit.proposed_ms is None
+
+
+def test_a_log_that_stands_still_says_the_time_where_it_is_asked_to(rig: Rig) -> None:
+    """A unit that holds nothing but the time, of a leader with nothing on its way; so that what is in
+    the log gets old enough to be trimmed. (§6 of the cluster)"""
+    rig.append("a")
+    rig.land()
+    before = rig.replica.node.anchor.index
+
+    rig.replica.host.driver.mark_time()
+    rig.world.now_ms += 5000
+    rig.append("b")
+    rig.turn()
+    rig.leader.host.driver.mark_time()  # a unit is on its way, which says it
+    rig.land()
+    assert rig.replica.node.anchor.index == before + 1
+
+    rig.world.now_ms += 5000
+    rig.leader.host.driver.mark_time()
+    rig.land()
+    assert rig.replica.node.anchor.index == before + 2
+    assert rig.replica.engine.state.now_ms == rig.leader.engine.state.now_ms
+    rig.leader.host.driver.mark_time()
+    rig.land()
+    assert rig.replica.node.anchor.index == before + 2  # it is said already

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from topics.protocol.http.bodies import parse_append, parse_put
+from topics.protocol.cluster.trimming import Bound, Position, Wait
+from topics.protocol.http.bodies import TrimBody, parse_append, parse_put
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard
@@ -25,7 +26,9 @@ from topics.server.cluster.status import (
     HistoryLoss,
     NodeStatus,
     SnapshotStatus,
+    TrimStatus,
 )
+from topics.server.cluster.trimmer import Trimmed
 from topics.server.exchange.holders import Holders
 from topics.server.transport.connection import Connection
 from topics.server.transport.http1 import Http1
@@ -78,6 +81,8 @@ class FakeStanding:
     loss: HistoryLoss | None = None
     waits_for: str | None = None
     snapshot: SnapshotStatus = field(default_factory=SnapshotStatus)
+    trim_status: TrimStatus | None = None
+    trims: list[TrimBody] = field(default_factory=list)
     on_end: Callable[[], object] = lambda: None
     waited: list[int] = field(default_factory=list)
 
@@ -96,6 +101,22 @@ class FakeStanding:
         self.on_end()
         return self.ends
 
+    async def trim(self, asked: TrimBody) -> Trimmed:
+        self.trims.append(asked)
+        return Trimmed(
+            before=asked.before or 57,
+            log_start=7,
+            log_end=70,
+            bound=Bound(57, Wait.NODE, "n2"),
+            positions=(
+                Position(node="n1", offset=69, is_copy=True),
+                Position(node="n2", offset=-1, is_copy=False),
+            ),
+        )
+
+    def log_retained_until_ms(self, now_ms: int) -> int:
+        return now_ms + 90_000
+
     def status(self) -> ClusterStatus:
         leader = next((each.node for each in self.nodes if each.role == "leader"), None)
         return ClusterStatus(
@@ -111,6 +132,7 @@ class FakeStanding:
             loss=self.loss,
             waits_for=self.waits_for,
             snapshot=self.snapshot,
+            trim=self.trim_status,
         )
 
 

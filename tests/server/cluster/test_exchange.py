@@ -8,10 +8,12 @@ import h2.connection
 import h2.events
 import pytest
 
+from topics.protocol.cluster.trimming import Wait
+from topics.protocol.http.openapi.examples import EXAMPLES
 from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
-from topics.server.cluster.status import HistoryLoss
+from topics.server.cluster.status import HistoryLoss, TrimStatus
 
 from .pair import FakeStanding, Node, Pair, a_pair, request, run, until
 
@@ -705,5 +707,88 @@ def test_a_standing_that_changes_is_looked_at_for_each_request() -> None:
             node.standing.leads = True
             assert "x-topics-leader" not in (await node.append("t", 1)).headers
             assert isinstance(node.standing, FakeStanding)
+
+    run(story())
+
+
+def test_a_trim_is_the_leaders_and_says_what_each_node_needs() -> None:
+    """Asked of any node; a wrong body is refused before anything is asked. (§6 of the cluster, §8.8)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            trim = "/v0/cluster/trim"
+            found = await pair.follower.ask("POST", trim, {"now": True, "dry_run": True})
+            assert found.headers["x-topics-leader"] == pair.leader.url
+            assert {**found.json, "performance": None} == {
+                "trimmed": False, "before": 57, "records": 50, "log_start": 7, "log_end": 70,
+                "waits_for": "node", "node": "n2", "performance": None,
+                "positions": [
+                    {"node": "n1", "offset": 69, "is_copy": True},
+                    {"node": "n2", "offset": None, "is_copy": False},
+                ],
+            }  # fmt: skip
+            example = json.loads(json.dumps(EXAMPLES["POST /v0/cluster/trim"].answer))
+            assert example["application/json"].keys() == found.json.keys()
+            done = await pair.leader.ask("POST", trim, {"before": 20})
+            assert (done.json["trimmed"], done.json["records"]) == (True, 13)
+            assert [(each.now, each.before) for each in pair.leader.standing.trims] == [
+                (True, None),
+                (None, 20),
+            ]
+            for body in ({"befor": 1}, {"before": -1}, {"before": 1, "now": True}, {"now": 1}):
+                refused = await pair.leader.ask("POST", trim, body)
+                assert refused.code == (400, "invalid_request"), body
+            assert len(pair.leader.standing.trims) == 2
+            pair.follower.standing.leader_url = None
+            assert (await pair.follower.ask("POST", trim, {})).code == (503, "not_leader")
+
+    run(story())
+
+
+def test_an_erasure_says_until_when_the_clusters_log_has_the_bytes() -> None:
+    """A delete that erases nothing says nothing of it. (§5)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            delete = "/v0/topics/t/delete"
+            pair.leader.put("t", 1, 2, 3)
+            plain = await pair.leader.ask("POST", delete, {"before_seq": 2})
+            assert "log_retained_until" not in plain.json
+            erased = await pair.leader.ask("POST", delete, {"before_seq": 3, "erase": True})
+            assert erased.json["log_retained_until"] == pair.leader.shell.now_ms + 90_000
+
+    run(story())
+
+
+def test_how_far_the_trimming_is_shows() -> None:
+    """What it waits for, and when it was last; null before a leader has looked. (§6 of the cluster)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            assert (await pair.follower.ask("GET", "/v0/cluster")).json["trim"] is None
+            pair.follower.standing.trim_status = TrimStatus(
+                looked_ms=9000, before=5, waits_for=Wait.RETENTION
+            )
+            shown = (await pair.follower.ask("GET", "/v0/cluster")).json["trim"]
+            assert shown == {
+                "before": 5, "waits_for": "retention", "node": None, "looked_ms": 9000,
+                "last_ms": None,
+            }  # fmt: skip
+
+    run(story())
+
+
+def test_a_key_for_some_names_trims_nothing(tmp_path: Path) -> None:
+    """The log has everybody's records. (§0.2, §8.8)"""
+    source = source_of("limited-key-that-is-long-enough:read+admin:in.", None)
+    assert source is not None
+    limited = "Authorization: Bearer limited-key-that-is-long-enough"
+
+    async def story() -> None:
+        async with a_pair(lambda: Guard(source)) as pair:
+            for node in (pair.leader, pair.follower):
+                refused = await node.ask("POST", "/v0/cluster/trim", {"now": True}, limited)
+                assert refused.code == (403, "forbidden")
+            assert pair.leader.standing.trims == []
 
     run(story())

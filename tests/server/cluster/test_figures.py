@@ -1,6 +1,8 @@
 """Metrics of a node in a cluster."""
 
+from topics.protocol.cluster.trimming import Wait
 from topics.server.cluster.figures import HELP
+from topics.server.cluster.status import TrimStatus
 
 from .pair import a_pair, run
 
@@ -30,6 +32,18 @@ def test_metrics_of_a_follower() -> None:
             assert found["topics_cluster_forward_connections"] == {
                 ("short",): 0, ("long",): 0, ("idle",): 1,
             }  # fmt: skip
+
+            assert found["topics_cluster_trimmed_timestamp_seconds"] == {(): 0}
+            assert found["topics_cluster_trim_waits"] == {}
+            assert found["topics_cluster_durable_offset"] == {("n1",): -1, ("n2",): -1}
+
+            follower.standing.trim_status = TrimStatus(
+                looked_ms=9000, before=5, waits_for=Wait.NODE, node="n2", last_ms=8500
+            )
+            said = {f.name: f.samples for f in families(follower.neighbours)}
+            assert said["topics_cluster_trimmed_timestamp_seconds"][0].value == 8.5  # type: ignore[index]
+            [waits] = said["topics_cluster_trim_waits"]
+            assert (waits.value, waits.labels) == (1, {"reason": "node", "node": "n2"})
 
             follower.standing.leader_url = None
             await follower.append("t", 1)  # is refused here, and was carried nowhere

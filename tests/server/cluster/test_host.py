@@ -11,11 +11,12 @@ import pytest
 from cluster.memory_log import MemoryLog, Trouble
 
 from topics.protocol.cluster.leading import NodeState
+from topics.protocol.cluster.unit import FORMAT, TermBegan, encode
 from topics.protocol.model.errors import ErrorCode, Rejection, StoreError
 from topics.protocol.replication.driver import ClusterDriver
 from topics.protocol.replication.member import Member
 
-from .nodes import WAIT_MS, Nodes, cluster
+from .nodes import SHARD, WAIT_MS, Nodes, cluster
 
 
 def on_a_loop(
@@ -279,23 +280,52 @@ async def test_a_wait_for_the_end_is_bounded(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_leader_trims_what_others_have_on_their_disks(tmp_path: Path) -> None:
-    """Never on one copy alone; a node that follows trims nothing. (§6)"""
+async def test_what_is_on_the_disk_stays_known_while_the_store_is_opened_anew(
+    tmp_path: Path,
+) -> None:
+    """The log is trimmed by it: a node that stops leading is not taken for one without data. (§6)"""
+    async with cluster(tmp_path) as nodes:
+        leader = nodes.nodes[0]
+        await leader.lead()
+        await leader.append("a")
+        assert await leader.runtime.synced()
+        known = leader.host.durable_mark
+        assert known.offset >= 0
+        assert leader.host.needs_log
+
+        driver, leader.host.member.driver = leader.host.member.driver, None
+        assert leader.host.durable_mark == known
+        leader.host.member.driver = driver
+
+
+@on_a_loop
+async def test_a_node_without_data_needs_the_log_where_it_has_no_other_way(tmp_path: Path) -> None:
+    """Else it takes a snapshot, and nothing waits for it. (§6)"""
+    async with cluster(tmp_path) as nodes:
+        host = nodes.nodes[0].host
+        assert not host.needs_log
+        host._snapshots = None
+        assert host.needs_log
+
+
+@on_a_loop
+async def test_a_record_of_a_newer_version_ends_this_process(tmp_path: Path) -> None:
+    """With a sentence, and nothing behind it is applied: to skip it would be to go on from another
+    state than the others. (§1)"""
     async with cluster(tmp_path) as nodes:
         leader, other, _ = nodes.nodes
         await leader.lead()
         await leader.append("a")
         await all_have(nodes, leader.host.index)
-        for node in (leader, other):
-            assert await node.runtime.synced()
-        assert other.host.durable > 0
+        index = other.host.index
 
-        await other.host.trim([other.host.durable] * 2)
-        assert nodes.log.start == 0
-        await leader.host.trim([leader.host.durable])
-        assert nodes.log.start == 0
-        await leader.host.trim([other.host.durable, other.host.durable])
-        assert nodes.log.start == other.host.durable
+        newer = encode(TermBegan(2, bytes(16), "newer"), SHARD, format_=FORMAT + 1)
+        nodes.log.put(newer)
+
+        why = await asyncio.wait_for(asyncio.shield(other.host.halted), 60)
+        assert f"format {FORMAT + 1}" in why
+        assert "upgrade this node" in why
+        assert other.host.index == index
 
 
 @on_a_loop

@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
+from topics.protocol.cluster.trimming import Wait
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.forwarding import Forwarder
 from topics.server.cluster.neighbours import Neighbours, answer_of, tag_of
-from topics.server.cluster.status import ClusterStatus, HistoryLoss, SnapshotStatus
+from topics.server.cluster.status import ClusterStatus, HistoryLoss, SnapshotStatus, TrimStatus
 
 from .pair import SECRET, FakeStanding, node_status
 
@@ -46,6 +47,7 @@ def test_every_field_of_the_status_is_answered() -> None:
             taking=True, source="n2", copied_bytes=1, total_bytes=2, trouble="no", taken=3, taken_ms=4,
             served=5, set_aside="/d/store.aside-1",
         ),
+        trim=TrimStatus(looked_ms=3, before=2, waits_for=Wait.NODE, node="n2", last_ms=1),
     )  # fmt: skip
 
     shown = msgspec.to_builtins(answer_of(status, "http://a:1"))
@@ -53,6 +55,9 @@ def test_every_field_of_the_status_is_answered() -> None:
     status_of_a_node = msgspec.to_builtins(status)
     del status_of_a_node["waits_for"]  # `/v0/ready` says it
     del status_of_a_node["losses"]  # metrics say it
+    [node] = status_of_a_node["nodes"]
+    assert node["durable"] == -1
+    node["durable"] = None  # it has nothing on its disk
     assert shown == status_of_a_node | {"enabled": True, "leader_url": "http://a:1"}
 
 

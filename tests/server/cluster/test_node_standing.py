@@ -4,9 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
+from topics.protocol.cluster.trimming import Wait
+from topics.protocol.http.bodies import TrimBody
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.host import NodeName
 from topics.server.cluster.kafka.heartbeats import Beat
 from topics.server.cluster.node_standing import NodeStanding, monotonic_ms
+from topics.server.cluster.status import TrimStatus
+from topics.server.cluster.trimmer import Trimmer
 
 from .nodes import WAIT_MS, Nodes, cluster
 
@@ -179,3 +186,97 @@ def test_the_log_stays_for_a_snapshot_that_is_given_or_taken(tmp_path: Path) -> 
         assert standing.holds == -1
 
     with_cluster(tmp_path, story)
+
+
+def test_it_says_what_it_needs_of_the_log_and_what_is_known_of_the_trimming(
+    tmp_path: Path,
+) -> None:
+    """Its mark with the epoch, a snapshot that is under way, and what the leader said. (§6)"""
+
+    async def story(nodes: Nodes) -> None:
+        leader = nodes.nodes[0]
+        standing = new()
+        standing.host, standing.holds = leader.host, 3
+        await leader.lead()
+        await leader.append("a")
+        assert await leader.runtime.synced()
+        trim = TrimStatus(looked_ms=9, before=1, waits_for=Wait.RETENTION)
+        told(standing, Beat(node="n1", process="q", url="http://n1", durable=5, trim=trim))
+
+        beat = standing.beat()
+
+        assert (beat.durable, beat.durable_epoch) == (leader.host.durable, 0)
+        assert (beat.needs_log, beat.holds, beat.trim) == (True, 3, trim)
+        assert standing.status().trim == trim
+        assert [node.durable for node in standing.nodes()] == [leader.host.durable, 5]
+
+    with_cluster(tmp_path, story)
+
+
+def test_it_trims_by_hand_once_it_has_joined(tmp_path: Path) -> None:
+    """And says at once where the log begins; before that it knows no log. (§6)"""
+
+    async def story(nodes: Nodes) -> None:
+        leader = nodes.nodes[0]
+        standing = new()
+        with pytest.raises(Rejection) as refused:
+            await standing.trim(TrimBody(now=True))
+        assert refused.value.code is ErrorCode.NOT_LEADER
+
+        standing.host, standing.log_start = leader.host, 0
+        await leader.lead()
+        await leader.append("a")
+        assert await leader.runtime.synced()
+        standing.trimmer = Trimmer(
+            nodes.log,
+            standing,
+            Hearing(standing),
+            retain_ms=standing.retain_ms,
+            near_ms=10_000,
+            monotonic_ms=monotonic_ms,
+            now_ms=lambda: 77,
+        )
+        found = await standing.trim(TrimBody(now=True, alone=True))
+
+        assert found.before == nodes.log.start == leader.host.durable > 0
+        assert standing.status().log_start == found.before
+        said = standing.status().trim
+        assert said is not None
+        assert (said.last_ms, said.node) == (77, "n0")
+        assert standing.log_retained_until_ms(5) == 5 + standing.log_kept_ms
+
+    with_cluster(tmp_path, story)
+
+
+def test_it_has_the_log_say_the_time_where_it_leads(tmp_path: Path) -> None:
+    """A unit of its own, which every node reads; one that follows says nothing. (§4, §6)"""
+
+    async def story(nodes: Nodes) -> None:
+        leader, other, _ = nodes.nodes
+        standing = new()
+        standing.mark_time()
+        await leader.lead()
+        await leader.append("a")
+        index = leader.host.index
+        standing.host = other.host
+        standing.mark_time()
+        assert leader.host.index == index
+        standing.host = leader.host
+        while leader.host.index == index:
+            standing.mark_time()
+            await asyncio.sleep(0.001)
+        assert await other.host.wait_for(leader.host.index, WAIT_MS)
+
+    with_cluster(tmp_path, story)
+
+
+class Hearing:
+    """Implements `trimmer.Hearing`: what the node says is heard at once."""
+
+    def __init__(self, standing: NodeStanding) -> None:
+        self.roster = standing.roster
+        self._standing = standing
+
+    async def catch_up(self, beat: Beat) -> bool:
+        told(self._standing, beat)
+        return True

@@ -109,6 +109,13 @@ copy.  Three things remain, and an operator has to know them:
 - A node whose mark was trimmed while it was away cannot look.  It takes a snapshot and cannot say
   whether what it had is in the log.
 
+# What the log need not keep
+
+A leader lets go of what every live node has on its disk, and two of them at least (`trimming`).  Nothing
+makes sure that it still leads when the log does so.  It need not: what a node has on its disk it keeps,
+so a bound that held once holds for ever, for the nodes that it was made of.  A node that came later and has
+less takes a snapshot.
+
 # What a host owes
 
 It performs effects in their order and reports as `steps` says; the place and the mark go into the store

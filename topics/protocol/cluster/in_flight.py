@@ -15,7 +15,15 @@ import msgspec
 
 from topics.protocol.cluster.replica import Place
 from topics.protocol.cluster.steps import Found, Send, Sent
-from topics.protocol.cluster.unit import PRELUDE, Part, Shard, Unit, encode, parts_of
+from topics.protocol.cluster.unit import (
+    FORMAT_OLDEST,
+    PRELUDE,
+    Part,
+    Shard,
+    Unit,
+    encode,
+    parts_of,
+)
 
 IN_FLIGHT_MAX: Final = 64
 """Units that may be in flight; the engine runs ahead by no more."""
@@ -48,11 +56,13 @@ class InFlight:
     """The units of one leader that are in flight.
 
     Attributes:
+        format: Of the records that are sent.
         flights: The first is the next to be settled.
         unread: Ascending by offset.
     """
 
     def __init__(self) -> None:
+        self.format = FORMAT_OLDEST
         self.flights: deque[Flight] = deque()
         self.unread: deque[Unread] = deque()
 
@@ -79,7 +89,7 @@ class InFlight:
         """Take in the next unit; its records, to be sent."""
         assert self.has_room
         parts = parts_of(unit, message_bytes_max)
-        raws = [encode(part, shard) for part in parts]
+        raws = [encode(part, shard, format_=self.format) for part in parts]
         ticket = parts[-1].chain
         self.flights.append(Flight(ticket, parts, tokens, [seal_of(raw) for raw in raws], {}))
         return [Send(ticket, at, raw) for at, raw in enumerate(raws)]

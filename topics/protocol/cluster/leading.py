@@ -67,6 +67,8 @@ from topics.protocol.cluster.steps import (
     TakeSnapshot,
 )
 from topics.protocol.cluster.unit import (
+    FORMAT,
+    FORMAT_OLDEST,
     Part,
     Shard,
     TermBegan,
@@ -164,6 +166,11 @@ class Node:
     def has_room(self) -> bool:
         """Whether another unit may be decided."""
         return self._in_flight.has_room
+
+    def write_format(self, format_: int) -> None:
+        """From here on records are written in this format, which all live nodes read."""
+        assert FORMAT_OLDEST <= format_ <= FORMAT
+        self._in_flight.format = format_
 
     def _taken(self) -> list[Effect]:
         effects, self._effects = self._effects, []
@@ -384,7 +391,7 @@ class Node:
         began = TermBegan(self.place.seen + 1, self._attempt.nonce, self._name)
         self._attempt = began
         self._move(NodeState.BEGINNING)
-        self._do(Send(began.nonce, 0, encode(began, self._shard)))
+        self._do(Send(began.nonce, 0, encode(began, self._shard, format_=self._in_flight.format)))
 
     def _begin_failed(self, event: SendFailed) -> None:
         if event.is_known and self._attempt is not None and event.ticket == self._attempt.nonce:

@@ -68,5 +68,13 @@ class ReplicatedLog(Protocol):
     async def end(self) -> int:
         """The offset that the next record gets, or a lower one where offsets leave gaps."""
 
+    async def bounds(self) -> tuple[int, int]:
+        """The first offset that the log still has, and `end`."""
+
+    async def aged(self, age_ms: int) -> int:
+        """The records before this offset are all older than the newest record by more than this, by
+        the log's own times; a lower one where that is not known.  No clock takes part: in a log that
+        nobody writes to, nothing ages."""
+
     async def trim(self, before: int) -> None:
-        """Let the records before this offset go, some time."""
+        """Let the records before this offset go, some time; none where the log ends before it."""

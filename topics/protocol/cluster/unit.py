@@ -44,6 +44,9 @@ from topics.protocol.model.records import Buffer
 
 MAGIC: Final = b"tpcR"
 FORMAT: Final = 1
+"""The newest that this version reads."""
+FORMAT_OLDEST: Final = 1
+"""The oldest that it reads and writes.  A leader writes the newest that all live nodes read."""
 UNIT_KIND: Final = 1
 TERM_KIND: Final = 2
 
@@ -234,13 +237,14 @@ def parts_of(unit: Unit, message_bytes_max: int) -> list[Part]:
     ]
 
 
-def encode(record: Record, shard: Shard) -> bytes:
-    """The bytes of a record, as `decode` takes them."""
+def encode(record: Record, shard: Shard, *, format_: int = FORMAT) -> bytes:
+    """The bytes of a record in this format, as `decode` takes them."""
     if isinstance(record, TermBegan):
         node = record.node.encode()
         assert 0 < record.term <= TERM_MAX
         assert len(node) <= NODE_BYTES_MAX
-        return _sealed(TERM_KIND, shard, TERM_HEADER.pack(record.term, record.nonce), node)
+        header = TERM_HEADER.pack(record.term, record.nonce)
+        return _sealed(format_, TERM_KIND, shard, header, node)
     header = UNIT_HEADER.pack(
         record.term,
         record.index,
@@ -252,13 +256,13 @@ def encode(record: Record, shard: Shard) -> bytes:
         record.size_bytes,
         record.unit,
     )
-    return _sealed(UNIT_KIND, shard, header, record.body)
+    return _sealed(format_, UNIT_KIND, shard, header, record.body)
 
 
-def _sealed(kind: int, shard: Shard, header: bytes, body: bytes) -> bytes:
+def _sealed(format_: int, kind: int, shard: Shard, header: bytes, body: bytes) -> bytes:
     size = PRELUDE.size + len(header) + len(body)
     prelude = PRELUDE.pack(
-        MAGIC, FORMAT, kind, size, shard.number, shard.cluster, bytes(DIGEST_BYTES)
+        MAGIC, format_, kind, size, shard.number, shard.cluster, bytes(DIGEST_BYTES)
     )[:-DIGEST_BYTES]
     return b"".join((prelude, _digest(prelude, header, body), header, body))
 
@@ -288,8 +292,10 @@ def decode(raw: bytes, shard: Shard) -> Record:
     if digest != _digest(view[: PRELUDE.size - DIGEST_BYTES], view[PRELUDE.size :]):
         raise NotOurs("the digest does not match")
     # From here on these are the bytes that a node of this cluster wrote.
-    if format_ != FORMAT:
-        raise Unreadable(f"format {format_}; this version reads {FORMAT}")
+    if not FORMAT_OLDEST <= format_ <= FORMAT:
+        raise Unreadable(
+            f"a record of format {format_}; this version reads up to {FORMAT}: upgrade this node"
+        )
     if kind == TERM_KIND:
         return _term_began(raw)
     if kind == UNIT_KIND:

@@ -266,6 +266,13 @@ class RecordsDeleted(msgspec.Struct, kw_only=True):
     head_seq: HeadSeq
     count: Count
     bytes: Bytes
+    log_retained_until: Annotated[
+        Natural | UnsetType,
+        Meta(
+            description="Of an erasure on a node of a cluster: until when the files of the cluster's log "
+            "may have the bytes, milliseconds since the epoch (§5)."
+        ),
+    ] = UNSET
 
 
 class Purged(msgspec.Struct, kw_only=True):
@@ -509,6 +516,10 @@ class ClusterNode(msgspec.Struct, kw_only=True):
     lag_units: Annotated[Natural, Meta(description="Units that it had not applied.")]
     lag_ms: Annotated[Natural, Meta(description="Age of the oldest of them; 0: none.")]
     seen_ms_ago: Annotated[Natural, Meta(description="Age of these figures.")]
+    durable: Annotated[
+        Natural | None,
+        Meta(description="Offset of the last unit that it has on its disk; null: none."),
+    ]
 
 
 class ClusterLoss(msgspec.Struct, kw_only=True):
@@ -539,6 +550,50 @@ class ClusterSnapshot(msgspec.Struct, kw_only=True):
     set_aside: Annotated[
         str | None, Meta(description="Where what it had before the last was set aside.")
     ]
+
+
+TrimWait = Annotated[
+    Literal["retention", "node", "copies"],
+    Meta(
+        description="Why no more may go: it is too young; a node needs it; fewer than two nodes "
+        "have it."
+    ),
+]
+
+
+class ClusterTrim(msgspec.Struct, kw_only=True):
+    """How far the trimming of the log is, as a leader found it when it looked last (§8.7)."""
+
+    before: Annotated[Natural, Meta(description="Records before this offset are gone, or soon.")]
+    waits_for: TrimWait
+    node: Annotated[str | None, Meta(description="The node that needs the rest, where it is one.")]
+    looked_ms: Annotated[Natural, Meta(description="When it looked.")]
+    last_ms: Annotated[
+        Natural | None, Meta(description="When the log was trimmed last; null: not yet.")
+    ]
+
+
+class ClusterPosition(msgspec.Struct, kw_only=True):
+    """What one node needs of the log (§8.8)."""
+
+    node: Annotated[str, Meta(description="Its id.")]
+    offset: Annotated[
+        Natural | None, Meta(description="It needs the log from here on; null: all of it.")
+    ]
+    is_copy: Annotated[bool, Meta(description="Whether it has what was before on its disk.")]
+
+
+class ClusterTrimmed(msgspec.Struct, kw_only=True):
+    """What was trimmed by hand, or would be (§8.8)."""
+
+    trimmed: Annotated[bool, Meta(description="Whether records went.")]
+    before: Annotated[Natural, Meta(description="The records before this offset.")]
+    records: Annotated[Natural, Meta(description="Offsets from the log's start to there.")]
+    log_start: Annotated[Natural, Meta(description="First offset of the log, before it.")]
+    log_end: Annotated[Natural, Meta(description="Offset behind the log's last record.")]
+    waits_for: TrimWait
+    node: Annotated[str | None, Meta(description="The node that needs the rest, where it is one.")]
+    positions: Annotated[tuple[ClusterPosition, ...], Meta(description="What each node needs.")]
 
 
 class Cluster(msgspec.Struct, kw_only=True):
@@ -583,6 +638,9 @@ class Cluster(msgspec.Struct, kw_only=True):
     ] = UNSET
     snapshot: Annotated[
         ClusterSnapshot | UnsetType, Meta(description="Snapshots taken and given.")
+    ] = UNSET
+    trim: Annotated[
+        ClusterTrim | UnsetType | None, Meta(description="Null before a leader has looked.")
     ] = UNSET
 
 

@@ -304,6 +304,7 @@ def _topic_dropped(outcome: outcomes.TopicDropped) -> list[Piece]:
 
 
 def _deleted(outcome: outcomes.Deleted) -> list[Piece]:
+    until_ms = outcome.log_retained_until_ms
     return _encoded(
         models.RecordsDeleted(
             topic=outcome.topic,
@@ -312,6 +313,7 @@ def _deleted(outcome: outcomes.Deleted) -> list[Piece]:
             head_seq=outcome.head_seq,
             count=outcome.count,
             bytes=outcome.size_bytes,
+            log_retained_until=UNSET if until_ms is None else until_ms,
         )
     )
 

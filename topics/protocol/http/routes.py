@@ -69,6 +69,7 @@ class Probe(Enum):
     CONSOLE = "console"
     HISTORY = "history"
     CLUSTER = "cluster"
+    TRIM = "trim"
 
 
 class StreamKind(Enum):
@@ -341,6 +342,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("GET /v0/console/:", "open", Probe.CONSOLE),
     _route("GET /v0/stats/history", "read", Probe.HISTORY),
     _route("GET /v0/cluster", "read", Probe.CLUSTER),
+    _route("POST /v0/cluster/trim", "admin", Probe.TRIM, _ANY),
 )
 
 

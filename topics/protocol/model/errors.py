@@ -27,6 +27,7 @@ class ErrorCode(Enum):
     TOPIC_EXISTS_INCOMPATIBLE = "topic_exists_incompatible"
     TOPIC_NOT_EMPTY = "topic_not_empty"
     NOT_A_QUEUE = "not_a_queue"
+    TRIM_REFUSED = "trim_refused"
     PAYLOAD_TOO_LARGE = "payload_too_large"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     TOPIC_FULL = "topic_full"

@@ -251,7 +251,14 @@ class _RecordsGone(Outcome, frozen=True):
 
 
 class Deleted(_RecordsGone, frozen=True):
-    """§5."""
+    """§5.
+
+    Attributes:
+        log_retained_until_ms: Of an erasure on a node of a cluster, until when the files of the log
+            that the nodes share may have the bytes, ms since the epoch.
+    """
+
+    log_retained_until_ms: int | None = None
 
 
 class Purged(_RecordsGone, frozen=True):

@@ -51,6 +51,16 @@ TURNS_BYTES_MAX: Final = 4 << 20
 """A turn is begun while less is on its way: memory that is held twice until it is accepted."""
 
 
+class Durable(msgspec.Struct, frozen=True, order=True):
+    """A mark in the shared log: its offset and the epoch that the log gave with it."""
+
+    offset: int
+    epoch: int
+
+
+NOTHING_DURABLE: Final = Durable(-1, -1)
+
+
 class Proposal(msgspec.Struct, eq=False):
     """A turn on its way: to the shared log, and then to this node's own.
 
@@ -89,7 +99,7 @@ class ClusterCommit(GroupCommit):
         was_settled: Whether this held when the log failed: else the engine holds what may be true
             nowhere.
         shown_index: Of the last unit whose events are published here.
-        durable: Offset in the shared log of this node's mark, as far as it is synced here; -1: none.
+        durable: This node's mark, as far as it is synced here.
     """
 
     leads = False
@@ -100,11 +110,11 @@ class ClusterCommit(GroupCommit):
     turn_every_ms = TURN_EVERY_MS
     was_settled = True
     shown_index = 0
-    durable = -1
+    durable = NOTHING_DURABLE
     _taken_index = 0
-    _taken_mark = -1
-    _marks: deque[tuple[int, int]]
-    """Marks that are written and not synced: the write's lsn, the mark's offset."""
+    _taken_mark = NOTHING_DURABLE
+    _marks: deque[tuple[int, Durable]]
+    """Marks that are written and not synced, each with its write's lsn."""
     _sent: deque[Proposal]
     """Turns that are not known to be accepted, and what is behind them."""
     _sent_bytes = 0
@@ -187,7 +197,7 @@ class ClusterCommit(GroupCommit):
             self._is_turn_due = False
         elif not self.leads:
             if self.writer is WriterState.FREE:
-                self._taken_index, self._taken_mark = self._index, self._mark_offset
+                self._taken_index, self._taken_mark = self._index, self._mark
             super().end_turn()
         else:
             self._is_turn_due = False
@@ -205,13 +215,13 @@ class ClusterCommit(GroupCommit):
 
     def recovered(self, lsn: int) -> None:
         super().recovered(lsn)
-        self._marks = deque([(lsn, self._mark_offset)])
+        self._marks = deque([(lsn, self._mark)])
         self._note_durable(lsn)
 
     @property
-    def _mark_offset(self) -> int:
+    def _mark(self) -> Durable:
         place = self._engine.state.place
-        return -1 if place is None else place.mark.offset
+        return NOTHING_DURABLE if place is None else Durable(place.mark.offset, place.epoch)
 
     def synced(self, lsn: int, took_ms: float) -> None:
         self._note_durable(lsn)
@@ -271,7 +281,7 @@ class ClusterCommit(GroupCommit):
         except Exception as error:
             self.fail(error)
             return
-        self._taken_index, self._taken_mark = self._index, self._mark_offset
+        self._taken_index, self._taken_mark = self._index, self._mark
         self._move(WriterState.WRITING)
         frames = turn.frames
         if frames.count:
@@ -302,7 +312,7 @@ class ClusterCommit(GroupCommit):
     def _written(self, lsn: int) -> int:
         super()._written(lsn)
         self.shown_index = self._taken_index
-        if self._taken_mark > self.durable:
+        if self._taken_mark.offset > self.durable.offset:
             self._marks.append((lsn, self._taken_mark))
         # What is accepted outlives every disk of this node.
         self._engine.on_synced(lsn)

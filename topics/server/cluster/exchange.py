@@ -22,26 +22,37 @@ import msgspec
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.http import answer_models as models
 from topics.protocol.http import routes
+from topics.protocol.http.answers import open_object
+from topics.protocol.http.bodies import TrimBody, parse_trim
 from topics.protocol.http.origins import OriginRule
 from topics.protocol.http.routes import Probe, StreamKind
-from topics.protocol.model.commands import Command, CreateWatch, Diff, GetTopic, ReadPage
+from topics.protocol.model.commands import (
+    Command,
+    CreateWatch,
+    DeleteRecords,
+    Diff,
+    GetTopic,
+    ReadPage,
+)
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY
+from topics.protocol.model.outcomes import Deleted, Outcome
 from topics.server.access.guard import Guard
 from topics.server.cluster import forwarding
 from topics.server.cluster.doubt import END_MS, SecondLook, behind
 from topics.server.cluster.forwarding import FORWARDED, POSITION, Request, not_leader
 from topics.server.cluster.later import Later, Made, Mapped
-from topics.server.cluster.neighbours import Neighbours
+from topics.server.cluster.neighbours import Neighbours, trimmed_of
 from topics.server.cluster.positions import Position, parse_position
 from topics.server.cluster.store_files import SCOPES, FileRequest, StoreFiles
 from topics.server.exchange import fields
 from topics.server.exchange.exchange import APART_BYTES, Admitted, Judged, TopicsExchange
 from topics.server.exchange.holders import Holders
+from topics.server.exchange.inflation import inflate
 from topics.server.exchange.interface import Answer, Head, Pending, Socket, Streaming
 from topics.server.exchange.measures import OTHER
 from topics.server.exchange.observer import Observer
-from topics.server.exchange.responder import Responder
+from topics.server.exchange.responder import JSON, Responder
 from topics.server.exchange.shell import Shell
 from topics.server.exchange.slots import Slot
 
@@ -156,6 +167,8 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         if isinstance(target, Probe):
             if target is Probe.READY:
                 self._neighbours.require_ready()
+            elif target is Probe.TRIM:
+                return self._trim(pieces)
             return super().finish(pieces)
         if target is StreamKind.WATCH:
             return self._watch(pieces)
@@ -213,6 +226,9 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
             raise behind()
 
     def _decide(self, command: Command, deliver: Deliver) -> Reply | Ticket:
+        if isinstance(command, DeleteRecords) and command.erase:
+            found = super()._decide(command, lambda reply: deliver(self._with_log(reply)))
+            return found if isinstance(found, Ticket) else self._with_log(found)
         # A leader may lag, too: deposed while it was paused, it does not know it yet; and a follower
         # may have shown a record before its leader hears that the record was accepted.
         if self._judged.route.guard not in _READS or isinstance(command, CreateWatch):
@@ -268,6 +284,39 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         standing = self._neighbours.standing
         place = Position(standing.shard, standing.index)
         return msgspec.structs.replace(answer, headers=(*answer.headers, (POSITION, place.text)))
+
+    # ------------------------------------------------------------------ the log
+
+    def _trim(self, pieces: list[bytes]) -> Made:
+        """`POST /v0/cluster/trim` (§8.8): by the leader.  The log has everybody's records."""
+        if self._call.caller.prefixes:
+            what = "the key is for some names only, and the cluster's log has all"
+            raise Rejection(ErrorCode.FORBIDDEN, what)
+        if not self._neighbours.standing.leads:
+            return self._forward(pieces)
+        judged, size = self._judged, sum(map(len, pieces))
+        if not judged.has_kind:
+            routes.check_content_type(None, empty=not size, rule=judged.route.body)
+        body = b"".join(pieces)
+        if judged.is_gzipped and size:
+            body = inflate(body, self.max_body_bytes)
+        return Later(self._call, self._trimmed(parse_trim(body)))
+
+    async def _trimmed(self, asked: TrimBody) -> Made:
+        found = await self._neighbours.standing.trim(asked)
+        text = open_object(trimmed_of(found, is_dry=bool(asked.dry_run)))
+        call = self._call
+        return call.answer(200, (JSON,), [text, call.performance(Reply(Outcome()))])
+
+    def _with_log(self, reply: Reply) -> Reply:
+        """Says of an erasure until when the cluster's log may have the bytes."""
+        if not isinstance(reply.result, Deleted):
+            return reply
+        until_ms = self._neighbours.standing.log_retained_until_ms(self._call.runtime.now_ms)
+        result = msgspec.structs.replace(reply.result, log_retained_until_ms=until_ms)
+        return msgspec.structs.replace(reply, result=result)
+
+    # ------------------------------------------------------------------ names and answers
 
     def _entropy(self) -> str:
         return self._neighbours.tag + secrets.token_urlsafe(16)

@@ -27,6 +27,11 @@ HELP: Final[tuple[tuple[str, Kind, str], ...]] = (
     ("snapshots_served_total", "counter", "Snapshots and backups taken of this node to their end."),
     ("snapshot_seconds", "gauge", "How long the last snapshot took that this node took."),
     ("nodes", "gauge", "Nodes, by their role."),
+    ("log_start", "gauge", "First offset that the log still has."),
+    ("log_end", "gauge", "Offset behind the log's last record."),
+    ("durable_offset", "gauge", "Offset of the last unit on each node's disk, by node; -1: none."),
+    ("trimmed_timestamp_seconds", "gauge", "When the log was trimmed last; 0: never."),
+    ("trim_waits", "gauge", "1 for what a trim waits for, by reason and node."),
     ("forwarded_total", "counter", "Requests that were carried to another node."),
     ("forward_failed_total", "counter", "Of them, those that got no answer."),
     ("forward_unknown_total", "counter", "Of those, the ones that may have taken effect."),
@@ -39,6 +44,7 @@ def families(neighbours: Neighbours) -> Iterator[Family]:
     """All of them, as of now."""
     standing, forwarder = neighbours.standing, neighbours.forwarder
     status = standing.status()
+    trim = status.trim
     roles = Counter(node.role for node in status.nodes)
     short, long, idle = forwarder.connections
     samples = {
@@ -56,6 +62,15 @@ def families(neighbours: Neighbours) -> Iterator[Family]:
         "snapshots_served_total": [Sample(float(status.snapshot.served), {})],
         "snapshot_seconds": [Sample(status.snapshot.taken_ms / 1000, {})],
         "nodes": [Sample(float(roles[role]), {"role": role}) for role in ROLES],
+        "log_start": [Sample(float(status.log_start or 0), {})],
+        "log_end": [Sample(float(status.log_end or 0), {})],
+        "durable_offset": [
+            Sample(float(node.durable), {"node": node.node}) for node in status.nodes
+        ],
+        "trimmed_timestamp_seconds": [Sample(0 if trim is None else trim.last_ms / 1000, {})],
+        "trim_waits": []
+        if trim is None
+        else [Sample(1.0, {"reason": trim.waits_for.value, "node": trim.node or ""})],
         "forwarded_total": [Sample(float(forwarder.counts.forwarded), {})],
         "forward_failed_total": [Sample(float(forwarder.counts.failed), {})],
         "forward_unknown_total": [Sample(float(forwarder.counts.unknown), {})],

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -44,9 +44,9 @@ from topics.protocol.cluster.steps import (
     Shown,
     TakeSnapshot,
 )
-from topics.protocol.cluster.trimming import trim_before
 from topics.protocol.cluster.unit import NotOurs, Shard, TermBegan, Unreadable, decode
 from topics.protocol.model.errors import StoreError
+from topics.protocol.replication.commit import NOTHING_DURABLE, Durable
 from topics.protocol.replication.driver import ClusterDriver
 from topics.protocol.replication.member import LogEffect, Member
 from topics.server.cluster.runtime import ClusterRuntime
@@ -174,6 +174,7 @@ class ClusterHost:
         self._has_data = False
         """Whether the store that a snapshot replaces ever had any."""
         self._end: int | None = None
+        self._durable = NOTHING_DURABLE
         self._heard: tuple[int, int] | None = None
         """Offset and epoch of the record that was read last."""
         runtime.opened = self._opened
@@ -288,8 +289,36 @@ class ClusterHost:
     @property
     def durable(self) -> int:
         """Offset of this node's mark, as far as it is synced here; -1: none."""
+        return self.durable_mark.offset
+
+    @property
+    def durable_mark(self) -> Durable:
+        """The same, with the epoch that the log gave with it."""
         driver = self.member.driver
-        return -1 if driver is None else driver.commit.durable
+        if driver is not None:  # while the store is opened anew, what it holds stays on the disk
+            self._durable = driver.commit.durable
+        return self._durable
+
+    @property
+    def needs_log(self) -> bool:
+        """Whether this node reads on from where its data end, and not from another's snapshot."""
+        node = self.member.node
+        if node is None:
+            return True
+        is_empty = node.anchor.index == 0 and self._snapshots is not None
+        return node.state is not NodeState.ASIDE and not is_empty
+
+    def write_format(self, format_: int) -> None:
+        """Records from here are written in this format from now on."""
+        if self.member.node is not None:
+            self.member.node.write_format(format_)
+
+    def mark_time(self) -> None:
+        """Have the log say what time it is, if this node leads."""
+        driver = self.member.driver
+        if driver is not None:
+            driver.mark_time()
+            self._runtime.rouse()
 
     async def wait_for(self, index: int, wait_ms: int) -> bool:
         return await self._wait_until(lambda: self.index >= index, wait_ms)
@@ -344,12 +373,6 @@ class ClusterHost:
             losses=self._losses,
             snapshot=SnapshotStatus() if self._snapshots is None else self._snapshots.status,
         )
-
-    async def trim(self, durable: Iterable[int]) -> None:
-        """Let the log go up to where these nodes have it on their disks, if this one leads."""
-        before = trim_before(durable)
-        if self.leads and before is not None:
-            await self._log.trim(before)
 
     def _tell(self, event: Input) -> None:
         """An input of the rule."""
@@ -554,6 +577,7 @@ class ClusterHost:
             try:
                 records = await self._records(effect)
             except (LogTruncated, LogTrimmed) as error:
+                log.error("%s", error)
                 self._tell(NotShown(effect.proof, isinstance(error, LogTruncated)))
                 return
             except Exception as error:

@@ -7,11 +7,20 @@ node; any other finds the node by the tag and forwards the stream.
 import hashlib
 from typing import Final
 
-from topics.protocol.http.answer_models import Cluster, ClusterLoss, ClusterNode, ClusterSnapshot
+from topics.protocol.http.answer_models import (
+    Cluster,
+    ClusterLoss,
+    ClusterNode,
+    ClusterPosition,
+    ClusterSnapshot,
+    ClusterTrim,
+    ClusterTrimmed,
+)
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.forwarding import Forwarder, not_leader
 from topics.server.cluster.standing import Standing
 from topics.server.cluster.status import ClusterStatus, SnapshotStatus
+from topics.server.cluster.trimmer import Trimmed
 
 TAG_CHARS: Final = 8
 READY_LAG_MS: Final = 10_000
@@ -87,7 +96,7 @@ def _snapshot_progress(snapshot: SnapshotStatus) -> dict[str, object]:
 
 
 def answer_of(status: ClusterStatus, leader_url: str | None) -> Cluster:
-    loss = status.loss
+    loss, trim = status.loss, status.trim
     return Cluster(
         enabled=True,
         cluster=status.cluster,
@@ -111,6 +120,7 @@ def answer_of(status: ClusterStatus, leader_url: str | None) -> Cluster:
                 lag_units=node.lag_units,
                 lag_ms=node.lag_ms,
                 seen_ms_ago=node.seen_ms_ago,
+                durable=_offset(node.durable),
             )
             for node in status.nodes
         ),
@@ -130,4 +140,35 @@ def answer_of(status: ClusterStatus, leader_url: str | None) -> Cluster:
             served=status.snapshot.served,
             set_aside=status.snapshot.set_aside,
         ),
+        trim=None
+        if trim is None
+        else ClusterTrim(
+            before=trim.before,
+            waits_for=trim.waits_for.value,
+            node=trim.node,
+            looked_ms=trim.looked_ms,
+            last_ms=trim.last_ms or None,
+        ),
     )
+
+
+def trimmed_of(found: Trimmed, *, is_dry: bool) -> ClusterTrimmed:
+    """What `POST /v0/cluster/trim` says."""
+    records = max(0, found.before - found.log_start)
+    return ClusterTrimmed(
+        trimmed=records > 0 and not is_dry,
+        before=found.before,
+        records=records,
+        log_start=found.log_start,
+        log_end=found.log_end,
+        waits_for=found.bound.waits_for.value,
+        node=found.bound.node,
+        positions=tuple(
+            ClusterPosition(node=each.node, offset=_offset(each.offset), is_copy=each.is_copy)
+            for each in found.positions
+        ),
+    )
+
+
+def _offset(known: int) -> int | None:
+    return None if known < 0 else known

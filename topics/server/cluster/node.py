@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from topics.protocol.cluster.leading import NodeState
-from topics.protocol.cluster.unit import Shard
+from topics.protocol.cluster.unit import FORMAT_OLDEST, Shard
 from topics.protocol.model.errors import StoreError
 from topics.protocol.model.ports import Store
 from topics.server.cluster.candidacy import Candidacy
@@ -32,6 +32,7 @@ from topics.server.cluster.kafka.writing import Writer
 from topics.server.cluster.node_standing import NodeStanding, monotonic_ms
 from topics.server.cluster.runtime import ClusterRuntime
 from topics.server.cluster.snapshots import NodeSnapshots
+from topics.server.cluster.trimmer import Trimmer
 
 LOOK_S: Final = 0.1
 """How often is looked at how this node stands."""
@@ -43,6 +44,9 @@ SNAPSHOT_UNITS: Final = 1000
 ROSTER_S: Final = 2.5
 """A node that lives says so more often (`BEAT_MS`)."""
 HISTORY_BYTES: Final = 8
+GONE_MS: Final = 900_000
+"""From the trim that reaches a segment of Kafka's log to the end of its file: a look of ours, one of the
+broker's cleaner (`log.retention.check.interval.ms`, 5 min) and the delay of a deletion (1 min)."""
 LEADS: Final = {True: "leads", False: "does not lead any more"}
 
 log = logging.getLogger("topics.cluster")
@@ -204,6 +208,19 @@ class ClusterNode:
         self._begin(self._watch_host(host))
         self._begin(self._look(heartbeats))
         self._begin(self._ask_start(brokers))
+        trimmer = standing.trimmer = Trimmer(
+            shared,
+            standing,
+            heartbeats,
+            retain_ms=standing.retain_ms,
+            near_ms=kafka.session_ms,
+            monotonic_ms=monotonic_ms,
+            now_ms=lambda: runtime.clock_ms,
+        )
+        standing.log_kept_ms = (
+            max(standing.retain_ms, joined.segment_ms) + trimmer.mark_ms + GONE_MS
+        )
+        self._begin(trimmer.run())
         while not await host.wait_for_end(END_WAIT_MS):
             await asyncio.sleep(LOOK_S)
         # What an attempt left that was interrupted, and is not needed any more.
@@ -248,6 +265,7 @@ class ClusterNode:
         while True:
             self._standing.look()
             self._judge(heartbeats.skew_ms)
+            self._choose_format(heartbeats)
             if self._standing.leads != led:
                 led = not led
                 log.info("this node %s, term %d", LEADS[led], self._standing.term)
@@ -257,6 +275,15 @@ class ClusterNode:
             if is_due and (beating is None or beating.done()):
                 beating = self._begin(self._beat(heartbeats))
             await asyncio.sleep(LOOK_S)
+
+    def _choose_format(self, heartbeats: Heartbeats) -> None:
+        """What this node writes has to be read by all that live; before it has heard of them, by the
+        oldest there may be."""
+        host, newest = self._standing.host, FORMAT_OLDEST
+        if heartbeats.has_read.is_set():
+            newest = heartbeats.roster.format(monotonic_ms(), self._standing.retain_ms)
+        if host is not None:
+            host.write_format(newest)
 
     async def _beat(self, heartbeats: Heartbeats) -> None:
         beat, at_ms = self._standing.beat(), monotonic_ms()

@@ -12,11 +12,14 @@ from typing import Literal
 import msgspec
 
 from topics.protocol.cluster.leading import NodeState
+from topics.protocol.http.bodies import TrimBody
+from topics.server.cluster.forwarding import not_leader
 from topics.server.cluster.host import ClusterHost, NodeName
 from topics.server.cluster.kafka.heartbeats import Beat, Roster
 from topics.server.cluster.lag import Lag
 from topics.server.cluster.snapshots import Source
-from topics.server.cluster.status import ClusterStatus, NodeStatus
+from topics.server.cluster.status import ClusterStatus, NodeStatus, TrimStatus
+from topics.server.cluster.trimmer import Trimmed, Trimmer
 
 
 def monotonic_ms() -> int:
@@ -40,6 +43,9 @@ class NodeStanding:
         is_giving: Whether one is taken of it now.
         holds: Offset from which on the log has to stay for a snapshot that this node gives or takes, so
             that it can be compared with the log and read on from; -1: none.
+        trimmer: None before this node has joined.
+        log_kept_ms: For how long Kafka may keep a record of which nothing is true any more, where all
+            nodes live; 0 before this node has joined.
     """
 
     def __init__(
@@ -55,8 +61,10 @@ class NodeStanding:
         self.served: Callable[[], int] = int
         self.is_giving: Callable[[], bool] = bool
         self.holds = self._given = -1
+        self.trimmer: Trimmer | None = None
+        self.log_kept_ms = 0
         self._process = process
-        self._session_ms, self._retain_ms = session_ms, retain_ms
+        self._session_ms, self.retain_ms = session_ms, retain_ms
         self._lag = Lag()
 
     # ------------------------------------------------------------------ Standing
@@ -89,6 +97,14 @@ class NodeStanding:
             return False
         return await self.host.wait_for_end(wait_ms)
 
+    async def trim(self, asked: TrimBody) -> Trimmed:
+        if self.trimmer is None:
+            raise not_leader("this node has not joined the cluster yet", None)
+        return await self.trimmer.by_hand(asked)
+
+    def log_retained_until_ms(self, now_ms: int) -> int:
+        return now_ms + self.log_kept_ms
+
     def status(self) -> ClusterStatus:
         name, host = self.name, self.host
         if host is None:
@@ -109,12 +125,13 @@ class NodeStanding:
             leader=found.leader or next(leaders, None),
             lag_units=max(found.lag_units, self._lag.units(index)),
             lag_ms=self._lag.ms(index, monotonic_ms()),
-            log_start=self.log_start,
+            log_start=self._log_start,
             log_end=max(
                 (end for end in (found.log_end, self.log_end) if end is not None), default=None
             ),
             snapshot=snapshot,
             waits_for=snapshot.what if snapshot.taking else self.waits_for,
+            trim=self._trim,
         )
 
     def sources(self) -> list[Source]:
@@ -142,6 +159,25 @@ class NodeStanding:
         held = [offset for offset in (given, host.offered) if offset >= 0]
         return min(held, default=-1)
 
+    @property
+    def _log_start(self) -> int | None:
+        """As it was asked last, or as this node has trimmed it since."""
+        if self.log_start is None or self.trimmer is None:
+            return self.log_start
+        return max(self.log_start, self.trimmer.log_start)
+
+    @property
+    def _trim(self) -> TrimStatus | None:
+        """The newest that is known: of this node's own looks, and of the others'."""
+        own = None if self.trimmer is None else self.trimmer.status
+        known = [said for said in (own, self.roster.trim) if said is not None]
+        return max(known, key=lambda said: said.looked_ms, default=None)
+
+    def mark_time(self) -> None:
+        """Have the log say what time it is, if this node leads."""
+        if self.host is not None:
+            self.host.mark_time()
+
     # ------------------------------------------------------------------ heartbeats
 
     def look(self) -> None:
@@ -167,8 +203,12 @@ class NodeStanding:
             term=host.term,
             index=index,
             durable=host.durable,
+            durable_epoch=host.durable_mark.epoch,
             lag_units=self._lag.units(index),
             lag_ms=self._lag.ms(index, monotonic_ms()),
+            needs_log=host.needs_log,
+            holds=self.holds,
+            trim=self._trim,
         )
 
     @property
@@ -182,7 +222,7 @@ class NodeStanding:
     def nodes(self) -> Sequence[NodeStatus]:
         """Every node that was heard of, ordered by id; of this one what is true now."""
         at_ms = monotonic_ms()
-        beats = {beat.node: beat for beat in self.roster.live(at_ms, self._retain_ms)}
+        beats = {beat.node: beat for beat in self.roster.live(at_ms, self.retain_ms)}
         own = self.name.node
         return [
             self._own() if node == own else self._other(beats[node], at_ms)
@@ -200,6 +240,7 @@ class NodeStanding:
             index=index,
             lag_units=self._lag.units(index),
             lag_ms=self._lag.ms(index, monotonic_ms()),
+            durable=host.durable,
         )
 
     def _other(self, beat: Beat, at_ms: int) -> NodeStatus:
@@ -212,4 +253,5 @@ class NodeStanding:
             lag_units=beat.lag_units,
             lag_ms=beat.lag_ms,
             seen_ms_ago=silent_ms,
+            durable=beat.durable,
         )

@@ -1,13 +1,15 @@
 """How this node stands in its cluster: what the exchange may ask, and all that it may.
 
-A type only.  The host (`host.ClusterHost`) implements it; forwarding, `GET /v0/cluster` and the reads
+A type only.  `node_standing.NodeStanding` implements it; forwarding, `GET /v0/cluster` and the reads
 that wait for a position ask it.
 """
 
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from topics.protocol.http.bodies import TrimBody
     from topics.server.cluster.status import ClusterStatus
+    from topics.server.cluster.trimmer import Trimmed
 
 
 class Standing(Protocol):
@@ -44,6 +46,12 @@ class Standing(Protocol):
     async def wait_for_end(self, wait_ms: int) -> bool:
         """Whether reads here show all that was in the log when this was called, now or after at
         most `wait_ms`; False, too, where the log's end could not be asked for in that time."""
+
+    async def trim(self, asked: "TrimBody") -> "Trimmed":
+        """Trim the log by hand; of a node that leads.  Raises Rejection."""
+
+    def log_retained_until_ms(self, now_ms: int) -> int:
+        """Until when the log's own files may have what is erased now (ms since the epoch)."""
 
     def status(self) -> "ClusterStatus":
         """What `GET /v0/cluster` says."""

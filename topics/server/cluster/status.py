@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from topics.protocol.cluster.trimming import Wait
+
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One node.
@@ -22,6 +24,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
         lag_units: Units that the log had accepted and it had not applied.
         lag_ms: Age of the oldest of those units; 0 where it has all.
         seen_ms_ago: Age of the heartbeat that says so, ms; 0 of the node that answers.
+        durable: Offset of the last unit that it has on its disk, synced; -1: none.
     """
 
     node: str
@@ -31,6 +34,25 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     lag_units: int
     lag_ms: int
     seen_ms_ago: int = 0
+    durable: int = -1
+
+
+class TrimStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far the trimming of the log is, as a leader found it when it looked last.
+
+    Attributes:
+        looked_ms: When that was, milliseconds since the epoch.
+        before: The records before this offset may go, and are gone by now or soon; 0: none.
+        waits_for: Why no more may.
+        node: The node that needs the rest, where it is one.
+        last_ms: When the log was trimmed last; 0: not that any node knows of.
+    """
+
+    looked_ms: int
+    before: int
+    waits_for: Wait
+    node: str | None = None
+    last_ms: int = 0
 
 
 class HistoryLoss(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +127,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
         losses: How often it found that, since its start.
         snapshot: Those that it takes and gives.
         waits_for: Why this node does not serve yet, or should get no clients: a part of a sentence.
+        trim: How far the trimming of the log is; None before a leader has looked.
     """
 
     cluster: str
@@ -123,6 +146,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     losses: int = 0
     snapshot: SnapshotStatus = SnapshotStatus()
     waits_for: str | None = None
+    trim: TrimStatus | None = None
 
     @property
     def history_lost(self) -> bool:

@@ -76,6 +76,9 @@ def answer_probe(
             return _plain(call, _history(call, query, sources.history))
         case Probe.CLUSTER:
             return _plain(call, open_object(sources.cluster))
+        case Probe.TRIM:
+            what = "this server is in no cluster, so it has no log to trim"
+            raise Rejection(ErrorCode.TRIM_REFUSED, what)
         case Probe.METRICS:
             return _Metrics(call, sources.scraping)
 

@@ -3,10 +3,21 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
-from topics.protocol.cluster.trimming import trim_before
-from topics.server.cluster.kafka.heartbeats import BEAT_MS, NODES_MAX, Beat, Heartbeats, Roster
+from topics.protocol.cluster.trimming import Wait
+from topics.protocol.cluster.unit import FORMAT_OLDEST
+from topics.server.cluster.kafka import heartbeats
+from topics.server.cluster.kafka.heartbeats import (
+    BEAT_MS,
+    NODES_MAX,
+    TWIN_MS,
+    Beat,
+    Heartbeats,
+    Roster,
+)
+from topics.server.cluster.status import TrimStatus
 
 from .joined import Node, joined, monotonic_ms, wall_ms
 
@@ -56,16 +67,77 @@ def test_a_node_that_is_silent_for_longer_than_the_retention_does_not_count(
         (beat("b", durable=9), now_ms),
     )
 
-    durable = found.durable(0, RETAIN_MS)
+    positions = found.positions(0, RETAIN_MS, near_ms=1000)
 
-    assert trim_before(durable) == (3 if counts else 7)
+    assert min(each.offset for each in positions) == (3 if counts else 7)
 
 
-def test_units_are_no_newer_than_the_oldest_live_node_reads() -> None:
+def position(said: Beat, *, is_near: bool = True) -> tuple[int, bool] | None:
+    found = said.position(is_near=is_near)
+    return None if found is None else (found.offset, found.is_copy)
+
+
+def test_what_a_node_needs_of_the_log() -> None:
+    """From its mark on; what it gives or takes as a snapshot, too; nothing, if it takes one. (§6)"""
+    assert position(beat("a", durable=7, durable_epoch=0)) == (7, True)
+    assert position(beat("a", durable=7, durable_epoch=0), is_near=False) == (7, False)
+    assert position(beat("a", durable=7)) == (7, False)
+    assert position(beat("a")) == (-1, False)
+    assert position(beat("a", durable=7, durable_epoch=0, holds=4)) == (4, True)
+    assert position(beat("a", durable=7, durable_epoch=0, needs_log=False)) is None
+    assert position(beat("a", durable=7, durable_epoch=0, needs_log=False, holds=9)) == (9, False)
+
+
+def test_both_processes_of_one_node_count_while_both_speak() -> None:
+    """A directory that was copied; one that was replaced does not count for long. (§2)"""
+    twin = Beat(node="a", process="1" * 32, url="http://a", durable=3)
+    found = roster((beat("a", durable=7), 100), (twin, 110), (beat("a", durable=8), 120))
+
+    def offsets(at_ms: int) -> list[int]:
+        return sorted(each.offset for each in found.positions(at_ms, RETAIN_MS, near_ms=1000))
+
+    assert offsets(0) == [3, 8]
+    assert offsets(TWIN_MS - 10) == [3, 8]
+    assert offsets(TWIN_MS - 9) == [8]
+
+
+def test_a_heartbeat_that_cannot_be_read_holds_the_log() -> None:
+    """A newer version's: what it needs is not known, and what it reads neither. (§1, §6)"""
+    found = roster((beat("a", durable=7), 100))
+    found.hear_strange("b", stamped_ms=200, at_ms=0)
+
+    assert [each.offset for each in found.positions(0, RETAIN_MS, near_ms=1000)] == [7, -1]
+    assert found.format(0, RETAIN_MS) == FORMAT_OLDEST
+    assert [each.offset for each in found.positions(RETAIN_MS + 1, RETAIN_MS, near_ms=1)] == []
+    found.hear_strange("b", stamped_ms=300, at_ms=0)
+    found.hear(beat("b", durable=9), stamped_ms=400, at_ms=0)
+    assert [each.offset for each in found.positions(0, RETAIN_MS, near_ms=1000)] == [7, 9]
+    found.hear_strange("c", stamped_ms=400, at_ms=0)
+    found.forget("c")
+    assert len(found.positions(0, RETAIN_MS, near_ms=1000)) == 2
+
+
+def test_the_newest_that_any_node_says_of_the_trimming() -> None:
+    """A leader says it by itself, the others pass it on. (§6)"""
+    old, new = (TrimStatus(looked_ms=at, before=at, waits_for=Wait.RETENTION) for at in (1, 2))
+    found = roster((beat("a"), 1))
+    assert found.trim is None
+    for node, trim in (("a", new), ("b", old)):
+        said = Beat(node=node, process="0" * 32, url="u", trim=trim)
+        found.hear(msgspec.json.decode(msgspec.json.encode(said), type=Beat), stamped_ms=9, at_ms=0)
+    assert found.trim == new
+
+
+def test_units_are_no_newer_than_the_oldest_live_node_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """§1"""
-    found = roster((beat("new", reads_format=3), 9), (beat("old", reads_format=2), 8))
+    monkeypatch.setattr(heartbeats, "FORMAT", 3)  # as if this version wrote a newer one
+    found = roster((beat("new", reads_format=4), 9), (beat("old", reads_format=2), 8))
 
     assert found.format(0, RETAIN_MS) == 2
+    found.forget("old")
+    assert found.format(0, RETAIN_MS) == 3
 
 
 def test_the_last_heartbeat_of_a_node_counts() -> None:
@@ -119,6 +191,9 @@ def test_what_a_node_says_is_read_by_all(with_node: WithNode) -> None:
             late = beating(other)
             await late.has_read.wait()
             await until_heard(late, "a", "b")
+            assert await second.catch_up(beat("b", durable=21))
+            said = {one.node: one.durable for one in second.roster.live(monotonic_ms(), RETAIN_MS)}
+            assert said == {"a": 17, "b": 21}
             await node.found.writer.send(node.settings.nodes_topic, 0, b"", key=b"a")
             await node.found.writer.send(node.settings.nodes_topic, 0, b"{}", key=b"c")
             await until_heard(late, "b")
@@ -140,6 +215,7 @@ def test_a_heartbeat_that_is_not_taken_is_no_failure(with_node: WithNode) -> Non
         assert await waiting
         await node.found.writer.close()
         assert not await beats.beat(beat("a"))
+        assert not await beats.catch_up(beat("a"))
         await beats.close()
 
     with_node(story)

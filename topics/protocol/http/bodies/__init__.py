@@ -26,6 +26,7 @@ from topics.protocol.http.bodies.reads import (
 )
 from topics.protocol.http.bodies.routers import parse_put_router
 from topics.protocol.http.bodies.topics import parse_delete, parse_purge, parse_put
+from topics.protocol.http.bodies.trims import parse_trim
 from topics.protocol.http.bodies.types import (
     AppendBody,
     BeginBody,
@@ -40,6 +41,7 @@ from topics.protocol.http.bodies.types import (
     PurgeBody,
     RecordBody,
     RouterBody,
+    TrimBody,
     ViewBody,
     WatchBody,
 )
@@ -60,6 +62,7 @@ __all__ = [
     "PurgeBody",
     "RecordBody",
     "RouterBody",
+    "TrimBody",
     "ViewBody",
     "WatchBody",
     "claim_limit",
@@ -78,6 +81,7 @@ __all__ = [
     "parse_purge",
     "parse_put",
     "parse_put_router",
+    "parse_trim",
     "parse_view",
     "parse_watch",
     "u64",

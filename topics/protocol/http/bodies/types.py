@@ -126,6 +126,13 @@ class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
     filter: str | None = None
 
 
+class TrimBody(msgspec.Struct, forbid_unknown_fields=True):
+    before: Natural | None = None
+    now: bool | None = None
+    alone: bool | None = None
+    dry_run: bool | None = None
+
+
 class ClaimBody(msgspec.Struct):
     node: str
     max: Natural | None = None

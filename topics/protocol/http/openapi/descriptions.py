@@ -94,6 +94,8 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "a table at most: continue with its last `at_ms` as `after_ms`.",
     "GET /v0/cluster": "As the node that answers knows it: figures of the other nodes are as old as "
     "`seen_ms_ago` says. A server that is in no cluster answers `enabled: false`.",
+    "POST /v0/cluster/trim": "The leader trims the log by itself; this is for more than that, or "
+    "for knowing. Never beyond what a live node needs. 409 where the server is in no cluster.",
 }
 """By `Route.line`."""
 
@@ -103,6 +105,7 @@ BODIES: Final[Mapping[str, str]] = {
     "POST /v0/topics/:/diff": "Where to begin, how much, and which records.",
     "POST /v0/topics/:/delete": "Which records; at least one of `before_seq` and `match`.",
     "POST /v0/topics/:/purge": "Which records; none of the fields for all.",
+    "POST /v0/cluster/trim": "How far; none of the fields for what the leader would trim by itself.",
     "POST /v0/topics/:/claim": "Who works, how many jobs, and for how long.",
     "POST /v0/topics/:/ack": "Who worked, and on which jobs.",
     "POST /v0/topics/:/nack": "Who gives back which jobs.",
@@ -147,5 +150,6 @@ ANSWERS: Final[Mapping[str, str]] = {
     "GET /v0/console/:": "The file.",
     "GET /v0/stats/history": "The rows.",
     "GET /v0/cluster": "The cluster, or that there is none.",
+    "POST /v0/cluster/trim": "What went, or would, and what each node needs.",
 }
 """What a good answer is."""

@@ -287,6 +287,25 @@ EXAMPLES: Final[Mapping[str, Example]] = {
             }
         }
     ),
+    "POST /v0/cluster/trim": Example(
+        {
+            _JSON: {
+                "trimmed": False,
+                "before": 5120,
+                "records": 5000,
+                "log_start": 120,
+                "log_end": 5131,
+                "waits_for": "node",
+                "node": "n2",
+                "positions": [
+                    {"node": "n1", "offset": 5130, "is_copy": True},
+                    {"node": "n2", "offset": 5120, "is_copy": True},
+                ],
+                "performance": {"server_total_ms": 8.012, "throttle_wait_ms": 0.0},
+            }
+        },
+        body='{"now": true, "dry_run": true}',
+    ),
     "GET /v0/cluster": Example(
         {
             _JSON: {
@@ -326,6 +345,10 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
     ErrorCode.TOPIC_NOT_EMPTY: (
         'topic "orders" holds 3 records',
         {"topic": "orders", "count": 3},
+    ),
+    ErrorCode.TRIM_REFUSED: (
+        'the log is not trimmed: node "n2" needs the log from offset 5120 on',
+        {"waits_for": "node", "node": "n2", "before": 5120},
     ),
     ErrorCode.NOT_A_QUEUE: ('topic "orders" is a log', {"topic": "orders", "type": "log"}),
     ErrorCode.PAYLOAD_TOO_LARGE: ("the body exceeds 67108864 bytes", {"limit": 64 << 20}),

@@ -207,6 +207,14 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
             "A NATS subject: `*` is one token, a final `>` one or more.", pattern=SUBJECT_PATTERN
         ),
     },
+    bodies.TrimBody: {
+        "before": _says("The records before this offset, however young. Not with `now`.", _U64),
+        "now": _says("All that no live node needs, however young.", default=False),
+        "alone": _says(
+            "Also where one node alone has the data: they end with its disk.", default=False
+        ),
+        "dry_run": _says("Say what would go, and let nothing go.", default=False),
+    },
     bodies.ClaimBody: {
         "node": _WORKER,
         "max": _says("Jobs wanted; at most `max_claim`, 0 is 1.", default=1),
@@ -228,6 +236,7 @@ WHOLE: Final[Mapping[type[msgspec.Struct], Fragment]] = {
         anyOf=[_given("before_seq"), _given("match")],
     ),
     bodies.PurgeBody: _says("What to purge; nothing said is everything.", _not_both("seq", "keep")),
+    bodies.TrimBody: _says("How far to trim.", _not_both("before", "now")),
     bodies.DiffBody: _not_both("from_seq", "from_ts"),
     bodies.BeginBody: _not_both("from_seq", "from_ts"),
     websocket.SubscribeBody: {

@@ -358,6 +358,14 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "GET /v0/limits": Operation(
         "server", "limits", "Every bound in force.", _json(models.LimitsInForce)
     ),
+    "POST /v0/cluster/trim": Operation(
+        "server",
+        "trimCluster",
+        "Trim the log of the cluster by hand.",
+        _json(models.ClusterTrimmed),
+        bodies.TrimBody,
+        refusals=(ErrorCode.TRIM_REFUSED,),
+    ),
     "GET /v0/cluster": Operation(
         "server", "cluster", "The cluster that the server is in.", _json(models.Cluster)
     ),

@@ -145,6 +145,11 @@ class Brokers:
             found = await self._offset(topic, partition, OffsetSpec.latest())
         return found
 
+    async def offset_at(self, topic: str, partition: int, at_ms: int) -> int | None:
+        """The first record of this time or a later one (ms since the epoch); None: there is none."""
+        found = await self._offset(topic, partition, OffsetSpec.for_timestamp(at_ms))
+        return None if found < 0 else found
+
     async def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
         place = TopicPartition(topic, partition)
         found = await self.ask(

@@ -59,6 +59,15 @@ KEEPING: Final[Mapping[str, str]] = {
 }
 """Under which a topic loses nothing by itself."""
 
+SEGMENT_MS: Final = 86_400_000
+LOG_CREATED_WITH: Final[Mapping[str, str]] = {
+    # What is trimmed leaves the disk with its segment, which ends after a day and not after a week.
+    "segment.ms": str(SEGMENT_MS),
+    # What is old enough to be trimmed is judged by these.
+    "message.timestamp.type": "LogAppendTime",
+}
+"""Of the log's topic, and not compared: nothing but the time at which space comes back depends on it."""
+
 COMPACTED: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
     "message.timestamp.type": "LogAppendTime",
@@ -99,6 +108,7 @@ class Joined:
         writer: The process's one, made for what the log's topic takes as a message.  The caller closes it.
         skew_ms: How far this machine's clock is ahead of the broker's, at least.
         has_base: The log is not all of it (`Control`).
+        segment_ms: How long a file of the log's topic grows at most: it goes as a whole.
     """
 
     cluster: bytes
@@ -107,6 +117,7 @@ class Joined:
     writer: Writer
     skew_ms: int
     has_base: bool = False
+    segment_ms: int = SEGMENT_MS
 
 
 def tag(cluster: bytes) -> str:
@@ -212,10 +223,12 @@ class _Joining:
         settings = self._settings
         await self._enough_brokers()
         copies = {"min.insync.replicas": str(settings.min_isr)}
-        log = await self._topic(settings.log_topic, settings.shards, KEEPING, copies)
+        log_is = {**copies, **LOG_CREATED_WITH}
+        log = await self._topic(settings.log_topic, settings.shards, KEEPING, log_is)
         await self._topic(settings.control_topic, settings.shards, KEEPING, copies)
         await self._topic(settings.nodes_topic, 1, COMPACTED, {**copies, **CREATED_WITH})
-        message_bytes_max = await self._message_bytes()
+        config = await self._config(settings.log_topic)
+        message_bytes_max = self._message_bytes(config)
         writer = Writer(settings, message_bytes_max=message_bytes_max, **self._more)
         try:
             cluster, secret, has_base = await self._cluster(writer)
@@ -224,7 +237,8 @@ class _Joining:
         except BaseException:
             await writer.close()
             raise
-        return Joined(cluster, secret, log.topic_id, writer, skew, has_base)
+        segment_ms = int(config.get("segment.ms", str(SEGMENT_MS)))
+        return Joined(cluster, secret, log.topic_id, writer, skew, has_base, segment_ms)
 
     # ------------------------------------------------------------------ topics
 
@@ -303,8 +317,7 @@ class _Joining:
                 f"asks for {self._settings.min_isr}: raise the one or lower the other"
             )
 
-    async def _message_bytes(self) -> int:
-        config = await self._config(self._settings.log_topic)
+    def _message_bytes(self, config: Mapping[str, str]) -> int:
         found = int(config.get("max.message.bytes", "0"))
         if found < MESSAGE_BYTES_FLOOR:
             raise SmallMessages(

@@ -1,29 +1,41 @@
 """What the nodes say of themselves: one record a node in a compacted topic, which all of them read.
 
-Nothing is decided by a heartbeat but how much of the log may go, and that waits for the retention.  Ages
-are those of the broker's timestamps, so that no node's clock takes part.
+Nothing is decided by a heartbeat but how much of the log may go (`protocol.cluster.trimming`), and in which
+format a leader writes.  Ages are those of the broker's timestamps, so that no node's clock takes part.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
 from topics.protocol.cluster.ports import AppendRefused, OutcomeUnknown
-from topics.protocol.cluster.unit import FORMAT
+from topics.protocol.cluster.trimming import Position
+from topics.protocol.cluster.unit import FORMAT, FORMAT_OLDEST
 from topics.server.cluster.kafka.asking import Brokers
 from topics.server.cluster.kafka.checks import skew_ms
 from topics.server.cluster.kafka.library import LOGGER, Consumer, Message
 from topics.server.cluster.kafka.reading import Gone, MakeConsumer, Reader
 from topics.server.cluster.kafka.settings import KafkaSettings
 from topics.server.cluster.kafka.writing import Writer
+from topics.server.cluster.status import TrimStatus
 
 BEAT_MS: Final = 2000
 """How often a node says that it lives, where nothing else makes it."""
 NODES_MAX: Final = 1024
+TWIN_MS: Final = 30_000
+"""A process counts that long after another one of its node was heard: the other may have replaced it."""
 BEAT_BYTES_MAX: Final = 4096
+
+
+FRESH_S: Final = 10.0
+"""How long is waited until a heartbeat is read back."""
+PAUSE_S: Final = 0.02
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -35,10 +47,15 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         url: Where the other nodes reach it.
         term: Of the last accepted `TermBegan` that it has read.
         index: Of the last unit that it applied.
-        durable: Offset of its mark as far as that is synced (`trimming.trim_before`); -1: none.
+        durable: Offset of its mark as far as that is on its disk, synced; -1: none.
         lag_units: Units that it knows to be accepted and has not applied.
         lag_ms: Age of the oldest of those.
         reads_format: The newest format of units that it reads.
+        durable_epoch: Of that mark: both together name all that is on the disk (`ports`).
+        needs_log: It reads on from `durable`; False: it needs another's snapshot first.
+        holds: Offset from which on the log has to stay, beside that, for a snapshot that it gives or
+            takes; -1: none.
+        trim: How far the trimming of the log is, as this node knows it; a leader by itself.
     """
 
     node: str
@@ -51,6 +68,27 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lag_units: int = 0
     lag_ms: int = 0
     reads_format: int = FORMAT
+    durable_epoch: int = -1
+    needs_log: bool = True
+    holds: int = -1
+    trim: TrimStatus | None = None
+
+    def position(self, *, is_near: bool) -> Position | None:
+        """What a trim has to know; None: it needs nothing of the log.
+
+        Args:
+            is_near: It was heard of just now: else nobody knows whether its disk is still there.
+        """
+        needs = [self.durable] if self.needs_log else []
+        needs += [self.holds] if self.holds >= 0 else []
+        if not needs:
+            return None
+        return Position(
+            node=self.node,
+            offset=min(needs),
+            is_copy=is_near and self.needs_log and self.durable_epoch >= 0,
+            mark=(self.durable, self.durable_epoch),
+        )
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -69,24 +107,46 @@ class Roster:
 
     def __init__(self) -> None:
         self._heard: dict[str, Heard] = {}
+        self._twins: dict[tuple[str, str], Heard] = {}
+        """Of nodes of which another process was heard later, by its id as well."""
+        self._strange: dict[str, int] = {}
+        """Nodes whose last heartbeat this version cannot read, and when the broker took it."""
         self._ahead_ms: int | None = None
 
     def hear(self, beat: Beat, *, stamped_ms: int, at_ms: int) -> None:
+        before = self._heard.get(beat.node)
+        if before is not None and before.beat.process != beat.process:
+            self._twins[beat.node, before.beat.process] = before
+        self._twins.pop((beat.node, beat.process), None)
+        self._strange.pop(beat.node, None)
         self._heard[beat.node] = Heard(beat, stamped_ms)
+        self._note_time(stamped_ms, at_ms)
+        _bound(self._heard, lambda heard: heard.stamped_ms)
+        _bound(self._twins, lambda heard: heard.stamped_ms)
+
+    def hear_strange(self, node: str, *, stamped_ms: int, at_ms: int) -> None:
+        """A heartbeat that this version cannot read: what the node needs is not known."""
+        self._strange[node] = stamped_ms
+        self._note_time(stamped_ms, at_ms)
+        _bound(self._strange, lambda stamped_ms: stamped_ms)
+
+    def _note_time(self, stamped_ms: int, at_ms: int) -> None:
         ahead = stamped_ms - at_ms
         self._ahead_ms = ahead if self._ahead_ms is None else max(self._ahead_ms, ahead)
-        if len(self._heard) > NODES_MAX:
-            del self._heard[min(self._heard, key=lambda node: self._heard[node].stamped_ms)]
 
     def forget(self, node: str) -> None:
         self._heard.pop(node, None)
+        self._strange.pop(node, None)
+        self._twins = {key: heard for key, heard in self._twins.items() if key[0] != node}
 
     def silent_ms(self, node: str, at_ms: int) -> int | None:
         """For how long this node was not heard of; None: it never was."""
         heard = self._heard.get(node)
-        if heard is None or self._ahead_ms is None:
-            return None
-        return max(0, at_ms + self._ahead_ms - heard.stamped_ms)
+        return None if heard is None else self._age_ms(heard.stamped_ms, at_ms)
+
+    def _age_ms(self, stamped_ms: int, at_ms: int) -> int:
+        assert self._ahead_ms is not None
+        return max(0, at_ms + self._ahead_ms - stamped_ms)
 
     def live(self, at_ms: int, within_ms: int) -> list[Beat]:
         """The nodes that were heard of within this time, by their ids."""
@@ -96,13 +156,49 @@ class Roster:
             if (self.silent_ms(node, at_ms) or 0) <= within_ms
         ]
 
-    def durable(self, at_ms: int, retain_ms: int) -> list[int]:
-        """What `trim_before` asks for: of each node that counts."""
-        return [beat.durable for beat in self.live(at_ms, retain_ms)]
+    def positions(self, at_ms: int, retain_ms: int, *, near_ms: int) -> list[Position]:
+        """What `trimming.bound_of` asks for: of each node that counts, and of each process where two
+        have one node's name.
+
+        Args:
+            near_ms: A node that was silent for longer is no copy.
+        """
+        ages = [
+            (heard.beat, self._age_ms(heard.stamped_ms, at_ms), within_ms)
+            for processes, within_ms in ((self._heard, retain_ms), (self._twins, TWIN_MS))
+            for heard in processes.values()
+        ]
+        found = [
+            position
+            for beat, age_ms, within_ms in ages
+            if age_ms <= within_ms
+            and (position := beat.position(is_near=age_ms <= near_ms)) is not None
+        ]
+        found += [
+            Position(node=node, offset=-1, is_copy=False)
+            for node, stamped_ms in self._strange.items()
+            if self._age_ms(stamped_ms, at_ms) <= retain_ms
+        ]
+        return found
 
     def format(self, at_ms: int, retain_ms: int) -> int:
-        """The newest format of units that all nodes read which count."""
-        return min((beat.reads_format for beat in self.live(at_ms, retain_ms)), default=FORMAT)
+        """The newest format of units that all nodes read which count, and that this version writes."""
+        if any(self._age_ms(at, at_ms) <= retain_ms for at in self._strange.values()):
+            return FORMAT_OLDEST
+        read = [beat.reads_format for beat in self.live(at_ms, retain_ms)]
+        return max(FORMAT_OLDEST, min((*read, FORMAT)))
+
+    @property
+    def trim(self) -> TrimStatus | None:
+        """The newest that any node said of the trimming of the log."""
+        said = [heard.beat.trim for heard in self._heard.values() if heard.beat.trim is not None]
+        return max(said, key=lambda trim: trim.looked_ms, default=None)
+
+
+def _bound(found: dict[Key, Value], age: Callable[[Value], int]) -> None:
+    """The one that was silent longest goes: each new container may have a new id."""
+    if len(found) > NODES_MAX:
+        del found[min(found, key=lambda key: age(found[key]))]
 
 
 class Heartbeats:
@@ -135,12 +231,31 @@ class Heartbeats:
         self._make = make
         self._monotonic_ms, self._now_ms = monotonic_ms, now_ms
         self._is_beating = False
+        self._read_to = 0
         self._reading = asyncio.create_task(self._read())
 
     async def beat(self, beat: Beat) -> bool:
         """Say it.  False: the log did not take it, or has not taken the one before yet."""
+        return await self._say(beat) is not None
+
+    async def catch_up(self, beat: Beat) -> bool:
+        """Say it, and read on to it: what all nodes said before that is known then, whatever became
+        of this process in between.  False: that takes too long."""
+        try:
+            async with asyncio.timeout(FRESH_S):
+                while self._is_beating:
+                    await asyncio.sleep(PAUSE_S)
+                offset = await self._say(beat)
+                while offset is not None and self._read_to <= offset:
+                    await asyncio.sleep(PAUSE_S)
+        except TimeoutError:
+            return False
+        return offset is not None
+
+    async def _say(self, beat: Beat) -> int | None:
+        """Its offset; None: it is not there."""
         if self._is_beating:
-            return False  # brokers that do not answer are not given more of them
+            return None  # brokers that do not answer are not given more of them
         raw = msgspec.json.encode(beat)
         assert len(raw) <= BEAT_BYTES_MAX
         self._is_beating = True
@@ -151,18 +266,19 @@ class Heartbeats:
             )
         except (AppendRefused, OutcomeUnknown) as error:
             LOGGER.info("a heartbeat was not written: %s", error)
-            return False
+            return None
         finally:
             self._is_beating = False
         self.skew_ms = skew_ms(
             sent_ms=sent_ms, stamped_ms=written.stamped_ms, received_ms=self._now_ms()
         )
-        return True
+        return written.offset
 
     async def _read(self) -> None:
         while True:
             topic = self._settings.nodes_topic
             start, _ = await self._brokers.bounds(topic, 0)
+            self._read_to = start
             reader = Reader(self._settings, topic, 0, start, make=self._make)
             try:
                 while True:
@@ -177,15 +293,24 @@ class Heartbeats:
         if message.error() is not None:
             self.has_read.set()
             return
+        self._take(message)
+        offset = message.offset()
+        assert offset is not None
+        self._read_to = offset + 1
+
+    def _take(self, message: Message) -> None:
         raw, node = message.value(), (message.key() or b"").decode(errors="replace")
         if not raw:
             self.roster.forget(node)
             return
+        stamped_ms, at_ms = message.timestamp()[1], self._monotonic_ms()
         try:
             beat = msgspec.json.decode(raw, type=Beat)
         except (msgspec.DecodeError, ValueError):
-            return  # another version's, or nobody's
-        self.roster.hear(beat, stamped_ms=message.timestamp()[1], at_ms=self._monotonic_ms())
+            # Another version's, or nobody's.
+            self.roster.hear_strange(node, stamped_ms=stamped_ms, at_ms=at_ms)
+        else:
+            self.roster.hear(beat, stamped_ms=stamped_ms, at_ms=at_ms)
 
     async def close(self) -> None:
         self._reading.cancel()

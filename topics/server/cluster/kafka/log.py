@@ -54,6 +54,8 @@ class KafkaLog:
         self._tail = (0, -1)
         # Behind all that is known to be there: a broker's word for the end may be older.
         self._known = 0
+        # The time of the newest record that was read, ms since the epoch.
+        self._newest_ms = 0
 
     @property
     def record_bytes_max(self) -> int:
@@ -111,6 +113,7 @@ class KafkaLog:
                     is_known = True
                     next_offset = at + 1
                     self._known = max(self._known, next_offset)
+                    self._newest_ms = max(self._newest_ms, message.timestamp()[1])
                     value = message.value()
                     yield at, b"" if value is None else value, record_epoch
         finally:
@@ -161,10 +164,17 @@ class KafkaLog:
         start, end = await self._brokers.bounds(self._topic, self._shard)
         return start, end
 
+    async def aged(self, age_ms: int) -> int:
+        if self._newest_ms <= age_ms:
+            return 0  # it has read nothing yet
+        found = await self._brokers.offset_at(self._topic, self._shard, self._newest_ms - age_ms)
+        return 0 if found is None else found
+
     async def trim(self, before: int) -> None:
         start, end = await self._brokers.bounds(self._topic, self._shard)
-        if start < before:
-            await self._brokers.delete_before(self._topic, self._shard, min(before, end))
+        # A log that ends before has lost what the caller knew of.
+        if start < before <= end:
+            await self._brokers.delete_before(self._topic, self._shard, before)
 
     async def close(self) -> None:
         """End the readers.  The writer and the questions are their owner's."""

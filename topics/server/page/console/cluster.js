@@ -35,6 +35,7 @@ export async function refreshCluster(isCurrent) {
 function draw(found) {
   if (!found.enabled) {
     set($("cluster-about"), "this server is in no cluster");
+    set($("cluster-log"), "");
     $("node-list").replaceChildren();
     return;
   }
@@ -45,6 +46,7 @@ function draw(found) {
     const mended = found.loss.set_aside ? ` A snapshot took its place; what it had is in ${found.loss.set_aside}.` : "";
     set($("cluster-loss"), `The log has lost what this node rests on, behind unit ${digits(found.loss.index)}: ${found.loss.what}.${mended}`);
   }
+  set($("cluster-log"), log(found));
   if (found.snapshot) drawSnapshot(found.snapshot); // an older node says nothing of it
   $("node-list").replaceChildren(...found.nodes.map(row));
 }
@@ -65,11 +67,27 @@ function drawSnapshot(snapshot) {
   set($("cluster-snapshot"), `Snapshots: ${parts.join("; ")}`);
 }
 
+const WAITS = {
+  retention: () => "the rest is too young",
+  copies: () => "fewer than two nodes have it on their disks",
+  node: (trim) => `node ${trim.node} needs the rest`,
+};
+
+/** Where the log begins and ends, when it was trimmed last, and what holds the rest. */
+function log(found) {
+  if (found.log_start === null || found.log_end === null) return "";
+  const bounds = `Log ${digits(found.log_start)} to ${digits(found.log_end)}`;
+  const { trim } = found;
+  if (!trim) return bounds;
+  const last = trim.last_ms === null ? "never" : new Date(trim.last_ms).toISOString();
+  return `${bounds} · trimmed last: ${last} · ${WAITS[trim.waits_for](trim)}`;
+}
+
 function row(node) {
   const number = (value) => make("td", "number", digits(value));
   return make(
     "tr", "",
     make("td", "", node.node), make("td", node.role === "away" || node.role === "lost" ? "bad" : "", node.role), make("td", "", node.url),
-    number(node.index), number(node.lag_units), number(node.lag_ms), number(node.seen_ms_ago),
+    number(node.index), make("td", "number", node.durable === null ? "–" : digits(node.durable)), number(node.lag_units), number(node.lag_ms), number(node.seen_ms_ago),
   );
 }
