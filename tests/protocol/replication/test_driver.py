@@ -28,7 +28,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY
 from topics.protocol.model.outcomes import Fetch, Outcome
 from topics.protocol.replication.commit import TURNS_MAX
-from topics.protocol.state.frames import RecordFrame
+from topics.protocol.state.frames import RecordFrame, TombstoneFrame
 from topics.protocol.state.watched import StreamEnd
 
 from .rig import Rig
@@ -968,6 +968,25 @@ def test_a_stream_over_a_topic_that_time_changes_waits_for_every_unit(rig: Rig) 
     assert commands.next_frame(stream, now_ms) is None
     rig.land()
     assert isinstance(commands.next_frame(stream, now_ms), RecordFrame)
+
+
+def test_a_stream_waits_for_the_unit_by_whose_time_the_last_record_expired(rig: Rig) -> None:
+    """Nothing expires any more, and whether it did is the log's to say. (§4)"""
+    rig.put("short", ttl_ms=1000)
+    rig.append("only", name="short")
+    rig.land()
+    rig.world.now_ms += 2000
+    rig.append("a")
+    rig.turn()
+    rig.leader.engine.let_pass(rig.leader.host.now_ms)
+    commands, now_ms = rig.leader.engine.watch_commands, rig.leader.host.now_ms
+    assert not rig.leader.engine.state.expiry
+    stream = commands.open_socket(lambda: None, ANYONE, NOBODY)
+    commands.subscribe(stream, {"short": Begin()}, View(100, 1 << 20), now_ms)
+
+    assert commands.next_frame(stream, now_ms) is None
+    rig.land()
+    assert isinstance(commands.next_frame(stream, now_ms), TombstoneFrame)
 
 
 def test_a_refusal_that_asks_to_come_again_is_given_at_once(

@@ -118,6 +118,8 @@ class ClusterCommit(GroupCommit):
     _sent: deque[Proposal]
     """Turns that are not known to be accepted, and what is behind them."""
     _sent_bytes = 0
+    _could_expire = True
+    """Whether a record was to expire before the turn that is decided now."""
     _accepted: deque[Proposal]
     """Turns that this node's own log has still to get."""
 
@@ -209,6 +211,10 @@ class ClusterCommit(GroupCommit):
         place = self._engine.state.place
         return 0 if place is None else place.place.index
 
+    def begin_term(self) -> None:
+        """This node decides from now on."""
+        self.leads = self._could_expire = True
+
     def resumed(self) -> None:
         """What the store held is shown."""
         self.shown_index = self._index
@@ -247,6 +253,9 @@ class ClusterCommit(GroupCommit):
             self._unit = waiters
             self.fail(error)
             return
+        can_expire = bool(self._engine.state.expiry)
+        footprint.may_expire = self._could_expire or can_expire
+        self._could_expire = can_expire
         turn = Proposal(waiters, frames, footprint, self._host.steady_ms, is_own=not count)
         self._sent.append(turn)
         self._sent_bytes += frames.size_bytes
@@ -343,6 +352,11 @@ class ClusterCommit(GroupCommit):
         """Whether a stream over these topics may see less than it will if nothing more is accepted."""
         footprints = [self.footprint, *(turn.footprint for turn in self._sent)]
         return any(each.is_wide or not names.isdisjoint(each.hidden) for each in footprints)
+
+    @property
+    def may_expire(self) -> bool:
+        """Whether time that is not accepted may have let records expire."""
+        return self._could_expire or any(turn.footprint.may_expire for turn in self._sent)
 
     def hold_read(
         self,

@@ -120,7 +120,8 @@ class ClusterDriver(Driver):
         self._emit, unit.emit = unit.emit, self._noted
         commands: Any = self.engine.watch_commands
         self._next_frame, commands.next_frame = commands.next_frame, self._frame
-        self.commit.leads = self.leads = True
+        self.leads = True
+        self.commit.begin_term()
         self._tick()
         self.engine.begin_term(term, self._time_ms)
         # Its first unit, before any command: time goes on, and what the leader before took with it is
@@ -451,7 +452,7 @@ class ClusterDriver(Driver):
     def _may_hide(self, stream: Stream) -> bool:
         watched = stream.watched.keys()
         return self.commit.hides(watched) or (
-            bool(self.engine.state.expiry) and self._timeless(watched) is None
+            self.commit.may_expire and self._timeless(watched) is None
         )
 
     # ------------------------------------------------------------------ work without a command

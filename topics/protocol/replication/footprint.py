@@ -38,14 +38,16 @@ class Footprint:
         touched: Names of topics that reads may see otherwise after it.
         hidden: Those of them of which streams may.
         is_wide: Any topic may be touched, and hidden.
+        may_expire: Its time may have let records expire.
     """
 
-    __slots__ = ("hidden", "is_wide", "touched")
+    __slots__ = ("hidden", "is_wide", "may_expire", "touched")
 
     def __init__(self) -> None:
         self.touched: set[str] = set()
         self.hidden: set[str] = set()
         self.is_wide = False
+        self.may_expire = False
 
     def note(self, event: Event, state: State) -> None:
         """An event that is about to be applied."""
