@@ -64,7 +64,7 @@ def test_whatever_destroys_asks_and_can_be_rehearsed() -> None:
     found = {n: {o for p in c.params for o in p.opts} for n, c in all_commands().items()}
     asking = {n for n, opts in found.items() if "--yes" in opts}
 
-    removing = {"delete", "drain", "purge", "rm", "router delete", "export run"}
+    removing = {"cluster trim", "delete", "drain", "purge", "rm", "router delete", "export run"}
     assert asking == removing | {"inspect"}  # which without --yes is its own dry run
     assert removing <= {n for n, opts in found.items() if "--dry-run" in opts}
 

@@ -218,15 +218,22 @@ def servers() -> Iterator[NodeServers]:
 
 
 def trim(servers: NodeServers) -> int:
-    """Let the log begin at its last record, which the nodes know it by; returns that offset."""
+    """Let the log begin at its last two records, by which the nodes know it; returns that offset."""
     bootstrap = servers.nodes[0]._environment["TOPICS_CLUSTER_KAFKA"]
     admin = AdminClient({"bootstrap.servers": bootstrap})
     asked = admin.list_offsets({TopicPartition("topics.log", 0): OffsetSpec.latest()})
     [end] = [found.result(PATIENCE_SECONDS).offset for found in asked.values()]
-    partition = TopicPartition("topics.log", 0, end - 1)
+    partition = TopicPartition("topics.log", 0, end - 2)
     for result in admin.delete_records([partition]).values():
         result.result(PATIENCE_SECONDS)
-    return int(end - 1)
+    return int(end - 2)
+
+
+def apart(servers: NodeServers) -> tuple[NodeServer, NodeServer]:
+    """A node that follows, and another one."""
+    leader = servers.leader()
+    follower = next(node for node in servers.nodes if node is not leader)
+    return follower, leader
 
 
 def wait_for(node: NodeServer, name: str) -> None:
@@ -241,12 +248,12 @@ def wait_for(node: NodeServer, name: str) -> None:
 def test_a_node_joins_behind_a_log_that_was_trimmed(servers: NodeServers) -> None:
     """It takes a snapshot of a node that goes on running, however often it is killed meanwhile, and
     serves what was in the log and what follows."""
-    third: NodeServer = servers.nodes[2]
+    third, other = apart(servers)
     third.kill()
     shutil.rmtree(third.data_dir)
     written = [f"{number}{TEXT}" for number in range(4000)]
     for at in range(0, len(written), 100):
-        append(servers.nodes[0], "t", *written[at : at + 100])
+        append(other, "t", *written[at : at + 100])
     trim(servers)
 
     third.start()
@@ -258,7 +265,7 @@ def test_a_node_joins_behind_a_log_that_was_trimmed(servers: NodeServers) -> Non
     third.start()
     third.wait_ready()
 
-    position = append(servers.nodes[0], "t", "last")["x-topics-position"]
+    position = append(other, "t", "last")["x-topics-position"]
     assert datas(third, "t", **{"x-topics-position": position}) == [*written, "last"]
     assert not list(third.data_dir.glob("store.*"))
     status = third.ask("/v0/cluster")
@@ -269,18 +276,18 @@ def test_a_node_joins_behind_a_log_that_was_trimmed(servers: NodeServers) -> Non
 @pytest.mark.kafka
 def test_a_node_that_was_away_too_long_sets_its_store_aside(servers: NodeServers) -> None:
     """The log was trimmed past it; it says where what it had is, and shows what the others have."""
-    third = servers.nodes[2]
+    third, other = apart(servers)
     third.kill()
     for number in range(5):
-        append(servers.nodes[0], "t", f"away {number}")
+        append(other, "t", f"away {number}")
     trim(servers)
 
     third.start()
     third.wait_ready()
 
-    position = append(servers.nodes[1], "t", "back")["x-topics-position"]
+    position = append(other, "t", "back")["x-topics-position"]
     found = datas(third, "t", **{"x-topics-position": position})
-    assert found == datas(servers.nodes[0], "t", **{"x-topics-position": position})
+    assert found == datas(other, "t", **{"x-topics-position": position})
     aside = third.data_dir / "store.aside-1"
     assert (aside / "topics.id").exists()
     assert third.ask("/v0/cluster")["snapshot"]["set_aside"] == str(aside)
@@ -292,7 +299,7 @@ def test_a_node_is_backed_up_by_its_url_and_restored_as_a_single_server(
     servers: NodeServers, tmp_path: Path
 ) -> None:
     """While it runs, whether it leads or not; the records are all there, in a history of its own."""
-    for number, node in enumerate({servers.leader(), servers.nodes[0]}):
+    for number, node in enumerate(apart(servers)):
         dest, data = tmp_path / f"backups-{number}", tmp_path / f"data-{number}"
         for command in (
             ["backup", "--url", node.url, str(dest)],

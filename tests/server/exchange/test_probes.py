@@ -54,6 +54,8 @@ def test_before_the_log_is_replayed_no_route_answers_from_data(route: Route) -> 
 
     if route.line in EARLY:
         assert answer.status == 200
+    elif route.line == "POST /v0/cluster/trim":
+        assert code(answer) == (409, "trim_refused")  # it is no node of a cluster
     else:
         assert code(answer) == (503, "not_ready")
 
