@@ -118,6 +118,8 @@ class ClusterCommit(GroupCommit):
     _sent: deque[Proposal]
     """Turns that are not known to be accepted, and what is behind them."""
     _sent_bytes = 0
+    _sent_time_ms = 0
+    """Engine time behind the turn that was sent last."""
     _could_expire = True
     """Whether a record was to expire before the turn that is decided now."""
     _accepted: deque[Proposal]
@@ -214,6 +216,7 @@ class ClusterCommit(GroupCommit):
     def begin_term(self) -> None:
         """This node decides from now on."""
         self.leads = self._could_expire = True
+        self._sent_time_ms = self._engine.state.now_ms
 
     def resumed(self) -> None:
         """What the store held is shown."""
@@ -243,7 +246,9 @@ class ClusterCommit(GroupCommit):
         try:
             frames = self._engine.take_frames()
             count, body = shared(frames)
-            if count or waiters:
+            # What this node notes for itself has the engine's time, too, which the log has to have first.
+            is_ahead = frames.count and self._engine.state.now_ms > self._sent_time_ms
+            if count or waiters or is_ahead:
                 time = self.time_of_turn()
                 self._engine.state.apply(time)
                 [frame] = encode(time)
@@ -253,6 +258,7 @@ class ClusterCommit(GroupCommit):
             self._unit = waiters
             self.fail(error)
             return
+        self._sent_time_ms = self._engine.state.now_ms
         can_expire = bool(self._engine.state.expiry)
         footprint.may_expire = self._could_expire or can_expire
         self._could_expire = can_expire
