@@ -67,7 +67,7 @@ def asked(wire: Wire, target: str, body: dict[str, object]) -> Any:
     """
     wire.send("POST", target, dumps(body), JSON)
     answer = check(wire.receive())
-    if answer.status == 503:
+    if answer.status in (429, 503):
         raise Refused(answer.body)
     assert answer.status in (200, 201), answer
     return answer.json
@@ -155,7 +155,7 @@ class Client(threading.Thread):
                 self._call(wire)
                 self._run.calls += 1
         except Refused:
-            time.sleep(0.005)  # it is starting
+            time.sleep(0.005)  # it is starting, or its small memory is full
         except (Ended, OSError):
             # The server is gone, or about to be.
             time.sleep(0.005)
@@ -265,7 +265,10 @@ def drain(run: Run, wire: Wire) -> None:
     end = time.monotonic() + DEADLINE_S
     while asked(wire, f"/v0/topics/{QUEUE}/diff", {"from_seq": 0, "limit": 1})["records"]:
         assert time.monotonic() < end, "jobs are left that nobody can claim"
-        claimed = claim(wire, "last", 1000, time.monotonic_ns)
-        run.queue.claims.append(claimed)
-        for grant in claimed.grants:
-            run.queue.acks.append(ack(wire, "last", grant, time.monotonic_ns))
+        try:
+            claimed = claim(wire, "last", 1000, time.monotonic_ns)
+            run.queue.claims.append(claimed)
+            for grant in claimed.grants:
+                run.queue.acks.append(ack(wire, "last", grant, time.monotonic_ns))
+        except Refused:
+            time.sleep(0.005)
