@@ -8,7 +8,7 @@ import pytest
 
 from topics.protocol.driver import driver as module
 from topics.protocol.driver.driver import Step
-from topics.protocol.driver.group_commit import Reply, Sync, Ticket, Write
+from topics.protocol.driver.group_commit import Mark, Reply, Rotate, Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http import bodies
 from topics.protocol.http.statuses import STATUSES
@@ -376,6 +376,59 @@ def test_a_job_whose_lease_is_not_in_the_log_is_not_handed_out(host: Host) -> No
     assert isinstance(refused, Rejection)
     assert STATUSES[refused.code] == 500
     assert (refused.detail or {})["outcome"] == "unknown"
+
+
+def waiting_for_a_lease(host: Host) -> None:
+    """The one job of `q` is leased for 500 ms, `second` waits for it, and the log is synced."""
+    queue(host)
+    host.ask(append("q"), "append")
+    host.settle()
+    host.ask(claim("first", lease_ms=500), "first")
+    host.settle()
+    host.ask(claim("second", wait_ms=3000), "second")
+    host.advance(200)
+    assert "second" not in host.answers
+
+
+def ring_once(host: Host, ms: int) -> None:
+    """The timer rings once, as it does where nothing else happens."""
+    host.now_ms += ms
+    host.driver.ring()
+
+
+def test_a_claim_is_answered_once_the_idle_mark_is_written(host: Host) -> None:
+    """The lease before it ends while an idle log gets its mark, and no other command comes: the claim
+    that waited is answered when the mark is there. (§10.3)"""
+    waiting_for_a_lease(host)
+    host.holds = {Mark}
+    host.advance(200)
+    assert [type(step) for step in host.held] == [Mark]
+
+    ring_once(host, 101)
+    host.go_on()
+
+    assert host.answers["second"].jobs.grant.seqs == [1]
+    assert host.driver.parked == 0
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["rotated", "refused"])
+def test_a_claim_is_answered_once_the_log_has_a_new_file(host: Host, is_refused: bool) -> None:
+    """A lease that ends while the log begins a file, or finds no space for one, does not wait for
+    another command either. (§10.3)"""
+    waiting_for_a_lease(host)
+    host.advance(200)
+    host.holds = {Rotate}
+    host.driver.commit.rotate(lambda boundary, error: None)
+
+    ring_once(host, 101)
+    if is_refused:
+        host.driver.commit.refused(OSError("no space"))
+    else:
+        host.go_on()
+    host.settle()
+
+    assert host.answers["second"].jobs.grant.seqs == [1]
+    assert host.driver.parked == 0
 
 
 def test_time_moves_a_job_that_was_delivered_too_often(host: Host) -> None:

@@ -377,13 +377,20 @@ class GroupCommit:
         assert call is not None
         self._move(WriterState.FREE)
         call(boundary, error)
-        self._go_on()
+        self._step_ended()
 
     def marked(self) -> None:
         """The mark is written."""
         if self.writer is WriterState.MARKING:
             self._move(WriterState.FREE)
-            self._go_on()
+            self._step_ended()
+
+    def _step_ended(self) -> None:
+        """A turn that was to end during the step may have had answers and nothing to write: no turn
+        follows that would deliver them."""
+        self._go_on()
+        if self.failure is None:
+            self._listener.on_answered()
 
     # ------------------------------------------------------------------ failure
 
