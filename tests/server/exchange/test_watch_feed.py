@@ -11,6 +11,8 @@ from server.runtime.test_runtime import LIMITS, WatchedStore, append, play, told
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.state.crowd import Crowd
+from topics.protocol.state.watched import StreamEnd
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.runtime.runtime import Runtime
 
@@ -201,6 +203,54 @@ def test_a_beat_that_cannot_be_pushed_is_taken() -> None:
 
         assert pushed.pieces == []
         feed.close()
+
+    play(story)
+
+
+def test_frames_are_pushed_where_streams_have_the_same_news() -> None:
+    """The bytes that a turn would take, to the driver that has no turn for them; a session with an id
+    of its own, and one that reads nothing, find them by themselves. (§7.4)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        for name in ("jobs", "news"):
+            await told(runtime, append(name, 0))
+        only, slow, both = await watching(runtime, ["jobs"], ["jobs"], ["jobs", "news"])
+        pushed, refused, never = Pushed(), Pushed(is_taken=False), Pushed()
+        crowds: list[Crowd] = []
+        for feed, push in ((only, pushed), (slow, refused), (both, never)):
+            feed.push_by(push, lambda crowd: lambda: crowds.append(crowd))
+        await told(runtime, append("jobs", 1))
+        (crowd,) = crowds
+        assert not crowd.walk(now_s, now_s() + 60)
+
+        assert only.take() is None
+        assert [slow.take()] == refused.pieces == pushed.pieces
+        assert pushed.pieces[0].startswith(b"id: " + only._id())
+        assert never.pieces == []
+        assert (both.take() or b"").startswith(b"id: " + both._id())
+        for feed in (only, slow, both):
+            feed.close()
+
+    play(story)
+
+
+def test_no_frame_is_pushed_behind_a_last_word() -> None:
+    """A stream that ends says so in its turn. (§7.6)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        one, two = await watching(runtime, ["jobs"], ["jobs"])
+        pushed = Pushed()
+        crowds: list[Crowd] = []
+        for feed in (one, two):
+            feed.push_by(pushed, lambda crowd: lambda: crowds.append(crowd))
+        await told(runtime, append("jobs", 1))
+        one._stream.end(StreamEnd.TAKEN_OVER)
+        two.close()
+        crowds[0].walk(now_s, now_s() + 60)
+        assert pushed.pieces == []
+        assert b"event: error" in (one.take() or b"")
+        one.close()
 
     play(story)
 

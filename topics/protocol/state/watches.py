@@ -9,7 +9,7 @@ This module holds positions and lifecycles; it does not know sockets, keys or en
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -22,6 +22,7 @@ from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.limits import FRAME_TEXT_BYTES, Limits
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
+from topics.protocol.state.crowd import Crowd, News
 from topics.protocol.state.frames import (
     CaughtUpFrame,
     DamagedFrame,
@@ -91,6 +92,9 @@ class Watches:
         self._find = find
         self._shared = SharedFrames()
         self._held: set[int] = set()
+        self._crowds: dict[int, Crowd] = {}
+        """By topic id, where there is a driver that walks."""
+        self._gather: Callable[[Crowd], Callable[[], None]] | None = None
         self.is_awaited: Callable[[Topic], bool] = lambda _: False
         """Whether copies for a topic are still to come; set by the routers' commands."""
 
@@ -242,17 +246,40 @@ class Watches:
         del listed[watched]
         if not listed:
             del self._by_topic[watched.topic_id]
+            self._crowds.pop(watched.topic_id, None)
 
     # ------------------------------------------------------------------ changes of topics
 
     def on_published(self, topic_id: int) -> None:
         """A topic shows more: mark and wake the streams that watch it."""
         self._shared.forget(topic_id)
-        for watched in self._by_topic.get(topic_id, ()):
+        listed = self._by_topic.get(topic_id)
+        if listed is None:
+            return
+        if self._gather is not None:
+            self._crowd(topic_id).on_news()
+            return
+        for watched in listed:
             stream = watched.stream
             if stream is not None and not watched.is_queued:
                 stream.queue(watched)
                 stream.wake()
+
+    def gather_by(self, gather: Callable[[Crowd], Callable[[], None]]) -> None:
+        """Have crowds walk over the watchers of a topic that shows more, and none woken for it.
+
+        Args:
+            gather: Takes a crowd, and returns how to ask that its `walk` is called soon.
+        """
+        self._gather = gather
+
+    def _crowd(self, topic_id: int) -> Crowd:
+        crowd = self._crowds.get(topic_id)
+        if crowd is None:
+            assert self._gather is not None
+            crowd = self._crowds[topic_id] = Crowd(_Watchers(self, topic_id))
+            crowd.ask = self._gather(crowd)
+        return crowd
 
     def on_rest(self) -> None:
         """Routers may have copied all: streams whose `caught-up` waited for them are pulled again."""
@@ -413,6 +440,28 @@ class Watches:
         stream.pending.append(caught_up)
         return frame
 
+    def listed(self, topic_id: int) -> Iterable[Watched]:
+        """All that watch a topic, with a stream or without."""
+        return self._by_topic.get(topic_id, ())
+
+    def news_for(self, watched: Watched) -> News | None:
+        """What takes a live stream to the head in one frame; None where it has to be pulled."""
+        topic = self._find(watched.name)
+        if (
+            topic is None
+            or topic.topic_id != watched.topic_id
+            or watched.is_stale
+            or topic.tombstone(watched.cursor) is not None
+            or topic.hole_at(watched.cursor + 1) is not None
+        ):
+            return None
+        through = topic.synced_seq if watched.view.strong else topic.published_seq
+        try:
+            frame, to_seq = self._page(topic, watched.cursor, watched.view, through)
+        except DamagedRun:
+            return None
+        return News(frame, watched.cursor, to_seq, watched.view) if to_seq == through else None
+
     def _page(
         self, topic: Topic, cursor: int, view: View, through: int
     ) -> tuple[RecordFrame | None, int]:
@@ -434,6 +483,20 @@ class Watches:
         size_bytes = _text_bytes(page.extents)
         self._shared.keep(topic.topic_id, key, frame, page.next_seq, size_bytes)
         return frame, page.next_seq
+
+
+class _Watchers:
+    """Implements `crowd.Source`."""
+
+    def __init__(self, watches: Watches, topic_id: int) -> None:
+        self._watches = watches
+        self._topic_id = topic_id
+
+    def listed(self) -> Iterable[Watched]:
+        return self._watches.listed(self._topic_id)
+
+    def news_for(self, watched: Watched) -> News | None:
+        return self._watches.news_for(watched)
 
 
 def _rewind(watched: Watched, known: Remembered, *, is_behind: bool) -> None:

@@ -6,11 +6,12 @@ driver.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
 from topics.protocol.model.records import Buffer
+from topics.protocol.state.crowd import Crowd
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -117,13 +118,21 @@ class Source(Protocol):
         """The client is gone, or the end was sent."""
 
 
+Gather: TypeAlias = Callable[[Crowd], Callable[[], None]]
+"""Takes a crowd, and returns how to ask that its `walk` is called soon."""
+
+
 @runtime_checkable
 class Beating(Protocol):
     """A source with small pieces that are worth no turn."""
 
-    def push_by(self, push: Callable[[bytes], bool]) -> None:
+    def push_by(self, push: Callable[[bytes], bool], gather: Gather | None = None) -> None:
         """Give such a piece, where nothing else is to be sent, to `push`: it writes it now, or
-        returns False, and then the piece is to be taken as any other."""
+        returns False, and then the piece is to be taken as any other.
+
+        Args:
+            gather: Walks over the sources that have the same piece; None: each has turns of its own.
+        """
 
 
 @runtime_checkable

@@ -19,6 +19,7 @@ from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.beats import TICK_S, Beats
+from topics.server.exchange.interface import Gather
 from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
 
@@ -155,8 +156,31 @@ class WatchFeed:
         )
         return is_idle and push is not None and push(sse.heartbeat(shell.now_ms))
 
-    def push_by(self, push: Callable[[bytes], bool]) -> None:
+    def push_by(self, push: Callable[[bytes], bool], gather: Gather | None = None) -> None:
         self._push = push
+        if gather is not None and self._only is not None:
+            self._watches.gather_by(gather)
+            self._stream.push = self._push_frame
+
+    def _push_frame(self, frame: RecordFrame) -> bool:
+        """The stream's `push`: what a walk over all streams of the topic gives to this one."""
+        push, only = self._push, self._only
+        if (
+            push is None
+            or only is None
+            or only.is_heir
+            or self._kept is not None
+            or self._is_reading
+            or self._stream.ended_by is not None
+            or self._shell.phase is not Phase.READY
+        ):
+            return False
+        event = frame.texts.get("event") or self._written_now(frame)
+        if not isinstance(event, bytes) or not push(event):
+            return False
+        self._sent_s = self._loop.time()
+        self._is_beat_due = False
+        return True
 
     def take(self) -> bytes | None:
         if self._is_over or self._is_reading:
@@ -286,7 +310,7 @@ class WatchFeed:
     def close(self) -> None:
         self._is_over = True
         self._news.set()
-        self._wake = self._push = None
+        self._wake = self._push = self._stream.push = None
         self._stream.wake = self._on_news
         if self._beat is not None:
             self._beats.forget(self._beat, self._on_beat)

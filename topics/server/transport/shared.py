@@ -15,6 +15,7 @@ from topics.protocol.state.shares import Shares
 from topics.server.exchange.interface import Exchange
 from topics.server.transport.bodies import Bodies
 from topics.server.transport.budget import Budget, Stopwatch
+from topics.server.transport.crowds import Crowds
 from topics.server.transport.discards import Discards
 from topics.server.transport.guards import Guards
 from topics.server.transport.http1_heads import Heads
@@ -68,6 +69,9 @@ class Shared:
         self.stopwatch = Stopwatch(self.clock, clock or time.thread_time)
         """By which a client is light or heavy."""
         self.turns = Turns(self.loop.call_soon, self.clock, self.limits.slice_s)
+        self.crowds = Crowds(
+            self.turns, self.stopwatch, self.clock, self.loop.time, self.limits.turn_s
+        )
         self.reads = Reads(self.loop.call_soon, self.limits.pass_bytes)
         self.discards = Discards(self.loop.call_soon)
         self.bodies = Bodies(self.limits.bodies_bytes, self.limits.body_free_bytes)

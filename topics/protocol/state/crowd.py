@@ -1,0 +1,132 @@
+"""A crowd: the watchers of one topic, which a publication has the same news for (§7.4).
+
+Most streams of a topic are live: they stand at its head and want the same frame.  A crowd walks over
+them and gives it to one after the other, where each stream takes it at once; so a delivery is a
+comparison and a write, and not a turn of its own.  A stream that does not take it, because its client
+does not read, or that stands elsewhere, is woken, and finds by itself what it has to send.
+
+Owns how far the walk is.  It knows no clock: the driver gives it slices of time, so that many watchers
+hold up nobody else.  What is published during a walk begins another one behind it, and streams that
+the walk comes to later get both at once.
+
+Invariant: when no walk is due, each open stream of the topic has its news or was woken for it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from topics.protocol.model.commands import View
+from topics.protocol.state.frames import RecordFrame
+from topics.protocol.state.watched import Stream, Watched, WatchPlace
+
+LIVE: Final = WatchPlace.LIVE
+
+
+class News(msgspec.Struct, eq=False):
+    """What takes a live stream that stands at `cursor` to the head: the frame, None where there is
+    nothing, or nothing that passes the view."""
+
+    frame: RecordFrame | None
+    cursor: int
+    to_seq: int
+    view: View
+
+
+class Source(Protocol):
+    """What a crowd asks of those who know the topic."""
+
+    def listed(self) -> Iterable[Watched]:
+        """All that watch the topic, with a stream or without."""
+
+    def news_for(self, watched: Watched) -> News | None:
+        """None where the stream has to look for itself."""
+
+
+class Crowd:
+    """The walk over the watchers of one topic.
+
+    Attributes:
+        ask: Have `walk` called soon; set by the driver.
+        size: Watchers in this walk, or in the last.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.ask: Callable[[], None]
+        self.size = 0
+        self._source = source
+        self._members: Sequence[Watched] = ()
+        self._at = 0
+        self._is_due = False
+        self._has_news = False
+        self._news: News | None = None
+        """Of the stream before."""
+
+    def on_news(self) -> None:
+        """The topic shows more: a walk is due, behind the one that is under way."""
+        self._has_news = True
+        if not self._is_due:
+            self._is_due = True
+            self.ask()
+
+    def walk(self, clock: Callable[[], float], until_s: float) -> bool:
+        """Give streams their news until it is `until_s` by `clock`, one at least; returns whether
+        there is more to do."""
+        source = self._source
+        if self._at == len(self._members):
+            self._members, self._at = list(source.listed()), 0
+            self.size = len(self._members)
+            self._has_news = False
+        members, size = self._members, self.size
+        self._news = None  # what was made before this slice may not be true any more
+        at = self._at
+        while at < size:
+            watched = members[at]
+            at = self._at = at + 1
+            stream = watched.stream
+            if stream is None or watched.is_queued:
+                pass  # no stream, or one that will look for itself
+            elif not self._gave(watched, stream):
+                stream.queue(watched)
+                stream.wake()
+            if clock() >= until_s:
+                break
+        if at < size:
+            return True
+        self._members, self._at = (), 0
+        self._is_due = self._has_news
+        return self._is_due
+
+    def _gave(self, watched: Watched, stream: Stream) -> bool:
+        """Whether a stream took its news."""
+        push = stream.push
+        if (
+            push is None
+            or watched.place is not LIVE
+            or stream.waiting
+            or stream.passing
+            or stream.pending
+        ):
+            return False
+        cursor = watched.cursor
+        try:
+            news = self._news
+            if (
+                news is None
+                or news.cursor != cursor
+                or (news.view is not watched.view and news.view != watched.view)
+            ):
+                news = self._news = self._source.news_for(watched)
+            if news is not None:
+                watched.view = news.view  # the next comparison is one of identity
+                watched.cursor = (
+                    news.to_seq
+                )  # before the frame is written out: it is the frame's id
+                if news.frame is None or push(news.frame):
+                    return True
+        except Exception:
+            # The turn that the stream gets meets the error again, and ends the stream.
+            pass
+        watched.cursor = cursor
+        return False
