@@ -234,6 +234,43 @@ def test_frames_are_pushed_where_streams_have_the_same_news() -> None:
     play(story)
 
 
+def test_no_frame_is_pushed_past_one_that_a_thread_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records come in order, whichever way each goes. (§7.5)"""
+    from topics.server.exchange import watch_feed
+
+    read, cold = watch_feed.read, [True]
+
+    def first_cold(records: Any, *, blocking: bool) -> Any:
+        return read(records, blocking=blocking) if blocking or not cold else None
+
+    monkeypatch.setattr(watch_feed, "read", first_cold)
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        driver = await driven(runtime)
+        pushed = Pushed()
+        crowds: list[Crowd] = []
+        driver.feed.push_by(pushed, lambda crowd: lambda: crowds.append(crowd))
+        await told(runtime, append("jobs", 1))
+        crowds[0].walk(now_s, now_s() + 60)
+        driver.take()  # the thread has it to read
+        cold.clear()
+        await told(runtime, append("jobs", 2))
+        crowds[0].walk(now_s, now_s() + 60)
+        while len(driver.taken) < 2:
+            await asyncio.sleep(0.001)
+        assert pushed.pieces == []
+
+        await told(runtime, append("jobs", 3))
+        crowds[0].walk(now_s, now_s() + 60)
+
+        got = [*driver.taken, *pushed.pieces]
+        assert [b'"data":%d' % n in piece for n, piece in enumerate(got, 1)] == [True] * 3
+        assert len(pushed.pieces) == 1
+        driver.feed.close()
+
+    play(story)
+
+
 def test_no_frame_is_pushed_behind_a_last_word() -> None:
     """A stream that ends says so in its turn. (§7.6)"""
 

@@ -101,32 +101,28 @@ class Crowd:
     def _gave(self, watched: Watched, stream: Stream) -> bool:
         """Whether a stream took its news."""
         push = stream.push
-        if (
-            push is None
-            or watched.place is not LIVE
-            or stream.waiting
-            or stream.passing
-            or stream.pending
-        ):
+        if push is None or watched.place is not LIVE or stream.pending:
             return False
         cursor = watched.cursor
         try:
             news = self._news
-            if (
-                news is None
-                or news.cursor != cursor
-                or (news.view is not watched.view and news.view != watched.view)
-            ):
-                news = self._news = self._source.news_for(watched)
-            if news is not None:
-                watched.view = news.view  # the next comparison is one of identity
-                watched.cursor = (
-                    news.to_seq
-                )  # before the frame is written out: it is the frame's id
-                if news.frame is None or push(news.frame):
-                    return True
+            if news is None or news.cursor != cursor or news.view is not watched.view:
+                news = self._news_for(watched, news)
+                if news is None:
+                    return False
+            watched.cursor = news.to_seq  # before the frame is written out: it is the frame's id
+            if news.frame is None or push(news.frame):
+                return True
         except Exception:
             # The turn that the stream gets meets the error again, and ends the stream.
             pass
         watched.cursor = cursor
         return False
+
+    def _news_for(self, watched: Watched, last: News | None) -> News | None:
+        """The news of the stream before, where this one stands at the same place; or its own."""
+        if last is not None and last.cursor == watched.cursor and last.view == watched.view:
+            watched.view = last.view  # the next comparison is one of identity
+        else:
+            last = self._news = self._source.news_for(watched)
+        return last

@@ -110,8 +110,8 @@ class Stream:
 
     Attributes:
         wake: Called when there may be a frame to pull.
-        push: Takes a frame at once, where the stream has nothing else to send and its client reads;
-            else False, and nothing has changed.  None: the stream takes frames by pulling alone.
+        push: Takes a frame at once where the client reads; else False, and nothing has changed.  None:
+            the stream has something else to send first, or several topics, and pulls its frames.
         passing: Topics of this pass that were not pulled yet, one frame each.
         waiting: Topics of the next pass.
         pending: Frames that come before any other.
@@ -142,4 +142,5 @@ class Stream:
 
     def end(self, why: StreamEnd) -> None:
         self.ended_by = why
+        self.push = None
         self.wake()

@@ -71,6 +71,8 @@ class WatchFeed:
         """Set by a driver without a task."""
         self._push: Callable[[bytes], bool] | None = None
         """Set by a driver that writes heartbeats without a turn."""
+        self._push_frames: Callable[[RecordFrame], bool] | None = None
+        """Set where frames can be pushed, too."""
         self._beat: int | None = None
         """The tick at which one may be due."""
         self._is_beat_due = False
@@ -160,23 +162,21 @@ class WatchFeed:
         self._push = push
         if gather is not None and self._only is not None:
             self._watches.gather_by(gather)
-            self._stream.push = self._push_frame
+            self._push_frames = self._stream.push = self._push_frame
 
     def _push_frame(self, frame: RecordFrame) -> bool:
-        """The stream's `push`: what a walk over all streams of the topic gives to this one."""
+        """The stream's `push`: what a walk over all streams of the topic gives to this one.  While
+        something else comes first, a frame that a thread reads or an end, the stream has none."""
         push, only = self._push, self._only
-        if (
-            push is None
-            or only is None
-            or only.is_heir
-            or self._kept is not None
-            or self._is_reading
-            or self._stream.ended_by is not None
-            or self._shell.phase is not Phase.READY
-        ):
+        if push is None or only is None or only.is_heir:
             return False
-        event = frame.texts.get("event") or self._written_now(frame)
-        if not isinstance(event, bytes) or not push(event):
+        event = frame.texts.get("event")
+        if event is None:
+            made = self._written_now(frame)
+            if not isinstance(made, bytes):
+                return False
+            event = made
+        if not push(event):
             return False
         self._sent_s = self._loop.time()
         self._is_beat_due = False
@@ -213,6 +213,7 @@ class WatchFeed:
             return sse.opening(self._id()) + sse.heartbeat(shell.now_ms)
         kept, self._kept = self._kept, None
         if kept is not None:
+            self._stream.push = self._push_frames
             return kept
         if (last := self._last_word()) is not None:
             return self._end(last)
@@ -233,6 +234,7 @@ class WatchFeed:
     def _read_apart(self, frame: RecordFrame) -> None:
         """Have a thread read the frame's records, and wake the driver for them."""
         self._is_reading = True
+        self._stream.push = None  # until what is read was taken
 
         def on_read(done: ThreadCall[list[Buffer] | Rejection | None]) -> None:
             self._is_reading = False
@@ -310,7 +312,7 @@ class WatchFeed:
     def close(self) -> None:
         self._is_over = True
         self._news.set()
-        self._wake = self._push = self._stream.push = None
+        self._wake = self._push = self._stream.push = self._push_frames = None
         self._stream.wake = self._on_news
         if self._beat is not None:
             self._beats.forget(self._beat, self._on_beat)
