@@ -23,7 +23,8 @@ from topics.protocol.cluster.steps import (
 )
 from topics.protocol.cluster.unit import TermBegan, encode
 from topics.server.cluster import log_work
-from topics.server.cluster.log_work import LogWork, Tasks
+from topics.server.cluster.log_work import LogWork
+from topics.server.cluster.tasks import Tasks
 
 from .nodes import SHARD
 

@@ -9,7 +9,7 @@ the order in which they were decided; a question is asked until it is answered.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from topics.protocol.cluster.ports import AppendRefused, LogTrimmed, LogTruncated, ReplicatedLog
@@ -28,6 +28,7 @@ from topics.protocol.cluster.steps import (
     Shown,
 )
 from topics.protocol.cluster.unit import NotOurs, Shard, TermBegan, Unreadable, decode
+from topics.server.cluster.tasks import Tasks
 
 log = logging.getLogger("topics.cluster")
 
@@ -37,36 +38,6 @@ SLICE: Final = 64
 """Records heard before others have their turn on the loop."""
 PAUSE_S: Final = 0.005
 """While the engine is behind the reader."""
-
-
-class Tasks:
-    """Steps under way on the running event loop.
-
-    Args:
-        failed: A step raised; that is a bug, and this node cannot go on.
-    """
-
-    def __init__(self, failed: Callable[[BaseException], None]) -> None:
-        self._failed = failed
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def begin(self, step: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(step)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    async def cancel(self) -> None:
-        """End all of them; returns once they have."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._failed(error)
 
 
 class LogWork:
