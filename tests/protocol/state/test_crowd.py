@@ -20,7 +20,7 @@ class Driver:
     def __init__(self, engine: Harness) -> None:
         self.crowds: list[Crowd] = []
         self.asked = 0
-        engine.engine.watches.gather_by(self.gather)
+        engine.engine.watches.gather_by(self.gather, lambda: engine.engine.advance(engine.now_ms))
 
     def gather(self, crowd: Crowd) -> Callable[[], None]:
         self.crowds.append(crowd)
@@ -219,6 +219,32 @@ def test_records_that_were_deleted_meanwhile_are_not_given(engine: Harness) -> N
     engine.delete(before_seq=2)
     driver.step()
     assert [viewer.got for viewer in viewers] == [["t 1-2"], ["t 2"]]
+
+
+def test_a_record_past_its_time_is_not_given(engine: Harness) -> None:
+    """Time that passes between a publication and the walk counts. (§6)"""
+    engine.put(ttl_ms=1000)
+    driver, *viewers = Driver(engine), Live(engine), Live(engine)
+    engine.append(1)
+    driver.step()
+    engine.now_ms += 2000
+    driver.step()
+    assert [viewer.got for viewer in viewers] == [["t 1"], []]
+    assert viewers[1].told() == ["t lost 1-1 ttl"]
+
+
+def test_a_strong_stream_is_given_what_is_durable(engine: Harness) -> None:
+    """It is given nothing with the write, and the record with the sync. (§7.2)"""
+    engine.put(durability="disk")
+    driver, strong, eventual = Driver(engine), Live(engine, consistency="strong"), Live(engine)
+    engine.auto = False
+    engine.append(1)
+    lsn = engine.write()
+    driver.walk()
+    assert (strong.got, strong.woken, eventual.got) == ([], 0, ["t 1"])
+    engine.engine.on_synced(lsn)
+    driver.walk()
+    assert (strong.got, eventual.got) == (["t 1"], ["t 1"])
 
 
 def test_a_loss_is_told_before_what_follows(engine: Harness) -> None:

@@ -37,6 +37,9 @@ class News(msgspec.Struct, eq=False):
 class Source(Protocol):
     """What a crowd asks of those who know the topic."""
 
+    def advance(self) -> None:
+        """Let time pass: a record that is past its time is not given."""
+
     def listed(self) -> Iterable[Watched]:
         """All that watch the topic, with a stream or without."""
 
@@ -74,6 +77,7 @@ class Crowd:
         """Give streams their news until it is `until_s` by `clock`, one at least; returns whether
         there is more to do."""
         source = self._source
+        source.advance()
         if self._at == len(self._members):
             self._members, self._at = list(source.listed()), 0
             self.size = len(self._members)

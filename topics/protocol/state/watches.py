@@ -69,6 +69,7 @@ class Watches:
         connection_shares: Open streams and WebSockets, push streams of queues included (§11).
         byte_shares: What sessions and subscriptions hold in memory.
         ended_by: Why all streams ended, where they did.
+        advance: See `gather_by`.
     """
 
     def __init__(self, find: Callable[[str], Topic | None], limits: Limits) -> None:
@@ -95,6 +96,7 @@ class Watches:
         self._crowds: dict[int, Crowd] = {}
         """By topic id, where there is a driver that walks."""
         self._gather: Callable[[Crowd], Callable[[], None]] | None = None
+        self.advance: Callable[[], object] = lambda: None
         self.is_awaited: Callable[[Topic], bool] = lambda _: False
         """Whether copies for a topic are still to come; set by the routers' commands."""
 
@@ -265,13 +267,16 @@ class Watches:
                 stream.queue(watched)
                 stream.wake()
 
-    def gather_by(self, gather: Callable[[Crowd], Callable[[], None]]) -> None:
+    def gather_by(
+        self, gather: Callable[[Crowd], Callable[[], None]], advance: Callable[[], object]
+    ) -> None:
         """Have crowds walk over the watchers of a topic that shows more, and none woken for it.
 
         Args:
             gather: Takes a crowd, and returns how to ask that its `walk` is called soon.
+            advance: Engine time goes on to what it is now.
         """
-        self._gather = gather
+        self._gather, self.advance = gather, advance
 
     def _crowd(self, topic_id: int) -> Crowd:
         crowd = self._crowds.get(topic_id)
@@ -491,6 +496,9 @@ class _Watchers:
     def __init__(self, watches: Watches, topic_id: int) -> None:
         self._watches = watches
         self._topic_id = topic_id
+
+    def advance(self) -> None:
+        self._watches.advance()
 
     def listed(self) -> Iterable[Watched]:
         return self._watches.listed(self._topic_id)

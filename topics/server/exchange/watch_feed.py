@@ -161,7 +161,8 @@ class WatchFeed:
     def push_by(self, push: Callable[[bytes], bool], gather: Gather | None = None) -> None:
         self._push = push
         if gather is not None and self._only is not None:
-            self._watches.gather_by(gather)
+            shell, engine = self._shell, self._engine
+            self._watches.gather_by(gather, lambda: engine.advance(shell.now_ms))
             self._push_frames = self._stream.push = self._push_frame
 
     def _push_frame(self, frame: RecordFrame) -> bool:
