@@ -20,7 +20,9 @@ class Driver:
     def __init__(self, engine: Harness) -> None:
         self.crowds: list[Crowd] = []
         self.asked = 0
-        engine.engine.watches.gather_by(self.gather, lambda: engine.engine.advance(engine.now_ms))
+        engine.engine.watches.crowds.gather_by(
+            self.gather, lambda: engine.engine.advance(engine.now_ms)
+        )
 
     def gather(self, crowd: Crowd) -> Callable[[], None]:
         self.crowds.append(crowd)

@@ -13,7 +13,7 @@ Invariant: when no walk is due, each open stream of the topic has its news or wa
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -34,19 +34,6 @@ class News(msgspec.Struct, eq=False):
     view: View
 
 
-class Source(Protocol):
-    """What a crowd asks of those who know the topic."""
-
-    def advance(self) -> None:
-        """Let time pass: a record that is past its time is not given."""
-
-    def listed(self) -> Iterable[Watched]:
-        """All that watch the topic, with a stream or without."""
-
-    def news_for(self, watched: Watched) -> News | None:
-        """None where the stream has to look for itself."""
-
-
 class Crowd:
     """The walk over the watchers of one topic.
 
@@ -55,10 +42,11 @@ class Crowd:
         size: Watchers in this walk, or in the last.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, crowds: "Crowds", topic_id: int) -> None:
         self.ask: Callable[[], None]
         self.size = 0
-        self._source = source
+        self._crowds = crowds
+        self._topic_id = topic_id
         self._members: Sequence[Watched] = ()
         self._at = 0
         self._is_due = False
@@ -76,10 +64,10 @@ class Crowd:
     def walk(self, clock: Callable[[], float], until_s: float) -> bool:
         """Give streams their news until it is `until_s` by `clock`, one at least; returns whether
         there is more to do."""
-        source = self._source
-        source.advance()
+        crowds = self._crowds
+        crowds.advance()
         if self._at == len(self._members):
-            self._members, self._at = list(source.listed()), 0
+            self._members, self._at = list(crowds.listed(self._topic_id)), 0
             self.size = len(self._members)
             self._has_news = False
         members, size = self._members, self.size
@@ -128,5 +116,51 @@ class Crowd:
         if last is not None and last.cursor == watched.cursor and last.view == watched.view:
             watched.view = last.view  # the next comparison is one of identity
         else:
-            last = self._news = self._source.news_for(watched)
+            last = self._news = self._crowds.news_for(watched)
         return last
+
+
+Gather: TypeAlias = Callable[[Crowd], Callable[[], None]]
+"""Takes a crowd, and returns how to ask that its `walk` is called soon."""
+
+
+class Crowds:
+    """The crowd of each topic that is watched and has shown more; none where no driver walks.
+
+    Args:
+        listed: All that watch the topic of an id, with a stream or without.
+        news_for: What takes a live stream to the head in one frame; None where it has to be pulled.
+
+    Attributes:
+        advance: Lets the engine's time go on to what it is now.
+    """
+
+    def __init__(
+        self,
+        listed: Callable[[int], Iterable[Watched]],
+        news_for: Callable[[Watched], News | None],
+    ) -> None:
+        self.listed = listed
+        self.news_for = news_for
+        self.advance: Callable[[], object] = lambda: None
+        self._gather: Gather | None = None
+        self._by_topic: dict[int, Crowd] = {}
+
+    def gather_by(self, gather: Gather, advance: Callable[[], object]) -> None:
+        """There is a driver that walks: no stream is woken but by a walk."""
+        self._gather, self.advance = gather, advance
+
+    def on_news(self, topic_id: int) -> bool:
+        """A topic that is watched shows more; False where no driver walks."""
+        if self._gather is None:
+            return False
+        crowd = self._by_topic.get(topic_id)
+        if crowd is None:
+            crowd = self._by_topic[topic_id] = Crowd(self, topic_id)
+            crowd.ask = self._gather(crowd)
+        crowd.on_news()
+        return True
+
+    def forget(self, topic_id: int) -> None:
+        """Nothing watches the topic any more."""
+        self._by_topic.pop(topic_id, None)

@@ -9,7 +9,7 @@ This module holds positions and lifecycles; it does not know sockets, keys or en
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -22,7 +22,7 @@ from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.limits import FRAME_TEXT_BYTES, Limits
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
-from topics.protocol.state.crowd import Crowd, News
+from topics.protocol.state.crowd import Crowds, News
 from topics.protocol.state.frames import (
     CaughtUpFrame,
     DamagedFrame,
@@ -69,7 +69,7 @@ class Watches:
         connection_shares: Open streams and WebSockets, push streams of queues included (§11).
         byte_shares: What sessions and subscriptions hold in memory.
         ended_by: Why all streams ended, where they did.
-        advance: See `gather_by`.
+        crowds: What walks over the watchers of a topic that shows more.
     """
 
     def __init__(self, find: Callable[[str], Topic | None], limits: Limits) -> None:
@@ -93,10 +93,7 @@ class Watches:
         self._find = find
         self._shared = SharedFrames()
         self._held: set[int] = set()
-        self._crowds: dict[int, Crowd] = {}
-        """By topic id, where there is a driver that walks."""
-        self._gather: Callable[[Crowd], Callable[[], None]] | None = None
-        self.advance: Callable[[], object] = lambda: None
+        self.crowds = Crowds(lambda topic_id: self._by_topic.get(topic_id, ()), self._news_for)
         self.is_awaited: Callable[[Topic], bool] = lambda _: False
         """Whether copies for a topic are still to come; set by the routers' commands."""
 
@@ -248,7 +245,7 @@ class Watches:
         del listed[watched]
         if not listed:
             del self._by_topic[watched.topic_id]
-            self._crowds.pop(watched.topic_id, None)
+            self.crowds.forget(watched.topic_id)
 
     # ------------------------------------------------------------------ changes of topics
 
@@ -258,33 +255,13 @@ class Watches:
         listed = self._by_topic.get(topic_id)
         if listed is None:
             return
-        if self._gather is not None:
-            self._crowd(topic_id).on_news()
+        if self.crowds.on_news(topic_id):
             return
         for watched in listed:
             stream = watched.stream
             if stream is not None and not watched.is_queued:
                 stream.queue(watched)
                 stream.wake()
-
-    def gather_by(
-        self, gather: Callable[[Crowd], Callable[[], None]], advance: Callable[[], object]
-    ) -> None:
-        """Have crowds walk over the watchers of a topic that shows more, and none woken for it.
-
-        Args:
-            gather: Takes a crowd, and returns how to ask that its `walk` is called soon.
-            advance: Engine time goes on to what it is now.
-        """
-        self._gather, self.advance = gather, advance
-
-    def _crowd(self, topic_id: int) -> Crowd:
-        crowd = self._crowds.get(topic_id)
-        if crowd is None:
-            assert self._gather is not None
-            crowd = self._crowds[topic_id] = Crowd(_Watchers(self, topic_id))
-            crowd.ask = self._gather(crowd)
-        return crowd
 
     def on_rest(self) -> None:
         """Routers may have copied all: streams whose `caught-up` waited for them are pulled again."""
@@ -445,11 +422,7 @@ class Watches:
         stream.pending.append(caught_up)
         return frame
 
-    def listed(self, topic_id: int) -> Iterable[Watched]:
-        """All that watch a topic, with a stream or without."""
-        return self._by_topic.get(topic_id, ())
-
-    def news_for(self, watched: Watched) -> News | None:
+    def _news_for(self, watched: Watched) -> News | None:
         """What takes a live stream to the head in one frame; None where it has to be pulled."""
         topic = self._find(watched.name)
         if (
@@ -488,23 +461,6 @@ class Watches:
         size_bytes = _text_bytes(page.extents)
         self._shared.keep(topic.topic_id, key, frame, page.next_seq, size_bytes)
         return frame, page.next_seq
-
-
-class _Watchers:
-    """Implements `crowd.Source`."""
-
-    def __init__(self, watches: Watches, topic_id: int) -> None:
-        self._watches = watches
-        self._topic_id = topic_id
-
-    def advance(self) -> None:
-        self._watches.advance()
-
-    def listed(self) -> Iterable[Watched]:
-        return self._watches.listed(self._topic_id)
-
-    def news_for(self, watched: Watched) -> News | None:
-        return self._watches.news_for(watched)
 
 
 def _rewind(watched: Watched, known: Remembered, *, is_behind: bool) -> None:

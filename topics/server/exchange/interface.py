@@ -6,12 +6,12 @@ driver.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.crowd import Crowd
+from topics.protocol.state.crowd import Gather
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -116,10 +116,6 @@ class Source(Protocol):
 
     def close(self) -> None:
         """The client is gone, or the end was sent."""
-
-
-Gather: TypeAlias = Callable[[Crowd], Callable[[], None]]
-"""Takes a crowd, and returns how to ask that its `walk` is called soon."""
 
 
 @runtime_checkable

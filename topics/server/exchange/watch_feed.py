@@ -17,9 +17,9 @@ from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.cursor import composite
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
+from topics.protocol.state.crowd import Gather
 from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.beats import TICK_S, Beats
-from topics.server.exchange.interface import Gather
 from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
 
@@ -162,7 +162,7 @@ class WatchFeed:
         self._push = push
         if gather is not None and self._only is not None:
             shell, engine = self._shell, self._engine
-            self._watches.gather_by(gather, lambda: engine.advance(shell.now_ms))
+            self._watches.crowds.gather_by(gather, lambda: engine.advance(shell.now_ms))
             self._push_frames = self._stream.push = self._push_frame
 
     def _push_frame(self, frame: RecordFrame) -> bool:

@@ -413,7 +413,7 @@ class Http1:
             is_chunked=is_chunked,
             wake=connection.work_soon,
             push=connection.push,
-            gather=self._shared.crowds.gather,
+            gather=self._shared.walks.gather,
         )
         self._stream.listen()
 

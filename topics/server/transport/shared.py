@@ -15,13 +15,13 @@ from topics.protocol.state.shares import Shares
 from topics.server.exchange.interface import Exchange
 from topics.server.transport.bodies import Bodies
 from topics.server.transport.budget import Budget, Stopwatch
-from topics.server.transport.crowds import Crowds
 from topics.server.transport.discards import Discards
 from topics.server.transport.guards import Guards
 from topics.server.transport.http1_heads import Heads
 from topics.server.transport.limits import Limits, Timeouts
 from topics.server.transport.reads import Reads
 from topics.server.transport.turns import Turns
+from topics.server.transport.walks import Walks
 
 
 class Open(Protocol):
@@ -69,7 +69,7 @@ class Shared:
         self.stopwatch = Stopwatch(self.clock, clock or time.thread_time)
         """By which a client is light or heavy."""
         self.turns = Turns(self.loop.call_soon, self.clock, self.limits.slice_s)
-        self.crowds = Crowds(
+        self.walks = Walks(
             self.turns, self.stopwatch, self.clock, self.loop.time, self.limits.turn_s
         )
         self.reads = Reads(self.loop.call_soon, self.limits.pass_bytes)

@@ -6,8 +6,8 @@ import pytest
 
 from topics.protocol.state.crowd import Crowd
 from topics.server.transport.budget import Stopwatch
-from topics.server.transport.crowds import Crowds
 from topics.server.transport.turns import Turns
+from topics.server.transport.walks import Walks
 
 TURN_S = 0.25
 
@@ -40,7 +40,7 @@ class Machine:
         self.done: list[object] = []
         self.due: list[Callable[[], None]] = []
         self.turns = Turns(self.due.append, self.clock, TURN_S)
-        self.crowds = Crowds(
+        self.walks = Walks(
             self.turns, Stopwatch(self.clock, self.clock), self.clock, self.clock, TURN_S
         )
 
@@ -62,7 +62,7 @@ def machine() -> Machine:
 def test_a_walk_is_a_turn(machine: Machine) -> None:
     """To ask runs nothing; a walk that is over has no other turn."""
     crowd = Walking(machine, 2, 0.01)
-    machine.crowds.gather(crowd)()
+    machine.walks.gather(crowd)()
     assert machine.done == []
     machine.iterate()
     assert machine.done == [1, 0]
@@ -72,7 +72,7 @@ def test_a_walk_is_a_turn(machine: Machine) -> None:
 def test_a_long_walk_has_several(machine: Machine) -> None:
     """The loop looks at its sockets between them."""
     crowd = Walking(machine, 5, 0.1)
-    machine.crowds.gather(crowd)()
+    machine.walks.gather(crowd)()
     counts = []
     while machine.due:
         machine.iterate()
@@ -84,7 +84,7 @@ def test_a_walk_is_charged_as_one_of_its_streams(machine: Machine) -> None:
     """What a stream is charged does not depend on who else watches: two walks took as long, and the
     one of many streams goes first, since each of them had little."""
     few, many = Walking(machine, 1, 0.2), Walking(machine, 400, 0.0005)
-    asks = [machine.crowds.gather(many), machine.crowds.gather(few)]
+    asks = [machine.walks.gather(many), machine.walks.gather(few)]
     machine.now_s += 1.0  # whoever is new is heavy for a moment
     for ask in asks:
         ask()

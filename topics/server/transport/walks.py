@@ -11,7 +11,7 @@ from topics.server.transport.budget import Meter, Stopwatch
 from topics.server.transport.turns import Turns
 
 
-class Crowds:
+class Walks:
     """What the walks of a server share.
 
     Args:
@@ -42,22 +42,22 @@ class Crowds:
 class _Walk:
     """Implements `turns.Turn`: one crowd's."""
 
-    def __init__(self, crowds: Crowds, crowd: Crowd) -> None:
-        self._crowds = crowds
+    def __init__(self, walks: Walks, crowd: Crowd) -> None:
+        self._walks = walks
         self._crowd = crowd
-        self._meter = Meter(crowds.now_s())
+        self._meter = Meter(walks.now_s())
 
     def ask(self) -> None:
         meter = self._meter
-        is_heavy = meter.is_heavy(self._crowds.now_s())
-        self._crowds.turns.add(self, meter, is_light=not is_heavy)
+        is_heavy = meter.is_heavy(self._walks.now_s())
+        self._walks.turns.add(self, meter, is_light=not is_heavy)
 
     def take_turn(self) -> None:
-        crowds, crowd = self._crowds, self._crowd
-        stopwatch = crowds.stopwatch
+        walks, crowd = self._walks, self._crowd
+        stopwatch = walks.stopwatch
         begun_s = stopwatch.begin()
-        has_more = crowd.walk(crowds.clock, begun_s + crowds.turn_s)
+        has_more = crowd.walk(walks.clock, begun_s + walks.turn_s)
         used_s = stopwatch.end(begun_s)
-        self._meter.use(crowds.now_s(), used_s / max(crowd.size, 1))
+        self._meter.use(walks.now_s(), used_s / max(crowd.size, 1))
         if has_more:
             self.ask()
