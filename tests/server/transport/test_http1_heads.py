@@ -109,6 +109,36 @@ def test_a_head_that_came_in_pieces_is_not_kept() -> None:
     assert len(heads) == 0
 
 
+def test_a_small_body_behind_a_known_head_is_taken_at_once() -> None:
+    """As many bytes as its head says, and none of the next request."""
+    heads = Heads()
+    read(heads, post(b"hello"))
+    parser = Parser(FEED_BYTES, heads)
+    sent = post(b"other") + GET
+    at = parser.feed(sent, 0)
+    assert parser.whole_body(sent, at, 5) == b"other"
+    assert parser.is_complete
+    assert parser.body_bytes == 5
+    assert parser.feed(sent, at + 5) == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_known", "most_bytes"),
+    [(post(b"hello"), False, 5), (post(b"hello")[:-1], True, 5), (post(b"hello"), True, 4)],
+    ids=["new head", "not whole", "large"],
+)
+def test_any_other_body_is_taken_as_it_comes(sent: bytes, is_known: bool, most_bytes: int) -> None:
+    """A head that has to be parsed, a body whose rest is still to come, and one that is not small."""
+    heads = Heads()
+    if is_known:
+        read(heads, post(b"hello"))
+    parser = Parser(FEED_BYTES, heads)
+    at = parser.feed(sent, 0)
+    assert parser.whole_body(sent, at, most_bytes) is None
+    assert not parser.is_complete
+    assert parser.feed(sent, at) == len(sent) - at
+
+
 def test_a_part_of_a_known_head_is_not_found() -> None:
     """Nor one that begins like it."""
     heads = Heads()

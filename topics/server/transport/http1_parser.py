@@ -136,6 +136,20 @@ class Parser:
             heads.keep(data[at : at + taken], self.message)
         return taken
 
+    def whole_body(self, data: bytes, at: int, most_bytes: int) -> bytes | None:
+        """All of the body at once, where the head is one that came before and at most `most_bytes` of
+        body lie whole behind it; None, and nothing is taken, where not."""
+        message = self.message
+        if message is None or not self._is_known:
+            return None
+        length = message.length
+        assert length is not None  # what is known is plain
+        if length > most_bytes or at + length > len(data):
+            return None
+        self.body_bytes = length
+        self.is_complete = True
+        return data[at : at + length]
+
     def _feed_body(self, message: Message, data: bytes, at: int) -> int:
         if message.length is None:
             end = self._end_of_lines(data, at)
