@@ -139,6 +139,30 @@ def test_any_other_body_is_taken_as_it_comes(sent: bytes, is_known: bool, most_b
     assert parser.feed(sent, at) == len(sent) - at
 
 
+def test_the_head_that_came_last_on_a_connection_is_not_looked_up() -> None:
+    """A client that repeats itself has its message, whatever others have displaced; one byte more or less
+    is another head."""
+    heads = Heads(1)
+    parser = Parser(FEED_BYTES, heads)
+    parser.feed(GET, 0)
+    kept = heads.find(GET, 0)
+    parser.next_message()
+    parser.feed(GET, 0)
+    read(heads, post(b"hello"))
+    assert heads.find(GET, 0) is None
+
+    parser.next_message()
+    assert parser.feed(b"xx" + GET + GET, 2) == len(GET)
+    assert parser.message is kept is not None
+
+    parser.next_message()
+    other = GET[:-2] + b"X: y\r\n\r\n"
+    assert parser.feed(other, 0) == len(other)
+    assert parser.message is not kept
+    assert parser.message is not None
+    assert (b"x", b"y") in parser.message.headers
+
+
 def test_a_part_of_a_known_head_is_not_found() -> None:
     """Nor one that begins like it."""
     heads = Heads()

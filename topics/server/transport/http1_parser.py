@@ -78,6 +78,8 @@ class Parser:
         self._headers: list[tuple[bytes, bytes]] = []
         self.body: list[bytes] = []
         self._small = bytearray()
+        self._last: Message | None = None
+        """The known head that came last."""
         self.next_message()
 
     def next_message(self) -> None:
@@ -121,10 +123,14 @@ class Parser:
             return self._feed_body(message, data, at)
         if self.is_begun:
             return self._feed_head(data, at)
-        heads = self._heads
-        if heads is not None and (message := heads.find(data, at)) is not None:
+        heads, message = self._heads, self._last
+        # A client that has one thing to say says it again: to compare bytes costs less than a look.
+        if message is None or not data.startswith(message.raw, at):
+            message = None if heads is None else heads.find(data, at)
+        if message is not None:
             self._is_known = self.is_begun = True
-            self.message, self.method = message, message.method
+            self.message = self._last = message
+            self.method = message.method
             self.is_complete = message.length == 0
             return message.wire_bytes
         if data[at] in b"\r\n":
