@@ -6,11 +6,12 @@ driver.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 import msgspec
 
 from topics.protocol.model.records import Buffer
+from topics.protocol.state.crowd import Gather
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -45,6 +46,7 @@ class Head(msgspec.Struct, frozen=True):
     memo: Memo | None = None
 
 
+@final
 class Answer(msgspec.Struct, frozen=True):
     """A finished answer: `content-length` is among the headers; `body` is empty for HEAD.
 
@@ -121,9 +123,13 @@ class Source(Protocol):
 class Beating(Protocol):
     """A source with small pieces that are worth no turn."""
 
-    def push_by(self, push: Callable[[bytes], bool]) -> None:
+    def push_by(self, push: Callable[[bytes], bool], gather: Gather | None = None) -> None:
         """Give such a piece, where nothing else is to be sent, to `push`: it writes it now, or
-        returns False, and then the piece is to be taken as any other."""
+        returns False, and then the piece is to be taken as any other.
+
+        Args:
+            gather: Walks over the sources that have the same piece; None: each has turns of its own.
+        """
 
 
 @runtime_checkable
@@ -131,6 +137,7 @@ class SourceFeed(Feed, Source, Protocol):
     """A feed with both faces; a driver uses one of them."""
 
 
+@final
 class Streaming(msgspec.Struct, frozen=True):
     """An answer that goes on until its feed or its client ends it; `feed` is None for HEAD."""
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from topics.protocol.http import sse
 from topics.protocol.model.errors import ErrorCode
-from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Admission, Answer, Head, Pending, Streaming
 from topics.server.exchange.refusals import refusal
 from topics.server.transport import http1_writer as writer
@@ -170,7 +169,7 @@ class Http1:
             self._open_websocket(head, is_early=at + taken < len(data))
             return taken
         verdict = self._exchange.begin(head)
-        if isinstance(verdict, Answer):
+        if type(verdict) is Answer:
             self._answer(verdict)
             return taken
         self._admission = verdict
@@ -180,9 +179,13 @@ class Http1:
         if message.length is not None and message.length > verdict.max_body_bytes:
             self._answer(verdict.too_large())
             return taken
+        # Small bodies come with their heads.
+        body = parser.whole_body(data, at + taken, self._limits.body_free_bytes)
+        if body is not None:
+            self._finish(verdict, [body])
+            return taken + len(body)
         self._move(Input.ADMITTED)
         if at + taken < len(data):
-            # Small bodies come with their heads.
             taken += self._receive_body(data, at + taken)
         elif message.expects_leave:
             self._connection.write(writer.CONTINUE)
@@ -248,7 +251,7 @@ class Http1:
         answer: Any = admission.finish(pieces)
         if type(answer) is Answer:
             self._answer(answer)
-        elif isinstance(answer, Streaming):
+        elif type(answer) is Streaming:
             self._answer_with(answer)
         else:
             self._move(Input.POSTPONED)
@@ -260,7 +263,7 @@ class Http1:
         """Write the answer that the request waited for, unless the client is gone."""
         if self._state is State.WAITING:
             self._pending = None
-            if isinstance(answer, Streaming):
+            if type(answer) is Streaming:
                 self._answer_with(answer)
             else:
                 self._answer(answer)
@@ -279,7 +282,8 @@ class Http1:
     # ------------------------------------------------------------------ answers
 
     def _answer(self, answer: Answer) -> None:
-        size = sum(map(len, answer.body))
+        body = answer.body
+        size = len(body[0]) if len(body) == 1 else sum(map(len, body))
         if size > self._limits.answer_free_bytes and not self._answers.take(size):
             if answer.unsent is not None:
                 answer.unsent()
@@ -295,7 +299,7 @@ class Http1:
         more = (writer.CLOSE,) if self._closes else ()
         head = writer.head(answer.status, answer.headers, *more)
         if size <= self._limits.answer_free_bytes:
-            self._connection.write(b"".join([head, *answer.body]) if size else head)
+            self._connection.write(b"".join((head, *body)) if size else head)
             self._answered()
         elif size <= self._limits.answer_whole_bytes:
             # A turn for each slice costs a third of what a page of 100 KB costs in all.
@@ -410,17 +414,13 @@ class Http1:
         self._move(Input.STREAMED)
         source = source_of(streaming.feed)
         self._stream = Stream(
-            source, is_chunked=is_chunked, wake=connection.work_soon, push=self._push
+            source,
+            is_chunked=is_chunked,
+            wake=connection.work_soon,
+            push=connection.push,
+            gather=self._shared.walks.gather,
         )
         self._stream.listen()
-
-    def _push(self, piece: Buffer) -> bool:
-        """Write a heartbeat without a turn."""
-        connection = self._connection
-        if self._state is not State.STREAMING or connection.is_paused:
-            return False
-        connection.write(piece)
-        return True
 
     def _send_news(self, stream: Stream) -> bool:
         if self._connection.is_paused:
