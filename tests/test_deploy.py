@@ -48,6 +48,12 @@ def dashboard() -> dict[str, Any]:
     return found
 
 
+def panels() -> list[dict[str, Any]]:
+    """Of the dashboard, those of collapsed rows, too."""
+    shown = dashboard()["panels"]
+    return [panel for each in shown for panel in (each, *each.get("panels", ()))]
+
+
 def alerts() -> list[dict[str, Any]]:
     found = yaml.safe_load((DEPLOY / "topics-alerts.yml").read_text())
     return [rule for group in found["groups"] for rule in group["rules"]]
@@ -63,7 +69,7 @@ def unit() -> configparser.ConfigParser:
 
 def test_the_dashboard_shows_metrics_that_there_are(scraped: set[str]) -> None:
     """A panel over a name that was changed would be empty, and nobody would see why."""
-    asked = [t["expr"] for p in dashboard()["panels"] for t in p.get("targets", ())]
+    asked = [t["expr"] for p in panels() for t in p.get("targets", ())]
     named = {name for expression in asked for name in METRIC.findall(expression)}
 
     assert len(named) > 20
@@ -72,17 +78,16 @@ def test_the_dashboard_shows_metrics_that_there_are(scraped: set[str]) -> None:
 
 def test_the_dashboard_s_panels_do_not_overlap() -> None:
     """On Grafana's grid of 24 columns; each has an id of its own."""
-    panels = dashboard()["panels"]
     cells = [
         (x, y)
-        for place in (panel["gridPos"] for panel in panels)
+        for place in (panel["gridPos"] for panel in panels())
         for x in range(place["x"], place["x"] + place["w"])
         for y in range(place["y"], place["y"] + place["h"])
     ]
 
     assert len(cells) == len(set(cells))
     assert max(x for x, _ in cells) < 24
-    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert len({panel["id"] for panel in panels()}) == len(panels())
 
 
 def paths(value: Any, at: str = "") -> set[str]:
@@ -127,7 +132,7 @@ def test_alerts_of_a_cluster_name_roles_that_there_are() -> None:
 def test_the_queries_are_promql() -> None:
     """Those of the alerts and of the dashboard, by a parser, where one is installed."""
     promql = pytest.importorskip("promql_parser")
-    shown = [t["expr"] for p in dashboard()["panels"] for t in p.get("targets", ())]
+    shown = [t["expr"] for p in panels() for t in p.get("targets", ())]
     asked = [rule["expr"] for rule in alerts()]
 
     for expression in (*asked, *shown):

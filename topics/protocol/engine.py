@@ -191,7 +191,7 @@ class Engine:
         """Whether `work_off` has something to do now, or `take_fetches` something to read."""
         return (
             self.router_commands.is_due
-            or self.queue_commands.is_due
+            or (bool(self.state.queues) and self.queue_commands.is_due)
             or self.scans.is_due
             or bool(self.unit.fetches)
         )
@@ -206,7 +206,8 @@ class Engine:
 
     def alarm_ms(self) -> int | None:
         """When `work_off` is wanted again though nothing happens until then; None: never."""
-        return earlier(self.queue_commands.alarm_ms(), self.router_commands.alarm_ms())
+        at_ms = self.queue_commands.alarm_ms() if self.state.queues else None
+        return earlier(at_ms, self.router_commands.alarm_ms())
 
     def take_fetches(self) -> list[Fetch]:
         """Text to read for this work; `work_off` is wanted after each was handed over."""

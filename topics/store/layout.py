@@ -8,7 +8,7 @@ A file of an earlier version is read by the layout of that version.
 
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -153,8 +153,10 @@ def digest(data: Buffer) -> int:
     return int(xxhash.xxh3_64_intdigest(data))
 
 
-def digest_all(parts: Iterable[Buffer]) -> int:
+def digest_all(parts: Sequence[Buffer]) -> int:
     """The digest of the concatenation of all parts, without joining them."""
+    if len(parts) == 1:
+        return int(xxhash.xxh3_64_intdigest(parts[0]))
     state = xxhash.xxh3_64()
     for part in parts:
         state.update(part)

@@ -56,11 +56,13 @@ class LogFile:
 
         File sizes are whole pages: a batch that ends before the last page leaves that page free.
         """
-        return aligned(self.offset, PAGE) + BATCH_MARGIN + size <= self.size
+        page = (self.offset + PAGE - 1) & -PAGE
+        return page + BATCH_MARGIN + size <= self.size
 
     @property
     def room(self) -> int:
-        return max(0, self.size - aligned(self.offset, PAGE) - BATCH_MARGIN)
+        left = self.size - ((self.offset + PAGE - 1) & -PAGE) - BATCH_MARGIN
+        return left if left > 0 else 0
 
 
 class Space:
@@ -131,15 +133,18 @@ class Space:
         """Bytes of frames that the next batch can have for certain, given the current file."""
         spare, held = self._spare, self._reserve
         room = 0 if current is None or current.is_reserve else current.room
-        if spare is not None:
-            room = max(room, spare.size - FILE_MARGIN)
+        if spare is not None and spare.size - FILE_MARGIN > room:
+            room = spare.size - FILE_MARGIN
         if held is None or self._free_bytes <= self._plenty_bytes:
             self._free_bytes = self._files.free_bytes()
             return max(room, self._reserved_room(current)) if reserve else room
         # The reserve backs what the next file would otherwise be made for when it is needed, because
         # another program may take the space before then.
-        room = max(room, held.size - FILE_MARGIN)
-        return room if reserve else room - min(room // 4, KEPT_BYTES)
+        if held.size - FILE_MARGIN > room:
+            room = held.size - FILE_MARGIN
+        if reserve:
+            return room
+        return room - (KEPT_BYTES if room >= 4 * KEPT_BYTES else room // 4)
 
     def ask(self, need_bytes: int) -> bool:
         """Have the next `maintain` make room for `need_bytes` of frames; False where the disk lacks the

@@ -124,9 +124,10 @@ class DiskStore:
         return self._progress.share
 
     def room(self, *, reserve: bool) -> int:
-        if not reserve and self._log.is_space_scarce and self._is_log_too_large():
+        log = self._log
+        if not reserve and log.is_space_scarce and self._is_log_too_large():
             return 0
-        return self._log.room(reserve=reserve)
+        return log.room(reserve=reserve)
 
     def ask_room(self, need_bytes: int) -> bool:
         if self._log.is_space_scarce and self._is_log_too_large():

@@ -1,7 +1,8 @@
 """The unit of work: time passes before a decision, and what is decided is one write."""
 
-from protocol.harness import Harness, refusal
+from protocol.harness import START_MS, Harness, refusal
 from topics.protocol.model.events import RecordsAppended, TopicCreated
+from topics.protocol.model.moment import Moment
 
 
 def test_a_full_limit_lets_time_pass_before_it_refuses() -> None:
@@ -73,3 +74,32 @@ def test_a_unit_is_on_its_way_until_the_log_has_it() -> None:
     engine.engine.on_written(engine.store.write(frames))
 
     assert not unit.is_on_its_way
+
+
+def test_a_unit_asks_for_room_until_it_has_some() -> None:
+    """What the log has for certain it still has for the unit's next events; a refusal is of what it
+    has now.  The reserve, and another measure of room, are asked for by themselves. (§11)"""
+    unit = Harness(auto=False).engine.unit
+    asked: list[bool] = []
+    has_bytes = 1000
+
+    def room(reserve: bool) -> int:
+        asked.append(reserve)
+        return has_bytes
+
+    moment = Moment(START_MS, room)
+    unit.require_writable(moment, 400)
+    unit.require_writable(moment, 1000)
+    assert asked == [False]
+    assert refusal(unit.require_writable, moment, 1001).detail == {"limit": "disk", "max": 1000}
+    assert asked == [False, False]
+
+    has_bytes = 2000
+    unit.require_writable(moment, 1001)
+    unit.require_writable(moment, 100, reserve=True)
+    assert asked == [False, False, False, True]
+
+    has_bytes = 0
+    assert refusal(unit.require_writable, Moment(START_MS, lambda _: 0), 1).need_bytes == 1
+    unit.take_frames()
+    assert refusal(unit.require_writable, moment, 1).need_bytes == 1

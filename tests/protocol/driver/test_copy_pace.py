@@ -174,3 +174,18 @@ def test_a_star_of_routers_is_no_further_ahead_than_a_short_sync() -> None:
         host.next()
         host.settle()
     assert copied() == 20
+
+
+def test_copies_are_at_rest_once_they_are_durable() -> None:
+    """Then a write of the log is none of their business."""
+    pace = CopyPace()
+    assert pace.is_at_rest
+    pace.went(0.0, 1, 100, lsn=7)
+    for _ in range(2):
+        assert not pace.is_at_rest
+        pace.wrote()
+    assert not pace.is_at_rest
+    pace.synced(6)
+    assert not pace.is_at_rest
+    pace.synced(7)
+    assert pace.is_at_rest

@@ -312,3 +312,31 @@ def test_a_run_in_memory_has_nothing_to_wait_for() -> None:
 
     assert run.is_warm
     assert engine.seqs() == [1]
+
+
+@pytest.mark.parametrize(
+    ("first_seq", "records_max", "full_bytes", "frozen", "takes"),
+    [
+        (6, 3, 1000, False, True),
+        (7, 3, 1000, False, False),
+        (5, 3, 1000, False, False),
+        (6, 2, 1000, False, False),
+        (6, 3, 1, False, False),
+        (6, 3, 1000, True, False),
+    ],
+    ids=["next", "hole", "overlap", "rows", "full", "frozen"],
+)
+def test_a_run_takes_what_follows_it(
+    first_seq: int, records_max: int, full_bytes: int, frozen: bool, takes: bool
+) -> None:
+    """Without a hole, within a segment's bounds, and until it is frozen. (§0.10)"""
+    run = run_of([[("a", None, None), ("b", None, None)]], 4)
+    run.frozen = frozen
+    batch = render_batch([b"1"], first_seq=first_seq, ts_ms=TS)
+    assert run.takes(batch, first_seq, records_max, full_bytes) is takes
+
+
+def test_an_empty_run_takes_one_record_whatever_the_bound() -> None:
+    """Else a topic could hold none."""
+    batch = render_batch([b"1"], first_seq=1, ts_ms=TS)
+    assert HotRun(1).takes(batch, 1, 0, 1000)

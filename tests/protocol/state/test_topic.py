@@ -342,3 +342,32 @@ def test_a_loss_that_is_told_anew_takes_the_holes_behind_its_beginning() -> None
     assert topic.holes == [Hole(2, 3, "crash"), Hole(5, 6, "crash")]
     topic.forget_holes(5)
     assert topic.holes == [Hole(2, 3, "crash")]
+
+
+def test_the_first_live_record_is_looked_for_after_a_removal() -> None:
+    """A page says where the topic begins; it does not look for that each time. (§3)"""
+    engine = Harness()
+    engine.append("a", "b", "c")
+    topic = engine.topic()
+    looks = 0
+    windows = topic.runs.windows
+
+    def counted(seq: int) -> Iterator[Any]:
+        nonlocal looks
+        looks += 1
+        return windows(seq)
+
+    topic.runs.windows = counted  # type: ignore[method-assign]
+    for _ in range(3):
+        assert topic.earliest_seq == 1
+        engine.append("d")
+    assert looks == 1
+
+    engine.delete(before_seq=3)
+    assert topic.earliest_seq == 3
+    assert topic.earliest_seq == 3
+    engine.delete(before_seq=7)
+    assert topic.earliest_seq == 7
+    engine.append("e")
+    assert topic.earliest_seq == 7
+    assert looks == 2  # of an empty topic there is nothing to look at

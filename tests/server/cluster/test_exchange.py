@@ -398,6 +398,7 @@ def seen_client(node: Node) -> list[str]:
     """Addresses in whose share requests come to count at a node."""
     seen: list[str] = []
     of = node.exchange.slots.holders.of
+    node.exchange.slots.bounds_requests = True  # else nobody asks
 
     def noted(address: str, header: object) -> object:
         seen.append(address)

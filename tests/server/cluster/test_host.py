@@ -274,7 +274,7 @@ async def test_a_wait_for_the_end_is_bounded(tmp_path: Path) -> None:
         assert await leader.host.wait_for_end(WAIT_MS)
 
         assert not await other.host.wait_for(other.host.index + 1, 1)
-        other.host._stop_reading()
+        other.host._work.stop_reading()
         await leader.append("b")
         assert not await other.host.wait_for_end(1)
 

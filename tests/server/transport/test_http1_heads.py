@@ -109,6 +109,60 @@ def test_a_head_that_came_in_pieces_is_not_kept() -> None:
     assert len(heads) == 0
 
 
+def test_a_small_body_behind_a_known_head_is_taken_at_once() -> None:
+    """As many bytes as its head says, and none of the next request."""
+    heads = Heads()
+    read(heads, post(b"hello"))
+    parser = Parser(FEED_BYTES, heads)
+    sent = post(b"other") + GET
+    at = parser.feed(sent, 0)
+    assert parser.whole_body(sent, at, 5) == b"other"
+    assert parser.is_complete
+    assert parser.body_bytes == 5
+    assert parser.feed(sent, at + 5) == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_known", "most_bytes"),
+    [(post(b"hello"), False, 5), (post(b"hello")[:-1], True, 5), (post(b"hello"), True, 4)],
+    ids=["new head", "not whole", "large"],
+)
+def test_any_other_body_is_taken_as_it_comes(sent: bytes, is_known: bool, most_bytes: int) -> None:
+    """A head that has to be parsed, a body whose rest is still to come, and one that is not small."""
+    heads = Heads()
+    if is_known:
+        read(heads, post(b"hello"))
+    parser = Parser(FEED_BYTES, heads)
+    at = parser.feed(sent, 0)
+    assert parser.whole_body(sent, at, most_bytes) is None
+    assert not parser.is_complete
+    assert parser.feed(sent, at) == len(sent) - at
+
+
+def test_the_head_that_came_last_on_a_connection_is_not_looked_up() -> None:
+    """A client that repeats itself has its message, whatever others have displaced; one byte more or less
+    is another head."""
+    heads = Heads(1)
+    parser = Parser(FEED_BYTES, heads)
+    parser.feed(GET, 0)
+    kept = heads.find(GET, 0)
+    parser.next_message()
+    parser.feed(GET, 0)
+    read(heads, post(b"hello"))
+    assert heads.find(GET, 0) is None
+
+    parser.next_message()
+    assert parser.feed(b"xx" + GET + GET, 2) == len(GET)
+    assert parser.message is kept is not None
+
+    parser.next_message()
+    other = GET[:-2] + b"X: y\r\n\r\n"
+    assert parser.feed(other, 0) == len(other)
+    assert parser.message is not kept
+    assert parser.message is not None
+    assert (b"x", b"y") in parser.message.headers
+
+
 def test_a_part_of_a_known_head_is_not_found() -> None:
     """Nor one that begins like it."""
     heads = Heads()

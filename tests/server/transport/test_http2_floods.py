@@ -277,7 +277,7 @@ def ticking(rig: Rig, step_s: float) -> None:
         return now[0]
 
     rig.shared.clock = clock
-    rig.shared.turns._clock = clock
+    rig.shared.turns._clock = rig.shared.stopwatch._clock = clock
 
 
 # Bytes of a client never end in a traceback.

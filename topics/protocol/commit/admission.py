@@ -19,7 +19,7 @@ from topics.protocol.model.render import render_batch
 from topics.protocol.state.floors import floors_with
 from topics.protocol.state.hot_run import HOT_ROW_BYTES
 from topics.protocol.state.state import State
-from topics.protocol.state.topic import NOTHING_REMOVED, RESERVE_FIRST, Removal, Topic, text_size
+from topics.protocol.state.topic import NOTHING_REMOVED, RESERVE_FIRST, Removal, Topic
 
 FRAME_BYTES: Final = 4096
 """Room that a frame's head and its batch's header may take, beside columns and text."""
@@ -92,11 +92,16 @@ class Admission:
         cause: Cause | None = None,
         freed_bytes: int = 0,
     ) -> tuple[RecordsAppended, int]:
-        n, config = len(batch), topic.config
-        size_bytes = text_size(batch)
+        n, config = len(batch.size), topic.config
+        size_bytes = len(batch.text) - n  # a comma follows each record
         if config.discard == "reject" and config.cap_bytes:
             self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
-        floors, gone = self._evicted(topic, batch, n, size_bytes, pressed=pressed)
+        volatile = not topic.durability.is_logged
+        if pressed or volatile:
+            self._require_hot_room(topic, size_bytes + n * HOT_ROW_BYTES)
+        floors, gone = topic.floors, NOTHING_REMOVED
+        if config.discard == "old" and (config.cap_records or config.cap_bytes):
+            floors, gone = self._evicted(topic, batch, n, size_bytes)
         if self.limits.max_total_bytes:
             self._require_quota(size_bytes - gone.size_bytes - freed_bytes)
         event = RecordsAppended(
@@ -139,16 +144,11 @@ class Admission:
             raise throttled("max_total_bytes", limit)
 
     def _evicted(
-        self, topic: Topic, batch: Batch, n: int, size_bytes: int, *, pressed: bool
+        self, topic: Topic, batch: Batch, n: int, size_bytes: int
     ) -> tuple[Floors, Removal]:
         """What a batch pushes out (`discard: "old"`): the oldest live records, and its own first
         ones where it is larger than the cap; never its last."""
         config = topic.config
-        volatile = not topic.durability.is_logged
-        if pressed or volatile:
-            self._require_hot_room(topic, size_bytes + n * HOT_ROW_BYTES)
-        if config.discard != "old":
-            return topic.floors, NOTHING_REMOVED
         records = topic.count + n - config.cap_records if config.cap_records else 0
         too_many_bytes = topic.size_bytes + size_bytes - config.cap_bytes if config.cap_bytes else 0
         if records <= 0 and too_many_bytes <= 0:
@@ -191,7 +191,7 @@ class Admission:
         may not be evicted, pushes back.  What may be evicted is evicted once the write is in
         (`commit.memory_eviction`)."""
         memory, limit = self.state.memory, self.limits.max_hot_bytes
-        over = memory.total_bytes + need - limit
+        over = memory.logged_bytes + memory.volatile_bytes + need - limit
         if over <= 0:
             return
         volatile = not topic.durability.is_logged

@@ -74,15 +74,12 @@ class Publication:
         waits = pending.synced is not None or topic.topic_id in self._unsynced
         if not waits and self._on_their_way:
             waits = self._will_wait(topic)
-        if waits or self._needs_sync(topic):
+        # A seq whose reservation a power loss takes back could be given to another record.
+        if waits or topic.durability.waits_for_sync or topic.head_seq > topic.reserved_durably:
             pending.synced = topic.head_seq
             return True
         pending.written = topic.head_seq
         return False
-
-    def _needs_sync(self, topic: Topic) -> bool:
-        # A seq whose reservation a power loss takes back could be given to another record.
-        return topic.durability.waits_for_sync or topic.head_seq > topic.reserved_durably
 
     def _will_wait(self, topic: Topic) -> bool:
         """Whether a unit on its way has a head of the topic that a sync must cover."""

@@ -43,7 +43,7 @@ from topics.protocol.model.events import (
     TopicDeleted,
 )
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.moment import Moment
+from topics.protocol.model.moment import Moment, Room
 from topics.protocol.model.outcomes import Fetch, Gate, Wake
 from topics.protocol.state.hot_run import hot_bytes_of
 from topics.protocol.state.run_list import packed_spans
@@ -55,13 +55,21 @@ EXPIRE_MAX: Final = 8192
 DUE_MAX: Final = 1024
 """Topics whose records one write expires before it is refused for want of room: some ten
 milliseconds.  Those that have waited longest come first."""
+_OF_FLOORS: Final = (RecordsAppended, TopicConfigured, FloorsRaised, TopicDeleted)
+"""Events that carry their topic's floors, expiry included."""
 
 
 class _Unit(msgspec.Struct, eq=False):
-    """What is written together: the frames of its events, and the room that was planned for them."""
+    """What is written together: the frames of its events, and the room that was planned for them.
+
+    Attributes:
+        room_bytes: What the log was sure to take when `room_of` was last asked for it.
+    """
 
     frames: Frames = msgspec.field(default_factory=Frames)
     planned_bytes: int = 0
+    room_bytes: int = 0
+    room_of: Room | None = None
 
 
 class StateUnknown(BaseException):
@@ -119,8 +127,11 @@ class UnitOfWork:
 
     def in_engine_time(self, moment: Moment) -> Moment:
         """The moment with a time that does not run backwards."""
-        now_ms = self.state.advance(moment.now_ms)
-        return moment if now_ms == moment.now_ms else Moment(now_ms, moment.room)
+        state = self.state
+        if moment.now_ms >= state.now_ms:
+            state.now_ms = moment.now_ms
+            return moment
+        return Moment(state.now_ms, moment.room)
 
     def room(self, moment: Moment, *, reserve: bool = False) -> int:
         """Bytes that the log takes beside what this unit and those on their way hold."""
@@ -202,10 +213,7 @@ class UnitOfWork:
             broken.__cause__ = error
             self._broken(broken)
             raise broken from error
-        # These events carry the topic's floors, expiry included.
-        if logged and isinstance(
-            event, RecordsAppended | TopicConfigured | FloorsRaised | TopicDeleted
-        ):
+        if logged and self._expired and isinstance(event, _OF_FLOORS):
             self._expired.discard(event.topic_id)
 
     def adopt(self, events: Sequence[Event], body: bytes) -> None:
@@ -237,7 +245,8 @@ class UnitOfWork:
         topic = self.state.topics.get(name)
         if topic is None:
             raise no_such_topic(name)
-        self.expire(topic, now_ms)
+        if topic.config.ttl_ms:
+            self.expire(topic, now_ms)
         return topic
 
     # ------------------------------------------------------------------ time
@@ -284,7 +293,8 @@ class UnitOfWork:
     def evict_for_memory(self, now_ms: int) -> None:
         """Where the unit's appends are more than memory may hold: evict records that are in memory
         only."""
-        if self.state.memory.total_bytes > self._max_hot_bytes and not self.read_only:
+        memory = self.state.memory
+        if memory.logged_bytes + memory.volatile_bytes > self._max_hot_bytes and not self.read_only:
             self.expire_due(now_ms, DUE_MAX)
             self._memory_eviction.evict(self._came_in)
         self._came_in = 0
@@ -309,8 +319,17 @@ class UnitOfWork:
                 "the log is read-only after a failed write; nothing was applied",
                 {"reason": "read_only"},
             )
-        if need and (room := self.room(moment, reserve=reserve)) < need:
-            self.wanted_bytes = max(self.wanted_bytes, need + self.framed_bytes)
+        if not need:
+            return
+        unit, framed_bytes = self._unit, self.framed_bytes
+        if not reserve:
+            # What was promised to an earlier event of the unit, the log still has.
+            if unit.room_of is moment.room and unit.room_bytes - framed_bytes >= need:
+                return
+            unit.room_bytes, unit.room_of = moment.room(False), moment.room
+        room = (moment.room(True) if reserve else unit.room_bytes) - framed_bytes
+        if room < need:
+            self.wanted_bytes = max(self.wanted_bytes, need + framed_bytes)
             raise Rejection(
                 ErrorCode.THROTTLED,
                 f"the disk is full: a write of up to {need} bytes does not fit",
@@ -339,7 +358,9 @@ class UnitOfWork:
         Raises:
             Rejection: A cap, a quota or a limit refuses it.
         """
-        self.let_leases_end(topic)
+        queue = self.state.queues.get(topic.topic_id)
+        if queue is not None:
+            queue.settle(self.state.now_ms)
         try:
             return self.admission.appended(topic, command, now_ms)
         except Rejection as refusal:

@@ -25,7 +25,7 @@ from topics.protocol.model.outcomes import (
     Wake,
 )
 from topics.protocol.model.ports import Extent, Run
-from topics.protocol.state.recent_pages import RecentPages, key_of
+from topics.protocol.state.recent_pages import FEW, RecentPages, key_of
 from topics.protocol.state.selection import ReadQuery, Selection, seek, select
 from topics.protocol.state.topic import Tombstone, Topic
 
@@ -52,7 +52,7 @@ class Reads:
         """§3."""
         topic = self._unit.topic(command.topic, now_ms)
         note_read(topic, now_ms)
-        key = key_of(topic, command)
+        key = key_of(topic, command) if command.limit >= FEW else None
         known = None if key is None else self.recent.find(topic, key)
         if known is not None:
             return _page_of(topic, known.records, known.next_seq, None, known.scanned)

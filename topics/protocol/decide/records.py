@@ -44,7 +44,8 @@ class RecordCommands:
             created = self._unit.admission.creation(command.topic, command.config, now_ms)
             topic = Topic(created.topic_id, created.name, created.config, "")
         else:
-            self._unit.expire(topic, now_ms)
+            if topic.config.ttl_ms:
+                self._unit.expire(topic, now_ms)
             known = self._remembered(topic, command, now_ms) if command.key else None
             if known is not None:
                 return known
@@ -60,7 +61,7 @@ class RecordCommands:
         return Appended(
             topic.name,
             event.first_seq,
-            len(event.batch),
+            len(event.batch.size),
             topic.head_seq,
             command.return_seqs,
             created=created is not None,

@@ -72,6 +72,11 @@ class CopyPace:
         if pressure >= COPIES_SOFT:
             self._next_ms = now_ms + SLICE_EVERY_MS
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no copy waits for a write or a sync."""
+        return not (self._owed_writes or self._unsynced)
+
     def wrote(self) -> None:
         """A write of the log is through."""
         self._owed_writes = max(self._owed_writes - 1, 0)

@@ -110,8 +110,8 @@ class DelayedWrites:
         """How full the fuller of the log and the memory for records to be sealed is; 1.0 at its
         bound."""
         log_part = self._store.log_bytes / self._maintenance.schedule.log_bound
-        memory = self._engine.state.memory
-        return max(log_part, memory.logged_bytes / self._limits.max_hot_bytes)
+        memory_part = self._engine.state.memory.logged_bytes / self._limits.max_hot_bytes
+        return memory_part if memory_part > log_part else log_part
 
     @property
     def level(self) -> float:
@@ -136,9 +136,12 @@ class DelayedWrites:
             waiting = self._give_way(command, deliver)
             if waiting is not None:
                 return waiting
-        delayed = self._throttled(command, deliver)
-        if delayed is not None:
-            return self._put(delayed)
+        pressure = self.pressure
+        is_free = not self._queue and not self._is_unit_full
+        if pressure >= SOFT or not is_free:
+            delayed = self._throttled(command, deliver, pressure, is_free=is_free)
+            if delayed is not None:
+                return self._put(delayed)
         try:
             return self._decide(command, deliver, 0.0)
         except Rejection as refusal:
@@ -171,13 +174,15 @@ class DelayedWrites:
         heappush(self._giving_way, (delayed.at_ms, next(self._order), delayed))
         return self._counted(delayed)
 
-    def _throttled(self, command: Append, deliver: Deliver) -> _DelayedWrite | None:
+    def _throttled(
+        self, command: Append, deliver: Deliver, pressure: float, *, is_free: bool
+    ) -> _DelayedWrite | None:
         """The write with its time; None where it need not wait.  Raises Rejection where it would
-        wait too long (429, §0.6)."""
-        pressure = self.pressure
-        is_free = not self._queue and not self._is_unit_full
-        if pressure < SOFT and is_free:
-            return None
+        wait too long (429, §0.6).
+
+        Args:
+            is_free: None waits before it.
+        """
         now_ms = self._steady_ms()
         self._require_patience(command, now_ms, pressure, 0)
         size_bytes = sum(map(len, command.datas))

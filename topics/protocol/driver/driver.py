@@ -35,7 +35,7 @@ from topics.protocol.engine import Engine
 from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
 from topics.protocol.model.errors import Corrupt, Rejection, WriteFailed
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.moment import Moment, earlier
+from topics.protocol.model.moment import Moment, Room, earlier
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
@@ -158,6 +158,8 @@ class Driver:
         self.refused_for_room = 0
         self._copy_pace = CopyPace()
         self._host = host
+        self._room: Room = self._log_room
+        """One object, by which a unit knows again what it was promised."""
         self._is_open = False
         self.when_shown: Callable[[], None] | None = None
         """Called when the log has moved, before anybody is answered: other processes are shown what
@@ -245,7 +247,8 @@ class Driver:
         """
         if isinstance(command, Append):
             return self._delayed.submit(command, deliver)
-        barrier = self.engine.barrier_for(command)
+        engine = self.engine
+        barrier = engine.barrier_for(command) if engine.state.routers.by_id else None
         if barrier is not None and not self._copy_now(barrier):
             return self._await_copies(_AwaitingCopies(command, deliver, barrier))
         try:
@@ -260,8 +263,9 @@ class Driver:
             # A thread met a failure whose report has not come yet.
             self.commit.failed(read_only())
         token = object()
+        moment = Moment(self._host.now_ms, self._room)
         try:
-            result = self.engine.submit(command, token=token, moment=self.moment)
+            result = self.engine.submit(command, token=token, moment=moment)
         except Rejection as refusal:
             if isinstance(refusal.__cause__, Corrupt):
                 self._host.on_damage(refusal.__cause__)
@@ -269,10 +273,11 @@ class Driver:
             raise
         finally:
             if self.engine.has_events:
-                self.commit.turn_soon()
+                if not self.commit.is_turn_due:
+                    self.commit.turn_soon()
             else:
                 self.work_soon()
-        if isinstance(result, Parked):
+        if type(result) is Parked:
             assert isinstance(command, Parking)
             return self._park(command, token, result, deliver)
         if result.gate is Gate.NOW:
@@ -281,7 +286,7 @@ class Driver:
             # It may repeat a command whose events were on their way when the log failed.
             return Reply(unknown())
         self.commit.wait(deliver, result, throttle_ms)
-        return Ticket(_nothing)
+        return _NO_TURNING_BACK
 
     def _note_refusal(self, refusal: Rejection) -> None:
         detail: Mapping[str, Any] = refusal.detail or {}
@@ -301,7 +306,7 @@ class Driver:
         wanted_bytes, unit.wanted_bytes = unit.wanted_bytes, 0
         return bool(wanted_bytes) and self.commit.ask_room(wanted_bytes)
 
-    def _room(self, reserve: bool) -> int:
+    def _log_room(self, reserve: bool) -> int:
         return self.store.room(reserve=reserve)
 
     @property
@@ -489,8 +494,9 @@ class Driver:
         self.commit.end_turn()
 
     def on_published(self) -> None:
-        self._copy_pace.wrote()
-        self._copy_pace.synced(self.commit.synced_lsn)
+        if not self._copy_pace.is_at_rest:
+            self._copy_pace.wrote()
+            self._copy_pace.synced(self.commit.synced_lsn)
         if self.when_shown is not None:
             self.when_shown()
         self.work_soon()
@@ -532,7 +538,9 @@ class Driver:
 
     def lagged(self, lag_ms: float) -> None:
         """A turn waited so long for the host's thread: under pressure, writes give way (§0.6)."""
-        self._delayed.load.lagged(lag_ms, self._host.steady_ms)
+        load = self._delayed.load
+        if lag_ms >= 1.0 or load.lag_ms >= 1.0:  # else it is the usual turn, and nothing to note
+            load.lagged(lag_ms, self._host.steady_ms)
 
     def alarm_ms(self) -> int | None:
         """When `ring` is wanted though nothing happens until then, by the steady clock."""
@@ -573,3 +581,7 @@ class Driver:
 
 def _nothing() -> None:
     pass
+
+
+_NO_TURNING_BACK: Final = Ticket(_nothing)
+"""Of a command whose events are on their way to the log: they stay, whether its client does or not."""

@@ -173,6 +173,7 @@ class GroupCommit:
         writer: What the writer of the log is doing.
         failure: Why the log is read-only; None while it is not.
         peak: The most answers that ever waited for one sync.
+        is_turn_due: The host will call `end_turn`.
         is_over: Nothing is written any more, but by the task that ends maintenance.
     """
 
@@ -199,7 +200,7 @@ class GroupCommit:
         self._unit: list[PendingAnswer] = []
         self._on_its_way: list[PendingAnswer] = []
         self._writer_since_ms = 0
-        self._is_turn_due = False
+        self.is_turn_due = False
         self._when_written: deque[Callable[[WriteFailed | None], None]] = deque()
         self._when_rotated: Callable[[int, Exception | None], None] | None = None
         self._syncing: deque[PendingAnswer] = deque()
@@ -226,8 +227,8 @@ class GroupCommit:
 
     def wait(self, deliver: Deliver, outcome: Outcome, throttle_ms: float = 0.0) -> None:
         """Deliver an outcome of this turn when its gate opens."""
-        self._unit.append(PendingAnswer(deliver, outcome, throttle_ms=throttle_ms))
-        if not self._is_turn_due:
+        self._unit.append(PendingAnswer(deliver, outcome, 0, 0.0, throttle_ms))
+        if not self.is_turn_due:
             self.turn_soon()
 
     @property
@@ -235,20 +236,15 @@ class GroupCommit:
         """Whether a command waits for the next write."""
         return bool(self._unit)
 
-    @property
-    def is_turn_due(self) -> bool:
-        """Whether the host will call `end_turn`."""
-        return self._is_turn_due
-
     def turn_soon(self) -> None:
         """Have this turn ended, once the commands that are here now were submitted."""
-        if not self._is_turn_due and self.writer is WriterState.FREE:
-            self._is_turn_due = True
+        if not self.is_turn_due and self.writer is WriterState.FREE:
+            self.is_turn_due = True
             self._host.turn_soon()
 
     def end_turn(self) -> None:
         """Write what was decided; where a step of the writer is under way, once that has ended."""
-        self._is_turn_due = False
+        self.is_turn_due = False
         if self.writer is not WriterState.FREE:
             return
         self._on_its_way, self._unit = self._unit, []
@@ -288,7 +284,7 @@ class GroupCommit:
         if self._syncing:
             self.peak = max(self.peak, len(self._syncing))
             self.want_sync()
-        elif wrote:
+        elif wrote and self._flush_at_ms is None:
             self._sync_later()
         # A client that is answered may send its next command at once, which may end the next turn.
         for waiter in open_now:

@@ -169,12 +169,12 @@ def _delete_topic(request: Request) -> Command:
 
 
 def _append(request: Request) -> Command:
-    key = request.header(b"idempotency-key")
+    key, query = request.header(b"idempotency-key"), request.query
     return bodies.parse_append(
-        _writing(request),
+        require_topic_name(request.name),
         request.body,
         request.limits,
-        return_seqs=query_bool(request.query, "return_seqs", True),
+        return_seqs=query_bool(query, "return_seqs", True) if query else True,
         header_key=None if key is None else _header_text(key),
     )
 

@@ -134,9 +134,9 @@ class Schedule:
     def log_bound(self) -> int:
         """What the log may grow to before writers wait: some files, or what sealing all that is in
         memory writes itself, if that is more."""
-        limits = self._limits
-        seals = 2 * SEALED_EVENT_BYTES * self.sealing.hot_topics
-        return max(self.log_bytes_max or LOG_FILES * limits.wal_file_bytes, seals)
+        seals = 2 * SEALED_EVENT_BYTES * len(self._engine.state.memory.unsealed)
+        files = self.log_bytes_max or LOG_FILES * self._limits.wal_file_bytes
+        return seals if seals > files else files
 
     def round(self, *, checkpoint: bool = False) -> Task:
         """Everything that is due, once; with `checkpoint`, one whether it is due or not.

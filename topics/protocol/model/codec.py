@@ -78,6 +78,12 @@ FRAME_COLUMNS: Final[dict[str, np.dtype[Any]]] = {
 }
 """The columns that a frame may carry, in file order; bit i of the mask says that column i does."""
 
+_ONE_ROW: Final = struct.Struct("<I4xI4x")
+"""`size` and `data_size` of a single record, each with its padding."""
+_ONE_ROW_MASK: Final = sum(
+    1 << bit for bit, name in enumerate(FRAME_COLUMNS) if name in ("size", "data_size")
+)
+
 assert FRAME_HEADER.size == 16
 
 SMALL_BYTES: Final = 4096
@@ -174,7 +180,9 @@ def _encode_append(event: RecordsAppended) -> Frame:
         event.key,
     )
     head = _encode(fields if event.cause is None else (*fields, event.cause))
-    mask, records = 0, len(batch)
+    mask, records = 0, len(batch.size)
+    if records == 1 and batch.meta_size is batch.src_seq is batch.hops is None:
+        return _encode_one(head, batch)
     size = _HEADER_BYTES + len(head)
     padding = -size & 7
     size += padding
@@ -196,6 +204,22 @@ def _encode_append(event: RecordsAppended) -> Frame:
         parts += (text, _PADDING[padding])
         return (b"".join(parts),)
     return b"".join(parts), text, _PADDING[padding]
+
+
+def _encode_one(head: bytes, batch: Batch) -> Frame:
+    """The frame of a single record with no other column than its sizes, the common case, without the
+    loop that pays for more."""
+    text = batch.text
+    size = _HEADER_BYTES + len(head)
+    padding = _PADDING[-size & 7]
+    before = size + len(padding) + _ONE_ROW.size
+    size = before + len(text)
+    end = _PADDING[-size & 7]
+    header = FRAME_HEADER.pack(size + len(end), APPENDED, _ONE_ROW_MASK, 0, len(head), 1)
+    row = _ONE_ROW.pack(batch.size.item(), batch.data_size.item())
+    if size <= SMALL_BYTES:
+        return (b"".join((header, head, padding, row, text, end)),)
+    return b"".join((header, head, padding, row)), text, end
 
 
 def _columns_of(batch: Batch) -> tuple[NDArray[Any] | None, ...]:

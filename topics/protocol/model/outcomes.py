@@ -9,7 +9,7 @@ else in an outcome is a value that was read when the command was decided.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, final
 
 import msgspec
 
@@ -420,6 +420,7 @@ class WatchCreated(Outcome, frozen=True):
 # ---------------------------------------------------------------------- answers that come later
 
 
+@final
 class Parked(msgspec.Struct, frozen=True):
     """A long poll with nothing to say yet: it waits for its topic, up to `wait_ms`; where that is
     None, until the engine's own time for it comes (`Engine.alarm_ms`)."""

@@ -25,6 +25,7 @@ _DATA_AND_BRACE: Final = DATA_KEY_SIZE + 1
 _COPIED_BYTES: Final = 64 << 10
 """Text that is copied whole to be cut: slices of it cost less than views."""
 _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
+_CR, _LF = 13, 10
 
 
 def render_batch(
@@ -64,7 +65,7 @@ def render_batch(
         size += np.fromiter(map(len, ends), np.uint32, n) - np.uint32(1)
         meta_size = np.array([0 if m is None else len(m) for m in metas], np.uint32)
     text = b"".join(pieces)
-    if b"\n" in text or b"\r" in text:
+    if _LF in text or _CR in text:
         text = text.translate(_ONE_LINE)
     return Batch(
         text=text,
@@ -83,7 +84,7 @@ def _render_one(
     """A single record, the common case, without the arrays that pay for many."""
     part = b"" if node is None else _node_part(node)
     text = b"".join((b'{"$seq":%d,"$ts":%d%b,"data":' % (seq, ts_ms, part), data, b"},"))
-    if b"\n" in text or b"\r" in text:
+    if _LF in text or _CR in text:
         text = text.translate(_ONE_LINE)
     # An empty array that is filled takes a third of the time of one that is made of a number.
     size, data_size = np.empty(1, np.uint32), np.empty(1, np.uint32)

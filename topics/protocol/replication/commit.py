@@ -155,7 +155,7 @@ class ClusterCommit(GroupCommit):
 
     def turn_ms(self) -> int | None:
         """When another turn may be sent, by the steady clock; None: not before one is accepted."""
-        if not self._sent or not self._has_space or self._is_turn_due or self.is_stopped:
+        if not self._sent or not self._has_space or self.is_turn_due or self.is_stopped:
             return None
         return self._next_ms
 
@@ -192,19 +192,19 @@ class ClusterCommit(GroupCommit):
     def turn_soon(self) -> None:
         if not self.leads:
             super().turn_soon()
-        elif not self._is_turn_due and self.has_room and self.writer in _TURNING:
-            self._is_turn_due = True
+        elif not self.is_turn_due and self.has_room and self.writer in _TURNING:
+            self.is_turn_due = True
             self._host.turn_soon()
 
     def end_turn(self) -> None:
         if self.is_stopped:
-            self._is_turn_due = False
+            self.is_turn_due = False
         elif not self.leads:
             if self.writer is WriterState.FREE:
                 self._taken_index, self._taken_mark = self._index, self._mark
             super().end_turn()
         else:
-            self._is_turn_due = False
+            self.is_turn_due = False
             if self.has_room and self.writer in _TURNING:
                 self._end_leaders_turn()
 

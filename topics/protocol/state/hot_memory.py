@@ -144,20 +144,18 @@ class HotMemory:
     def _run_for(self, topic: Topic, first_seq: int, batch: Batch, volatile: bool) -> HotRun:
         """The run that takes the batch: the last one, or a new one where that is sealed, frozen,
         full, of the other kind, or ends before a hole."""
-        last = topic.runs[-1] if topic.runs else None
-        if (
-            isinstance(last, HotRun)
-            and not last.frozen
-            and last.volatile == volatile
-            and last.first_seq + last.count == first_seq
-            and last.count + len(batch) <= max(self._limits.segment_max_records, 1)
-            and last.text_bytes < self._limits.segment_max_bytes
-            and (not volatile or last.text_bytes + len(batch.text) <= self._volatile_run_bytes)
-            and last.has_room(batch)
-        ):
-            return last
-        if isinstance(last, HotRun) and not last.volatile:
-            self.full[topic.topic_id] = topic
+        last, limits = topic.runs.last, self._limits
+        if isinstance(last, HotRun):
+            if (
+                last.volatile == volatile
+                and last.takes(
+                    batch, first_seq, limits.segment_max_records, limits.segment_max_bytes
+                )
+                and (not volatile or last.text_bytes + len(batch.text) <= self._volatile_run_bytes)
+            ):
+                return last
+            if not last.volatile:
+                self.full[topic.topic_id] = topic
         run = HotRun(first_seq, volatile=volatile)
         topic.runs.append(run)
         if volatile:

@@ -220,13 +220,27 @@ class HotRun:
     def flags(self) -> NDArray[np.uint8]:
         return self._flags[: self._rows]
 
-    def has_room(self, batch: Batch) -> bool:
-        """Whether the batch's text can still be addressed in this run."""
-        return self._text_bytes + len(batch.text) < RUN_TEXT_BYTES_MAX
+    def takes(self, batch: Batch, first_seq: int, records_max: int, full_bytes: int) -> bool:
+        """Whether the batch may follow the last row.
+
+        Args:
+            first_seq: Of the batch.
+            records_max: Of a run; one record is always taken.
+            full_bytes: Of text, from which on a run is full.
+        """
+        rows, text_bytes = self._rows, self._text_bytes
+        count = rows + len(batch.size)
+        return (
+            not self.frozen
+            and self.first_seq + rows == first_seq
+            and (count <= records_max or count <= 1)
+            and text_bytes < full_bytes
+            and text_bytes + len(batch.text) < RUN_TEXT_BYTES_MAX
+        )
 
     def append(self, batch: Batch) -> None:
         """Take a batch as the next rows.  Its text is copied into an arena, or kept as one."""
-        n = len(batch)
+        n = len(batch.size)
         if self._rows + n > self._capacity:
             self._allocate(max(self._capacity * 2, self._rows + n))
         offset = self._store_text(batch.text)
@@ -512,7 +526,7 @@ class HotRun:
     read_blocking = read
 
     def views(self, spans: Sequence[Span]) -> list[Sequence[Buffer]]:
-        return [list(self._views(*self._text_range(span))) for span in spans]
+        return [self._views(*self._text_range(span)) for span in spans]
 
     def still(self) -> "HotRun":
         """Shares the memory of the rows that there are; a batch that comes later is not in it."""
@@ -525,19 +539,22 @@ class HotRun:
 
     def _slice(self, start: int, end: int) -> Buffer:
         """Bytes [start, end) of the run's text; a view where they lie in one arena."""
-        views = list(self._views(start, end))
+        views = self._views(start, end)
         return views[0] if len(views) == 1 else b"".join(views)
 
-    def _views(self, start: int, end: int) -> Iterator[memoryview]:
+    def _views(self, start: int, end: int) -> list[Buffer]:
         """Bytes [start, end) of the run's text as they lie in its arenas."""
-        i = bisect_right(self._bases, start) - 1
+        bases = self._bases
+        views: list[Buffer] = []
+        i = bisect_right(bases, start) - 1
         while True:
-            base = self._bases[i]
+            base = bases[i]
             # An arena's unused room does not count: the next one begins where its text ended.
-            after = self._bases[i + 1] if i + 1 < len(self._bases) else self._text_bytes
-            yield memoryview(self._arenas[i])[start - base : min(end, after) - base]
+            after = bases[i + 1] if i + 1 < len(bases) else self._text_bytes
             if end <= after:
-                return
+                views.append(memoryview(self._arenas[i])[start - base : end - base])
+                return views
+            views.append(memoryview(self._arenas[i])[start - base : after - base])
             start, i = after, i + 1
 
 

@@ -62,6 +62,12 @@ class RunList(Sequence[Run]):
         return self._runs[at]
 
     @property
+    def last(self) -> Run | None:
+        """The run with the highest seqs."""
+        runs = self._runs
+        return runs[-1] if runs else None
+
+    @property
     def segments(self) -> int:
         # Counted when it is asked for, once after each change of sealed runs: the change itself
         # looks at all runs, too.
@@ -98,7 +104,7 @@ class RunList(Sequence[Run]):
         runs = self._runs
         for i in range(max(bisect_right(self.starts, seq) - 1, 0), len(runs)):
             run = runs[i]
-            row = max(seq - run.first_seq, 0)
+            row = seq - run.first_seq if seq > run.first_seq else 0
             if row < run.count:
                 yield run, row
 

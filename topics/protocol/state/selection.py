@@ -65,19 +65,21 @@ def select(topic: Topic, query: ReadQuery) -> Selection:
     progress.  A selection reports at most one loss: that below the floor, else the hole that the
     cursor stands before; it ends where the next hole begins.
     """
-    cursor = min(query.from_seq, topic.published_seq)
+    cursor = end = topic.published_seq
+    if query.from_seq < cursor:
+        cursor = query.from_seq
+    if query.through is not None and query.through < end:
+        end = query.through
     stone = topic.tombstone(cursor)
     if stone is not None:
         cursor = stone.gap_to
-    elif (hole := topic.hole_at(cursor + 1)) is not None:
-        stone = Tombstone(cursor + 1, hole.last_seq, hole.reason)
-        cursor = hole.last_seq
-    end = topic.published_seq
-    if query.through is not None:
-        end = min(end, query.through)
-    next_hole = topic.hole_from(cursor + 1)
-    if next_hole is not None:
-        end = min(end, next_hole.first_seq - 1)
+    if topic.holes:
+        if stone is None and (hole := topic.hole_at(cursor + 1)) is not None:
+            stone = Tombstone(cursor + 1, hole.last_seq, hole.reason)
+            cursor = hole.last_seq
+        next_hole = topic.hole_from(cursor + 1)
+        if next_hole is not None:
+            end = min(end, next_hole.first_seq - 1)
     selection = _collect(topic, cursor, max(end, cursor), query)
     selection.tombstone = stone
     return selection
@@ -88,7 +90,8 @@ def _collect(topic: Topic, cursor: int, end_seq: int, query: ReadQuery) -> Selec
     page = Selection([], 0, end_seq, 0)
     budget = query.budget_bytes
     # A filter may have to verify the columns of every run it passes; a plain read ends with its page.
-    looks = LOOKS_MAX if query.match is not None or query.skip_nodes else None
+    is_filtered = query.match is not None or bool(query.skip_nodes)
+    looks = LOOKS_MAX if is_filtered else None
     for run, lo in topic.runs.reaching(max(cursor, topic.gone_through) + 1):
         stop = min(run.count, end_seq + 1 - run.first_seq)
         if stop <= lo:
@@ -98,7 +101,7 @@ def _collect(topic: Topic, cursor: int, end_seq: int, query: ReadQuery) -> Selec
                 page.next_seq, page.is_partial = run.first_seq + lo - 1, True
                 break
             looks -= look_cost(run)
-        filters = _filters(run, query, lo, stop)
+        filters = _filters(run, query, lo, stop) if is_filtered else []
         if filters is None:
             continue
         if not run.dead and not filters:

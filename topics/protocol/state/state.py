@@ -246,9 +246,10 @@ class State:
 
     def _appended(self, event: RecordsAppended) -> None:
         topic, batch = self._topic(event.topic_id), event.batch
-        n, first_seq = len(batch), event.first_seq
+        n, first_seq = len(batch.size), event.first_seq
         config = topic.config
-        self._reach(topic, first_seq - 1)
+        if first_seq - 1 > topic.head_seq:
+            self._reach(topic, first_seq - 1)
         volatile = not topic.durability.is_logged
         self.memory.append(topic, first_seq, batch, volatile=volatile)
         if config.ttl_ms and topic.topic_id not in self.expiry:

@@ -26,7 +26,7 @@ from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import Floors, Hole
 from topics.protocol.model.ports import Run, TagMatch
-from topics.protocol.model.records import LIVE, Batch
+from topics.protocol.model.records import LIVE
 from topics.protocol.state.losses import Losses
 from topics.protocol.state.run_list import RunList
 
@@ -119,14 +119,20 @@ class Topic:
         self.logged_bytes = 0
         self.losses: Losses | None = None
         self._earliest = 1
+        self._earliest_of: tuple[int, int] | None = None
+        """What was removed when it was found: every removal changes one of these."""
 
     # ------------------------------------------------------------------ runs
 
     @property
     def gone_through(self) -> int:
         """No record up to here is live, whatever its delete flag."""
-        f = self.floors
-        return max(f.cap_through, f.ttl_through, f.crash_through, self.expired_through)
+        f, through = self.floors, self.expired_through
+        if f.cap_through > through:
+            through = f.cap_through
+        if f.ttl_through > through:
+            through = f.ttl_through
+        return through if through > f.crash_through else f.crash_through
 
     def configure(self, config: TopicConfig) -> None:
         """Take another config."""
@@ -151,7 +157,8 @@ class Topic:
     @property
     def earliest_seq(self) -> int:
         """Seq of the first live record that is shown, else `published_seq + 1`."""
-        return min(self.first_live_seq(), self.published_seq + 1)
+        seq = self.first_live_seq()
+        return seq if seq <= self.published_seq else self.published_seq + 1
 
     @property
     def evict_floor(self) -> int:
@@ -159,16 +166,23 @@ class Topic:
         return min(self.floors.evict_floor, self.published_seq + 1)
 
     def first_live_seq(self) -> int:
-        """Seq of the first live record, `head_seq + 1` where none is; kept, as it never falls."""
-        seq = max(self._earliest, self.gone_through + 1)
+        """Seq of the first live record, `head_seq + 1` where none is; kept, as it never falls, and not
+        looked for again before a record is removed."""
+        gone_through = self.gone_through
+        removed = self.head_seq - self.count, gone_through
+        if removed == self._earliest_of:
+            return self._earliest
+        seq = max(self._earliest, gone_through + 1)
         for run, lo, hi in self.runs.windows(seq) if self.count else ():
             live = run.flags[lo:hi] == LIVE
             at = int(live.argmax())
             if live[at]:
-                self._earliest = run.first_seq + lo + at
-                return self._earliest
-        self._earliest = self.head_seq + 1
-        return self._earliest
+                seq = run.first_seq + lo + at
+                break
+        else:
+            seq = self.head_seq + 1
+        self._earliest, self._earliest_of = seq, removed
+        return seq
 
     def live_between(self, first_seq: int, last_seq: int) -> tuple[int, int]:
         """(records, bytes of text) live in [first_seq, last_seq]."""
@@ -375,7 +389,7 @@ class Topic:
 
     def tombstone(self, from_seq: int) -> Tombstone | None:
         """The loss below a cursor: iff `from_seq + 1 < evict_floor` (§3.3)."""
-        if from_seq + 1 >= self.evict_floor:
+        if from_seq >= self.published_seq or from_seq + 1 >= self.floors.evict_floor:
             return None
         return Tombstone(from_seq + 1, self.earliest_seq - 1, self._reason(from_seq + 1))
 
@@ -488,11 +502,6 @@ def epoch_of(instance_id: str, topic_id: int) -> str:
 def look_cost(run: Run) -> int:
     """What a look at a run's columns costs, as a part of LOOKS_MAX."""
     return 1 if run.is_warm else 1 + (run.count >> 10)
-
-
-def text_size(batch: Batch) -> int:
-    """Served text of a batch, commas left out."""
-    return len(batch.text) - len(batch)
 
 
 def _first_of(hole: Hole) -> int:

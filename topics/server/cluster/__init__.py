@@ -3,7 +3,9 @@
 standing    what the rest of the server may ask a node of the cluster
 status      what a node says of its cluster, as values
 runtime     the runtime of a node, whose engine may be dropped and opened anew
-host        performs the rule's effects (`topics.protocol.cluster`) over the log that nodes share
+host        performs the rule's effects (`topics.protocol.cluster`), and is how a node stands
+log_work    those that concern the log that nodes share: reads on, sends, asks
+tasks       tasks of one owner, ended together
 kafka       that log in Kafka, who is to lead, and what the nodes say of themselves
 exchange    what is answered here, and what goes to the leader
 forwarding  a request carried to another node, and its answer carried back

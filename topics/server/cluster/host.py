@@ -1,73 +1,58 @@
-"""The host of one node: performs the rule's effects over the log that nodes share, beside the runtime.
+"""The host of one node: performs the rule's effects, beside the runtime.
 
-Owns the tasks that wait for the log (one that reads, one for each record that was sent, questions), who
-is to lead, and how this node stands (`standing.Standing`).  It decides nothing: `protocol.replication`
-does, on the same event loop.
+Owns who is to lead, how this node stands (`standing.Standing`), and the store's change for another
+node's.  What concerns the log that nodes share, `log_work` does.  It decides nothing:
+`protocol.replication` does, on the same event loop.
 
-Invariants: records are heard in the order of their offsets; records of ours are handed to the log in the
-order in which they were decided; the rule hears of each step once.
+Invariant: the rule hears of each step once.
 """
 
 import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
 from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.ports import (
-    AppendRefused,
-    LogTrimmed,
-    LogTruncated,
     ReplicatedLog,
 )
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.steps import (
     AskEnd,
-    EndIs,
-    Found,
     Halt,
     Input,
     Install,
     Loss,
-    NotShown,
     Offered,
     Prove,
     Read,
-    ReadFailed,
     Send,
-    SendFailed,
-    Sent,
-    Shown,
     TakeSnapshot,
 )
-from topics.protocol.cluster.unit import NotOurs, Shard, TermBegan, Unreadable, decode
+from topics.protocol.cluster.unit import Shard
 from topics.protocol.model.errors import StoreError
 from topics.protocol.replication.commit import NOTHING_DURABLE, Durable
 from topics.protocol.replication.driver import ClusterDriver
 from topics.protocol.replication.member import LogEffect, Member
+from topics.server.cluster.log_work import AGAIN_S, LogWork
 from topics.server.cluster.runtime import ClusterRuntime
 from topics.server.cluster.status import ClusterStatus, HistoryLoss, NodeStatus, SnapshotStatus
+from topics.server.cluster.tasks import Tasks
 
 log = logging.getLogger("topics.cluster")
 
 TICK_S: Final = 0.1
 """How often is looked at what takes too long, and at who is to lead."""
-AGAIN_S: Final = 0.5
-"""After a failure of the log that may pass."""
 SNAPSHOT_AGAIN_S: Final = 15.0
 """The longest pause between two attempts to take a snapshot."""
 LEAD_AGAIN_MS: Final = 1000
 """Between two attempts to lead."""
 GIVE_UP_MS: Final = 10_000
 """A client waits no longer for a unit to be accepted."""
-SLICE: Final = 64
-"""Records heard before others have their turn on the loop."""
-PAUSE_S: Final = 0.005
-"""While the engine is behind the reader."""
 
 READING: Final = frozenset(NodeState) - {NodeState.JOINING, NodeState.ASIDE, NodeState.HALTED}
 
@@ -152,19 +137,25 @@ class ClusterHost:
         )
         self.member.moved = self._moved
         self._runtime = runtime
-        self._log = shared
         self._shard = shard
+        self._tasks = Tasks(self._step_failed)
+        self._work = LogWork(
+            shared,
+            shard,
+            self._tell,
+            self._tasks,
+            may_read=lambda: self.member.may_read,
+            term=lambda: self.term,
+            moved=self._moved,
+        )
         self._snapshots = snapshots
         self._nodes = nodes
         self._give_up_ms = give_up_ms
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._reader: asyncio.Task[None] | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._is_to_lead = False
         self._lead_at_s = 0.0
         self._tried_s = 0.0
         self._news: asyncio.Event = asyncio.Event()
-        self._leader: str | None = None
         self._loss: HistoryLoss | None = None
         self._losses = 0
         self._attempts = 0
@@ -173,10 +164,7 @@ class ClusterHost:
         """Offset of the mark of a snapshot that was brought and is not in its place yet; -1: none."""
         self._has_data = False
         """Whether the store that a snapshot replaces ever had any."""
-        self._end: int | None = None
         self._durable = NOTHING_DURABLE
-        self._heard: tuple[int, int] | None = None
-        """Offset and epoch of the record that was read last."""
         runtime.opened = self._opened
         runtime.when_failed = self._log_failed
 
@@ -207,10 +195,11 @@ class ClusterHost:
         if self._snapshots is not None:
             self._snapshots.abort()
         await self.lost()
-        for task in (self._ticker, self._reader, *self._tasks):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        if self._ticker is not None:
+            self._ticker.cancel()
+            await asyncio.gather(self._ticker, return_exceptions=True)
+        self._work.stop_reading()
+        await self._tasks.cancel()
 
     # ------------------------------------------------------------------ who is to lead
 
@@ -267,10 +256,10 @@ class ClusterHost:
     def leader_url(self) -> str | None:
         if self.leads:
             return self.name.url
-        if self._leader == self.name.node:
+        if self._work.leader == self.name.node:
             return None  # its term is over, and the next has not begun here
         nodes = self._nodes()
-        by_term = [node.url for node in nodes if node.node == self._leader]
+        by_term = [node.url for node in nodes if node.node == self._work.leader]
         by_role = [node.url for node in nodes if node.role == "leader"]
         return next(iter(by_term or by_role), None)
 
@@ -325,12 +314,8 @@ class ClusterHost:
 
     async def wait_for_end(self, wait_ms: int) -> bool:
         until_s = time.monotonic() + wait_ms / 1000
-        try:
-            async with asyncio.timeout_at(asyncio.get_running_loop().time() + wait_ms / 1000):
-                end = self._end = await self._log.end()
-        except Exception as error:
-            if not isinstance(error, TimeoutError):
-                log.warning("the end of the cluster's log is not known: %s", error)
+        end = await self._work.end_within(wait_ms)
+        if end is None:
             return False
 
         def has_read() -> bool:
@@ -362,11 +347,11 @@ class ClusterHost:
             cluster=self.name.cluster,
             shard=self.shard,
             node=self.name.node,
-            leader=self.name.node if self.leads else self._leader,
+            leader=self.name.node if self.leads else self._work.leader,
             term=self.term,
             index=self.index,
             lag_units=max(0, accepted - self.index),
-            log_end=self._end,
+            log_end=self._work.end,
             in_flight=0 if driver is None else driver.commit.turns,
             nodes=nodes,
             loss=self._loss,
@@ -396,28 +381,22 @@ class ClusterHost:
 
     def carry(self, effect: LogEffect) -> None:
         match effect:
-            case Read(from_offset):
-                self._read_from(from_offset)
-            case Prove():
-                self._begin(self._prove(effect))
-            case AskEnd():
-                self._begin(self._ask_end())
-            case Send():
-                self._send(effect)
+            case Read() | Prove() | AskEnd() | Send():
+                self._work.carry(effect)
             case TakeSnapshot():
-                self._stop_reading()
+                self._work.stop_reading()
                 self._note_data()
-                self._begin(self._take_snapshot())
+                self._tasks.begin(self._take_snapshot())
             case Install():
-                self._begin(self._reopen(self._install))
+                self._tasks.begin(self._reopen(self._install))
             case Loss(place):
                 self._tell_loss(place)
             case Halt(why):
-                self._stop_reading()
+                self._work.stop_reading()
                 self._halt(why)
 
     def reopen(self) -> None:
-        self._begin(self._reopen())
+        self._tasks.begin(self._reopen())
 
     def log(self, level: str, what: str) -> None:
         getattr(log, level)("%s", what)
@@ -439,12 +418,16 @@ class ClusterHost:
     def _log_failed(self, error: Exception) -> None:
         self._is_to_lead = False
         self.member.failed()
-        self._stop_reading()
+        self._work.stop_reading()
 
     def _halt(self, why: str) -> None:
         log.critical("this node cannot go on: %s", why)
         if not self.halted.done():
             self.halted.set_result(why)
+
+    def _step_failed(self, error: BaseException) -> None:
+        log.critical("a step of this node failed", exc_info=error)
+        self._halt(repr(error))
 
     def _note_data(self) -> None:
         driver, node = self.member.driver, self.member.node
@@ -470,135 +453,6 @@ class ClusterHost:
         at_ms = self._runtime.clock_ms
         self._losses += 1
         self._loss = HistoryLoss(at_ms=at_ms, index=place.index, what=what)
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.critical("a step of this node failed", exc_info=error)
-            self._halt(repr(error))
-
-    # ------------------------------------------------------------------ the log
-
-    def _read_from(self, offset: int) -> None:
-        self._stop_reading()
-        self._heard = None
-        self._reader = asyncio.get_running_loop().create_task(self._read(offset))
-        self._reader.add_done_callback(self._reader_ended)
-
-    def _stop_reading(self) -> None:
-        if self._reader is not None:
-            self._reader.cancel()
-            self._reader = None
-
-    def _reader_ended(self, task: asyncio.Task[None]) -> None:
-        if task is self._reader:
-            self._reader = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.critical("reading the cluster's log failed", exc_info=error)
-            self._halt(repr(error))
-
-    async def _read(self, from_offset: int) -> None:
-        """Hear the log from this offset on, without an end."""
-        while True:
-            if self._heard is not None:
-                # Read again what was read last: it says whether the log is still the same.
-                from_offset = self._heard[0]
-            epoch = -1 if self._heard is None else self._heard[1]
-            try:
-                await self._hear(self._log.read(from_offset, epoch))
-            except (LogTruncated, LogTrimmed) as error:
-                log.error("%s", error)
-                self._reader = None
-                self._tell(ReadFailed(is_lost=isinstance(error, LogTruncated)))
-                return
-            except Exception as error:
-                if isinstance(error, AssertionError):
-                    raise
-                log.warning("the cluster's log cannot be read, and is tried again: %s", error)
-                await asyncio.sleep(AGAIN_S)
-
-    async def _hear(self, records: AsyncIterator[tuple[int, bytes, int]]) -> None:
-        heard = 0
-        async for offset, raw, epoch in records:
-            while not self.member.may_read:
-                await asyncio.sleep(PAUSE_S)
-            before = self.term
-            self._tell(Found(offset, raw, epoch))
-            self._heard = offset, epoch
-            if self.term != before:
-                self._note_leader(raw)
-            self._moved()
-            heard += 1
-            if heard % SLICE == 0:
-                await asyncio.sleep(0)
-
-    def _note_leader(self, raw: bytes) -> None:
-        try:
-            record = decode(raw, self._shard)
-        except (NotOurs, Unreadable):
-            return
-        if isinstance(record, TermBegan):
-            self._leader = record.node
-
-    def _send(self, effect: Send) -> None:
-        # Called now, so that the log has our records in the order in which they were decided.
-        self._begin(self._sent(effect, self._log.append(effect.raw)))
-
-    async def _sent(self, effect: Send, appended: Any) -> None:
-        try:
-            offset = await appended
-        except Exception as error:
-            is_known = isinstance(error, AppendRefused)
-            log.warning("a record was not written for sure: %r", error)
-            self._tell(SendFailed(effect.ticket, is_known))
-        else:
-            self._tell(Sent(effect.ticket, effect.part, offset))
-        self._moved()
-
-    async def _ask_end(self) -> None:
-        end = self._end = await self._asked_end()
-        self._tell(EndIs(end))
-
-    async def _asked_end(self) -> int:
-        while True:
-            try:
-                return await self._log.end()
-            except Exception as error:
-                log.warning("the end of the cluster's log is asked for again: %s", error)
-                await asyncio.sleep(AGAIN_S)
-
-    async def _prove(self, effect: Prove) -> None:
-        while True:
-            try:
-                records = await self._records(effect)
-            except (LogTruncated, LogTrimmed) as error:
-                log.error("%s", error)
-                self._tell(NotShown(effect.proof, isinstance(error, LogTruncated)))
-                return
-            except Exception as error:
-                log.warning("the cluster's log is looked at again: %s", error)
-                await asyncio.sleep(AGAIN_S)
-            else:
-                self._tell(Shown(effect.proof, records))
-                self._moved()
-                return
-
-    async def _records(self, effect: Prove) -> list[tuple[int, bytes]]:
-        last = min(effect.last_offset, await self._asked_end() - 1)
-        found: list[tuple[int, bytes]] = []
-        if effect.first_offset > last:
-            return found
-        async for offset, raw, _ in self._log.read(effect.first_offset, effect.epoch):
-            if offset <= last:
-                found.append((offset, raw))
-            if offset >= last:
-                break
-        return found
 
     # ------------------------------------------------------------------ another node's data
 

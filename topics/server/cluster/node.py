@@ -8,9 +8,9 @@ At the stop: no candidate any more, the shard handed over, the engine, the heart
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.unit import FORMAT_OLDEST, Shard
@@ -32,6 +32,7 @@ from topics.server.cluster.kafka.writing import Writer
 from topics.server.cluster.node_standing import NodeStanding, monotonic_ms
 from topics.server.cluster.runtime import ClusterRuntime
 from topics.server.cluster.snapshots import NodeSnapshots
+from topics.server.cluster.tasks import Tasks
 from topics.server.cluster.trimmer import Trimmer
 
 LOOK_S: Final = 0.1
@@ -86,7 +87,7 @@ class ClusterNode:
         self._heartbeats: Heartbeats | None = None
         self._placement: Placement | None = None
         self._leaving: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(self._fail)
         self._is_going = False
         self._candidacy = Candidacy()
         self._said: tuple[str, int] | None = None
@@ -102,7 +103,7 @@ class ClusterNode:
         """Begin to join; returns at once."""
         self._failed = asyncio.get_running_loop().create_future()
         self._runtime.attach()
-        self._begin(self._join())
+        self._tasks.begin(self._join())
 
     async def wait_ready(self) -> None:
         """Returns when this node's own log is replayed."""
@@ -123,9 +124,7 @@ class ClusterNode:
 
     async def stop(self) -> None:
         self.drain()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
         if self._leaving is not None:
             await self._leaving
         host = self._standing.host
@@ -144,54 +143,23 @@ class ClusterNode:
     # ------------------------------------------------------------------ the start
 
     async def _join(self) -> None:
-        kafka, runtime, standing = self._kafka, self._runtime, self._standing
-        brokers = Brokers(kafka)
-        joined = await checks.join(
-            kafka,
-            brokers,
-            known=self._directory.membership.cluster,
-            brings_base=self._directory.membership.is_adopted,
-            now_ms=lambda: runtime.clock_ms,
-        )
-        self._writer = joined.writer
-        await asyncio.to_thread(self._directory.belong, joined.cluster)
-        self._forwarder.know(joined.secret)
+        standing = self._standing
+        brokers = Brokers(self._kafka)
+        joined = await self._known_to(brokers)
         shared = self._log = KafkaLog(
-            kafka,
+            self._kafka,
             shard=standing.shard,
             topic_id=joined.log_id,
             writer=joined.writer,
             brokers=brokers,
         )
-        history = history_of(joined.cluster)
-        runtime.prepare(lambda: self._open_store(history))
-        shard = Shard(joined.cluster, standing.shard)
-        snapshots = NodeSnapshots(
-            self._directory.path,
-            shard,
-            history,
-            standing.sources,
-            lambda: self._forwarder.token,
-            may_begin=not joined.has_base,
-        )
-        host = ClusterHost(
-            runtime,
-            shared,
-            shard,
-            standing.name,
-            message_bytes_max=shared.record_bytes_max,
-            snapshots=snapshots,
-            nodes=standing.nodes,
-            needs_snapshot=lambda place: (
-                joined.has_base or standing.units_elsewhere() >= SNAPSHOT_UNITS
-            ),
-        )
+        host, snapshots = self._host_over(shared, joined)
         heartbeats = self._heartbeats = Heartbeats(
-            kafka,
+            self._kafka,
             joined.writer,
             brokers,
             monotonic_ms=monotonic_ms,
-            now_ms=lambda: runtime.clock_ms,
+            now_ms=lambda: self._runtime.clock_ms,
         )
         heartbeats.skew_ms = joined.skew_ms
         standing.roster = heartbeats.roster
@@ -205,43 +173,80 @@ class ClusterNode:
         await host.start()
         standing.waits_for = "the end of the cluster's log"
         self._ready.set()
-        self._begin(self._watch_host(host))
-        self._begin(self._look(heartbeats))
-        self._begin(self._ask_start(brokers))
-        trimmer = standing.trimmer = Trimmer(
-            shared,
-            standing,
-            heartbeats,
-            retain_ms=standing.retain_ms,
-            near_ms=kafka.session_ms,
-            monotonic_ms=monotonic_ms,
-            now_ms=lambda: runtime.clock_ms,
-        )
-        standing.log_kept_ms = (
-            max(standing.retain_ms, joined.segment_ms) + trimmer.mark_ms + GONE_MS
-        )
-        self._begin(trimmer.run())
+        self._tasks.begin(self._watch_host(host))
+        self._tasks.begin(self._look(heartbeats))
+        self._tasks.begin(self._ask_start(brokers))
+        self._tasks.begin(self._trimmer_of(shared, heartbeats, joined).run())
         while not await host.wait_for_end(END_WAIT_MS):
             await asyncio.sleep(LOOK_S)
         # What an attempt left that was interrupted, and is not needed any more.
         await asyncio.to_thread(snapshots.clean)
         standing.waits_for = None
         self._placement = Placement(
-            kafka,
+            self._kafka,
             gained=lambda shard: host.gained(),
             lost=lambda shard: host.lost(),
         )
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
+    async def _known_to(self, brokers: Brokers) -> checks.Joined:
+        """Verify Kafka's topics, and that the directory belongs to the cluster they are of."""
+        joined = await checks.join(
+            self._kafka,
+            brokers,
+            known=self._directory.membership.cluster,
+            brings_base=self._directory.membership.is_adopted,
+            now_ms=lambda: self._runtime.clock_ms,
+        )
+        self._writer = joined.writer
+        await asyncio.to_thread(self._directory.belong, joined.cluster)
+        self._forwarder.know(joined.secret)
+        return joined
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(error)
+    def _host_over(
+        self, shared: KafkaLog, joined: checks.Joined
+    ) -> tuple[ClusterHost, NodeSnapshots]:
+        standing, history = self._standing, history_of(joined.cluster)
+        self._runtime.prepare(lambda: self._open_store(history))
+        shard = Shard(joined.cluster, standing.shard)
+        snapshots = NodeSnapshots(
+            self._directory.path,
+            shard,
+            history,
+            standing.sources,
+            lambda: self._forwarder.token,
+            may_begin=not joined.has_base,
+        )
+        host = ClusterHost(
+            self._runtime,
+            shared,
+            shard,
+            standing.name,
+            message_bytes_max=shared.record_bytes_max,
+            snapshots=snapshots,
+            nodes=standing.nodes,
+            needs_snapshot=lambda place: (
+                joined.has_base or standing.units_elsewhere() >= SNAPSHOT_UNITS
+            ),
+        )
+        return host, snapshots
+
+    def _trimmer_of(
+        self, shared: KafkaLog, heartbeats: Heartbeats, joined: checks.Joined
+    ) -> Trimmer:
+        standing = self._standing
+        trimmer = standing.trimmer = Trimmer(
+            shared,
+            standing,
+            heartbeats,
+            retain_ms=standing.retain_ms,
+            near_ms=self._kafka.session_ms,
+            monotonic_ms=monotonic_ms,
+            now_ms=lambda: self._runtime.clock_ms,
+        )
+        standing.log_kept_ms = (
+            max(standing.retain_ms, joined.segment_ms) + trimmer.mark_ms + GONE_MS
+        )
+        return trimmer
 
     def _fail(self, error: BaseException) -> None:
         """This process cannot go on."""
@@ -273,7 +278,7 @@ class ClusterNode:
             said = self._said
             is_due = said is None or said[0] != beat.role or monotonic_ms() - said[1] >= every_ms
             if is_due and (beating is None or beating.done()):
-                beating = self._begin(self._beat(heartbeats))
+                beating = self._tasks.begin(self._beat(heartbeats))
             await asyncio.sleep(LOOK_S)
 
     def _choose_format(self, heartbeats: Heartbeats) -> None:

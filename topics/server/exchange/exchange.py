@@ -76,6 +76,7 @@ class Judged(msgspec.Struct):
         is_gzipped: Its body is.
         is_strict: What nobody would read of the request is refused.
         is_sound: It was checked whole, and the head alone is no reason to refuse it.
+        parser: Makes a command of it; None of a probe and a stream.
     """
 
     header: Callable[[bytes], bytes | None]
@@ -90,6 +91,7 @@ class Judged(msgspec.Struct):
     is_gzipped: bool = False
     is_strict: bool = False
     is_sound: bool = False
+    parser: routes.Parser | None = None
 
     def __post_init__(self) -> None:
         self.is_strict = prefers_strict(self.header(b"prefer"))
@@ -98,6 +100,7 @@ class Judged(msgspec.Struct):
         self.label = LABELS[id(self.route)]
         target = self.route.target
         self.is_counted = not isinstance(target, Probe)
+        self.parser = None if isinstance(target, Probe | StreamKind) else target
         self.needs_serving = self.is_counted or target is Probe.LIMITS
 
     def check(self) -> None:
@@ -177,8 +180,8 @@ class TopicsExchange:
             if judged.needs_serving and self._runtime.phase is not Phase.READY:
                 self._refuse_to_serve()
             call.route = judged.label
-            slot = self.slots.of(head, header, call.caller)
-            if judged.is_counted:
+            slot = Slot(self.slots, head, header, call.caller)
+            if judged.is_counted and self.slots.bounds_requests:
                 slot.begin_request()
             admitted = self._admit(call, judged, slot)
             if call.caller.is_key:
@@ -331,23 +334,18 @@ class Admitted(msgspec.Struct, eq=False):
             route = judged.route
             if judged.is_strict and self._query:
                 require_known_parameters(route, routes.parse_query(self._query))
-            if isinstance(route.target, Probe):
-                sources = Sources(self._scraping, self._history, self._cluster())
-                return answer_probe(call, route.target, judged.name, self._query, sources)
-            if isinstance(route.target, StreamKind):
-                streaming = self._stream(route.target)
-                self.close()  # a stream is no request in flight (§11)
-                call.is_timed = False
-                call.observe(streaming.status)
-                return streaming
+            if judged.parser is None:
+                return self._answer(route.target)
             if route.body is BodyRule.NONE:
                 return self._begin(self._parse(b""))
-            size = len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
+            body = pieces[0] if len(pieces) == 1 else None
+            size = sum(map(len, pieces)) if body is None else len(body)
             if not judged.has_kind:
                 routes.check_content_type(None, empty=not size, rule=route.body)
             if size > APART_BYTES:
                 return self._parse_apart(pieces)
-            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if body is None:
+                body = b"".join(pieces)
             if judged.is_gzipped and size:
                 plain = at_once(body, self.max_body_bytes)
                 if plain is None:
@@ -358,6 +356,19 @@ class Admitted(msgspec.Struct, eq=False):
             return call.refuse(refusal)
         except Exception:
             return call.fail()
+
+    def _answer(self, target: routes.Parser | Probe | StreamKind) -> Answer | Pending | Streaming:
+        """The answer of what is no command."""
+        call = self._call
+        if isinstance(target, Probe):
+            sources = Sources(self._scraping, self._history, self._cluster())
+            return answer_probe(call, target, self._judged.name, self._query, sources)
+        assert isinstance(target, StreamKind)
+        streaming = self._stream(target)
+        self.close()  # a stream is no request in flight (§11)
+        call.is_timed = False
+        call.observe(streaming.status)
+        return streaming
 
     def _parse_apart(self, pieces: list[bytes]) -> Pending:
         """Parse a large body on a thread; the event loop does everything after that."""
@@ -381,16 +392,15 @@ class Admitted(msgspec.Struct, eq=False):
         return waiting
 
     def _parse(self, body: Buffer) -> Command:
-        call, target = self._call, self._judged.route.target
-        assert not isinstance(target, Probe | StreamKind)
+        call, judged = self._call, self._judged
+        parser = judged.parser
+        assert parser is not None
         if not body and self._is_bare():
             body = b"{}"
         limits = call.runtime.limits
         query = routes.parse_query(self._query) if self._query else _NO_QUERY
-        request = Request(self._judged.name, query, call.header, body, limits, self._entropy)
-        command = (
-            self._read_strictly(target, request) if self._judged.is_strict else target(request)
-        )
+        request = Request(judged.name, query, call.header, body, limits, self._entropy)
+        command = self._read_strictly(parser, request) if judged.is_strict else parser(request)
         if self._traces and isinstance(command, Append):
             return traced(command, call.header(b"traceparent"), limits)
         return command
@@ -418,18 +428,26 @@ class Admitted(msgspec.Struct, eq=False):
             self._waiting = waiting
         if self._call.runtime.phase is not Phase.READY:
             raise shutting_down()
-        if isinstance(command, Claim):
-            waiting.claims(command)
-        if isinstance(command, CreateWatch):
-            command = command.by(self._slot.holder)
-        elif isinstance(command, Diff | Claim) and command.wait_ms:
-            self._slot.begin_poll()
-            self._call.is_timed = False
+        if type(command) is not Append:
+            command = self._hold(command, waiting)
         found = self._decide(command, waiting.on_reply)
         if isinstance(found, Ticket):
             waiting.ticket = found
             return waiting
         return waiting.payload_or_wait(found)
+
+    def _hold(self, command: Command, waiting: LateAnswer) -> Command:
+        """Note what the client holds of the server by this command."""
+        if type(command) is CreateWatch:
+            return command.by(self._slot.holder)
+        if type(command) is Claim:
+            waiting.claims(command)
+        elif type(command) is not Diff:
+            return command
+        if command.wait_ms:
+            self._slot.begin_poll()
+            self._call.is_timed = False
+        return command
 
     def _decide(self, command: Command, deliver: Deliver) -> Reply | Ticket:
         return self._call.runtime.submit(command, deliver)

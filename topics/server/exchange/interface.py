@@ -6,7 +6,7 @@ driver.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 import msgspec
 
@@ -45,6 +45,7 @@ class Head(msgspec.Struct, frozen=True):
     memo: Memo | None = None
 
 
+@final
 class Answer(msgspec.Struct, frozen=True):
     """A finished answer: `content-length` is among the headers; `body` is empty for HEAD.
 
@@ -131,6 +132,7 @@ class SourceFeed(Feed, Source, Protocol):
     """A feed with both faces; a driver uses one of them."""
 
 
+@final
 class Streaming(msgspec.Struct, frozen=True):
     """An answer that goes on until its feed or its client ends it; `feed` is None for HEAD."""
 

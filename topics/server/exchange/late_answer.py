@@ -21,7 +21,7 @@ from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Answer
 from topics.server.exchange.payload import is_large, one_by_one, spliced
 from topics.server.exchange.payload import payload as payload_of
-from topics.server.exchange.responder import Responder
+from topics.server.exchange.responder import GZIP_APART_BYTES, Responder
 from topics.server.exchange.shell import Phase, ThreadCall
 
 T = TypeVar("T")
@@ -109,21 +109,24 @@ class LateAnswer(msgspec.Struct, eq=False):
             now = self.payload_or_wait(reply)
         except Exception:
             now = self._call.fail()
-        if isinstance(now, Answer):
+        if type(now) is Answer:
             self._done(now)
 
     def payload_or_wait(self, reply: Reply) -> "Answer | LateAnswer":
         """The answer, if its records are in memory or warm; else `self`, and it comes later."""
-        if isinstance(reply.result, Rejection):
-            return self._call.refuse(reply.result)
-        if isinstance(reply.result, Exception):
-            raise reply.result
         outcome = reply.result
-        if isinstance(outcome, Granted) and outcome.jobs is not None:
+        if isinstance(outcome, Exception):
+            if isinstance(outcome, Rejection):
+                return self._call.refuse(outcome)
+            raise outcome
+        if type(outcome) is Granted and outcome.jobs is not None:
             return self._jobs_or_wait(reply, outcome, outcome.jobs)
-        if isinstance(outcome, StablePage) and (kept := self._call.unchanged(outcome)) is not None:
+        if type(outcome) is StablePage and (kept := self._call.unchanged(outcome)) is not None:
             return kept
         pieces = answers.pieces_of(outcome)
+        text = pieces[0]
+        if type(text) is bytes and len(pieces) == 1 and len(text) < GZIP_APART_BYTES:
+            return self._call.respond(reply, [text])
         payload = payload_of(pieces, blocking=False)
         if isinstance(payload, list):
             return self._respond_or_zip(reply, payload)

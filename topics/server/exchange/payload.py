@@ -43,7 +43,7 @@ def payload(pieces: Sequence[Piece], *, blocking: bool) -> list[Buffer] | Reject
             out.append(piece)
             continue
         texts = read(piece, blocking=blocking)
-        if texts is None or isinstance(texts, Rejection):
+        if not isinstance(texts, list):
             return texts
         out += texts
     return out

@@ -20,7 +20,7 @@ from topics.protocol.http import answers, entity_tags, routes
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.outcomes import Grant, Granted, Outcome, Page, StablePage
+from topics.protocol.model.outcomes import Grant, Granted, Page, StablePage
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Answer, Feed, Head, Headers, Streaming
 from topics.server.exchange.observer import Observer
@@ -84,12 +84,12 @@ class Responder(msgspec.Struct):
     def respond(self, reply: Reply, payload: Sequence[Buffer]) -> Answer:
         """The answer of an outcome whose records were read."""
         outcome = reply.result
-        assert isinstance(outcome, Outcome)
-        if isinstance(outcome, StablePage):
+        assert not isinstance(outcome, Exception)
+        if type(outcome) is StablePage:
             return self._stable(outcome, payload)
         body = [*payload, self.performance(reply)]
         answer = self.answer(answers.status_of(outcome), (JSON,), body)
-        if isinstance(outcome, Granted) and outcome.jobs is not None:
+        if type(outcome) is Granted and outcome.jobs is not None:
             unsent = partial(self._take_back_soon, outcome.jobs.grant)
             return msgspec.structs.replace(answer, unsent=unsent)
         return answer
@@ -135,13 +135,13 @@ class Responder(msgspec.Struct):
     def performance(self, reply: Reply) -> bytes:
         """The performance block, the object's last brace and the end of the line (§0.9)."""
         total_ms = (time.perf_counter() - self.begun) * 1000
-        more = b""
-        if isinstance(reply.result, Outcome):
-            if reply.result.is_logged:
-                sync_ms = reply.sync_ms if reply.result.is_fsync else 0.0
+        more, outcome = b"", reply.result
+        if not isinstance(outcome, Exception):
+            if outcome.is_logged:
+                sync_ms = reply.sync_ms if outcome.is_fsync else 0.0
                 more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (reply.write_ms, sync_ms)
-            if isinstance(reply.result, Page):
-                more += b',"records_scanned":%d' % reply.result.scanned
+            if type(outcome) is Page:
+                more += b',"records_scanned":%d' % outcome.scanned
         return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":%.1f}}\n' % (
             total_ms,
             more,
@@ -156,7 +156,7 @@ class Responder(msgspec.Struct):
 
     def zips_apart(self, payload: Sequence[Buffer]) -> bool:
         """Whether the answer is to be compressed, and too large for the event loop to do it."""
-        return sum(map(len, payload)) >= GZIP_APART_BYTES and self.accepts_gzip
+        return self.accepts_gzip and sum(map(len, payload)) >= GZIP_APART_BYTES
 
     def fixed(self, headers: Headers, document: bytes) -> Answer:
         """An answer that is the same for every client, and compressed once."""
@@ -187,7 +187,7 @@ class Responder(msgspec.Struct):
             headers = (*headers, GZIP, BY_CODING)
         headers = (*headers, (b"content-length", b"%d" % size), *self.also)
         self.observe(status)
-        return Answer(status, headers, [] if self.is_head else body, close)
+        return Answer(status, headers, [] if self.head.method == "HEAD" else body, close)
 
     def observe(self, status: int) -> None:
         """Note the answer that is made now."""

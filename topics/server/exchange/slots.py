@@ -7,6 +7,8 @@ becomes a stream, however it ends.
 
 from collections.abc import Callable
 
+import msgspec
+
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.holder import NOBODY, Holder, holder_of
 from topics.protocol.model.limits import Limits
@@ -23,6 +25,7 @@ class Slots:
 
     Attributes:
         inflight: Requests, streams not counted, by holder.
+        bounds_requests: Anything bounds how many may be in flight.
         polls: Of them, those that may wait for records or jobs.
     """
 
@@ -30,28 +33,36 @@ class Slots:
         self.holders = holders
         # Those of a key are counted by `in_flight`, which can end them, too.
         self.inflight = Shares("max_inflight", 0, per_ip=limits.max_inflight_per_ip)
+        self.bounds_requests = limits.max_inflight_per_ip > 0
         self.polls = Shares(
             "max_long_polls", limits.max_long_polls, per_ip=limits.max_long_polls_per_ip
         )
 
-    def of(
-        self, head: Head, header: Callable[[bytes], bytes | None], caller: Caller = ANYONE
-    ) -> "Slot":
-        """The slot of a request, which is empty."""
-        if caller.is_key:
-            return Slot(self, holder_of(caller, NOBODY))
-        return Slot(self, self.holders.of(head.client, header))
 
+class Slot(msgspec.Struct, eq=False):
+    """What one request holds; nothing at first.
 
-class Slot:
-    """What one request holds."""
+    Attributes:
+        head, header: Of the request, whose address and headers say who sent it where no key does.
+    """
 
-    __slots__ = ("_has_poll", "_has_request", "_slots", "holder")
+    _slots: Slots
+    head: Head
+    header: Callable[[bytes], bytes | None]
+    caller: Caller = ANYONE
+    _holder: Holder | None = None
+    _has_request: bool = False
+    _has_poll: bool = False
 
-    def __init__(self, slots: Slots, holder: Holder) -> None:
-        self._slots = slots
-        self._has_request = self._has_poll = False
-        self.holder = holder
+    @property
+    def holder(self) -> Holder:
+        """Who sent the request; of most it is never asked."""
+        if self._holder is None:
+            if self.caller.is_key:
+                self._holder = holder_of(self.caller, NOBODY)
+            else:
+                self._holder = self._slots.holders.of(self.head.client, self.header)
+        return self._holder
 
     def begin_request(self) -> None:
         """Raises Rejection: 429 for too many requests of this holder in flight."""

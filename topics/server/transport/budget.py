@@ -178,7 +178,9 @@ class Meter:
     def use(self, now_s: float, took_s: float) -> None:
         """Note CPU time that the connection had; `now_s` is the loop's time."""
         left_s = self.used_s - (now_s - self._seen_s) * self._share
-        self.used_s = min((left_s if left_s > 0 else 0.0) + took_s, MOST_TIMES * self._most_s)
+        used_s = left_s + took_s if left_s > 0 else took_s
+        most_s = MOST_TIMES * self._most_s
+        self.used_s = used_s if used_s < most_s else most_s
         self._seen_s = now_s
         if self.served_s is not None:
             self.served_s += took_s

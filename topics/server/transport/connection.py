@@ -105,11 +105,12 @@ class Connection(asyncio.Protocol):
         turns = self.shared.turns
         if len(data) >= MUCH_BYTES:
             self._received_much(len(data))
-        elif not turns.may_skip:
-            self.work_soon()
         elif self._meter.is_heavy(self._loop_s()):
             if not self._is_queued:
                 self._queue(is_light=False)
+        elif not turns.may_skip:
+            if not self._is_queued:
+                self._queue(is_light=True)
         else:
             turns.skipped(self._work(), self._meter)
         if inbox.size_bytes >= self.shared.limits.inbox_bytes:
@@ -188,17 +189,16 @@ class Connection(asyncio.Protocol):
         CPU time that it took."""
         stopwatch = self.shared.stopwatch
         begun_s = stopwatch.begin()
-        has_more = self._run()
+        has_more = self._run(begun_s + self.shared.limits.turn_s)
         used_s = stopwatch.end(begun_s)
         self._meter.use(self._loop_s(), used_s)
         if has_more:
             self.work_soon()  # metered: its place in line is behind what it used
         return used_s
 
-    def _run(self) -> bool:
-        """Feed the speaker; returns whether there is more to do."""
+    def _run(self, until_s: float) -> bool:
+        """Feed the speaker until the time is over; returns whether there is more to do."""
         shared = self.shared
-        until_s = shared.clock() + shared.limits.turn_s
         has_more = False
         try:
             while self._step():
@@ -240,6 +240,8 @@ class Connection(asyncio.Protocol):
             if taken:
                 if self.state is State.OPEN:  # else the speaker has ended the connection meanwhile
                     inbox.took(taken)
+                    if not (inbox.piece or self.is_ended) and self._speaker is speaker:
+                        return speaker.work()  # most often that was all there was to do
                 return True
         if self.is_ended and self.state is State.OPEN:
             speaker.ended()

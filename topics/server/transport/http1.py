@@ -170,7 +170,7 @@ class Http1:
             self._open_websocket(head, is_early=at + taken < len(data))
             return taken
         verdict = self._exchange.begin(head)
-        if isinstance(verdict, Answer):
+        if type(verdict) is Answer:
             self._answer(verdict)
             return taken
         self._admission = verdict
@@ -180,9 +180,13 @@ class Http1:
         if message.length is not None and message.length > verdict.max_body_bytes:
             self._answer(verdict.too_large())
             return taken
+        # Small bodies come with their heads.
+        body = parser.whole_body(data, at + taken, self._limits.body_free_bytes)
+        if body is not None:
+            self._finish(verdict, [body])
+            return taken + len(body)
         self._move(Input.ADMITTED)
         if at + taken < len(data):
-            # Small bodies come with their heads.
             taken += self._receive_body(data, at + taken)
         elif message.expects_leave:
             self._connection.write(writer.CONTINUE)
@@ -248,7 +252,7 @@ class Http1:
         answer: Any = admission.finish(pieces)
         if type(answer) is Answer:
             self._answer(answer)
-        elif isinstance(answer, Streaming):
+        elif type(answer) is Streaming:
             self._answer_with(answer)
         else:
             self._move(Input.POSTPONED)
@@ -260,7 +264,7 @@ class Http1:
         """Write the answer that the request waited for, unless the client is gone."""
         if self._state is State.WAITING:
             self._pending = None
-            if isinstance(answer, Streaming):
+            if type(answer) is Streaming:
                 self._answer_with(answer)
             else:
                 self._answer(answer)
@@ -279,7 +283,8 @@ class Http1:
     # ------------------------------------------------------------------ answers
 
     def _answer(self, answer: Answer) -> None:
-        size = sum(map(len, answer.body))
+        body = answer.body
+        size = len(body[0]) if len(body) == 1 else sum(map(len, body))
         if size > self._limits.answer_free_bytes and not self._answers.take(size):
             if answer.unsent is not None:
                 answer.unsent()
@@ -295,7 +300,7 @@ class Http1:
         more = (writer.CLOSE,) if self._closes else ()
         head = writer.head(answer.status, answer.headers, *more)
         if size <= self._limits.answer_free_bytes:
-            self._connection.write(b"".join([head, *answer.body]) if size else head)
+            self._connection.write(b"".join((head, *body)) if size else head)
             self._answered()
         elif size <= self._limits.answer_whole_bytes:
             # A turn for each slice costs a third of what a page of 100 KB costs in all.

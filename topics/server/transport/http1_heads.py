@@ -34,7 +34,8 @@ class Message(msgspec.Struct):
         opens_websocket: It is the handshake of a WebSocket, and a sound one.
         is_plain: Its body is `length` bytes and nothing else: no coding, no `Expect`, no `Upgrade`.
         memo: Where the exchange keeps what it makes of this head; None where the head is not kept.
-        wire_bytes: Of a head that is kept, from its first byte to the end of its blank line.
+        raw: A head that is kept, from its first byte to the end of its blank line.
+        wire_bytes: Of `raw`.
     """
 
     method: str
@@ -49,6 +50,7 @@ class Message(msgspec.Struct):
     is_plain: bool = False
     memo: Memo | None = None
     wire_bytes: int = 0
+    raw: bytes = b""
 
 
 class Heads:
@@ -86,7 +88,7 @@ class Heads:
             and len(message.headers) <= KEPT_FIELDS_MAX
             and _is_one_head(raw)
         ):
-            message.memo, message.wire_bytes = Memo(), len(raw)
+            message.memo, message.raw, message.wire_bytes = Memo(), raw, len(raw)
             self._known[raw] = message
             if len(self._known) > self._most:
                 self._known.popitem(last=False)

@@ -78,6 +78,8 @@ class Parser:
         self._headers: list[tuple[bytes, bytes]] = []
         self.body: list[bytes] = []
         self._small = bytearray()
+        self._last: Message | None = None
+        """The known head that came last."""
         self.next_message()
 
     def next_message(self) -> None:
@@ -121,10 +123,14 @@ class Parser:
             return self._feed_body(message, data, at)
         if self.is_begun:
             return self._feed_head(data, at)
-        heads = self._heads
-        if heads is not None and (message := heads.find(data, at)) is not None:
+        heads, message = self._heads, self._last
+        # A client that has one thing to say says it again: to compare bytes costs less than a look.
+        if message is None or not data.startswith(message.raw, at):
+            message = None if heads is None else heads.find(data, at)
+        if message is not None:
             self._is_known = self.is_begun = True
-            self.message, self.method = message, message.method
+            self.message = self._last = message
+            self.method = message.method
             self.is_complete = message.length == 0
             return message.wire_bytes
         if data[at] in b"\r\n":
@@ -135,6 +141,20 @@ class Parser:
         if heads is not None and self.message is not None and not self.body_bytes:
             heads.keep(data[at : at + taken], self.message)
         return taken
+
+    def whole_body(self, data: bytes, at: int, most_bytes: int) -> bytes | None:
+        """All of the body at once, where the head is one that came before and at most `most_bytes` of
+        body lie whole behind it; None, and nothing is taken, where not."""
+        message = self.message
+        if message is None or not self._is_known:
+            return None
+        length = message.length
+        assert length is not None  # what is known is plain
+        if length > most_bytes or at + length > len(data):
+            return None
+        self.body_bytes = length
+        self.is_complete = True
+        return data[at : at + length]
 
     def _feed_body(self, message: Message, data: bytes, at: int) -> int:
         if message.length is None:

@@ -89,16 +89,23 @@ class Turns:
         self.direct_s += took_s
         self._must_pass = True
         if meter is not None and meter.served_s is not None:
-            self._served_s = max(self._served_s, meter.served_s - took_s)
-            self._most_served_s = max(self._most_served_s, meter.served_s)
+            served_s = meter.served_s
+            if served_s - took_s > self._served_s:
+                self._served_s = served_s - took_s
+            if served_s > self._most_served_s:
+                self._most_served_s = served_s
 
     def add(self, turn: Turn, meter: Meter | None = None, *, is_light: bool = False) -> None:
         """Give it one turn soon; what is in the queue already must not be added again."""
         at_s = self._served_s
-        if meter is not None and meter.served_s is None:
-            at_s = meter.served_s = self._last_new_s = max(at_s, self._last_new_s) + NEW_S
-        elif meter is not None and meter.served_s is not None:
-            at_s = meter.served_s = min(max(meter.served_s, at_s), at_s + BEHIND_S)
+        if meter is not None:
+            served_s = meter.served_s
+            if served_s is None:
+                at_s = meter.served_s = self._last_new_s = max(at_s, self._last_new_s) + NEW_S
+            elif at_s <= served_s <= at_s + BEHIND_S:
+                at_s = served_s
+            else:
+                at_s = meter.served_s = at_s if served_s < at_s else at_s + BEHIND_S
         queue = self._light if is_light else self._heavy
         heappush(queue, (at_s, next(self._order), turn, meter))
         if not self._is_due:
@@ -149,10 +156,16 @@ class Turns:
 
     def _give(self, queue: "list[_Waiting]") -> None:
         at_s, _, turn, meter = heappop(queue)
-        self._served_s = max(self._served_s, at_s)
-        _guarded(turn.take_turn)
+        if at_s > self._served_s:
+            self._served_s = at_s
+        try:
+            turn.take_turn()
+        except Exception:
+            log.exception("a turn failed")
         if meter is not None and meter.served_s is not None:
-            self._most_served_s = max(self._most_served_s, meter.served_s)
+            served_s = meter.served_s
+            if served_s > self._most_served_s:
+                self._most_served_s = served_s
 
 
 def _guarded(call: Callable[[], None]) -> None:

@@ -60,24 +60,27 @@ def parse_append(
         raise invalid("expected at least one record", "$.records")
     if len(records) > limits.max_batch_records:
         raise _batch_too_large(limits)
-    datas = list(map(_DATA, records))
-    tags = list(map(_TAG, records))
-    metas = _metas(records, limits)
-    nodes = _nodes(records, asked.node, limits)
-    is_tagged = tags.count(None) < len(tags)
-    if is_tagged:
-        check_lengths(tags, limits.max_tag_bytes, "tag")
-    sizes = list(map(len, datas))
-    if metas is not None:
-        sizes = [d + (len(m) if m is not None else 0) for d, m in zip(sizes, metas, strict=True)]
-    if max(sizes) > limits.max_record_bytes:
-        i = next(i for i, size in enumerate(sizes) if size > limits.max_record_bytes)
-        raise Rejection(
-            ErrorCode.RECORD_TOO_LARGE,
-            f"data and meta of {sizes[i]} bytes exceed {limits.max_record_bytes}"
-            f" - at `$.records[{i}]`",
-            {"limit": limits.max_record_bytes},
-        )
+    metas: list[Buffer | None] | None = None
+    tags: list[str | None] | None = None
+    nodes: str | list[str | None] | None
+    record = records[0]
+    if len(records) == 1 and record.meta is None and record.node is None and record.tag is None:
+        # The common case, without the lists that pay for many.
+        datas = [record.data]
+        nodes = _batch_node(asked.node, limits)
+        longest = len(record.data)
+    else:
+        datas = list(map(_DATA, records))
+        metas = _metas(records, limits)
+        nodes = _nodes(records, asked.node, limits)
+        tags = list(map(_TAG, records))
+        if tags.count(None) == len(tags):
+            tags = None
+        else:
+            check_lengths(tags, limits.max_tag_bytes, "tag")
+        longest = max(_sizes(datas, metas))
+    if longest > limits.max_record_bytes:
+        raise _record_too_large(_sizes(datas, metas), limits)
     key = asked.idempotency_key if asked.idempotency_key is not None else header_key
     if key is not None and len(key) > KEY_CHARS_MAX:
         raise invalid(
@@ -87,7 +90,7 @@ def parse_append(
         topic=topic,
         datas=datas,
         nodes=nodes,
-        tags=tags if is_tagged else None,
+        tags=tags,
         metas=metas,
         key=b"" if key is None else digest_of_key(key),
         create=asked.create,
@@ -121,12 +124,34 @@ def digest_of_key(key: str) -> bytes:
     return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
+def _sizes(datas: Sequence[Buffer], metas: Sequence[Buffer | None] | None) -> list[int]:
+    """Bytes of data and meta of each record."""
+    sizes = list(map(len, datas))
+    if metas is None:
+        return sizes
+    return [d + (len(m) if m is not None else 0) for d, m in zip(sizes, metas, strict=True)]
+
+
+def _record_too_large(sizes: Sequence[int], limits: Limits) -> Rejection:
+    i = next(i for i, size in enumerate(sizes) if size > limits.max_record_bytes)
+    return Rejection(
+        ErrorCode.RECORD_TOO_LARGE,
+        f"data and meta of {sizes[i]} bytes exceed {limits.max_record_bytes} - at `$.records[{i}]`",
+        {"limit": limits.max_record_bytes},
+    )
+
+
+def _batch_node(node: str | None, limits: Limits) -> str | None:
+    if node is not None:
+        check_lengths([node], limits.max_node_bytes, "node", path="$.node")
+    return node
+
+
 def _nodes(
     records: Sequence[RecordBody], batch_node: str | None, limits: Limits
 ) -> str | list[str | None] | None:
     own = list(map(_NODE, records))
-    if batch_node is not None:
-        check_lengths([batch_node], limits.max_node_bytes, "node", path="$.node")
+    _batch_node(batch_node, limits)
     if own.count(None) == len(own):
         return batch_node
     check_lengths(own, limits.max_node_bytes, "node")

@@ -39,23 +39,25 @@ def parse_diff(topic: str, body: Buffer, limits: Limits) -> Diff:
         from_ts=None if asked.from_ts is None else min(u64(asked.from_ts, "$.from_ts"), TS_MAX),
         limit=page_limit(asked.limit, limits),
         budget_bytes=page_budget(asked.max_batch_bytes),
-        nodes=_skipped(asked.node, limits) or (),
-        match=tag_match(asked.match, limits),
+        nodes=() if asked.node is None else _skipped(asked.node, limits) or (),
+        match=None if asked.match is None else tag_match(asked.match, limits),
         include_tags=bool(asked.include_tags),
-        include_meta=given(asked.include_meta, True),
-        wait_ms=min(asked.wait_ms or 0, WAIT_MS_MAX),
+        include_meta=asked.include_meta is not False,
+        wait_ms=min(asked.wait_ms, WAIT_MS_MAX) if asked.wait_ms else 0,
         epoch=asked.epoch,
     )
 
 
 def page_limit(asked: int | None, limits: Limits) -> int:
     """Records of a page; 0 is the default."""
-    return min(asked or min(LIMIT_DEFAULT, limits.max_limit), limits.max_limit)
+    most = limits.max_limit
+    wanted = asked or LIMIT_DEFAULT
+    return wanted if wanted < most else most
 
 
 def page_budget(asked: int | None) -> int:
     """Bytes of text of a page; 0 is the default."""
-    return min(asked or BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX)
+    return min(asked, BATCH_BYTES_MAX) if asked else BATCH_BYTES_DEFAULT
 
 
 def parse_watch(body: Buffer, limits: Limits, *, wid: str, lenient: bool) -> CreateWatch:
