@@ -11,6 +11,8 @@ from server.runtime.test_runtime import LIMITS, WatchedStore, append, play, told
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.state.crowd import Crowd
+from topics.protocol.state.watched import StreamEnd
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.runtime.runtime import Runtime
 
@@ -201,6 +203,91 @@ def test_a_beat_that_cannot_be_pushed_is_taken() -> None:
 
         assert pushed.pieces == []
         feed.close()
+
+    play(story)
+
+
+def test_frames_are_pushed_where_streams_have_the_same_news() -> None:
+    """The bytes that a turn would take, to the driver that has no turn for them; a session with an id
+    of its own, and one that reads nothing, find them by themselves. (§7.4)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        for name in ("jobs", "news"):
+            await told(runtime, append(name, 0))
+        only, slow, both = await watching(runtime, ["jobs"], ["jobs"], ["jobs", "news"])
+        pushed, refused, never = Pushed(), Pushed(is_taken=False), Pushed()
+        crowds: list[Crowd] = []
+        for feed, push in ((only, pushed), (slow, refused), (both, never)):
+            feed.push_by(push, lambda crowd: lambda: crowds.append(crowd))
+        await told(runtime, append("jobs", 1))
+        (crowd,) = crowds
+        assert not crowd.walk(now_s, now_s() + 60)
+
+        assert only.take() is None
+        assert [slow.take()] == refused.pieces == pushed.pieces
+        assert pushed.pieces[0].startswith(b"id: " + only._id())
+        assert never.pieces == []
+        assert (both.take() or b"").startswith(b"id: " + both._id())
+        for feed in (only, slow, both):
+            feed.close()
+
+    play(story)
+
+
+def test_no_frame_is_pushed_past_one_that_a_thread_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records come in order, whichever way each goes. (§7.5)"""
+    from topics.server.exchange import watch_feed
+
+    read, cold = watch_feed.read, [True]
+
+    def first_cold(records: Any, *, blocking: bool) -> Any:
+        return read(records, blocking=blocking) if blocking or not cold else None
+
+    monkeypatch.setattr(watch_feed, "read", first_cold)
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        driver = await driven(runtime)
+        pushed = Pushed()
+        crowds: list[Crowd] = []
+        driver.feed.push_by(pushed, lambda crowd: lambda: crowds.append(crowd))
+        await told(runtime, append("jobs", 1))
+        crowds[0].walk(now_s, now_s() + 60)
+        driver.take()  # the thread has it to read
+        cold.clear()
+        await told(runtime, append("jobs", 2))
+        crowds[0].walk(now_s, now_s() + 60)
+        while len(driver.taken) < 2:
+            await asyncio.sleep(0.001)
+        assert pushed.pieces == []
+
+        await told(runtime, append("jobs", 3))
+        crowds[0].walk(now_s, now_s() + 60)
+
+        got = [*driver.taken, *pushed.pieces]
+        assert [b'"data":%d' % n in piece for n, piece in enumerate(got, 1)] == [True] * 3
+        assert len(pushed.pieces) == 1
+        driver.feed.close()
+
+    play(story)
+
+
+def test_no_frame_is_pushed_behind_a_last_word() -> None:
+    """A stream that ends says so in its turn. (§7.6)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        one, two = await watching(runtime, ["jobs"], ["jobs"])
+        pushed = Pushed()
+        crowds: list[Crowd] = []
+        for feed in (one, two):
+            feed.push_by(pushed, lambda crowd: lambda: crowds.append(crowd))
+        await told(runtime, append("jobs", 1))
+        one._stream.end(StreamEnd.TAKEN_OVER)
+        two.close()
+        crowds[0].walk(now_s, now_s() + 60)
+        assert pushed.pieces == []
+        assert b"event: error" in (one.take() or b"")
+        one.close()
 
     play(story)
 

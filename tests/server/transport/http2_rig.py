@@ -197,7 +197,7 @@ class News:
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def push_by(self, push: Callable[[bytes], bool]) -> None:
+    def push_by(self, push: Callable[[bytes], bool], gather: object = None) -> None:
         self.push = push
 
     def take(self) -> bytes | None:

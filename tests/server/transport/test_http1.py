@@ -665,6 +665,26 @@ def test_a_stream_waits_for_its_client() -> None:
     assert feed.left == 0
 
 
+def test_a_piece_that_is_pushed_is_written_at_once() -> None:
+    """Without a turn, as a chunk; not where the client has yet to take what came before, nor where it
+    is gone. (§7.6)"""
+    rig = Rig()
+    rig.send(get(b"/feed"))
+    rig.got()
+    feed = rig.exchange.feeds[0]
+    assert feed.push(b"one")
+    assert rig.got() == b"3\r\none\r\n"
+
+    rig.transport.room = 0
+    assert feed.push(b"two")
+    assert not feed.push(b"three")
+    assert rig.got() == b"3\r\ntwo\r\n"
+    rig.transport.take_all()
+    assert feed.push(b"three")
+    rig.lose()
+    assert not feed.push(b"four")
+
+
 def test_a_stream_that_is_not_taken_has_a_last_word() -> None:
     """408 in its form, behind what is not taken yet; and the client has its time for it. (§7.6)"""
     rig = Rig(timeouts=Timeouts(take_s=30, write_s=35))

@@ -14,7 +14,7 @@ import msgspec
 from topics.protocol.model.access import ANYONE, GONE, Caller
 from topics.protocol.model.commands import View
 from topics.protocol.model.holder import NOBODY, Holder
-from topics.protocol.state.frames import Frame
+from topics.protocol.state.frames import Frame, RecordFrame
 
 WATCHED_BYTES: Final = 600
 """What a watched topic takes in memory, about, beside its names and filters."""
@@ -110,6 +110,8 @@ class Stream:
 
     Attributes:
         wake: Called when there may be a frame to pull.
+        push: Takes a frame at once where the client reads; else False, and nothing has changed.  None:
+            the stream has something else to send first, or several topics, and pulls its frames.
         passing: Topics of this pass that were not pulled yet, one frame each.
         waiting: Topics of the next pass.
         pending: Frames that come before any other.
@@ -126,6 +128,7 @@ class Stream:
     ended_by: StreamEnd | None = None
     holder: Holder = NOBODY
     owner: Caller = ANYONE
+    push: Callable[[RecordFrame], bool] | None = None
 
     @property
     def is_drained(self) -> bool:
@@ -139,4 +142,5 @@ class Stream:
 
     def end(self, why: StreamEnd) -> None:
         self.ended_by = why
+        self.push = None
         self.wake()

@@ -22,6 +22,7 @@ from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.limits import FRAME_TEXT_BYTES, Limits
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
+from topics.protocol.state.crowd import Crowds, News
 from topics.protocol.state.frames import (
     CaughtUpFrame,
     DamagedFrame,
@@ -68,6 +69,7 @@ class Watches:
         connection_shares: Open streams and WebSockets, push streams of queues included (§11).
         byte_shares: What sessions and subscriptions hold in memory.
         ended_by: Why all streams ended, where they did.
+        crowds: What walks over the watchers of a topic that shows more.
     """
 
     def __init__(self, find: Callable[[str], Topic | None], limits: Limits) -> None:
@@ -91,6 +93,7 @@ class Watches:
         self._find = find
         self._shared = SharedFrames()
         self._held: set[int] = set()
+        self.crowds = Crowds(lambda topic_id: self._by_topic.get(topic_id, ()), self._news_for)
         self.is_awaited: Callable[[Topic], bool] = lambda _: False
         """Whether copies for a topic are still to come; set by the routers' commands."""
 
@@ -242,13 +245,19 @@ class Watches:
         del listed[watched]
         if not listed:
             del self._by_topic[watched.topic_id]
+            self.crowds.forget(watched.topic_id)
 
     # ------------------------------------------------------------------ changes of topics
 
     def on_published(self, topic_id: int) -> None:
         """A topic shows more: mark and wake the streams that watch it."""
         self._shared.forget(topic_id)
-        for watched in self._by_topic.get(topic_id, ()):
+        listed = self._by_topic.get(topic_id)
+        if listed is None:
+            return
+        if self.crowds.on_news(topic_id):
+            return
+        for watched in listed:
             stream = watched.stream
             if stream is not None and not watched.is_queued:
                 stream.queue(watched)
@@ -412,6 +421,24 @@ class Watches:
             return caught_up
         stream.pending.append(caught_up)
         return frame
+
+    def _news_for(self, watched: Watched) -> News | None:
+        """What takes a live stream to the head in one frame; None where it has to be pulled."""
+        topic = self._find(watched.name)
+        if (
+            topic is None
+            or topic.topic_id != watched.topic_id
+            or watched.is_stale
+            or topic.tombstone(watched.cursor) is not None
+            or topic.hole_at(watched.cursor + 1) is not None
+        ):
+            return None
+        through = topic.synced_seq if watched.view.strong else topic.published_seq
+        try:
+            frame, to_seq = self._page(topic, watched.cursor, watched.view, through)
+        except DamagedRun:
+            return None
+        return News(frame, watched.cursor, to_seq, watched.view) if to_seq == through else None
 
     def _page(
         self, topic: Topic, cursor: int, view: View, through: int

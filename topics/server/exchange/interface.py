@@ -11,6 +11,7 @@ from typing import Any, Protocol, final, runtime_checkable
 import msgspec
 
 from topics.protocol.model.records import Buffer
+from topics.protocol.state.crowd import Gather
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -122,9 +123,13 @@ class Source(Protocol):
 class Beating(Protocol):
     """A source with small pieces that are worth no turn."""
 
-    def push_by(self, push: Callable[[bytes], bool]) -> None:
+    def push_by(self, push: Callable[[bytes], bool], gather: Gather | None = None) -> None:
         """Give such a piece, where nothing else is to be sent, to `push`: it writes it now, or
-        returns False, and then the piece is to be taken as any other."""
+        returns False, and then the piece is to be taken as any other.
+
+        Args:
+            gather: Walks over the sources that have the same piece; None: each has turns of its own.
+        """
 
 
 @runtime_checkable

@@ -17,6 +17,7 @@ from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.cursor import composite
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
+from topics.protocol.state.crowd import Gather
 from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.beats import TICK_S, Beats
 from topics.server.exchange.payload import read, refusal_of
@@ -70,6 +71,8 @@ class WatchFeed:
         """Set by a driver without a task."""
         self._push: Callable[[bytes], bool] | None = None
         """Set by a driver that writes heartbeats without a turn."""
+        self._push_frames: Callable[[RecordFrame], bool] | None = None
+        """Set where frames can be pushed, too."""
         self._beat: int | None = None
         """The tick at which one may be due."""
         self._is_beat_due = False
@@ -155,8 +158,30 @@ class WatchFeed:
         )
         return is_idle and push is not None and push(sse.heartbeat(shell.now_ms))
 
-    def push_by(self, push: Callable[[bytes], bool]) -> None:
+    def push_by(self, push: Callable[[bytes], bool], gather: Gather | None = None) -> None:
         self._push = push
+        if gather is not None and self._only is not None:
+            shell, engine = self._shell, self._engine
+            self._watches.crowds.gather_by(gather, lambda: engine.advance(shell.now_ms))
+            self._push_frames = self._stream.push = self._push_frame
+
+    def _push_frame(self, frame: RecordFrame) -> bool:
+        """The stream's `push`: what a walk over all streams of the topic gives to this one.  While
+        something else comes first, a frame that a thread reads or an end, the stream has none."""
+        push, only = self._push, self._only
+        if push is None or only is None or only.is_heir:
+            return False
+        event = frame.texts.get("event")
+        if event is None:
+            made = self._written_now(frame)
+            if not isinstance(made, bytes):
+                return False
+            event = made
+        if not push(event):
+            return False
+        self._sent_s = self._loop.time()
+        self._is_beat_due = False
+        return True
 
     def take(self) -> bytes | None:
         if self._is_over or self._is_reading:
@@ -189,6 +214,7 @@ class WatchFeed:
             return sse.opening(self._id()) + sse.heartbeat(shell.now_ms)
         kept, self._kept = self._kept, None
         if kept is not None:
+            self._stream.push = self._push_frames
             return kept
         if (last := self._last_word()) is not None:
             return self._end(last)
@@ -209,6 +235,7 @@ class WatchFeed:
     def _read_apart(self, frame: RecordFrame) -> None:
         """Have a thread read the frame's records, and wake the driver for them."""
         self._is_reading = True
+        self._stream.push = None  # until what is read was taken
 
         def on_read(done: ThreadCall[list[Buffer] | Rejection | None]) -> None:
             self._is_reading = False
@@ -286,7 +313,7 @@ class WatchFeed:
     def close(self) -> None:
         self._is_over = True
         self._news.set()
-        self._wake = self._push = None
+        self._wake = self._push = self._stream.push = self._push_frames = None
         self._stream.wake = self._on_news
         if self._beat is not None:
             self._beats.forget(self._beat, self._on_beat)

@@ -279,6 +279,13 @@ class Connection(asyncio.Protocol):
         if self.state is not State.LOST:
             self._transport.write(data)
 
+    def push(self, data: Buffer) -> bool:
+        """Write without a turn; False, and nothing is written, where the client does not read."""
+        if self.is_paused or self.state is State.LOST:
+            return False
+        self._transport.write(data)
+        return True
+
     def become(self, speaker: Speaker) -> None:
         """Have another speaker from the next byte on (WebSocket).  The one before is not closed:
         its request goes on in the new one."""

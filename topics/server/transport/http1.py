@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from topics.protocol.http import sse
 from topics.protocol.model.errors import ErrorCode
-from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Admission, Answer, Head, Pending, Streaming
 from topics.server.exchange.refusals import refusal
 from topics.server.transport import http1_writer as writer
@@ -415,17 +414,13 @@ class Http1:
         self._move(Input.STREAMED)
         source = source_of(streaming.feed)
         self._stream = Stream(
-            source, is_chunked=is_chunked, wake=connection.work_soon, push=self._push
+            source,
+            is_chunked=is_chunked,
+            wake=connection.work_soon,
+            push=connection.push,
+            gather=self._shared.walks.gather,
         )
         self._stream.listen()
-
-    def _push(self, piece: Buffer) -> bool:
-        """Write a heartbeat without a turn."""
-        connection = self._connection
-        if self._state is not State.STREAMING or connection.is_paused:
-            return False
-        connection.write(piece)
-        return True
 
     def _send_news(self, stream: Stream) -> bool:
         if self._connection.is_paused:

@@ -7,6 +7,7 @@ pieces are, and of the requests before and after it.
 from collections.abc import Callable
 
 from topics.protocol.model.records import Buffer
+from topics.protocol.state.crowd import Gather
 from topics.server.exchange.interface import Beating, Source
 from topics.server.transport.http1_writer import LAST_CHUNK, chunk
 
@@ -17,7 +18,8 @@ class Stream:
     Args:
         is_chunked: HTTP/1.0 has no chunks: the stream ends with its connection.
         wake: Called when there may be something to write; only asks for a turn.
-        push: Writes a small piece now; False where the client does not read.
+        push: Writes a piece now; False where the client does not read.
+        gather: See `interface.Beating`.
 
     Attributes:
         has_news: `next` may find something.
@@ -30,17 +32,19 @@ class Stream:
         is_chunked: bool,
         wake: Callable[[], None],
         push: Callable[[Buffer], bool],
+        gather: Gather | None = None,
     ) -> None:
         self.has_news = False
         self._source = source
         self._is_chunked = is_chunked
         self._wake = wake
         self._push = push
+        self._gather = gather
 
     def listen(self) -> None:
         self._source.listen(self._on_news)
         if isinstance(self._source, Beating):
-            self._source.push_by(self._write_now)
+            self._source.push_by(self._write_now, self._gather)
 
     def _write_now(self, piece: bytes) -> bool:
         """Write a piece without a turn, unless others wait before it."""

@@ -21,6 +21,7 @@ from topics.server.transport.http1_heads import Heads
 from topics.server.transport.limits import Limits, Timeouts
 from topics.server.transport.reads import Reads
 from topics.server.transport.turns import Turns
+from topics.server.transport.walks import Walks
 
 
 class Open(Protocol):
@@ -68,6 +69,9 @@ class Shared:
         self.stopwatch = Stopwatch(self.clock, clock or time.thread_time)
         """By which a client is light or heavy."""
         self.turns = Turns(self.loop.call_soon, self.clock, self.limits.slice_s)
+        self.walks = Walks(
+            self.turns, self.stopwatch, self.clock, self.loop.time, self.limits.turn_s
+        )
         self.reads = Reads(self.loop.call_soon, self.limits.pass_bytes)
         self.discards = Discards(self.loop.call_soon)
         self.bodies = Bodies(self.limits.bodies_bytes, self.limits.body_free_bytes)
