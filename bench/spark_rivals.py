@@ -4,11 +4,16 @@ Workers import this module, so it imports little.
 """
 
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 
 from tests import brokers
 
@@ -16,6 +21,10 @@ BATCH: Final = 200
 """Records of a micro-batch: so few that it is its fixed cost that is timed."""
 SETTLING: Final = 3
 """Micro-batches that are not counted."""
+POLL_S: Final = 0.2
+COLUMNS: Final = (
+    "topic STRING, seq BIGINT, ts TIMESTAMP, node STRING, tag STRING, data STRING, meta STRING"
+)
 
 
 class Half(InputPartition):
@@ -48,10 +57,55 @@ class RowSource(DataSource):
         return "rows_of_topics"
 
     def schema(self) -> str:
-        return "topic STRING, seq BIGINT, ts TIMESTAMP, node STRING, tag STRING, data STRING, meta STRING"
+        return COLUMNS
 
     def reader(self, schema: Any) -> Rows:
         return Rows(self.options["path"], int(self.options["records"]))
+
+
+class Constant(DataSourceStreamReader):
+    """The same row over and over: what any stream from Python costs."""
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"n": 0}
+
+    # Spark asks with a start and a limit if the method takes them; the base class has neither.
+    def latestOffset(  # type: ignore[override]
+        self, start: dict[str, int], limit: object
+    ) -> dict[str, int]:
+        return {"n": start["n"] + BATCH}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [Half(start["n"] + 1, end["n"])]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        import pyarrow as pa
+
+        assert isinstance(partition, Half)
+        n = partition.last - partition.first + 1
+        text = pa.array(["x" * 20] * n)
+        columns = {
+            "topic": text,
+            "seq": pa.array(range(n), pa.int64()),
+            "ts": pa.array([0] * n, pa.timestamp("us", tz="UTC")),
+            "node": text,
+            "tag": text,
+            "data": pa.array(["y" * 120] * n),
+            "meta": text,
+        }
+        yield pa.record_batch(columns)
+
+
+class ConstantSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "constant_rows"
+
+    def schema(self) -> str:
+        return COLUMNS
+
+    def streamReader(self, schema: Any) -> Constant:
+        return Constant()
 
 
 def fill_kafka(bootstrap: str, records: Iterable[tuple[str, str]]) -> None:
@@ -81,8 +135,15 @@ def kafka_frame(spark: Any, bootstrap: str) -> Any:
     return reader.option("subscribe", "t").load()
 
 
-def follow(frame: Any, checkpoint: Path, count: int) -> list[float]:
-    """Seconds that each of so many micro-batches took, each begun when the one before had ended."""
+def follow(
+    frame: Any, checkpoint: Path, count: int, cpu_below_s: Callable[[], dict[int, float]]
+) -> tuple[float, float]:
+    """The median of micro-batches, each begun when the one before had ended, and the CPU of one, in s.
+
+    Args:
+        count: So many at least, once the stream has settled.
+        cpu_below_s: CPU so far of each process that works for it, by its id.
+    """
     query = (
         frame.writeStream.format("noop")
         .option("checkpointLocation", str(checkpoint))
@@ -90,16 +151,19 @@ def follow(frame: Any, checkpoint: Path, count: int) -> list[float]:
         .start()
     )
     took: dict[int, float] = {}
+    before: dict[int, float] = {}
+    settled = 0
     try:
-        while len(took) < count + SETTLING:
-            assert not query.awaitTermination(1)
+        while not settled or len(took) < settled + count:
+            assert not query.awaitTermination(POLL_S)
             for done in query.recentProgress:
                 if done["numInputRows"]:
                     took[done["batchId"]] = done["durationMs"]["triggerExecution"] / 1000
+            if not settled and len(took) >= SETTLING:
+                settled, before = len(took), cpu_below_s()
+        after = cpu_below_s()
     finally:
         query.stop()
-    return [took[batch] for batch in sorted(took)][SETTLING:]
-
-
-def median_s(took: list[float]) -> float:
-    return statistics.median(took)
+    counted = [took[batch] for batch in sorted(took)][settled:]
+    spent_s = sum(each - before.get(pid, 0.0) for pid, each in after.items())
+    return statistics.median(counted), max(spent_s, 0.01) / len(counted)

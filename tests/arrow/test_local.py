@@ -13,7 +13,7 @@ from topics.arrow.columns import FIELDS, schema
 from topics.arrow.local import LocalSource
 from topics.arrow.loss import Gap
 from topics.arrow.source import NoSuchTopic, NotReadable, Wanted
-from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.errors import Corrupt, Unusable
 from topics.store.witness import Witness
 
 from .writer import as_rows, opened, read_all, writer
@@ -380,3 +380,41 @@ def test_the_types_are_those_that_spark_takes() -> None:
         *[pa.string()] * 4,
     ]
     assert all(field.nullable for field in ALL)
+
+
+def test_another_directory_at_the_same_path_is_followed(path: Path, tmp_path: Path) -> None:
+    """A restored copy takes the place of the directory: an open source shows that one from then on,
+    and does not go on with files that nobody writes any more."""
+    engine = writer(path)
+    engine.append(*range(10))
+    engine.store.idle()
+    other = writer(tmp_path / "other")
+    other.append(*range(3))
+    other.store.idle()
+
+    with LocalSource(path) as source:
+        before = source.bounds("t")
+        path.rename(tmp_path / "old")
+        (tmp_path / "other").rename(path)
+        source.refresh()
+
+        after = source.bounds("t")
+        assert (before.head_seq, after.head_seq) == (10, 3)
+        assert before.epoch != after.epoch
+        assert as_rows(source.read("t", 1, 1 << 40, Wanted(ALL))) == read_all(other)
+
+
+def test_a_directory_that_is_gone_is_said_each_time(path: Path, tmp_path: Path) -> None:
+    """Also to a reader that asks again; and the source goes on when the directory is back."""
+    engine = writer(path)
+    engine.append(0)
+    engine.store.idle()
+
+    with LocalSource(path) as source:
+        path.rename(tmp_path / "away")
+        for _ in range(2):
+            with pytest.raises(Unusable, match="No such file"):
+                source.refresh()
+        (tmp_path / "away").rename(path)
+        source.refresh()
+        assert source.bounds("t").head_seq == 1

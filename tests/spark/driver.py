@@ -15,6 +15,9 @@ from topics.spark.sessions import session
 
 TOO_BUSY = "Python worker failed to connect back"
 """Spark gives a worker 10 s to start, and ends the query where it takes longer."""
+COLLIDED = "Task not serializable"
+"""Spark, too: seen where a query runs its first batches while others of the session still start.  As
+with any driver that fails, the next one goes on."""
 RECORDS_PER_BATCH = {"topic": 1000, "staged": 1000, "folder": 500, "files": 500, "delta": 500}
 """Sink -> the size of its batches: a batch of files is done sooner than one of a server."""
 

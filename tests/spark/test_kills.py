@@ -49,7 +49,7 @@ class Driver:
 
     def kill_after(self, batches: int) -> bool:
         """SIGKILL to all of it once so many more batches were planned, at any moment of the last
-        one; False: it had ended before, because the machine was too busy for it."""
+        one; False: it had ended before, by a failure that is Spark's own."""
         until = planned(self.home) + batches
         deadline_s = time.monotonic() + PATIENCE_S
         while self.process.poll() is None and planned(self.home) < until:
@@ -59,18 +59,19 @@ class Driver:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         code = self.process.wait()
-        assert was_running or (code and self.was_too_busy()), self.words()
+        assert was_running or (code and self.was_sparks()), self.words()
         return was_running
 
     def finish(self) -> bool:
         """Run to the end; False as for `kill_after`."""
         code = self.process.wait(PATIENCE_S)
-        assert code == 0 or self.was_too_busy(), self.words()
+        assert code == 0 or self.was_sparks(), self.words()
         return code == 0
 
-    def was_too_busy(self) -> bool:
+    def was_sparks(self) -> bool:
         # The workers that came too late say more behind it.
-        return driver.TOO_BUSY in (self.home / "driver.log").read_text()
+        said = (self.home / "driver.log").read_text()
+        return driver.TOO_BUSY in said or driver.COLLIDED in said
 
     def words(self) -> str:
         return (self.home / "driver.log").read_text()[-3000:]

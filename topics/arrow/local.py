@@ -54,6 +54,7 @@ class LocalSource:
         self._store: ReadOnlyStore
         self._state: State
         self._durable: DurableHeads | None = None
+        self._directory: tuple[int, int] | None
         self._open()
 
     def __enter__(self) -> "LocalSource":
@@ -69,8 +70,14 @@ class LocalSource:
         """Follow the log as far as it is durable by now.
 
         Raises:
+            Unusable: The directory is gone from its path, or is no data directory any more.
             Corrupt: A file does not verify.
         """
+        if _directory(self.path) != self._directory:
+            # Another one was put in its place, say of a backup: this one hears of nothing any more.
+            self._store.close()
+            self._open()
+            return
         try:
             self._store.follow(self._durable or self._state, marks=self._durable)
             self._store.hold(_sealed_runs(self._state))
@@ -84,17 +91,19 @@ class LocalSource:
         return OsFiles(self.path)
 
     def _open(self) -> None:
+        directory = _directory(self.path)
         files = self._files()
         if not self._is_visible:
             self._store, self._state, _ = open_readonly(files, _state, runs_of=_sealed_runs)
-            return
-        self._store, self._durable, _ = open_readonly(
-            files,
-            lambda store: DurableHeads(_state(store)),
-            runs_of=lambda heads: _sealed_runs(heads.state),
-            marks_of=lambda heads: heads,
-        )
-        self._state = self._durable.state
+        else:
+            self._store, self._durable, _ = open_readonly(
+                files,
+                lambda store: DurableHeads(_state(store)),
+                runs_of=lambda heads: _sealed_runs(heads.state),
+                marks_of=lambda heads: heads,
+            )
+            self._state = self._durable.state
+        self._directory = directory
 
     def topics(self) -> list[str]:
         """All names, sorted."""
@@ -214,6 +223,15 @@ class LocalSource:
             rows = _kept(run, lo, hi, floor_ms, match, wanted)
             for part in _parts(run, rows, wanted):
                 yield batch(name, run, part, wanted.columns)
+
+
+def _directory(path: str) -> tuple[int, int] | None:
+    """Which directory a path names; None: there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _state(store: ReadOnlyStore) -> State:

@@ -1,6 +1,7 @@
 """`spark.read`: the plan of a batch read in the driver, and one task of it in a worker."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -107,9 +108,8 @@ class TopicsReader(DataSourceReader):
         assert isinstance(partition, Part)
         wanted = wanted_of(self._options, self._layout, self._pushed, partition.asof_ms)
         with explained():
-            yield from records(
-                self._place, partition.items, wanted, self._layout, self._options.loss
-            )
+            place = closing(open_place(self._place))
+            yield from records(place, partition.items, wanted, self._layout, self._options.loss)
 
 
 class _Pushing:

@@ -1,12 +1,13 @@
 """Opening the place that the options name, and what a read asks of its topics.
 
-Runs in the driver to plan and in every task to read: a task gets a path or a URL and opens it
-anew, so what was deleted meanwhile is not read.
+Runs in the driver to plan and in every task to read: a task gets a path or a URL and sees it as it
+is by then, so what was deleted meanwhile is not read.
 """
 
 import difflib
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
 
@@ -170,16 +171,22 @@ def wanted_of(options: ReadOptions, made: Layout, pushed: Pushed, asof_ms: int) 
 
 
 def records(
-    place: Place, items: Iterable[Item], wanted: Wanted, made: Layout, loss: Handling
+    opening: AbstractContextManager[Source],
+    items: Iterable[Item],
+    wanted: Wanted,
+    made: Layout,
+    loss: Handling,
 ) -> Iterator[pa.RecordBatch]:
     """What a task yields: the records of its ranges, as Spark wants them.
+
+    Args:
+        opening: Opens the place, and decides when it is closed.
 
     Raises:
         DataLoss: `loss` is `fail`, and something is lost by now.
         NoSuchTopic, NotReadable, Corrupt, OSError, TopicsError: As `Source.read`.
     """
-    source = open_place(place)
-    try:
+    with opening as source:
         for item in items:
             if isinstance(item, Gap):
                 found, epoch = lost(item, wanted, loss), ""
@@ -187,8 +194,6 @@ def records(
                 found, epoch = _found(source, item, wanted, loss), item.epoch
             for batch in found:
                 yield made.build(batch, epoch)
-    finally:
-        source.close()
 
 
 def _found(source: Source, each: Range, wanted: Wanted, loss: Handling) -> Iterator[pa.RecordBatch]:

@@ -31,6 +31,13 @@ LOCAL_SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Spark's default renames the files of a checkpoint through Hadoop's FileContext, which runs the
+    # program `readlink` several times for each: two thirds of the time of a small batch of a stream.
+    # Either looks whether the file is there and then renames.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing"
+        ".FileSystemBasedCheckpointFileManager"
+    ),
 }
 SOCKET_HOME_MAX: Final = 60
 """Bytes of the directory of sockets: their names have 42, and the least that a system takes is 104."""

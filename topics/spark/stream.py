@@ -1,6 +1,7 @@
 """`spark.readStream`: where a stream is, how far its next batch goes, and one task of a batch.
 
-Owns what a micro-batch is.  The driver keeps the place open and follows it; a task opens it anew.
+Owns what a micro-batch is.  The driver keeps the place open and follows it, and so does the process
+in which tasks run (`kept`).
 """
 
 import logging
@@ -29,6 +30,7 @@ from topics.spark.batch import Part
 from topics.spark.columns import layout
 from topics.spark.errors import BadOption, SparkFailure, explained
 from topics.spark.filters import Pushed
+from topics.spark.kept import opened
 from topics.spark.offsets import Offset, Position, parse_offset
 from topics.spark.options import ReadOptions
 from topics.spark.places import (
@@ -238,9 +240,8 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Part)
         wanted = wanted_of(self._options, self._layout, Pushed(), partition.asof_ms)
         with explained():
-            yield from records(
-                self._place, partition.items, wanted, self._layout, self._options.loss
-            )
+            place = opened(self._place, partition.items)
+            yield from records(place, partition.items, wanted, self._layout, self._options.loss)
 
 
 def _broken(name: str, start: Offset, bounds: Bounds) -> Iterator[Gap]:
