@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from topics.server.transport.connection import PREFACE, is_foreign
+from topics.server.transport.connection import PREFACE, SMALL_BYTES, is_foreign
 from topics.server.transport.connection_life import State
 from topics.server.transport.http1 import Http1
 from topics.server.transport.http2 import Http2
@@ -110,6 +110,39 @@ def test_a_light_connection_is_served_at_once() -> None:
     rig.loop.advance(1)
     rig.connection.data_received(GET)
     assert rig.answer()[0] == 200
+
+
+def test_a_light_connection_that_sends_more_than_a_small_request_takes_its_turn() -> None:
+    """Its piece may be many times the work of one, however little it uses on average."""
+    rig = Rig()
+    rig.loop.advance(1)
+    rig.connection.data_received(b"\r\n" * ((SMALL_BYTES - len(GET)) // 2) + GET)
+    assert rig.answer()[0] == 200
+    rig.got()
+
+    rig.connection.data_received(b"\r\n" * (SMALL_BYTES // 2) + GET)
+    assert rig.got() == b""
+    rig.loop.rest()
+    assert rig.answer()[0] == 200
+
+
+def test_of_many_small_requests_at_once_the_rest_waits_for_turns() -> None:
+    """They fit into one small piece: the first of them are answered as they come, for
+    `direct_turn_s`."""
+    rig = Rig()
+    rig.loop.advance(1)
+    now_s = 0.0
+
+    def clock() -> float:
+        nonlocal now_s
+        now_s += rig.shared.limits.direct_turn_s / 4
+        return now_s
+
+    rig.shared.clock = clock
+    rig.connection.data_received(GET * 20)
+    assert len(rig.exchange.heads) < 5
+    rig.loop.rest()
+    assert len(rig.exchange.heads) == 20
 
 
 def test_a_heavy_connection_waits_for_its_turn() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from topics.server.transport.http1_heads import Message
 from topics.server.transport.http1_parser import (
+    CHUNKED_BYTES,
     CHUNKS_MAX,
     JOINED_BYTES,
     METHOD_BYTES_MAX,
@@ -337,7 +338,7 @@ def test_tiny_chunks_are_read_in_shorter_steps() -> None:
         before = parser.body_bytes
         at += parser.feed(tiny, at)
         steps.append(parser.body_bytes - before)
-    assert max(steps) <= FEED_BYTES // 6 + 1
+    assert max(steps) <= CHUNKED_BYTES // 6 + 1
     assert max(steps[3:]) <= CHUNKS_MAX
 
     large = (b"%x\r\n" % 50_000 + b"x" * 50_000 + b"\r\n") * 2
@@ -347,6 +348,37 @@ def test_tiny_chunks_are_read_in_shorter_steps() -> None:
         step = parser.feed(large, at)
         taken, at = max(taken, step), at + step
     assert taken == FEED_BYTES
+
+
+def test_trailers_are_read_in_shorter_steps() -> None:
+    """Each costs a call, as a chunk does."""
+    parser = Parser(FEED_BYTES)
+    sent = CHUNKED + b"1\r\nx\r\n0\r\n" + b"a: b\r\n" * 2000
+    at, steps = 0, []
+    while at < len(sent):
+        steps.append(parser.feed(sent, at))
+        at += steps[-1]
+    assert max(steps[1:]) <= CHUNKED_BYTES
+    assert max(steps[3:]) <= CHUNKS_MAX * len(b"a: b\r\n")
+
+
+class Counting(Parser):
+    """A parser that counts the headers that it is told of."""
+
+    told = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.told += 1
+        super().on_header(name, value)
+
+
+def test_a_head_is_refused_at_its_first_header_too_many() -> None:
+    """Not behind all that one step holds: each costs a call."""
+    parser = Counting(FEED_BYTES)
+    with pytest.raises(Malformed) as caught:
+        parser.feed(GET + HOST + b"a: b\r\n" * (FEED_BYTES // 6), 0)
+    assert caught.value.status == 431
+    assert parser.told == HEADERS_MAX + 1
 
 
 class WithoutMemory(Parser):

@@ -22,7 +22,7 @@ def test_a_stream_has_its_last_word_before_its_connection_is_cut() -> None:
 def test_one_client_cannot_use_up_what_all_share() -> None:
     """Of answers, and of the time of the loop."""
     assert LIMITS.answer_free_bytes < LIMITS.connection_answers_bytes < LIMITS.answers_bytes
-    assert LIMITS.turn_s < LIMITS.slice_s
+    assert LIMITS.direct_turn_s < LIMITS.turn_s < LIMITS.slice_s
     assert LIMITS.message_bytes < LIMITS.bodies_bytes
 
 

@@ -210,13 +210,39 @@ class One:
         self._machine.done.append(self._name)
 
 
-def test_who_was_served_without_a_turn_gets_its_answer_first() -> None:
-    """What was written leaves at the end of a pass: the heavy ones let one go by."""
+@pytest.mark.parametrize("is_light", [False, True], ids=["heavy", "light"])
+def test_who_was_served_without_a_turn_gets_its_answer_first(*, is_light: bool) -> None:
+    """What was written leaves at the end of a pass: those with much to do let one go by, and so does a
+    light one that sends much at once."""
     machine = Machine()
-    Client(machine, "heavy", 1)
+    machine.turns.add(One(machine, "much"), is_light=is_light, is_long=True)
     machine.turns.skipped(0.1)
     assert machine.pass_once() == []
-    assert machine.pass_once() == ["heavy"]
+    assert machine.pass_once() == ["much"]
+
+
+def test_those_with_little_to_do_go_on_at_once() -> None:
+    """A crowd with small requests costs no pass over the sockets more, once those with much to do
+    have left the line."""
+    machine = Machine(slice_s=10)
+    machine.turns.add(One(machine, "much"), is_light=True, is_long=True)
+    assert machine.pass_once() == ["much"]
+
+    machine.turns.add(One(machine, "little"), is_light=True)
+    machine.turns.skipped(0.1)
+    assert machine.pass_once() == ["little"]
+
+
+def test_answers_that_leave_first_do_not_hold_up_the_line() -> None:
+    """Those that are served in the passes between use up a slice, and then wait in line as well."""
+    machine = Machine(slice_s=0.25)
+    machine.turns.add(One(machine, "much"), is_light=True, is_long=True)
+    passes = []
+    while not machine.done:
+        if machine.turns.may_skip:
+            machine.turns.skipped(0.1)
+        passes.append(machine.pass_once())
+    assert passes == [[], [], [], ["much"]]
 
 
 def test_a_crowd_of_light_clients_waits_in_line() -> None:

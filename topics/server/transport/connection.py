@@ -34,6 +34,9 @@ PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HIGH_BYTES: Final = 64 << 10
 LOW_BYTES: Final = 16 << 10
 """Bytes written and not taken at which the speaker has to wait, and at which it may go on."""
+SMALL_BYTES: Final = 2 << 10
+"""A piece up to this size may be worked on as it comes.  A request in a larger one takes its turn: it
+may be many times the work, and whoever sends it seldom uses little on average."""
 RECEIVE_S: Final = 0.8e-9
 """What a received byte of many costs before anything looks at it: a copy, and memory to keep it in.
 Measured, 0.8 ms a mebibyte.  Nobody sees it, since it is spent before the call."""
@@ -108,11 +111,11 @@ class Connection(asyncio.Protocol):
         elif self._meter.is_heavy(self._loop_s()):
             if not self._is_queued:
                 self._queue(is_light=False)
-        elif not turns.may_skip:
+        elif (is_long := len(data) > SMALL_BYTES) or not turns.may_skip:
             if not self._is_queued:
-                self._queue(is_light=True)
+                self._queue(is_light=True, is_long=is_long)
         else:
-            turns.skipped(self._work(), self._meter)
+            turns.skipped(self._work(self.shared.limits.direct_turn_s), self._meter)
         if inbox.size_bytes >= self.shared.limits.inbox_bytes:
             self.stop_reading()
 
@@ -131,7 +134,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         elif self.state is not State.LOST:
             # Not in its turn: a later request of another client must find this stream closed.
-            self._work()
+            self._work(self.shared.limits.turn_s)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -170,9 +173,9 @@ class Connection(asyncio.Protocol):
         if not self._is_queued and self.state in LIVE:
             self._queue(is_light=not self._meter.is_heavy(self._loop_s()))
 
-    def _queue(self, *, is_light: bool) -> None:
+    def _queue(self, *, is_light: bool, is_long: bool = False) -> None:
         self._is_queued = True
-        self.shared.turns.add(self, self._meter, is_light=is_light)
+        self.shared.turns.add(self, self._meter, is_light=is_light, is_long=is_long)
 
     def go_on(self) -> None:
         """Have a turn soon if there is anything left to take: the speaker can go on."""
@@ -182,18 +185,19 @@ class Connection(asyncio.Protocol):
     def take_turn(self) -> None:
         self._is_queued = False
         if self.state in LIVE:
-            self._work()
+            self._work(self.shared.limits.turn_s)
 
-    def _work(self) -> float:
+    def _work(self, turn_s: float) -> float:
         """Work for `turn_s` at most, and ask for another turn where there is more to do; returns the
         CPU time that it took."""
         stopwatch = self.shared.stopwatch
         begun_s = stopwatch.begin()
-        has_more = self._run(begun_s + self.shared.limits.turn_s)
+        has_more = self._run(begun_s + turn_s)
         used_s = stopwatch.end(begun_s)
         self._meter.use(self._loop_s(), used_s)
-        if has_more:
-            self.work_soon()  # metered: its place in line is behind what it used
+        if has_more and not self._is_queued and self.state in LIVE:
+            # Metered: its place in line is behind what it used.
+            self._queue(is_light=not self._meter.is_heavy(self._loop_s()), is_long=True)
         return used_s
 
     def _run(self, until_s: float) -> bool:

@@ -33,8 +33,11 @@ SMALL_BYTES: Final = 1 << 10
 """Pieces of a body below this are joined: each alone would cost more than its bytes."""
 JOINED_BYTES: Final = 64 << 10
 CHUNKS_MAX: Final = 100
-"""Chunks in one step, beyond which the next is shorter: each costs a call, whatever it holds."""
+"""Chunks and trailers in one step, beyond which the next is shorter: each costs a call, whatever it
+holds."""
 STEP_BYTES_MIN: Final = 512
+CHUNKED_BYTES: Final = 1 << 10
+"""The first step of a body in chunks: as many as fit in there take a twentieth of a millisecond."""
 
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/?#]*)(.*)", re.DOTALL)
@@ -60,7 +63,8 @@ class Parser:
     """Reads one message after the other.
 
     Args:
-        feed_bytes: Given to httptools at once, at most; less where a body comes in tiny chunks.
+        feed_bytes: Given to httptools at once, at most; less where a body comes in tiny chunks, or
+            ends with many trailers.
         heads: Those that came before, on any connection; None: every head is parsed.
 
     Attributes:
@@ -172,7 +176,7 @@ class Parser:
         return end - at
 
     def _pace(self) -> None:
-        """Have a step with many chunks be followed by a shorter one."""
+        """Have a step with many chunks or trailers be followed by a shorter one."""
         if self._chunks > CHUNKS_MAX:
             least = min(STEP_BYTES_MIN, self._feed_bytes)
             self._step_bytes = max(self._step_bytes // 2, least)
@@ -247,10 +251,10 @@ class Parser:
         if self._wire_bytes > WIRE_BYTES_MAX:
             raise _too_large()
         self._give(data)
-        if len(self._headers) > HEADERS_MAX:
-            raise _too_large()
         if self._is_head_read:
             self.message = self._read_head()
+            if self.message.length is None:
+                self._step_bytes = min(CHUNKED_BYTES, self._feed_bytes)
             if self._is_upgrade and self.message.length != 0:
                 self._go_on_without_upgrade(self.message)
 
@@ -357,10 +361,13 @@ class Parser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._is_head_read:
+            self._chunks += 1
             self._trailer_bytes += len(name) + len(value)
             if self._trailer_bytes > HEAD_BYTES_MAX:
                 raise _too_large()
             return
+        if len(self._headers) == HEADERS_MAX:
+            raise _too_large()
         self._headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:

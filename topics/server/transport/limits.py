@@ -60,6 +60,8 @@ class Limits(msgspec.Struct, frozen=True):
             sent much read in turn.
         feed_bytes: Given to a parser at once, so that others have their turn.
         turn_s: CPU time after which a connection with more to do lets others have their turn.
+        direct_turn_s: The same of a connection that is served as its bytes come: a small request takes
+            less, and whoever sends more than that at once waits in line with the rest of it.
         slice_s: CPU time that all turns get before the loop looks at its sockets again.
         window_bytes: See `Timeouts.window_s`.
         drain_bytes: Of a refused body or of a closed connection that are read and thrown away.
@@ -83,7 +85,8 @@ class Limits(msgspec.Struct, frozen=True):
     inbox_bytes: int = 64 << 10
     pass_bytes: int = 256 << 10
     feed_bytes: int = 4 << 10
-    turn_s: float = 0.00025
+    turn_s: float = 0.00015
+    direct_turn_s: float = 0.0001
     slice_s: float = 0.0003
     window_bytes: int = 10 << 10
     drain_bytes: int = 256 << 10

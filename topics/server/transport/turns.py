@@ -4,7 +4,9 @@ Owns the queues of those with more to do than one turn allows: connections with 
 streams with news.  Those that used little CPU lately have turns before the others, which share what is
 left evenly: among either, the one that was served least comes first.  After
 `slice_s` of turns the loop polls its sockets and timers, so a light client waits for heavy ones at
-most one slice and one turn, however many they are.  Knows nothing of what is done in a turn.
+most one slice and one turn, however many they are.  A light client may send much at once, too: its
+long turn begins behind the answers that were made without one.  Knows nothing of what is done in a
+turn.
 
 What was served is counted as in start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996): on a
 common clock that stands where the last one served stood, and where all were served when none waits.
@@ -72,6 +74,8 @@ class Turns:
         self._last_new_s = 0.0
         """Where the last new connection began."""
         self._order = count()
+        self._has_long = False
+        """A light one in line may take all of its turn."""
         self._is_due = False
         self._must_pass = False
         self._is_running = False
@@ -95,8 +99,22 @@ class Turns:
             if served_s > self._most_served_s:
                 self._most_served_s = served_s
 
-    def add(self, turn: Turn, meter: Meter | None = None, *, is_light: bool = False) -> None:
-        """Give it one turn soon; what is in the queue already must not be added again."""
+    def add(
+        self,
+        turn: Turn,
+        meter: Meter | None = None,
+        *,
+        is_light: bool = False,
+        is_long: bool = False,
+    ) -> None:
+        """Give it one turn soon; what is in the queue already must not be added again.
+
+        Args:
+            is_light: Before those that are not.
+            is_long: It may well take all of its turn: answers that are made leave before.
+        """
+        if is_light and is_long:
+            self._has_long = True
         at_s = self._served_s
         if meter is not None:
             served_s = meter.served_s
@@ -125,9 +143,9 @@ class Turns:
 
     def _run(self) -> None:
         light, heavy = self._light, self._heavy
-        if self._must_pass and heavy:
+        if self._must_pass and (heavy or self._has_long):
             # uvloop sends what its transports were given after the callbacks of one iteration of
-            # the loop: the answers to light clients leave before the heavy ones go on.
+            # the loop: the answers that are made leave before those with much to do go on.
             self._must_pass = False
             self._call_soon(self._run)
             return
@@ -139,6 +157,8 @@ class Turns:
             self._give(light)
             if self._clock() >= until_s:
                 break
+        if not light:
+            self._has_long = False
         while heavy:  # one at least: the light ones together may be more than the CPU can do
             self._give(heavy)
             if self._clock() >= until_s:
