@@ -21,7 +21,7 @@ import topics
 from tests.export.lakes import MemorySink
 from topics.export import target
 from topics.protocol import engine
-from topics.protocol.commit import unit_of_work
+from topics.protocol.commit import publication, unit_of_work
 from topics.protocol.commit.admission import Admission
 from topics.protocol.commit.publication import Publication
 from topics.protocol.commit.unit_of_work import UnitOfWork
@@ -374,7 +374,12 @@ def batch_split_in_two(patch: Patch) -> None:
 
 
 def records_shown_before_their_sync(patch: Patch) -> None:
-    patch.setattr(Publication, "_needs_sync", lambda self, topic: False)
+    def written(self: Publication, topic: Topic) -> bool:
+        pending = self._heads.setdefault(topic.topic_id, publication._PendingHead(topic))
+        pending.written = topic.head_seq
+        return False
+
+    patch.setattr(Publication, "plan", written)
 
 
 def deletes_lost_in_a_seal(patch: Patch) -> None:

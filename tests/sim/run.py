@@ -11,6 +11,7 @@ import os
 import random
 import sys
 import time
+import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,7 +33,7 @@ CRASHES = 6
 
 @dataclass(frozen=True)
 class Told:
-    """What one job came to; `failure` is a line."""
+    """What one job came to; `failure` is a line, or a traceback."""
 
     operations: int = 0
     crash_points: int = 0
@@ -79,7 +80,11 @@ def spellings(first: int, seeds: int) -> Iterator[str]:
 
 def perform(job: tuple[str, str]) -> Told:
     kind, what = job
-    return {"live": live, "sweep": sweep, "sow": sow}[kind](what)
+    try:
+        return {"live": live, "sweep": sweep, "sow": sow}[kind](what)
+    except Exception:
+        # Not an invariant, and a failure all the same: it is told, and the others go on.
+        return Told(failure=f"{kind} {what}: {traceback.format_exc()}")
 
 
 def jobs_of(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
