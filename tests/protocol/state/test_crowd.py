@@ -90,6 +90,10 @@ def test_all_live_streams_take_one_frame(engine: Harness) -> None:
     assert [viewer.woken for viewer in viewers] == [0, 0, 0]
     assert [viewer.told() for viewer in viewers] == [[], [], []]
 
+    engine.append(3)
+    driver.walk()
+    assert [viewer.got for viewer in viewers] == [["t 1-2", "t 3"]] * 3
+
 
 def test_a_stream_that_takes_nothing_now_is_woken(engine: Harness) -> None:
     """Its client does not read: what it has not got waits as the distance of its cursor. (§7.3)"""

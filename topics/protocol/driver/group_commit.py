@@ -385,8 +385,7 @@ class GroupCommit:
         """A turn that was to end during the step may have had answers and nothing to write: no turn
         follows that would deliver them."""
         self._go_on()
-        if self.failure is None:
-            self._listener.on_answered()
+        self._listener.on_answered()
 
     # ------------------------------------------------------------------ failure
 

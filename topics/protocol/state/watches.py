@@ -423,7 +423,8 @@ class Watches:
         return frame
 
     def _news_for(self, watched: Watched) -> News | None:
-        """What takes a live stream to the head in one frame; None where it has to be pulled."""
+        """What takes a live stream to the head in one frame; None where it has to be pulled.  Raises
+        DamagedRun, which the pull that follows meets again."""
         topic = self._find(watched.name)
         if (
             topic is None
@@ -434,10 +435,7 @@ class Watches:
         ):
             return None
         through = topic.synced_seq if watched.view.strong else topic.published_seq
-        try:
-            frame, to_seq = self._page(topic, watched.cursor, watched.view, through)
-        except DamagedRun:
-            return None
+        frame, to_seq = self._page(topic, watched.cursor, watched.view, through)
         return News(frame, watched.cursor, to_seq, watched.view) if to_seq == through else None
 
     def _page(
