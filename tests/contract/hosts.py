@@ -81,7 +81,10 @@ UVICORN: Final = Host(
 )
 GRANIAN: Final = Host(
     "granian",
-    lambda port: _module("granian", "topics.asgi:app", "--interface", "asgi", "--port", f"{port}"),
+    lambda port: _module(
+        *("granian", "topics.asgi:app", "--interface", "asgi", "--port", f"{port}"),
+        *("--workers-kill-timeout", "20"),  # a worker on uvloop may miss the signal of its start
+    ),
     has_workers=True,
     # At a stop it sends GOAWAY, and goes on with the streams; h2, as a client, does not.
     is_http2=False,
