@@ -27,6 +27,7 @@ from topics.protocol.model.records import (
     Batch,
     Buffer,
     Columns,
+    SharedText,
 )
 
 _ROWS_FIRST: Final = 16
@@ -239,7 +240,8 @@ class HotRun:
         )
 
     def append(self, batch: Batch) -> None:
-        """Take a batch as the next rows.  Its text is copied into an arena, or kept as one."""
+        """Take a batch as the next rows.  Its text is copied into an arena, or kept as one; text that
+        is shared with other runs is kept in its pieces, and counts in each of them."""
         n = len(batch.size)
         if self._rows + n > self._capacity:
             self._allocate(max(self._capacity * 2, self._rows + n))
@@ -305,10 +307,17 @@ class HotRun:
             columns["src_seq"][new] = batch.src_seq
             columns["hops"][new] = batch.hops
 
-    def _store_text(self, text: bytes) -> int:
+    def _store_text(self, text: bytes | SharedText) -> int:
         """Place text behind the last; returns its offset in the run."""
         offset, size = self._text_bytes, len(text)
         self._text_bytes += size
+        if not isinstance(text, bytes):
+            for piece in text.pieces:
+                self._arenas.append(piece)
+                self._bases.append(offset)
+                offset += len(piece)
+            self._room = None
+            return offset - size
         if size > _ADOPT_BYTES_MAX:
             for at in range(0, size, _ARENA_MAX_BYTES):
                 self._arenas.append(text[at : at + _ARENA_MAX_BYTES])
@@ -322,7 +331,8 @@ class HotRun:
             return offset
         if self._room is None or self._room_used + size > len(self._room):
             last = len(self._arenas[-1]) if self._arenas else _ARENA_FIRST_BYTES // 2
-            self._room = bytearray(max(size, min(2 * last, _ARENA_MAX_BYTES)))
+            room = min(max(2 * last, _ARENA_FIRST_BYTES), _ARENA_MAX_BYTES)
+            self._room = bytearray(max(size, room))
             self._room_used = 0
             self._arenas.append(self._room)
             self._bases.append(offset)
