@@ -60,6 +60,8 @@ _INSERTS_FEW: Final = 32
 """Strings up to which inserting each into the sorted view costs less than sorting it."""
 _LOOKS_LESS: Final = 4
 """How many times as many tags as rows there must be for a look at the rows to cost less."""
+_ROWS_FEW: Final = 64
+"""Rows up to which their tags are looked at one by one."""
 _GAP_ROWS: Final = 128
 """Adjacent dead rows above which two runs cost no more than one with those rows."""
 
@@ -511,7 +513,11 @@ class HotRun:
         if rows is not None and (rows[1] - rows[0]) * _LOOKS_LESS <= len(self._tags.texts):
             # A reader at the head asks at each publication: for the few tags of the new rows, not
             # for all that the run has.
-            present = np.unique(self.columns.tag_id[rows[0] : rows[1]]).tolist()
+            present = self.columns.tag_id[rows[0] : rows[1]].tolist()
+            # Of a few, a set takes a tenth of what numpy does.
+            present = (
+                sorted(set(present)) if len(present) <= _ROWS_FEW else np.unique(present).tolist()
+            )
             texts = self._tags.texts
             kept = [i for i in present if i and _matches(match, texts[i - 1].encode())]
             return np.array(kept, np.uint32)
