@@ -4,6 +4,7 @@
 import gzip
 import os
 import zlib
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -241,3 +242,15 @@ def test_a_size_of_which_only_the_end_is_told_bounds_nothing(
         inflate(body, LIMIT)
 
     assert refused.value.code is ErrorCode.PAYLOAD_TOO_LARGE
+
+
+@pytest.mark.parametrize("size", [LIMIT, 16 * LIMIT])
+def test_the_thread_gives_way_after_each_piece(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever becomes of the body: the event loop does not wait for a core until all is unpacked."""
+    slept: list[float] = []
+    monkeypatch.setattr(inflation.time, "sleep", slept.append)
+
+    with suppress(Rejection):
+        inflate(gzip.compress(b" " * size), LIMIT)
+
+    assert len(slept) >= LIMIT // OUTPUT_BYTES
