@@ -422,6 +422,9 @@ class SimFiles:
         self._clock_us += 1
         return self._clock_us
 
+    def give_way(self) -> None:
+        return
+
     def close(self) -> None:
         if self._locked_by and self._locked_by[0] is self:
             self._locked_by.clear()

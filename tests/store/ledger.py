@@ -92,6 +92,9 @@ class HotRun:
         view = memoryview(self.text)
         return [view[offset[lo] : offset[hi - 1] + size[hi - 1]] for lo, hi in spans]
 
+    def views(self, spans: Sequence[Span]) -> list[Sequence[Buffer]]:
+        return [[text] for text in self.read_blocking(spans)]
+
 
 def _ids(values: Tags, table: list[str], count: int) -> NDArray[np.uint32]:
     padded = [*values, *[None] * (count - len(values))]

@@ -101,6 +101,9 @@ def test_clock_and_entropy_belong_to_the_files(files: Files) -> None:
     assert len(files.boot_id()) == 16
     assert files.boot_id() == files.boot_id()
     assert files.free_bytes() > 1 << 20
+    before_us = files.monotonic_us()
+    files.give_way()
+    assert files.monotonic_us() > before_us
 
 
 def test_reading_without_waiting_gives_up_where_it_is_unknown(

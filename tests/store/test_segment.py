@@ -1,6 +1,7 @@
 """A segment file: its layout, its digests, and what a seal writes."""
 
 import errno
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.ports import SealEntry, SealPiece
 from topics.store import segment
 from topics.store.files import write_all
-from topics.store.layout import BLOCK, SEGMENT_HEADER, segment_name
-from topics.store.segment import Shape
+from topics.store.layout import BLOCK, SEGMENT_HEADER, digest, segment_name
+from topics.store.segment import CHUNK_BYTES, BlockDigests, Shape
 
 from .disks import begun, fail_next
 from .ledger import HotRun, entry_of, live_rows, row_text
@@ -101,6 +102,39 @@ def test_a_run_without_a_live_row_is_sealed_empty(world: World) -> None:
     assert (run.dead, run.text_bytes, run.count) == (10, 0, 10)
     assert run.columns.offset.tolist() == [0] * 10
     assert run.tag_rows(Match(b"", None)).tolist() == []
+
+
+@given(st.lists(st.integers(0, 3 * BLOCK), max_size=12))
+def test_digests_of_blocks_do_not_depend_on_the_parts(sizes: list[int]) -> None:
+    """Each block has one digest, and the last may be shorter, however the text comes."""
+    text = bytes(i % 251 for i in range(sum(sizes)))
+    ends = np.cumsum([0, *sizes]).tolist()
+    digests = BlockDigests()
+
+    for lo, hi in pairwise(ends):
+        digests.update(memoryview(text)[lo:hi])
+
+    assert digests.end() == [digest(text[at : at + BLOCK]) for at in range(0, len(text), BLOCK)]
+
+
+def test_a_seal_gives_way_to_other_threads() -> None:
+    """After each chunk: what a thread of the event loop waits for is never a whole segment."""
+    given = []
+
+    class Patient(SimFiles):
+        def give_way(self) -> None:
+            given.append(1)
+
+    ledger = begun(Patient())
+    runs = [HotRun(i, [b"x" * 600_000] * 4) for i in range(1, 4)]
+
+    refs = ledger.store.seal([entry_of(run, topic_id=i) for i, run in enumerate(runs, 1)])
+
+    assert len(given) >= 12 * 600_000 // (2 * CHUNK_BYTES)
+    found = [ledger.store.open_run(ref, i) for i, ref in enumerate(refs, 1)]
+    assert [bytes(run.read_blocking([(0, 4)])[0]) for run in found] == [
+        run.text[:-1] for run in runs
+    ]
 
 
 SIZES = st.integers(0, 70_000)

@@ -137,6 +137,9 @@ class RemoteFiles:
     def now_s(self) -> int:
         return self._now_s
 
+    def give_way(self) -> None:
+        return
+
     def close(self) -> None:
         self._connection.close()
 

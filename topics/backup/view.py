@@ -169,6 +169,9 @@ class Overlay:
     def monotonic_us(self) -> int:
         return self._below.monotonic_us()
 
+    def give_way(self) -> None:
+        self._below.give_way()
+
     def close(self) -> None:
         return
 

@@ -128,6 +128,9 @@ class MemoryFiles:
         self._clock_us += 1
         return self._clock_us
 
+    def give_way(self) -> None:
+        return
+
     def close(self) -> None:
         return
 

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 from protocol.harness import Harness
-from topics.protocol.commit.copies import Copies, gather, stamped
+from topics.protocol.commit import copies as copies_module
+from topics.protocol.commit.copies import SHARED_BYTES, Copies, gather, stamped
 from topics.protocol.model.ports import Extent
+from topics.protocol.model.records import SharedText
 from topics.protocol.state.selection import ReadQuery, select
 
 MARK = {"_mark": b'{"n":1}'}
@@ -42,11 +44,10 @@ def copied(harness: Harness, **how: Any) -> Copies:
 
 def texts_of(copies: Copies, first_seq: int = 41, ts_ms: int = 1234) -> list[bytes]:
     batch = copies.render(first_seq, ts_ms)
+    text = bytes(batch.text)
     ends = np.cumsum(batch.size.astype(np.int64) + 1)
-    whole = [
-        batch.text[end - size - 1 : end - 1] for end, size in zip(ends, batch.size, strict=True)
-    ]
-    assert b",".join(whole) + b"," == batch.text
+    whole = [text[end - size - 1 : end - 1] for end, size in zip(ends, batch.size, strict=True)]
+    assert b",".join(whole) + b"," == text
     return whole
 
 
@@ -86,6 +87,11 @@ def test_a_record_alone_is_cut_as_among_others(sealed: bool, node: bool, stamp: 
              for r in range(lo, hi)]  # fmt: skip
 
     assert [bytes(tail) for tail in together.tails] == [bytes(one.tails[0]) for one in alone]
+    ends = together.ends or [b""] * len(alone)
+    assert ends == [(one.ends or [b""])[0] for one in alone]
+    assert [together.tail_bytes(i) for i in range(len(alone))] == [
+        one.tail_bytes(0) for one in alone
+    ]
     for column in ("seqs", "hops", "data_size", "meta_size"):
         whole = getattr(together, column)
         parts = np.concatenate([getattr(one, column) for one in alone])
@@ -292,3 +298,84 @@ def test_a_copy_says_what_the_record_said(
         assert json.loads(text) == expected
     tags = copies.tags or [None] * len(left)
     assert tags == [record.get("tag") if tag else None for _, record in left]
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(
+    st.lists(RECORDS, min_size=1, max_size=8),
+    st.integers(1, 60),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+def test_shared_text_is_the_joined_text(
+    records: list[dict[str, Any]], shared_bytes: int, node: bool, mark: bool, sealed: bool
+) -> None:
+    """From whatever size on text is shared: text, sizes and columns of a batch are the same. (§6.1)"""
+    harness = topic_of(*(orjson.dumps(r) for r in records), sealed=sealed)
+    how = {"node": node, "stamp": (lambda seq: {"_m": b"%d" % seq}) if mark else None}
+    joined = copied(harness, **how).render(8, 1234)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copies_module, "SHARED_BYTES", shared_bytes)
+
+        parted = copied(harness, **how).render(8, 1234)
+
+    assert bytes(parted.text) == joined.text
+    assert len(parted.text) == len(joined.text)
+    for column in ("size", "data_size", "meta_size"):
+        one, other = getattr(parted, column), getattr(joined, column)
+        assert (one is None) == (other is None)
+        assert one is None or (one.tolist(), one.dtype) == (other.tolist(), other.dtype)
+    assert (parted.nodes, parted.tags) == (joined.nodes, joined.tags)
+
+
+LARGE = b'{"data":"' + b"x" * 300_000 + b'"}'
+
+
+@pytest.mark.parametrize("stamp", [None, lambda seq: MARK])
+def test_a_large_record_is_referred_to(stamp: Any) -> None:
+    """A copy of it has a head and an end of its own, and the source's bytes between them. (§6.1)"""
+    harness = topic_of(LARGE)
+    [source] = harness.topic().runs[0].views([(0, 1)]) or []
+
+    copies = copied(harness, stamp=stamp)
+
+    for first_seq in (41, 4100):
+        text = copies.render(first_seq, 1234).text
+        assert isinstance(text, SharedText)
+        assert isinstance(source[0], memoryview)
+        _, middle, end = text.pieces
+        assert isinstance(middle, memoryview)
+        assert middle.obj is source[0].obj
+        assert (
+            bytes(end) == (b"}," if stamp is None else b',"meta":{"_mark":{"n":1}}},')[-len(end) :]
+        )
+    text_bytes = len(texts_of(copies)[0])
+    assert text_bytes == len(b'{"$seq":41,"$ts":1234') + copies.tail_bytes(0)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("records", [2, 4])
+def test_a_large_record_among_others_is_copied_once(sealed: bool, records: int) -> None:
+    """Whoever refers to a part of some memory holds all of it, and a file is held by nobody: the copies
+    of such a record share bytes of their own. (§11)"""
+    harness = topic_of(*[b'{"data":"' + b"y" * 100_000 + b'"}'] * records, sealed=sealed)
+
+    copies = copied(harness)
+
+    assert all(type(tail) is bytes for tail in copies.tails)
+    text = copies.render(41, 1234).text
+    assert isinstance(text, SharedText)
+    assert [id(piece) for piece in text.pieces[1::2]] == [id(tail) for tail in copies.tails]
+
+
+def test_small_neighbours_of_a_large_record_are_joined() -> None:
+    """Pieces are as many as large records, and what lies between them. (§6.1)"""
+    small = b'{"data":1}'
+    harness = topic_of(small, small, LARGE, small, small, LARGE, small, together=False)
+
+    text = copied(harness).render(1, 1234).text
+
+    assert isinstance(text, SharedText)
+    assert [len(piece) >= SHARED_BYTES for piece in text.pieces] == [False, True] * 2 + [False]
+    assert [json.loads(text)["$seq"] for text in texts_of(copied(harness), 1)] == list(range(1, 8))

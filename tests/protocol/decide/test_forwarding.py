@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from protocol.harness import Harness, tagged
+from topics.protocol.commit.copies import SHARED_BYTES
 from topics.protocol.decide.forwarding import (
     SLICE_LOOKS,
     SLICE_ROUTERS,
@@ -427,3 +428,77 @@ def test_text_of_more_than_was_read_is_read_anew(engine: Harness) -> None:
     found = forwarding._texts(router, wanted, plan)
 
     assert found == (wanted, [run.read_blocking([(0, 3)])])
+
+
+# -- large records -------------------------------------------------------------------------
+
+
+def star(engine: Harness, routers: int, **fields: object) -> list[str]:
+    """A source with so many routers; the names of their destinations."""
+    names = [f"d{i}" for i in range(routers)]
+    for name in names:
+        engine.put(name)
+        engine.route(f"to-{name}", "s", name, **fields)
+    engine.work_off()
+    return names
+
+
+def held(engine: Harness, names: Sequence[str]) -> set[int]:
+    """The large pieces of memory that topics hold, each named once."""
+    found = set()
+    for name in names:
+        for run in engine.topic(name).runs:
+            for view in (run.views([(0, run.count)]) or [[]])[0]:
+                assert isinstance(view, memoryview)
+                if len(view) >= SHARED_BYTES:
+                    found.add(id(view.obj))
+    return found
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_a_large_record_is_in_memory_once_however_many_have_it(
+    engine: Harness, guarantee: str
+) -> None:
+    """Every destination refers to the source's bytes, reads as if it had its own, and counts them as
+    its own, so that memory is never more than what is counted. (§6.1, §11)"""
+    names = star(engine, 20, guarantee=guarantee)
+    before = engine.engine.state.memory.logged_bytes
+
+    engine.append("x" * 300_000, name="s")
+    engine.work_off()
+
+    assert len(held(engine, ["s", "d", *names])) == 1
+    assert engine.engine.state.memory.logged_bytes - before > 22 * 300_000
+    assert all(engine.datas(name) == ["x" * 300_000] for name in names)
+    engine.append(1, name="s")
+    engine.work_off()
+    engine.delete("s", before_seq=2)
+    engine.seal_all()
+    assert all(engine.datas(name) == ["x" * 300_000, 1] for name in names)
+
+
+def test_siblings_share_what_one_of_them_had_to_copy(engine: Harness) -> None:
+    """A large record that is a part of a batch is copied for the first router, in whichever slice the
+    others come. (§6.1)"""
+    names = star(engine, 8)
+
+    engine.append(*["x" * 100_000] * 6, name="s")
+    engine.work_off()
+
+    assert len(held(engine, names)) == 6
+    assert all(engine.datas(name) == ["x" * 100_000] * 6 for name in names)
+
+
+def test_what_was_sealed_before_it_was_copied_is_in_memory_once(engine: Harness) -> None:
+    """The source's text may be in a file by the time: the routers share what was read of it, in
+    whichever slice they come, and it is let go of once no source is due. (§6.1)"""
+    names = star(engine, 8)
+    engine.append("x" * 300_000, name="s")
+    engine.seal_all()
+
+    engine.work_off()
+
+    assert isinstance(engine.topic("s").runs[0], SealedRun)
+    assert len(held(engine, names)) == 1
+    assert all(engine.datas(name) == ["x" * 300_000] for name in names)
+    assert engine.engine.router_commands._forwarding._same is None

@@ -3,7 +3,11 @@
 import orjson
 
 from topics.protocol.driver.copy_pace import (
+    BESIDE_BYTES_EACH_MS,
+    BESIDE_MS,
     COPIES_SOFT,
+    OWED_BYTES_MAX,
+    OWED_EACH,
     SLICE_EVERY_MS,
     SYNC_BYTES,
     UNIT_BYTES,
@@ -189,3 +193,100 @@ def test_copies_are_at_rest_once_they_are_durable() -> None:
     assert not pace.is_at_rest
     pace.synced(7)
     assert pace.is_at_rest
+
+
+MIB = 1 << 20
+
+
+def copied_in(
+    pace: CopyPace, ms: int, slice_bytes: int, *, written: int = 0, asks_every_ms: int = 10
+) -> int:
+    """Bytes that are copied in so many milliseconds, on a disk without bounds, beside commands that
+    come every so often and write so much in each millisecond."""
+    copied = ever = 0
+    for now_ms in range(1000, 1000 + ms):
+        ever += written
+        for turn in range(100):
+            is_awaited = asks_every_ms > 0 and now_ms % asks_every_ms == 0 and turn == 0
+            if not pace.may_go(0.0, 0, now_ms, is_awaited=is_awaited):
+                break
+            copied += slice_bytes
+            ever += slice_bytes
+            pace.went(0.0, now_ms, slice_bytes, lsn=1, ever_bytes=ever)
+            pace.synced(1)
+            pace.wrote()
+            pace.wrote()
+    return copied
+
+
+def test_beside_commands_copies_have_a_rate() -> None:
+    """Of large records and of small ones: what is left is for the commands. (§6.1, §0.6)"""
+    for slice_bytes in (MIB, 256 << 10, 10_000, 1000):
+        copied = copied_in(CopyPace(), 1000, slice_bytes)
+
+        assert 900 * BESIDE_BYTES_EACH_MS < copied < 1020 * BESIDE_BYTES_EACH_MS + slice_bytes
+
+
+def test_with_nobody_beside_copies_go_as_fast_as_they_can() -> None:
+    """A while after the last command, too. (§6.1)"""
+    pace = CopyPace()
+    alone = copied_in(pace, 100, MIB, asks_every_ms=0)
+    assert alone == 100 * 100 * MIB
+    assert not pace.may_go(0.0, 0, 1100, is_awaited=True)
+
+    assert pace.alarm_ms(1100) == 1100 + SLICE_EVERY_MS - 1
+    assert pace.may_go(0.0, 0, 1100 + BESIDE_MS, is_awaited=False)
+
+
+def test_a_slow_rate_says_when_it_goes_on() -> None:
+    """The next slice is asked for by the clock, where nothing else asks. (§6.1)"""
+    pace = CopyPace()
+    assert pace.may_go(0.0, 0, 7, is_awaited=True)
+    pace.went(0.0, 7, 10 * BESIDE_BYTES_EACH_MS, lsn=1, ever_bytes=10 * BESIDE_BYTES_EACH_MS)
+    pace.wrote()
+    pace.wrote()
+
+    for now_ms in (7, 15):
+        assert not pace.may_go(0.0, 0, now_ms, is_awaited=False)
+        assert pace.alarm_ms(now_ms) == max(17, now_ms + 1)
+    assert pace.may_go(0.0, 0, 16, is_awaited=False)
+    assert pace.alarm_ms(16) is None
+
+
+def test_what_few_routers_copy_keeps_up_with_what_is_written() -> None:
+    """However fast that is: a lag that only grows would end in loss.  More routers than that have the
+    rate besides. (§6.1)"""
+    written = 200_000  # in a millisecond: 200 MB a second
+
+    copied = copied_in(CopyPace(), 1000, 100_000, written=written)
+
+    owed = 1000 * written * OWED_EACH
+    assert owed <= copied < owed + 1050 * BESIDE_BYTES_EACH_MS
+
+
+def test_what_was_written_long_ago_is_not_owed_for_ever() -> None:
+    """A topic without routers may have taken gigabytes. (§6.1)"""
+    pace = CopyPace()
+    pace.went(0.0, 999, ever_bytes=1 << 40)
+    pace.wrote()
+    pace.wrote()
+
+    copied = 0
+    while pace.may_go(0.0, 0, 1000, is_awaited=copied == 0):
+        copied += MIB
+        pace.went(0.0, 1000, MIB, lsn=1, ever_bytes=(1 << 40) + copied)
+        pace.synced(1)
+        pace.wrote()
+        pace.wrote()
+
+    assert OWED_BYTES_MAX < copied <= OWED_BYTES_MAX + MIB
+
+
+def test_a_record_of_any_size_holds_copies_up_for_a_bounded_time() -> None:
+    """A read that waits for copies waits for no more than that. (§6.1)"""
+    pace = CopyPace()
+    assert pace.may_go(0.0, 0, 7, is_awaited=True)
+    pace.went(0.0, 7, 1 << 30, lsn=1, ever_bytes=1 << 30)
+    pace.synced(1)
+
+    assert pace.may_go(0.0, 0, 7 + SLICE_EVERY_MS, is_awaited=False)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from topics.protocol.model import codec
 from topics.protocol.model.config import RouterConfig, TopicConfig
@@ -39,7 +40,7 @@ from topics.protocol.model.events import (
     TopicCreated,
     TopicDeleted,
 )
-from topics.protocol.model.records import Batch
+from topics.protocol.model.records import Batch, SharedText
 
 U32 = st.integers(0, 2**32 - 1)
 SEQ = st.integers(0, 2**63)
@@ -104,6 +105,17 @@ def appends(draw: Any) -> RecordsAppended:
         reserved_through=draw(SEQ),
         key=draw(st.sampled_from((b"", b"k" * 16))),
         cause=draw(st.sampled_from(CAUSES)),
+    )
+
+
+@st.composite
+def shared(draw: Any, text: bytes) -> SharedText:
+    """The same text, cut anywhere."""
+    inner = st.integers(1, len(text) - 1)
+    cuts = sorted(draw(st.sets(inner, max_size=4)))
+    views = memoryview(text)
+    return SharedText.of(
+        [views[lo:hi] for lo, hi in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     )
 
 
@@ -230,3 +242,21 @@ def test_records_whose_columns_are_not_there_are_cut_short() -> None:
         header = codec.FRAME_HEADER.pack(cut, *fields[1:])
         with pytest.raises(ValueError):
             list(codec.decode_all(memoryview(header + frame[len(header) : cut]), 1))
+
+
+@given(appends(), st.integers(0, 2), st.data())
+def test_shared_text_has_the_frame_of_the_joined_text(
+    event: RecordsAppended, large: int, draw: st.DataObject
+) -> None:
+    """Byte for byte, for one record and for many, small and large: the log does not know of pieces."""
+    batch = event.batch
+    text = bytes(batch.text) * (1 + large * 2000)
+    joined = structs.replace(event, batch=structs.replace(batch, text=text))
+    pieces = draw.draw(shared(text))
+    parted = structs.replace(event, batch=structs.replace(batch, text=pieces))
+
+    assert bytes(pieces) == text
+    assert encoded(parted) == encoded(joined)
+    if large:
+        parts = codec.Frames.of([parted]).parts
+        assert {id(piece) for piece in pieces.pieces} <= {id(part) for part in parts}

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from protocol.harness import Harness
+from topics.protocol.model.records import SharedText
 from topics.protocol.model.render import render_batch
 from topics.protocol.model.tags import begins_with, equals, parse_subject
 from topics.protocol.state.hot_run import HotRun
@@ -340,3 +342,46 @@ def test_an_empty_run_takes_one_record_whatever_the_bound() -> None:
     """Else a topic could hold none."""
     batch = render_batch([b"1"], first_seq=1, ts_ms=TS)
     assert HotRun(1).takes(batch, 1, 0, 1000)
+
+
+@given(BATCHES, st.data())
+def test_shared_text_reads_and_counts_as_the_joined_text_does(
+    batches: list[list[Row]], draw: st.DataObject
+) -> None:
+    """Whatever is shared, every span reads the same, and every run counts all that it refers to; what
+    comes later goes on behind it. (§3, §11)"""
+    joined, parted, seq = HotRun(1), HotRun(1), 1
+    for rows in batches:
+        batch = render_batch(
+            [json.dumps(data).encode() for data, *_ in rows], first_seq=seq, ts_ms=TS
+        )
+        assert isinstance(batch.text, bytes)
+        text: bytes | SharedText = batch.text
+        if draw.draw(st.booleans()):
+            cut = draw.draw(st.integers(1, len(batch.text) - 1))
+            text = SharedText.of([memoryview(batch.text)[:cut], batch.text[cut:]])
+        joined.append(batch)
+        parted.append(structs.replace(batch, text=text))
+        seq += len(rows)
+    lo = draw.draw(st.integers(0, joined.count - 1))
+    span = (lo, draw.draw(st.integers(lo + 1, joined.count)))
+
+    assert bytes(parted.read([span])[0]) == bytes(joined.read([span])[0])
+    assert b"".join(parted.views([span])[0]) == bytes(joined.read([span])[0])
+    assert (parted.memory_bytes, parted.text_bytes) == (joined.memory_bytes, joined.text_bytes)
+    assert [bytes(run.read([(0, run.count)])[0]) for run in parted.packed()] == [
+        bytes(run.read([(0, run.count)])[0]) for run in joined.packed()
+    ]
+
+
+def test_a_small_record_behind_a_shared_one_takes_little_memory() -> None:
+    """The next arena is not as large as the record that was adopted. (§11)"""
+    run = HotRun(1)
+    first = render_batch([b'"%b"' % (b"x" * (1 << 20))], first_seq=1, ts_ms=TS)
+    assert isinstance(first.text, bytes)
+    run.append(structs.replace(first, text=SharedText.of([first.text[:-1], b","])))
+
+    run.append(render_batch([b"1"], first_seq=2, ts_ms=TS))
+
+    assert [len(arena) for arena in run._arenas] == [len(first.text) - 1, 1, 256]
+    assert rows_of(run, 1, 2) == [{"$seq": 2, "$ts": TS, "data": 1}]

@@ -1,9 +1,15 @@
 """Selection: what one read returns, and where a reader by time begins (§3)."""
 
+from typing import Any
+
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from protocol.durable import Durable
-from protocol.harness import START_MS, Harness, by, stone
+from protocol.harness import START_MS, Harness, by, stone, tagged
+from topics.protocol.model.tags import equals
 from topics.protocol.state import selection
 from topics.protocol.state.selection import ReadQuery, select
 
@@ -129,6 +135,21 @@ def test_the_first_record_always_fits() -> None:
         assert (page.count, page.next_seq) == (1, 1)
 
 
+def test_a_last_row_that_does_not_fit_is_left_for_the_next_page() -> None:
+    """Alone in its run or not, the budget holds behind the first record. (§11)"""
+    engine = Harness()
+    engine.append(tagged("a", "x" * 10))
+    engine.seal_all()
+    engine.append(tagged("a", "y" * 100))
+
+    def asked(from_seq: int, budget: int) -> Any:
+        return select(engine.topic(), ReadQuery(from_seq, 10, budget, match=equals("a")))
+
+    assert (asked(0, 120).count, asked(0, 120).next_seq) == (1, 1)
+    assert (asked(1, 120).count, asked(1, 120).next_seq) == (1, 2)
+    assert (asked(0, 500).count, asked(0, 500).next_seq) == (2, 2)
+
+
 def test_scanned_counts_rows_looked_at() -> None:
     """Kept or not. (§0.9)"""
     engine = Harness()
@@ -151,3 +172,55 @@ def test_the_first_and_the_last_record_are_found_behind_deleted_ones() -> None:
     assert selection._first_since(topic, START_MS) == 290
     assert selection._last_live(topic, 301) == 290
     assert selection._last_live(topic, 290) == 0
+
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 40), st.sampled_from([None, "a", "b"]), st.sampled_from([None, "n"])),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(ROWS, st.sets(st.integers(1, 8)), st.integers(1, 80), st.integers(1, 3), st.booleans())
+def test_a_reader_at_the_head_gets_what_one_behind_gets(
+    rows: list[tuple[int, str | None, str | None]],
+    deleted: set[int],
+    budget: int,
+    limit: int,
+    sealed: bool,
+) -> None:
+    """One row after the other, or all at once: the same records, and the first is never too large."""
+    engine = Harness()
+    for size, tag, node in rows:
+        engine.append(tagged(tag, "x" * size) | by(node, "x" * size))
+    if sealed:
+        engine.seal_all()
+    run = engine.topic().runs[0]
+    run.delete(np.array(sorted(seq - 1 for seq in deleted if seq <= len(rows)), np.int64))
+    kept = [
+        seq
+        for seq, (_, tag, node) in enumerate(rows, 1)
+        if seq not in deleted and tag == "a" and node is None
+    ]
+
+    def asked(from_seq: int, through: int, budget: int = 1 << 20) -> Any:
+        query = ReadQuery(
+            from_seq, limit, budget, skip_nodes=("n",), match=equals("a"), through=through
+        )
+        return select(engine.topic(), query)
+
+    found = [seq for seq in range(1, len(rows) + 1) if (page := asked(seq - 1, seq, budget)).count]
+    assert found == kept
+    for seq in range(1, len(rows) + 1):
+        page = asked(seq - 1, seq, budget)
+        assert (page.count, page.next_seq, page.tombstone) == (int(seq in kept), seq, None)
+        spans = [span for _, spans in page.extents for span in spans]
+        assert spans == ([(seq - 1, seq)] if seq in kept else [])
+    whole, at = [], 0
+    while at < len(rows):
+        page = asked(at, len(rows), budget)
+        whole += [row + 1 for _, spans in page.extents for lo, hi in spans for row in range(lo, hi)]
+        assert page.next_seq > at
+        at = page.next_seq
+    assert whole == kept

@@ -4,6 +4,8 @@
 import gzip
 import os
 import zlib
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -151,10 +153,8 @@ def test_pieces_are_freed_one_by_one() -> None:
     assert left == [3, 2, 1, 0]
 
 
-@pytest.mark.parametrize("kind", ["whole", "a bomb", "cut"])
-def test_what_was_unpacked_is_freed_one_by_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever came of the body."""
-    body = gzip.compress(b" " * (LIMIT + (kind == "a bomb")))
+def spied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of the pieces that are freed one by one."""
     freed: list[int] = []
 
     def spy(pieces: list[bytes]) -> None:
@@ -162,11 +162,95 @@ def test_what_was_unpacked_is_freed_one_by_one(kind: str, monkeypatch: pytest.Mo
         let_go(pieces)
 
     monkeypatch.setattr(inflation, "let_go", spy)
+    return freed
+
+
+@pytest.mark.parametrize("kind", ["whole", "damaged at its end"])
+def test_what_was_unpacked_is_freed_one_by_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever came of the body."""
+    body = bytearray(gzip.compress(b" " * LIMIT))
+    freed = spied(monkeypatch)
+
     if kind == "whole":
         assert len(inflate(body, LIMIT)) == LIMIT
+        assert sum(freed) == LIMIT
     else:
+        body[-8] ^= 1  # of the checksum
         with pytest.raises(Rejection):
-            inflate(body[:-1] if kind == "cut" else body, LIMIT)
+            inflate(body, LIMIT)
+        assert sum(freed) >= LIMIT - OUTPUT_BYTES
 
-    assert sum(freed) == LIMIT + (kind == "a bomb")
     assert max(freed) == OUTPUT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (gzip.compress(b" " * (LIMIT + 1)), ErrorCode.PAYLOAD_TOO_LARGE),
+        (gzip.compress(b" " * (16 * LIMIT)), ErrorCode.PAYLOAD_TOO_LARGE),
+        (gzip.compress(b" " * (16 * LIMIT))[:-8] + b"\xff" * 8, ErrorCode.PAYLOAD_TOO_LARGE),
+        (gzip.compress(b" " * LIMIT)[:-1], ErrorCode.INVALID_REQUEST),
+        (b"x" * 100, ErrorCode.INVALID_REQUEST),
+    ],
+    ids=["a byte too many", "a bomb", "a bomb without its end", "cut", "no gzip"],
+)
+def test_nothing_is_kept_of_what_says_that_it_is_too_large(
+    body: bytes, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bomb takes no memory, and what is wrong with a body is told as before: an end that was cut may
+    say anything. (§0.6)"""
+    freed = spied(monkeypatch)
+
+    with pytest.raises(Rejection) as refused:
+        inflate(body, LIMIT)
+
+    assert refused.value.code is code
+    assert freed == []
+
+
+@pytest.mark.parametrize("declared", [0, 1000, LIMIT - 1])
+def test_what_is_more_than_it_says_is_not_unpacked_to_its_end(
+    declared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot be whole: zlib itself would say so, behind all of it. (§0.6)"""
+    body = gzip.compress(b" " * (16 * LIMIT))[:-4] + declared.to_bytes(4, "little")
+    unpacked: list[int] = []
+    piece = inflation._piece
+
+    def spy(*args: Any) -> bytes:
+        found = piece(*args)
+        unpacked.append(len(found))
+        return found
+
+    monkeypatch.setattr(inflation, "_piece", spy)
+    with pytest.raises(Rejection) as refused:
+        inflate(body, LIMIT)
+
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert sum(unpacked) <= declared + OUTPUT_BYTES
+
+
+def test_a_size_of_which_only_the_end_is_told_bounds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beyond 4 GiB a member tells the last 32 bits of its size: where so much may be inside, it is
+    unpacked as far as the limit, and too large. (§0.6)"""
+    monkeypatch.setattr(inflation, "RATIO_MAX", 1 << 32)
+    body = gzip.compress(b" " * (2 * LIMIT))[:-4] + (10).to_bytes(4, "little")
+
+    with pytest.raises(Rejection) as refused:
+        inflate(body, LIMIT)
+
+    assert refused.value.code is ErrorCode.PAYLOAD_TOO_LARGE
+
+
+@pytest.mark.parametrize("size", [LIMIT, 16 * LIMIT])
+def test_the_thread_gives_way_after_each_piece(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever becomes of the body: the event loop does not wait for a core until all is unpacked."""
+    slept: list[float] = []
+    monkeypatch.setattr(inflation.time, "sleep", slept.append)
+
+    with suppress(Rejection):
+        inflate(gzip.compress(b" " * size), LIMIT)
+
+    assert len(slept) >= LIMIT // OUTPUT_BYTES

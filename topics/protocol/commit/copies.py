@@ -3,11 +3,15 @@
 A copy has a `$seq` and a `$ts` of its own; the rest is the source's text as it stands, so `data` and
 `meta` are never parsed.  Only a stamp in `meta` makes a new `meta`, by splicing.  One pass over
 columns finds where to cut, one join makes the text (§6.1, §10.6).
+
+The text of a large record is not copied at all: every topic that has the record refers to the same
+bytes.  Each counts all of them in its memory, so what is counted is never less than what is held.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import repeat
 from typing import Final
 
 import msgspec
@@ -15,12 +19,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.ports import Extent, Run, Span
-from topics.protocol.model.records import DATA_KEY_SIZE, META_KEY_SIZE, Batch, Buffer
+from topics.protocol.model.records import (
+    DATA_KEY_SIZE,
+    META_KEY_SIZE,
+    Batch,
+    Buffer,
+    SharedText,
+)
 from topics.protocol.model.render import JsonText
 from topics.protocol.state.run_list import rows_of
 
 Stamp = Callable[[int], dict[str, bytes]]
 """From a source seq to keys of `meta` and their values as JSON text."""
+
+SHARED_BYTES: Final = 64 << 10
+"""Text of a record from which on its copies share it.  To copy so much takes 20 µs, a tenth of what a
+copy takes beside that; a megabyte takes 0.1 to 2.5 ms, as fast as the kernel finds fresh memory."""
+_SPARE_SHARE: Final = 8
+"""A record is shared where what surrounds it in memory is at most such a part of it: whoever refers to
+a part of some bytes holds all of them."""
 
 _SEQ_KEY_SIZE: Final = len(b'{"$seq":')
 _TS_KEY_SIZE: Final = len(b',"$ts":')
@@ -33,11 +50,13 @@ class Copies:
     """n records to be appended to another topic, ascending by source seq.
 
     Attributes:
-        tails: Text of each behind its `$ts`, last brace included.
+        tails: Text of each behind its `$ts`, last brace included; with `ends`, up to its `meta`.
         seqs: Source seqs, shape (n,).
         hops: Of the copies, shape (n,), uint8.
         data_size, meta_size: As in `Batch`.
         nodes, tags: One (or None) each, or None where none has one.
+        ends: What follows the tail of each: a stamped `meta` and the last brace; None where there is
+            none.
     """
 
     tails: list[JsonText]
@@ -47,9 +66,14 @@ class Copies:
     meta_size: NDArray[np.uint32]
     nodes: list[str | None] | None = None
     tags: list[str | None] | None = None
+    ends: list[bytes] | None = None
 
     def __len__(self) -> int:
         return len(self.tails)
+
+    def tail_bytes(self, i: int) -> int:
+        """The size of what one of them shows behind its `$ts`."""
+        return len(self.tails[i]) + (0 if self.ends is None else len(self.ends[i]))
 
     def first(self, n: int) -> "Copies":
         """The first n of them."""
@@ -68,20 +92,25 @@ class Copies:
             self.meta_size[part],
             None if self.nodes is None else self.nodes[part],
             None if self.tags is None else self.tags[part],
+            None if self.ends is None else self.ends[part],
         )
 
     def render(self, first_seq: int, ts_ms: int) -> Batch:
         """The batch of the copies, with consecutive seqs from `first_seq`."""
         stamp = b',"$ts":%d' % ts_ms
         seqs = range(first_seq, first_seq + len(self.tails))
-        parts = [
-            b"".join((b'{"$seq":%d%b' % (seq, stamp), tail, b","))
-            for seq, tail in zip(seqs, self.tails, strict=True)
-        ]
+        heads = [b'{"$seq":%d%b' % (seq, stamp) for seq in seqs]
+        ends = repeat(b",") if self.ends is None else [end + b"," for end in self.ends]
+        text: bytes | SharedText
+        if max(map(len, self.tails)) < SHARED_BYTES:
+            parts = list(map(b"".join, zip(heads, self.tails, ends, strict=False)))
+            text, sizes = b"".join(parts), list(map(len, parts))
+        else:
+            text, sizes = _shared(heads, self.tails, ends)
         return Batch(
-            text=b"".join(parts),
+            text=text,
             ts_ms=ts_ms,
-            size=np.fromiter(map(len, parts), np.uint32, len(parts)) - np.uint32(1),
+            size=np.array(sizes, np.uint32) - np.uint32(1),
             data_size=self.data_size,
             meta_size=self.meta_size if self.meta_size.any() else None,
             nodes=_one_for_all(self.nodes),
@@ -89,6 +118,38 @@ class Copies:
             src_seq=self.seqs,
             hops=self.hops,
         )
+
+
+def _shared(
+    heads: Sequence[bytes], tails: Sequence[JsonText], ends: Iterable[bytes]
+) -> tuple[SharedText, list[int]]:
+    """Text in which large tails stand as they are, and what lies between them is joined; and the size
+    of each record with its comma."""
+    pieces: list[Buffer] = []
+    sizes: list[int] = []
+    between: list[JsonText] = []
+    for head, tail, end in zip(heads, tails, ends, strict=False):
+        sizes.append(len(head) + len(tail) + len(end))
+        between.append(head)
+        if len(tail) < SHARED_BYTES:
+            between += (tail, end)
+        else:
+            pieces += (b"".join(between), tail)
+            between = [end]
+    pieces.append(b"".join(between))
+    return SharedText.of(pieces), sizes
+
+
+def _kept(tail: JsonText) -> JsonText:
+    """A tail whose bytes may be held for as long as a topic has the copy: what is large as bytes that
+    hold little else, and never as a part of a file or of memory that is being written."""
+    size = len(tail)
+    if size < SHARED_BYTES:
+        return tail
+    owner = tail.obj if isinstance(tail, memoryview) else tail
+    if type(owner) is bytes and len(owner) - size <= size // _SPARE_SHARE:
+        return tail
+    return bytes(tail)
 
 
 def _one_for_all(nodes: list[str | None] | None) -> str | Sequence[str | None] | None:
@@ -130,6 +191,7 @@ def gather(
         np.concatenate([piece.meta_size for piece in pieces]),
         _joined([(piece.nodes, len(piece)) for piece in pieces]),
         _joined([(piece.tags, len(piece)) for piece in pieces]),
+        None if stamp is None else [end for piece in pieces for end in piece.ends or ()],
     )
 
 
@@ -176,17 +238,17 @@ def _cut(
     else:
         cuts = data_ends - data_size - DATA_KEY_SIZE
     view: JsonText = memoryview(text)
-    if stamp is None:
-        ends = (starts + size).tolist()
-        tails = [view[a:b] for a, b in zip(cuts.tolist(), ends, strict=True)]
-    else:
-        columns_of_cuts = seqs.tolist(), cuts.tolist(), data_ends.tolist(), with_meta.tolist()
+    tail_ends = starts + size if stamp is None else data_ends
+    tails = [_kept(view[a:b]) for a, b in zip(cuts.tolist(), tail_ends.tolist(), strict=True)]
+    ends = None
+    if stamp is not None:
+        columns_of_metas = seqs.tolist(), data_ends.tolist(), with_meta.tolist()
         metas = [
-            (view[cut:end], stamped(bytes(view[end : end + more][META_KEY_SIZE:]), stamp(seq)))
-            for seq, cut, end, more in zip(*columns_of_cuts, strict=True)
+            stamped(bytes(view[end : end + more][META_KEY_SIZE:]), stamp(seq))
+            for seq, end, more in zip(*columns_of_metas, strict=True)
         ]
-        tails = [b"".join((text, b',"meta":', meta, b"}")) for text, meta in metas]
-        meta_size = np.fromiter((len(meta) for _, meta in metas), np.uint32, len(metas))
+        ends = [_end(meta) for meta in metas]
+        meta_size = np.fromiter(map(len, metas), np.uint32, len(metas))
     hops = columns.hops[rows]
     return Copies(
         tails,
@@ -196,6 +258,7 @@ def _cut(
         meta_size,
         _texts_of(columns.node_id[rows], run.node) if node else None,
         _texts_of(columns.tag_id[rows], run.tag) if tag else None,
+        ends,
     )
 
 
@@ -220,12 +283,11 @@ def _cut_one(
     else:
         cut = data_end - data_size - DATA_KEY_SIZE
     view: JsonText = memoryview(text)
-    if stamp is None:
-        tail = view[cut:size]
-    else:
+    tail = _kept(view[cut : size if stamp is None else data_end])
+    ends = None
+    if stamp is not None:
         meta = stamped(bytes(view[data_end + META_KEY_SIZE : size - 1]), stamp(seq))
-        tail = b"".join((view[cut:data_end], b',"meta":', meta, b"}"))
-        meta_size = len(meta)
+        ends, meta_size = [_end(meta)], len(meta)
     hops = min(int(columns.hops[row]), 254) + 1 if hop else 0
     node_id, tag_id = int(columns.node_id[row]), int(columns.tag_id[row])
     return Copies(
@@ -236,7 +298,13 @@ def _cut_one(
         np.array([meta_size], np.uint32),
         [run.node(node_id)] if node and node_id else None,
         [run.tag(tag_id)] if tag and tag_id else None,
+        ends,
     )
+
+
+def _end(meta: bytes) -> bytes:
+    """The end of a record with a `meta`."""
+    return b"".join((b',"meta":', meta, b"}"))
 
 
 def _digits(values: NDArray[np.int64]) -> NDArray[np.int64]:

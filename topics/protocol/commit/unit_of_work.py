@@ -117,6 +117,8 @@ class UnitOfWork:
         self._removed = removed
         self._broken = broken
         self._unit = _Unit()
+        self._taken_bytes = 0
+        """What was planned for the units that were taken."""
         self._on_their_way: deque[_Unit] = deque()
         self._expired: set[int] = set()
         """Topics whose records expired since the log last had their floors."""
@@ -154,12 +156,18 @@ class UnitOfWork:
             planned_bytes += unit.planned_bytes
         return planned_bytes
 
+    @property
+    def ever_planned_bytes(self) -> int:
+        """What was ever planned for the log, written or not."""
+        return self._taken_bytes + self._unit.planned_bytes
+
     # ------------------------------------------------------------------ the driver's reports
 
     def take_frames(self) -> Frames:
         """End the unit: its events, for one write; `on_written`, once for each unit that was taken,
         or `on_failed` must follow."""
         unit, self._unit = self._unit, _Unit()
+        self._taken_bytes += unit.planned_bytes
         self._on_their_way.append(unit)
         self.publication.on_taken()
         return unit.frames

@@ -195,7 +195,7 @@ class DeadLetters:
 
     def _takes_any(self, topic: Topic, jobs: list[Job], copies: Copies, moment: Moment) -> bool:
         """Whether any of the jobs is taken alone: none is where the smallest is not."""
-        least = min(range(len(copies)), key=lambda i: len(copies.tails[i]))
+        least = min(range(len(copies)), key=copies.tail_bytes)
         one = copies.only(least)
         size_bytes = _size_of(topic, seq_spans(np.array([jobs[least].seq], np.uint64)))
         try:

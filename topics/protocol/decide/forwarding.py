@@ -102,7 +102,8 @@ class Forwarding:
         self._retries: list[tuple[int, int]] = []
         self._plans: WeakKeyDictionary[Router, _Plan] = WeakKeyDictionary()
         """Weak: the plan of a router that was deleted, or configured anew, goes with it."""
-        self._same: tuple[tuple[list[Extent], bool, bool, bool], Copies] | None = None
+        self._same: tuple[object, Copies] | None = None
+        """What was copied last, and of what it was made: held until no source is due."""
         self._passed: dict[int, int] = {}
         """Router id -> cursor, where the slice only passed over records."""
 
@@ -175,7 +176,8 @@ class Forwarding:
         self._end_slice(moment)
 
     def _end_slice(self, moment: Moment) -> None:
-        self._same = None
+        if not self._line:
+            self._same = None
         self._log_passed(moment)
         self._unit.evict_for_memory(moment.now_ms)
         self._rested()
@@ -338,11 +340,13 @@ class Forwarding:
     ) -> Copies | None:
         """Records cut out of the source's text; None where a disk has to be waited for.
 
-        What one router of a source copies, its siblings mostly copy next: cut once for all.
+        What one router of a source copies, its siblings mostly copy next: cut once for all, and held
+        by seqs, of which the text never changes, and not by runs, which are sealed meanwhile.
         """
         config = router.config
         is_stamped = config.guarantee == "exactly_once"
-        key = (extents, config.preserve_node, config.preserve_tag, hop)
+        seqs = [(run.first_seq + lo, hi - lo) for run, spans in extents for lo, hi in spans]
+        key = (source.topic_id, seqs, config.preserve_node, config.preserve_tag, hop)
         if self._same is not None and not is_stamped and self._same[0] == key:
             return self._same[1]
         found = self._texts(router, extents, plan)

@@ -19,7 +19,7 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, WatchCreated, WatchPosition
 from topics.protocol.state.frames import Pulled
 from topics.protocol.state.topic import Topic
-from topics.protocol.state.watched import Stream, Watched
+from topics.protocol.state.watched import WATCHED_BYTES, Stream, Watched
 from topics.protocol.state.watches import SESSION_TTL_MS, Session, Watches, begin_at, own_view
 
 
@@ -37,7 +37,12 @@ class WatchCommands:
     def _create_watch(self, command: CreateWatch, moment: Moment) -> Outcome:
         """§7.2: a session with a position in each topic; no stream is open yet."""
         self.watches.forget_idle(moment.now_ms)
-        self.watches.session_shares.require(holder_of(command.caller, command.holder))
+        owner, holder = command.caller, holder_of(command.caller, command.holder)
+        self.watches.session_shares.require(holder)
+        if not command.lenient:
+            # What the topics take without their filters is known without a look at them: where that is
+            # too much already, a flood of sessions is refused in microseconds.
+            self.watches.byte_shares.require(holder, len(command.topics) * WATCHED_BYTES)
         watched: dict[str, Watched] = {}
         for name, begin in command.topics.items():
             if command.lenient and name not in self._unit.state.topics:
@@ -47,7 +52,6 @@ class WatchCommands:
             view = own_view(command.view, begin)
             cursor = command.cursors.get(name, begin_at(topic, begin))
             watched[name] = Watched(name, topic.topic_id, cursor, view)
-        owner, holder = command.caller, holder_of(command.caller, command.holder)
         session = Session(
             command.wid, watched, command.heartbeat_ms, moment.now_ms, holder=holder, owner=owner
         )

@@ -473,6 +473,7 @@ class Driver:
                 self._host.steady_ms,
                 unit.planned_bytes - planned_bytes,
                 lsn=self.store.written_lsn + 1,
+                ever_bytes=unit.ever_planned_bytes,
             )
         self._begin_reading()
         self.commit.end_turn()

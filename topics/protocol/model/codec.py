@@ -41,7 +41,7 @@ from topics.protocol.model.events import (
     TopicCreated,
     TopicDeleted,
 )
-from topics.protocol.model.records import COLUMN_DTYPES, Batch, Buffer
+from topics.protocol.model.records import COLUMN_DTYPES, Batch, Buffer, SharedText
 
 CODES: Final[dict[type[Event], int]] = {
     TopicCreated: 1,
@@ -201,9 +201,9 @@ def _encode_append(event: RecordsAppended) -> Frame:
     parts[0] = FRAME_HEADER.pack(size, APPENDED, mask, 0, len(head), records)
     # Joined, a small frame is one buffer of the vectored write; a large text is not worth a copy.
     if before + len(text) <= SMALL_BYTES:
-        parts += (text, _PADDING[padding])
+        parts += (bytes(text), _PADDING[padding])
         return (b"".join(parts),)
-    return b"".join(parts), text, _PADDING[padding]
+    return b"".join(parts), *_pieces_of(text), _PADDING[padding]
 
 
 def _encode_one(head: bytes, batch: Batch) -> Frame:
@@ -218,8 +218,12 @@ def _encode_one(head: bytes, batch: Batch) -> Frame:
     header = FRAME_HEADER.pack(size + len(end), APPENDED, _ONE_ROW_MASK, 0, len(head), 1)
     row = _ONE_ROW.pack(batch.size.item(), batch.data_size.item())
     if size <= SMALL_BYTES:
-        return (b"".join((header, head, padding, row, text, end)),)
-    return b"".join((header, head, padding, row)), text, end
+        return (b"".join((header, head, padding, row, bytes(text), end)),)
+    return b"".join((header, head, padding, row)), *_pieces_of(text), end
+
+
+def _pieces_of(text: bytes | SharedText) -> tuple[Buffer, ...]:
+    return (text,) if isinstance(text, bytes) else text.pieces
 
 
 def _columns_of(batch: Batch) -> tuple[NDArray[Any] | None, ...]:

@@ -12,7 +12,7 @@ little-endian column, one row a record; row = seq - first_seq of the run.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 import numpy as np
@@ -72,6 +72,28 @@ class Columns:
 assert tuple(f.name for f in fields(Columns)) == tuple(COLUMN_DTYPES)
 
 
+class SharedText(msgspec.Struct, frozen=True, eq=False):
+    """Text in pieces, some of which other topics hold as well: it is not copied to be one.
+
+    Attributes:
+        pieces: In order, none of them empty.  Of those that are views, nothing changes the memory.
+        size_bytes: Of all of them.
+    """
+
+    pieces: tuple[Buffer, ...]
+    size_bytes: int
+
+    @classmethod
+    def of(cls, pieces: Sequence[Buffer]) -> Self:
+        return cls(tuple(pieces), sum(map(len, pieces)))
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.pieces)
+
+
 class Batch(msgspec.Struct, frozen=True):
     """The n records of one append, rendered, as its event, its log frame and its run hold them.
 
@@ -87,7 +109,7 @@ class Batch(msgspec.Struct, frozen=True):
         hops: Shape (n,), uint8; None unless the records are copies.
     """
 
-    text: bytes
+    text: bytes | SharedText
     ts_ms: int
     size: NDArray[np.uint32]
     data_size: NDArray[np.uint32]

@@ -27,6 +27,7 @@ from topics.protocol.model.records import (
     Batch,
     Buffer,
     Columns,
+    SharedText,
 )
 
 _ROWS_FIRST: Final = 16
@@ -59,6 +60,8 @@ _INSERTS_FEW: Final = 32
 """Strings up to which inserting each into the sorted view costs less than sorting it."""
 _LOOKS_LESS: Final = 4
 """How many times as many tags as rows there must be for a look at the rows to cost less."""
+_ROWS_FEW: Final = 64
+"""Rows up to which their tags are looked at one by one."""
 _GAP_ROWS: Final = 128
 """Adjacent dead rows above which two runs cost no more than one with those rows."""
 
@@ -239,7 +242,8 @@ class HotRun:
         )
 
     def append(self, batch: Batch) -> None:
-        """Take a batch as the next rows.  Its text is copied into an arena, or kept as one."""
+        """Take a batch as the next rows.  Its text is copied into an arena, or kept as one; text that
+        is shared with other runs is kept in its pieces, and counts in each of them."""
         n = len(batch.size)
         if self._rows + n > self._capacity:
             self._allocate(max(self._capacity * 2, self._rows + n))
@@ -305,10 +309,17 @@ class HotRun:
             columns["src_seq"][new] = batch.src_seq
             columns["hops"][new] = batch.hops
 
-    def _store_text(self, text: bytes) -> int:
+    def _store_text(self, text: bytes | SharedText) -> int:
         """Place text behind the last; returns its offset in the run."""
         offset, size = self._text_bytes, len(text)
         self._text_bytes += size
+        if not isinstance(text, bytes):
+            for piece in text.pieces:
+                self._arenas.append(piece)
+                self._bases.append(offset)
+                offset += len(piece)
+            self._room = None
+            return offset - size
         if size > _ADOPT_BYTES_MAX:
             for at in range(0, size, _ARENA_MAX_BYTES):
                 self._arenas.append(text[at : at + _ARENA_MAX_BYTES])
@@ -322,7 +333,8 @@ class HotRun:
             return offset
         if self._room is None or self._room_used + size > len(self._room):
             last = len(self._arenas[-1]) if self._arenas else _ARENA_FIRST_BYTES // 2
-            self._room = bytearray(max(size, min(2 * last, _ARENA_MAX_BYTES)))
+            room = min(max(2 * last, _ARENA_FIRST_BYTES), _ARENA_MAX_BYTES)
+            self._room = bytearray(max(size, room))
             self._room_used = 0
             self._arenas.append(self._room)
             self._bases.append(offset)
@@ -501,7 +513,11 @@ class HotRun:
         if rows is not None and (rows[1] - rows[0]) * _LOOKS_LESS <= len(self._tags.texts):
             # A reader at the head asks at each publication: for the few tags of the new rows, not
             # for all that the run has.
-            present = np.unique(self.columns.tag_id[rows[0] : rows[1]]).tolist()
+            present = self.columns.tag_id[rows[0] : rows[1]].tolist()
+            # Of a few, a set takes a tenth of what numpy does.
+            present = (
+                sorted(set(present)) if len(present) <= _ROWS_FEW else np.unique(present).tolist()
+            )
             texts = self._tags.texts
             kept = [i for i in present if i and _matches(match, texts[i - 1].encode())]
             return np.array(kept, np.uint32)

@@ -181,6 +181,8 @@ def _picked(
     page: Selection,
 ) -> tuple[list[Span], int, int, int, bool]:
     """(spans, rows, bytes, row reached, page is full) of the kept rows among [lo, stop)."""
+    if stop - lo == 1:
+        return _picked_one(run, lo, limit, budget, filters, first=not page.count)
     picks: list[NDArray[np.int64]] = []
     taken = size = 0
     row, window, full = lo, max(WINDOW_FIRST, limit), False
@@ -207,6 +209,19 @@ def _picked(
         window = min(window * 2, WINDOW_MAX)
     rows = np.concatenate(picks) if picks else np.empty(0, np.int64)
     return spans_of(rows), taken, size, row, full or row < stop
+
+
+def _picked_one(
+    run: Run, row: int, limit: int, budget: int, filters: list[_Filter], *, first: bool
+) -> tuple[list[Span], int, int, int, bool]:
+    """As `_picked`, for the row that a reader at the head has before it: streams with filters ask so at
+    each publication, and numpy costs more than a row does."""
+    if run.flags[row] != LIVE or not all(wanted.keep(row, row + 1)[0] for wanted in filters):
+        return [], 0, 0, row + 1, False
+    size = int(run.columns.size[row])
+    if size > budget and not first:
+        return [], 0, 0, row, True
+    return [(row, row + 1)], 1, size, row + 1, limit == 1
 
 
 # ---------------------------------------------------------------------- by time

@@ -4,7 +4,7 @@
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final
@@ -87,13 +87,23 @@ class Watched(msgspec.Struct, eq=False):
     @property
     def memory_bytes(self) -> int:
         """About what it holds, the filters with it although topics of a session may share them."""
-        view = self.view
-        nodes = sum(TEXT_BYTES + len(node) for node in view.nodes)
-        match = 0 if view.match is None else 2 * (TEXT_BYTES + len(view.match.lower))
-        return WATCHED_BYTES + TEXT_BYTES + len(self.name) + nodes + match
+        return memory_bytes_of((self,))
 
     def step(self, step: WatchStep) -> None:
         self.place = WATCH_TRANSITIONS[self.place, step]
+
+
+def memory_bytes_of(many: Iterable[Watched]) -> int:
+    """About what they hold together; a filter that they share is looked at once, and counts for each."""
+    found, view, of_filters = 0, None, 0
+    for watched in many:
+        if watched.view is not view:
+            view = watched.view
+            of_filters = sum(TEXT_BYTES + len(node) for node in view.nodes)
+            if view.match is not None:
+                of_filters += 2 * (TEXT_BYTES + len(view.match.lower))
+        found += WATCHED_BYTES + TEXT_BYTES + len(watched.name) + of_filters
+    return found
 
 
 class StreamEnd(Enum):

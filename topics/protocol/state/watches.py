@@ -37,7 +37,14 @@ from topics.protocol.state.frames import (
 from topics.protocol.state.selection import ReadQuery, seek, select
 from topics.protocol.state.shares import Shares
 from topics.protocol.state.topic import Tombstone, Topic
-from topics.protocol.state.watched import Stream, StreamEnd, Watched, WatchPlace, WatchStep
+from topics.protocol.state.watched import (
+    Stream,
+    StreamEnd,
+    Watched,
+    WatchPlace,
+    WatchStep,
+    memory_bytes_of,
+)
 
 SESSION_TTL_MS: Final = 300_000
 
@@ -54,11 +61,11 @@ class Session(msgspec.Struct, eq=False):
     holder: Holder = NOBODY
     is_behind: bool = False
     """The process that carried its stream ended: the client may be further than its positions."""
+    memory_bytes: int = 0
+    """What it holds of `max_watch_bytes`."""
 
-    @property
-    def memory_bytes(self) -> int:
-        """What it holds of `max_watch_bytes`."""
-        return sum(watched.memory_bytes for watched in self.watched.values())
+    def __post_init__(self) -> None:
+        self.memory_bytes = memory_bytes_of(self.watched.values())
 
 
 class Watches:

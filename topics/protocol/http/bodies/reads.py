@@ -82,13 +82,20 @@ def parse_watch(body: Buffer, limits: Limits, *, wid: str, lenient: bool) -> Cre
     )
 
 
+_NOTHING_SAID: Final = BeginBody()
+_FIRST: Final = Begin()
+"""What a topic that says nothing asks for: most do, and a session has hundreds."""
+
+
 def parse_begins(topics: Mapping[str, BeginBody | None], limits: Limits) -> dict[str, Begin]:
     """Where to begin in each topic; a name that cannot exist is not found when the watch
     is decided."""
     if len(topics) > limits.max_watch_topics:
         raise invalid(f"{len(topics)} topics exceed {limits.max_watch_topics}", "$.topics")
     return {
-        name: parse_begin(begin or BeginBody(), limits, f"$.topics.{name[:64]}")
+        name: _FIRST
+        if begin is None or begin == _NOTHING_SAID
+        else parse_begin(begin, limits, f"$.topics.{name[:64]}")
         for name, begin in topics.items()
     }
 
