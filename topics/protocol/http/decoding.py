@@ -89,10 +89,14 @@ def decode_whole(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:
 
 
 def why_not_json(error: Exception, body: Buffer) -> str:
-    """What the decoder says, but of half a surrogate pair near the end: it calls that truncated."""
+    """What the decoder says; but it calls truncated what is empty, and half a surrogate pair near
+    the end."""
     said = str(error)
-    if said == "Input data was truncated" and _HALF_A_PAIR.search(bytes(body[-32:])):
-        return "an escaped surrogate has no other half"
+    if said == "Input data was truncated":
+        if not body:
+            return "it is empty"
+        if _HALF_A_PAIR.search(bytes(body[-32:])):
+            return "an escaped surrogate has no other half"
     return said
 
 
