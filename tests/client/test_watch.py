@@ -560,6 +560,27 @@ def test_a_session_that_expired(face: Any) -> None:
     assert script.posts[1]["cursor"] == composite(jobs=1)
 
 
+def test_a_session_of_fewer_topics(face: Any) -> None:
+    """Once a topic is gone, a new session is posted from the positions alone: the id of more than 64
+    topics would be refused for fewer. (§7.2, §7.4)"""
+    script = Streams(
+        session("w1", jobs=0, news=0),
+        Stream(
+            frame("opaque1", "record", topic="jobs", records=[{"$seq": 1, "$ts": 1, "data": 1}],
+                  from_seq=0, to_seq=1, head_seq=1),
+            frame("opaque2", "topic-deleted", topic="news", head_seq=0, reason="deleted"),
+            fault(410),
+        ),
+        session("w2", jobs=1),
+        Stream(gone()),
+    )  # fmt: skip
+
+    assert watched(face, script, "jobs", "news").got == ["jobs 1", "news gone", "jobs gone"]
+
+    assert script.posts[1]["topics"] == {"jobs": {"from_seq": 1}}
+    assert "cursor" not in script.posts[1]
+
+
 @pytest.mark.parametrize(
     ("code", "kind"), [(500, ServerFault), (403, Forbidden), (400, InvalidRequest)]
 )

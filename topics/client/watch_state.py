@@ -155,6 +155,7 @@ class WatchState(Generic[R]):
         self._attempts: Attempts | None = None
         self._stream_attempts = StreamAttempts(retry, clock)
         self._is_reposted = False
+        self._is_narrower = False
         self._has_heard = False
         self._is_lost = False
         self._fault: TopicsError | None = None
@@ -196,7 +197,8 @@ class WatchState(Generic[R]):
             begins = {n: _from(p.begin, p.seq) for n, p in self._places.items()}
         return endpoints.create_watch(
             begins,
-            cursor=self._id,
+            # An id of many topics is refused for fewer; the beginnings have all positions, too.
+            cursor=None if self._is_narrower else self._id,
             options=self._options,
             # A topic that was deleted meanwhile becomes a `TopicGone`, and no error.
             lenient=self._is_lenient or self._places is not None,
@@ -241,6 +243,7 @@ class WatchState(Generic[R]):
             position = session.topics.get(name)
             if position is None:
                 del places[name]
+                self._is_narrower = True
                 self._pending.append(Watched(name, TopicGone(head_seq=place.head_seq)))
             elif place.epoch is None or place.epoch == position.epoch:
                 place.advance(position)
@@ -394,6 +397,7 @@ class WatchState(Generic[R]):
         if self._places is None or self._places.pop(named.topic, None) is None:
             return
         self._ahead.pop(named.topic, None)
+        self._is_narrower = True
         self.is_over = not self._places
         self.is_listening = not self.is_over
         yield Watched(named.topic, TopicGone(head_seq=named.head_seq))
