@@ -207,8 +207,7 @@ class Model:
         at = self.sessions[wid]
         known = request.headers.get("last-event-id")
         if known is not None:
-            rewound = {n: min(at[n], seq) for n, seq in positions(known).items() if n in at}
-            at.update(rewound)
+            at.update({name: min(at[name], seq) for name, seq in positions(known).items()})
         text = PREAMBLE + b"".join(self._frames(at))
         cut_at = self.cut(self.streams)
         if cut_at is None or cut_at >= len(text):
