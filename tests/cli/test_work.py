@@ -157,6 +157,23 @@ def test_a_command_that_cannot_be_run(jobs: MemoryTopics, run: Any, tmp_path: Pa
     assert counts(jobs) == (2, 0, 0)
 
 
+@pytest.mark.parametrize("text", ["echo no shebang\n", ""])
+def test_a_script_without_an_interpreter(
+    jobs: MemoryTopics, run: Any, tmp_path: Path, text: str
+) -> None:
+    """No machine runs it, which is known before a job is claimed and a delivery is counted."""
+    script = tmp_path / "script"
+    script.write_text(text)
+    script.chmod(0o755)
+    jobs.client.append("jobs", "a")
+
+    done = run("work", "jobs", "--drain", "--", script)
+
+    said = f"topics: {script}: it has no first line such as #!/bin/sh\n"
+    assert (done.exit_code, done.stderr) == (2, said)
+    assert [job.deliveries for job in jobs.client.claim("jobs", node="other").jobs] == [1]
+
+
 @pytest.mark.parametrize("queue", ["log", "missing"])
 def test_refusals(jobs: MemoryTopics, run: Any, queue: str) -> None:
     """A topic that is no queue, or is not there, is 1 and one line. (§10)"""

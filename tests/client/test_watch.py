@@ -47,6 +47,7 @@ from .streams import (
     gone,
     records,
     session,
+    session_of,
 )
 
 BROKEN = httpx.ReadError("broken")
@@ -632,6 +633,36 @@ def _both(jobs: int, audit: int, topic: str, first_seq: int, last_seq: int) -> b
     own = composite(**{topic: last_seq}).encode()
     text = records(first_seq, last_seq, topic)
     return text.replace(own, composite(jobs=jobs, audit=audit).encode())
+
+
+def test_a_cursor_of_many_topics_holds_when_one_is_gone(face: Any) -> None:
+    """The id of more than 64 topics holds for the same topics only; what is kept names each of them,
+    and a new session is posted without the id. (§7.2, §7.4)"""
+    names = [f"t{n}" for n in range(65)]
+    seqs = dict.fromkeys(names, 3)
+    record = {"$seq": 4, "$ts": 1, "data": 1}
+    script = Streams(
+        session_of("w1", seqs),
+        Stream(
+            frame("list1", "record", topic="t1", records=[record], from_seq=3, to_seq=4, head_seq=4),
+            frame("list2", "topic-deleted", topic="t0", head_seq=3),
+            fault(410),
+        ),
+        session_of("w2", {**seqs, "t1": 4}),
+        Stream(frame("list3", "record", topic="t2", records=[record],
+                     from_seq=3, to_seq=4, head_seq=4)),
+    )  # fmt: skip
+
+    follow = watched(face, script, names, stop=3)
+    later = Streams(session_of("w3", seqs), Stream(gone("t9")))
+    watched(face, later, *names[1:], cursor=follow.cursors[-1], stop=1)
+
+    assert follow.got == ["t1 4", "t0 gone", "t2 4"]
+    assert "cursor" not in script.posts[1]
+    assert script.posts[1]["topics"].keys() == set(names[1:])
+    assert script.posts[1]["topics"]["t1"] == {"from_seq": 4}
+    assert "cursor" not in later.posts[0]
+    assert [later.posts[0]["topics"][n]["from_seq"] for n in ("t1", "t2", "t3")] == [4, 4, 3]
 
 
 def test_no_cursor_before_the_first_answer(face: Any) -> None:

@@ -95,8 +95,7 @@ async def command(
     topics work jobs --jobs 4 --lease 5m -- sh -c 'jq -r .url | xargs curl -fsS'
     topics work jobs --drain -- ./nightly --verbose
     """
-    if shutil.which(words[0]) is None:
-        raise Stop(f"{words[0]}: no such command", UNUSABLE)
+    _require_command(words[0])
     from msgspec import Raw
 
     from topics.client import Job
@@ -114,6 +113,21 @@ async def command(
     )
     runner = Runner(work, words)
     return await runner.run(jobs, ends_by_itself=drain or max_jobs is not None)
+
+
+def _require_command(word: str) -> None:
+    """Refuse what no machine runs, before a job is claimed: a delivery counts (§10.6)."""
+    path = shutil.which(word)
+    if path is None:
+        raise Stop(f"{word}: no such command", UNUSABLE)
+    try:
+        with open(path, "rb") as file:
+            start = file.read(256)
+    except OSError:  # it may be executed, and not be read
+        return
+    # A program in machine code, and what a loader of its own runs, has a NUL early on.
+    if not start.startswith(b"#!") and b"\0" not in start:
+        raise Stop(f"{word}: it has no first line such as #!/bin/sh", UNUSABLE)
 
 
 class Runner:

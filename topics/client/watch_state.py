@@ -63,6 +63,9 @@ HEARTBEAT_MS_MAX: Final = 60_000
 SLACK_S: Final = 5.0
 """On top of two heartbeats without a byte, after which a connection counts as lost (§7.6)."""
 
+MAP_TOPICS_MAX: Final = 64
+"""Topics up to which an id is a map by name, and not a list (§7.4)."""
+
 _STARTS: Final = frozenset({"from_seq", "from_ts", "tail"})
 """Options that name a place; of these, a topic's own beginning overrides the watch's."""
 _FORGOTTEN: Final = frozenset({404, 410})
@@ -117,6 +120,9 @@ class WatchState(Generic[R]):
 
     Any step may raise `TopicsError`, which ends the loop; begun again, it goes on where it was.
 
+    Of a session of many topics the ids are no cursor: a list holds for the same topics only, and one
+    of them may be gone when the next session is posted.  The positions by topic do instead.
+
     Attributes:
         is_over: All topics were deleted; no item will come.
         is_listening: The stream has not had its last event.
@@ -155,6 +161,7 @@ class WatchState(Generic[R]):
         self._attempts: Attempts | None = None
         self._stream_attempts = StreamAttempts(retry, clock)
         self._is_reposted = False
+        self._has_list_ids = False
         self._has_heard = False
         self._is_lost = False
         self._fault: TopicsError | None = None
@@ -169,12 +176,13 @@ class WatchState(Generic[R]):
         At the end of a frame it is the frame's id.  Within a frame, and before the first, it also
         names the topics that are further than the id.
         """
+        event_id = None if self._has_list_ids else self._id
         ahead = dict(self._ahead)
-        if self._id is None:
+        if event_id is None:
             ahead |= {name: place.seq for name, place in (self._places or {}).items()}
         if self._midway is not None:
             ahead[self._midway.topic] = _seqs(self._midway.data)[self._midway.count - 1]
-        return _cursor(self._id, ahead)
+        return _cursor(event_id, ahead)
 
     # ------------------------------------------------------------------ sessions
 
@@ -196,7 +204,7 @@ class WatchState(Generic[R]):
             begins = {n: _from(p.begin, p.seq) for n, p in self._places.items()}
         return endpoints.create_watch(
             begins,
-            cursor=self._id,
+            cursor=None if self._has_list_ids else self._id,
             options=self._options,
             # A topic that was deleted meanwhile becomes a `TopicGone`, and no error.
             lenient=self._is_lenient or self._places is not None,
@@ -210,6 +218,7 @@ class WatchState(Generic[R]):
         if isinstance(outcome, Fault) or not outcome.is_success:
             return self._failed(call, outcome, is_worth=is_worth_repeating(call, outcome))
         self._session = call.result(outcome)
+        self._has_list_ids |= len(self._session.topics) > MAP_TOPICS_MAX
         self._was_opened = False
         if self._places is None:
             self._places = self._first_places(self._session)

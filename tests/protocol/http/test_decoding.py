@@ -54,6 +54,29 @@ def test_a_body_that_ends_inside_a_character_is_no_text() -> None:
         assert f"(byte {size - 1})" in refused.message
 
 
+@pytest.mark.parametrize("text", [r'"\ud800"}', r'"\uDBFF\n"}', r'"\\\ud800"}', r'"\ud83dx\u"'])
+def test_half_a_pair_of_surrogates_is_called_so(text: str) -> None:
+    """Near the end of a body the decoder lacks bytes for the other half. (§0.5)"""
+    refused = refusal(decode, NOTE, b'{"text":' + text.encode())
+
+    assert refused.message == "the body is not JSON: an escaped surrogate has no other half"
+
+
+@pytest.mark.parametrize(
+    "text", ['"', r'"\ud83d', r'"\ud83d\ude0', r'"\ud83d\ude00"', r'"\ud83d' "\\", r'"\\ud83d"']
+)
+def test_a_text_that_ends_early_is_truncated(text: str) -> None:
+    """Also inside a pair, behind a whole one, and behind what only looks like one. (§0.5)"""
+    refused = refusal(decode, NOTE, b'{"text":' + text.encode())
+
+    assert refused.message == "the body is not JSON: Input data was truncated"
+
+
+def test_an_empty_body_is_called_empty() -> None:
+    """Where a body is needed and none came. (§0.5)"""
+    assert refusal(decode, NOTE, b"").message == "the body is not JSON: it is empty"
+
+
 def test_of_a_field_that_comes_twice_the_first_makes_no_objects() -> None:
     """The last one counts, and it alone is bounded: millions of topics in front of it are skipped.
     (§2)"""

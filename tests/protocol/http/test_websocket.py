@@ -59,6 +59,12 @@ def test_only_what_is_published_is_large() -> None:
 # ---------------------------------------------------------------------- what is asked
 
 
+def test_half_a_surrogate_pair_is_no_json() -> None:
+    """The message says what is wrong; the decoder takes it for a text that ends early. (§7.7)"""
+    with pytest.raises(websocket.BadText, match="an escaped surrogate has no other half"):
+        websocket.parse(rb'{"op":"ping","request_id":"\ud800"}', Limits())
+
+
 def test_one_topic_or_a_map_of_them() -> None:
     """`topic` with its own beginning, or `topics` as in the POST of a session. (§7.7)"""
     one = order(op="subscribe", topic="a", from_seq=3, node="me", limit=7, include_tags=True)
@@ -105,6 +111,7 @@ def test_the_rest() -> None:
         ({"op": "subscribe", "topic": 7}, "$.topic"),
         ({"op": "subscribe", "topics": {}}, "$.topics"),
         ({"op": "subscribe", "topics": {"a": 5}}, "a"),
+        ({"op": "subscribe", "topics": {"a": {}}, "topic": "b"}, "$.topic`"),
         ({"op": "subscribe", "topic": "a", "from_seq": -1}, "$.from_seq"),
         ({"op": "subscribe", "topic": "a", "from_seq": 1, "from_ts": 1}, "from_ts"),
         ({"op": "subscribe", "topic": "a", "consistency": "linearizable"}, "$.consistency"),

@@ -75,6 +75,35 @@ def test_an_id_of_another_session_says_nothing_of_this_one() -> None:
     assert parse_composite(composite(watching(3)).decode(), ["t2", "u"]).positions == {"t2": 9}
 
 
+def test_a_map_is_of_the_topics_that_it_names() -> None:
+    """A session of 64 topics that becomes one of 65 goes on where it was in each of them. (§7.4)"""
+    watched = watching(64)
+    frame_id = composite(watched).decode()
+    names = [*names_of(watched), "more"]
+
+    for strict in (False, True):
+        known = cursor.parse_composite(frame_id, names, strict=strict)
+        assert known == Remembered({each.name: each.cursor for each in watched})
+
+
+def test_a_list_of_other_topics_begins_no_session() -> None:
+    """Its positions are lost, and a session that begins at the head instead would skip records in
+    silence: it is no id for these topics. (§7.4)"""
+    watched = watching(66)
+    names = names_of(watched)
+    frame_id = composite(watched).decode()
+
+    assert cursor.parse_composite(frame_id, names, strict=True) == Remembered(
+        {each.name: each.cursor for each in watched}
+    )
+    for others in (names[::-1], names[:-1], names[:3], [*names, "more"]):
+        assert cursor.parse_composite(frame_id, others, strict=True) is None
+        assert cursor.parse_composite(frame_id, others) == Remembered()
+    # A list that is too short is none of ours either.
+    short = encoded({"d": plain(composite(watched))["d"], "s": [1] * 65})
+    assert cursor.parse_composite(short, names, strict=True) is None
+
+
 def encoded(value: Any) -> str:
     return urlsafe_b64encode(json.dumps(value).encode()).decode()
 

@@ -38,6 +38,22 @@ def test_a_large_answer_is_gzipped_on_request() -> None:
     assert header(small, b"content-encoding") is None
 
 
+@pytest.mark.parametrize("accepted", [b"gzip", b"gzip;q=0", None])
+def test_what_could_have_been_compressed_says_so(accepted: bytes | None) -> None:
+    """A cache must not give a plain answer to who asked for a compressed one, nor the other way;
+    a small answer is never compressed and depends on nothing. (RFC 9110 §12.5.5, §0.3)"""
+    desk = Desk()
+    desk.ask("POST", "/v0/topics/jobs", {"records": [{"data": "x" * 5000}]})
+    asks = () if accepted is None else ((b"accept-encoding", accepted),)
+
+    for method, target in (("GET", "/"), ("GET", "/v0/openapi.json"), ("HEAD", "/v0/openapi.json"),
+                           ("POST", "/v0/topics/jobs/diff")):  # fmt: skip
+        answer = desk.ask(method, target, {} if method == "POST" else None, JSON, *asks)
+        assert header(answer, b"vary") == b"accept-encoding"
+        assert header(answer, b"content-encoding") == (b"gzip" if accepted == b"gzip" else None)
+    assert header(desk.ask("GET", "/v0/topics/jobs", None, *asks), b"vary") is None
+
+
 def test_every_json_answer_has_a_performance_block() -> None:
     """§0.9, errors included."""
     desk = Desk()

@@ -76,6 +76,32 @@ def test_what_the_store_refuses_is_one_line(tmp_path: Path) -> None:
     assert (code, said) == (2, "topics: /da\\nta: no\n")
 
 
+@pytest.mark.parametrize("end", ["pass", "raise OSError('ends')"])
+def test_a_stopped_server_leaves_no_port_file(tmp_path: Path, end: str) -> None:
+    """The file is there while the server runs, and gone however it ends by itself."""
+    served = """
+async def main(listener, stop):
+    write_port_file(settings, listener)
+    print(settings.port_file.read_text(), file=sys.stderr)
+    {end}
+"""
+    script = f"""
+import sys
+from pathlib import Path
+from topics.server.process.foreground import run, write_port_file
+from topics.settings import Settings
+settings = Settings(port=0, data_dir="unused", port_file=Path("port"), log_format="text")
+{served.format(end=end)}
+run(settings, main)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+
+    assert done.stderr.startswith("127.0.0.1:")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_threads_give_way_to_the_loop(tmp_path: Path) -> None:
     """A thread that computes hands the interpreter over within the fifth part of a millisecond, for as
     long as the server runs; a program that runs a server has its own interval back behind it."""

@@ -86,3 +86,19 @@ def test_a_write_that_fails_leaves_no_draft(
         port_file.write(tmp_path / "port", "127.0.0.1:4123")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_takes_its_own_address_away(tmp_path: Path) -> None:
+    """What another server wrote meanwhile stays, and so does what is no plain file."""
+    path = tmp_path / "port"
+    port_file.write(path, "127.0.0.1:4123")
+    port_file.remove(path, "127.0.0.1:4000")
+    assert path.read_text() == "127.0.0.1:4123\n"
+
+    port_file.remove(path, "127.0.0.1:4123")
+    assert list(tmp_path.iterdir()) == []
+
+    port_file.remove(path, "127.0.0.1:4123")
+    path.mkdir()
+    port_file.remove(path, "127.0.0.1:4123")
+    assert list(tmp_path.iterdir()) == [path]

@@ -25,6 +25,12 @@ FIELD_BYTES_MAX: Final = 512 << 10
 """Text of one field of a body; a write's `records` have bounds of their own."""
 
 _ENUM_VALUE: Final = re.compile(r"Invalid enum value '(.*)' - at `(.*)`", re.DOTALL)
+_HALF_A_PAIR: Final = re.compile(
+    rb"(?<!\\)(?:\\\\)*\\u[dD][89abAB][0-9a-fA-F]{2}"
+    rb"(?!\\u[dD][c-fC-F]|\\?\Z|\\u[0-9a-fA-F]{0,4}\Z)"
+)
+"""An escape of a high surrogate that no low one follows, and that the text does not end in."""
+
 _PIECE_BYTES: Final = 256 << 10
 _Utf8: Final = getincrementaldecoder("utf-8")
 
@@ -79,7 +85,19 @@ def decode_whole(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:
     except RecursionError:
         raise invalid("the body is nested too deeply") from None
     except msgspec.DecodeError as error:
-        raise invalid(f"the body is not JSON: {error}") from None
+        raise invalid(f"the body is not JSON: {why_not_json(error, body)}") from None
+
+
+def why_not_json(error: Exception, body: Buffer) -> str:
+    """What the decoder says; but it calls truncated what is empty, and half a surrogate pair near
+    the end."""
+    said = str(error)
+    if said == "Input data was truncated":
+        if not body:
+            return "it is empty"
+        if _HALF_A_PAIR.search(bytes(body[-32:])):
+            return "an escaped surrogate has no other half"
+    return said
 
 
 def _mistyped(message: str, kind: Any) -> Rejection:

@@ -13,7 +13,7 @@ from topics.protocol.http import answers, bodies
 from topics.protocol.http.answer_models import Position
 from topics.protocol.http.answers import fields_of, position
 from topics.protocol.http.bodies import BeginBody, ViewBody
-from topics.protocol.http.decoding import decode, invalid
+from topics.protocol.http.decoding import decode, invalid, why_not_json
 from topics.protocol.http.sse import record_data, stone_fields
 from topics.protocol.http.suggestions import listed
 from topics.protocol.model.access import Caller, Scope
@@ -101,7 +101,7 @@ def parse(raw: bytes, limits: Limits) -> Asked:
     except msgspec.ValidationError as error:
         return Asked(_request_id(raw), invalid(str(error)))
     except _NOT_JSON as error:
-        raise BadText(str(error)) from None
+        raise BadText(why_not_json(error, raw)) from None
     given = _given(envelope)
     try:
         if envelope.request_id is not None and not given:
@@ -122,7 +122,7 @@ def _request_id(raw: bytes) -> bytes:
     except msgspec.ValidationError:
         return b""
     except _NOT_JSON as error:
-        raise BadText(str(error)) from None
+        raise BadText(why_not_json(error, raw)) from None
 
 
 def _given(message: Identified) -> bytes:
@@ -195,6 +195,8 @@ def _subscribe(raw: bytes, limits: Limits) -> Subscribe:
     if asked.topics is not None:
         if not asked.topics:
             raise invalid("expected at least one topic", "$.topics")
+        if asked.topic is not None:
+            raise invalid("topic and topics exclude each other", "$.topic")
         return Subscribe(bodies.parse_begins(asked.topics, limits), view)
     begin = BeginBody(asked.from_seq, asked.from_ts, asked.tail)
     return Subscribe({_required(asked.topic): bodies.parse_begin(begin, limits, "$")}, view)

@@ -73,7 +73,7 @@ def parse_composite(text: str, names: Sequence[str], *, strict: bool = False) ->
 
     Args:
         strict: Something else than a position in the place of one makes it no such id, and is not
-            left out.
+            left out; and so does a list that is not of these topics.
     """
     try:
         value = orjson.loads(urlsafe_b64decode(text.encode() + b"=="))
@@ -82,10 +82,9 @@ def parse_composite(text: str, names: Sequence[str], *, strict: bool = False) ->
     if not isinstance(value, dict):
         return None
     instances = _zipped(names, value.get(INSTANCES))
-    if len(names) > MAP_TOPICS_MAX:
-        is_ours = value.get("d") == _digest(names)
-        value = _zipped(names, value.get("s")) if is_ours else {}
-        if strict and is_ours and len(value) < len(names):
+    if isinstance(digest := value.get("d"), str):
+        value = _zipped(names, value.get("s")) if digest == _digest(names) else {}
+        if strict and len(value) < len(names):
             return None
     positions = _naturals(value, names)
     if strict and any(name in value and name not in positions for name in names):

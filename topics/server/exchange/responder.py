@@ -168,8 +168,8 @@ class Responder(msgspec.Struct):
     def document(self, headers: Headers, text: bytes, *, is_zipped: bool) -> Answer:
         """An answer of bytes that are there already, compressed or not."""
         if is_zipped:
-            headers = (*headers, GZIP, BY_CODING)
-        headers = (*headers, (b"content-length", b"%d" % len(text)), *self.also)
+            headers = (*headers, GZIP)
+        headers = (*headers, BY_CODING, (b"content-length", b"%d" % len(text)), *self.also)
         self.observe(200)
         return Answer(200, headers, [] if self.is_head else [text])
 
@@ -181,10 +181,13 @@ class Responder(msgspec.Struct):
         self, status: int, headers: Headers, body: Sequence[Buffer], *, close: bool = False
     ) -> Answer:
         size = sum(map(len, body))
-        if size >= GZIP_MIN_BYTES and self.accepts_gzip:
-            body = zipped(body)
-            size = sum(map(len, body))
-            headers = (*headers, GZIP, BY_CODING)
+        if size >= GZIP_MIN_BYTES:
+            # Also of an answer that is not compressed: a cache keeps it for who asked in this way.
+            headers = (*headers, BY_CODING)
+            if self.accepts_gzip:
+                body = zipped(body)
+                size = sum(map(len, body))
+                headers = (*headers, GZIP)
         headers = (*headers, (b"content-length", b"%d" % size), *self.also)
         self.observe(status)
         return Answer(status, headers, [] if self.head.method == "HEAD" else body, close)

@@ -60,7 +60,12 @@ def run(settings: ProcessSettings, main: Main) -> int:
             port_file.check(settings.port_file)
         # The socket comes first: clients that connect while the rest is imported wait.
         with listen(settings.host, settings.port) as listener:
-            run_on_loop(_run_main(main, listener))
+            address = bound_address(listener)
+            try:
+                run_on_loop(_run_main(main, listener))
+            finally:
+                if settings.port_file is not None:
+                    port_file.remove(settings.port_file, address)
     except Exception as failure:
         code = exit_code(failure)
         if code == EXIT_HUNG:

@@ -3,7 +3,8 @@
 Owns what may be at that path: a regular file, or nothing yet.  Anything else is refused: the rename
 would replace a device, a pipe or a link.
 
-Invariant: a reader finds the whole address or none, and no draft is left behind.
+Invariant: a reader finds the whole address or none, and no draft is left behind.  A server that has
+stopped takes its address away, unless another one has written there since.
 """
 
 import os
@@ -48,6 +49,14 @@ def write(path: Path, address: str) -> None:
             raise
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from None
+
+
+def remove(path: Path, address: str) -> None:
+    """Take the address away, if the file still has it; what another server wrote stays."""
+    with suppress(OSError, ValueError, BadPortFile):
+        _check_target(path)
+        if path.read_text() == address + "\n":
+            path.unlink()
 
 
 def _check_target(path: Path) -> None:

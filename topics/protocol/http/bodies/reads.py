@@ -71,7 +71,7 @@ def parse_watch(body: Buffer, limits: Limits, *, wid: str, lenient: bool) -> Cre
         known = parse_composite(asked.cursor, list(topics), strict=True)
     if known is None:
         # To begin elsewhere than the client believes would be a silent gap.
-        raise invalid("not the id of a frame, nor a session's cursor", "$.cursor")
+        raise invalid("not the id of a frame, nor a session's cursor, of these topics", "$.cursor")
     return CreateWatch(
         wid=wid,
         topics=topics,

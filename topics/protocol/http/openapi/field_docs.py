@@ -240,7 +240,8 @@ WHOLE: Final[Mapping[type[msgspec.Struct], Fragment]] = {
     bodies.DiffBody: _not_both("from_seq", "from_ts"),
     bodies.BeginBody: _not_both("from_seq", "from_ts"),
     websocket.SubscribeBody: {
-        "anyOf": [_given("topics"), {**_given("topic"), **_not_both("from_seq", "from_ts")}]
+        "anyOf": [_given("topics"), {**_given("topic"), **_not_both("from_seq", "from_ts")}],
+        **_not_both("topic", "topics"),
     },
     bodies.HeldBody: _says("Jobs, and whose they are."),
     bodies.ConfigBody: _says("A topic's config; a field left out has its default."),
