@@ -188,11 +188,11 @@ def test_pages_of_a_key_hold_its_names_once(
     while True:
         page = engine.ask(ListTopics(prefix, size, after, caller=caller))
         assert isinstance(page, TopicsListed)
-        listed += [view.name for view in page.views]
-        assert len(page.views) <= size
+        listed += [topic.figures.name for topic in page.topics]
+        assert len(page.topics) <= size
         if page.after is None:
             break
-        assert len(page.views) == size
+        assert len(page.topics) == size
         after = page.after
 
     assert listed == [n for n in sorted(names) if n.startswith(prefix) and caller.covers(n)]
