@@ -4,9 +4,8 @@
 
 A backlog of sealed and unsealed records is read by two clients; the newest record is read again and
 again; the state of a topic, and lists of 100 and of 1,000 topics, each by four clients; a hundred
-streams watch one topic that is written to.  Rounds alternate between
-servers with 0 and with 2 readers.  Wall-clock time says nothing on a shared machine, and is not
-measured.
+streams watch one topic that is written to.  Rounds alternate between servers with 0 and with 2
+readers.  Wall-clock time says nothing on a shared machine, and is not measured.
 """
 
 import os
