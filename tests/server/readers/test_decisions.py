@@ -15,8 +15,9 @@ from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.http import bodies
 from topics.protocol.http.answers import pieces_of
 from topics.protocol.model.access import Caller
-from topics.protocol.model.commands import Command, ListRouters, ListTopics
+from topics.protocol.model.commands import Command, GetTopic, ListRouters, ListTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.outcomes import TopicFigures, TopicSummary
 from topics.server.exchange.shell import Phase
 from topics.server.readers import decisions
 from topics.server.readers.decisions import Decisions
@@ -161,6 +162,26 @@ def page(writer: Writer, command: ListTopics | ListRouters) -> Any:
     return reply.result
 
 
+def summary(writer: Writer, name: str) -> TopicSummary:
+    """What a list has to say of a topic, from what the topic itself shows."""
+    engine = writer.driver.engine
+    asked = GetTopic(name, touch=False)
+    shown: Any = engine.submit(asked, token=None, moment=writer.driver.moment)
+    view, config = shown.view, shown.view.config
+    figures = TopicFigures(
+        name,
+        config.type,
+        config.durable,
+        config.durability,
+        view.head_seq,
+        view.earliest_seq,
+        view.count,
+        view.size_bytes,
+        view.disk_bytes,
+    )
+    return TopicSummary(figures, view.priority, view.jobs)
+
+
 ASKS: list[ListTopics | ListRouters] = [
     ListTopics("", 1000, ""),
     ListTopics("", 3, "a:log"),
@@ -178,7 +199,7 @@ ASKS: list[ListTopics | ListRouters] = [
 def test_a_page_is_the_engines_whatever_the_topics_are(steps: list[tuple[str, str, int]]) -> None:
     """Queues with jobs that are leased, delayed, damaged, dead-lettered; records that expire; what is
     in memory only, waits for a sync, or was copied: a reader's page is that of the moment in which
-    the engine decides it, byte for byte. (§0.2, §0.10, §1.3, §10.7)"""
+    the engine decides it, byte for byte; and that page says what each of its topics shows. (§0.2, §0.10, §1.3, §10.7)"""
 
     async def story(rig: Rig) -> None:
         writer, claimed = rig.writer, dict[str, list[int]]()
@@ -190,6 +211,8 @@ def test_a_page_is_the_engines_whatever_the_topics_are(steps: list[tuple[str, st
             do(writer, *step, claimed)
             for command in ASKS:
                 there = page(writer, command)
+                for each in getattr(there, "topics", ()):
+                    assert each == summary(writer, each.figures.name)
                 assert pieces_of(await rig.found(command)) == pieces_of(there)
 
     told(story)
