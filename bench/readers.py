@@ -1,11 +1,11 @@
 """CPU time a request, in the engine's process and in its readers, with and without reader processes.
 
-    python -m bench.readers [rounds]
+    python -m bench.readers [rounds [load ...]]
 
-Three loads: a backlog of sealed and unsealed records is read by two clients; the newest record is
-read again and again; a hundred streams watch one topic that is written to.  Rounds alternate between
-servers with 0 and with 2 readers.  Wall-clock time says nothing on a shared machine, and is not
-measured.
+A backlog of sealed and unsealed records is read by two clients; the newest record is read again and
+again; the state of a topic, and lists of 100 and of 1,000 topics, each by four clients; a hundred
+streams watch one topic that is written to.  Rounds alternate between servers with 0 and with 2
+readers.  Wall-clock time says nothing on a shared machine, and is not measured.
 """
 
 import os
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import orjson
@@ -23,6 +24,9 @@ import orjson
 RECORDS: Final = 20_000
 PAGES: Final = 400
 RECENT: Final = 1500
+LISTED: Final = 1000
+STATES: Final = 2000
+LISTS: Final = 400
 WATCHERS: Final = 100
 NEWS: Final = 150
 TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -141,6 +145,35 @@ def recent(server: Measured) -> int:
     return RECENT
 
 
+def state(server: Measured) -> int:
+    return _gets(server, "/v0/topics/listed-0007", STATES)
+
+
+def list_of_100(server: Measured) -> int:
+    return _gets(server, "/v0/topics?prefix=listed-&page_size=100", LISTS)
+
+
+def list_of_1000(server: Measured) -> int:
+    return _gets(server, "/v0/topics?prefix=listed-&page_size=1000", LISTS)
+
+
+def _gets(server: Measured, path: str, count: int) -> int:
+    """So many requests of four clients that send at once."""
+    clients = [Thread(target=_get, args=(server.port, path, count // 4)) for _ in range(4)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    return count // 4 * 4
+
+
+def _get(port: int, path: str, count: int) -> None:
+    wire = Wire(port)
+    for _ in range(count):
+        wire.ask("GET", path, {})
+        assert wire.status == 200
+
+
 def watching(server: Measured) -> int:
     writer = Wire(server.port)
     writer.ask("PUT", "/v0/topics/w", {})
@@ -164,10 +197,17 @@ def watching(server: Measured) -> int:
 _since: tuple[float, float] | None = None
 """Where a load measures a part of itself only, the CPU time at its beginning."""
 
-LOADS: Final = {"read backlog": backlog, "read recent": recent, "100 watchers": watching}
+LOADS: Final = {
+    "read backlog": backlog,
+    "read recent": recent,
+    "topic state": state,
+    "list of 100": list_of_100,
+    "list of 1000": list_of_1000,
+    "100 watchers": watching,
+}
 
 
-def measured(readers: int) -> dict[str, tuple[float, float]]:
+def measured(readers: int, only: list[str]) -> dict[str, tuple[float, float]]:
     """Microseconds a request, by load: in the engine's process, and in readers."""
     global _since
     found = {}
@@ -178,7 +218,14 @@ def measured(readers: int) -> dict[str, tuple[float, float]]:
             for _ in range(RECORDS // 500):
                 records = [{"data": {"text": "x" * 100}} for _ in range(500)]
                 writer.ask("POST", "/v0/topics/t", {"records": records})
+            for number in range(LISTED):
+                config = {"type": "queue"} if number % 10 == 0 else {}
+                writer.ask("PUT", f"/v0/topics/listed-{number:04d}", config)
+                records = [{"data": turn} for turn in range(3)]
+                writer.ask("POST", f"/v0/topics/listed-{number:04d}", {"records": records})
             for name, load in LOADS.items():
+                if only and name not in only:
+                    continue
                 time.sleep(0.5)
                 _since = None
                 before = server.cpu_s()
@@ -196,12 +243,13 @@ def measured(readers: int) -> dict[str, tuple[float, float]]:
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    only = sys.argv[2:]
     results: dict[int, list[dict[str, tuple[float, float]]]] = {0: [], 2: []}
     for _ in range(rounds):
         for readers, rows in results.items():
-            rows.append(measured(readers))
+            rows.append(measured(readers, only))
     print(f"{'load':<14} {'engine, 0':>10} {'engine, 2':>10} {'ratio':>7} {'readers, 2':>11}")
-    for name in LOADS:
+    for name in only or LOADS:
         alone = statistics.median(row[name][0] for row in results[0])
         engine = statistics.median(row[name][0] for row in results[2])
         readers_us = statistics.median(row[name][1] for row in results[2])

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from topics.protocol.decide.topics import figures_of
+
 if TYPE_CHECKING:
     from .world import World
 
@@ -166,7 +168,7 @@ def i32_nothing_is_decided_after_a_failure(failed: bool, event: object) -> None:
 
 def i34_counters_equal_a_recount(world: "World") -> None:
     """What is counted against a limit is there, and no more: streams, sessions, parked commands,
-    jobs that were pushed, keys, live bytes. (§11)"""
+    jobs that were pushed, keys, live bytes; and what is kept for lists. (§1.3, §11)"""
     engine, driver = world.process.engine, world.process.driver
     watches, pushes = engine.watches, engine.push_streams
     told = {
@@ -189,3 +191,6 @@ def i34_counters_equal_a_recount(world: "World") -> None:
     for topic in engine.state.topics.values():
         sums = topic.count, topic.size_bytes
         check(sums == topic.recount(), "I34", f"{topic.name}: {sums} {topic.recount()}")
+        kept, figures = topic.figures, figures_of(topic)
+        check(kept in (None, figures), "I34", f"{topic.name}: {kept} {figures}")
+        topic.figures = figures  # whatever happens next has to change them

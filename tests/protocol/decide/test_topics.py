@@ -188,14 +188,34 @@ def test_pages_of_a_key_hold_its_names_once(
     while True:
         page = engine.ask(ListTopics(prefix, size, after, caller=caller))
         assert isinstance(page, TopicsListed)
-        listed += [view.name for view in page.views]
-        assert len(page.views) <= size
+        listed += [topic.figures.name for topic in page.topics]
+        assert len(page.topics) <= size
         if page.after is None:
             break
-        assert len(page.views) == size
+        assert len(page.topics) == size
         after = page.after
 
     assert listed == [n for n in sorted(names) if n.startswith(prefix) and caller.covers(n)]
+
+
+def test_a_list_shows_a_write_once_it_may_be_shown() -> None:
+    """What was said of the topic before, while the write was on its way, is not said again. (§1.3)"""
+    engine = Harness(auto=False)
+    engine.put(durability="fsync")
+    engine.write()
+    engine.sync()
+    engine.append("a")
+
+    def head_seq() -> int:
+        page = engine.ask(ListTopics("", 1, ""))
+        assert isinstance(page, TopicsListed)
+        return page.topics[0].figures.head_seq
+
+    assert head_seq() == 0
+    engine.write()
+    assert head_seq() == 0
+    engine.sync()
+    assert head_seq() == 1
 
 
 def test_a_write_that_configures_is_the_admins() -> None:

@@ -70,6 +70,23 @@ TOPIC_VIEWS: Final = st.builds(
     last_read_ms=st.none() | NATURALS,
     jobs=st.none() | JOB_COUNTS,
 )
+TOPIC_SUMMARIES: Final = st.builds(
+    outcomes.TopicSummary,
+    st.builds(
+        outcomes.TopicFigures,
+        name=NAMES,
+        type=st.sampled_from(["log", "queue"]),
+        durable=st.booleans(),
+        durability=st.sampled_from(["ephemeral", "memory", "disk", "fsync"]),
+        head_seq=NATURALS,
+        earliest_seq=SEQS,
+        count=NATURALS,
+        size_bytes=NATURALS,
+        disk_bytes=NATURALS,
+    ),
+    st.integers(-1000, 1000),
+    st.none() | JOB_COUNTS,
+)
 LOSSES: Final = st.builds(
     outcomes.LostLately,
     reason=st.sampled_from(("cap", "ttl", "mixed", "crash", "source_trim")),
@@ -124,7 +141,7 @@ OUTCOMES: Final[Mapping[type[Outcome], st.SearchStrategy[Any]]] = {
         outcomes.TopicShown, TOPIC_VIEWS, NATURALS, st.lists(LOSSES, max_size=3)
     ),
     outcomes.TopicsListed: st.builds(
-        outcomes.TopicsListed, st.lists(TOPIC_VIEWS, max_size=3), st.none() | NAMES
+        outcomes.TopicsListed, st.lists(TOPIC_SUMMARIES, max_size=3), st.none() | NAMES
     ),
     outcomes.TopicDropped: st.builds(
         outcomes.TopicDropped, NAMES, st.booleans(), st.lists(NAMES, max_size=3)

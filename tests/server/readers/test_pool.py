@@ -175,6 +175,109 @@ def test_what_is_not_in_the_log_is_read_from_the_engine(served: WithReaders) -> 
     assert len(read(served.http(), "quick").json["records"]) == 20
 
 
+def test_a_list_is_the_engines_whoever_asks(
+    start: Callable[..., WithReaders], tmp_path: Path
+) -> None:
+    """Pages, cursors, HEAD, refusals, headers and what a key may see are the same from a reader as
+    from the engine's process, which alone speaks HTTP/2; whatever the topics are. (§0.2, §1.3, §6.3)"""
+    keys = tmp_path / "keys"
+    one, two, three = "k" * 24, "m" * 24, "n" * 24
+    keys.write_text(f"{one}\n{two}:read+write:a|c:\n{three}:write\n")
+    keys.chmod(0o600)
+    server = WithReaders(tmp_path / "listed", api_keys_file=keys, readers=2)
+    try:
+        server.start()
+        full = {"authorization": f"Bearer {one}"}
+        engine, writer = server.connect(Http2), server.http()
+
+        def metric(name: str) -> float:
+            text = ask(writer, "GET", "/v0/metrics", b"", full).body.decode()
+            lines = [line.split() for line in text.splitlines() if line.startswith(name + "{")]
+            return sum(float(value) for _, value in lines)
+
+        until("readers", lambda: metric("topics_reader_up") == 2)
+        for name, config in (
+            ("a:jobs", {"type": "queue", "dead_letter": "b:dead", "lease_ms": 60_000}),
+            ("a:log", {}),
+            ("b:dead", {"priority": 7}),
+            ("b:quick", {"durability": "ephemeral"}),
+            ("b:sure", {"durability": "fsync"}),
+            ("c:copy", {}),
+            ("c:short", {"ttl_ms": 3_600_000}),
+        ):
+            ask(writer, "PUT", f"/v0/topics/{name}", orjson.dumps(config), full)
+            records = orjson.dumps({"records": [{"data": turn} for turn in range(4)]})
+            ask(writer, "POST", f"/v0/topics/{name}", records, full)
+        route = orjson.dumps({"source": "a:log", "dest": "c:copy"})
+        ask(writer, "PUT", "/v0/routers/a:flow", route, full)
+        claim = orjson.dumps({"node": "w", "max": 2})
+        ask(writer, "POST", "/v0/topics/a:jobs/claim", claim, full)
+        ask(writer, "GET", "/v0/topics/a:log", b"", full)
+
+        paths = ["/v0/topics", "/v0/topics?page_size=3", "/v0/topics?prefix=b", "/v0/routers"]
+        paths += [
+            "/v0/topics?cursor=nonsense",
+            "/v0/topics?page_size=x",
+            "/v0/routers?source=a:log",
+        ]
+        cursor = ask(engine, "GET", "/v0/topics?page_size=3", b"", full).json["next_cursor"]
+        paths.append(f"/v0/topics?page_size=2&cursor={cursor}")
+        wires = {key: server.http() for key in (one, two, three, "")}
+        for method in ("GET", "HEAD"):
+            for path in paths:
+                for key, wire in wires.items():
+                    sent = {"authorization": f"Bearer {key}"} if key else {}
+                    there, here = (ask(each, method, path, b"", sent) for each in (engine, wire))
+                    assert here.status == there.status, (path, key)
+                    for header in ("content-type", "cache-control", "etag", "vary"):
+                        assert here.headers.get(header) == there.headers.get(header)
+                    if method == "GET":
+                        shown, known = here.json, there.json
+                        for each in (shown, known):
+                            each.pop("performance")
+                            for topic in each.get("topics", ()):
+                                # It falls with the time between two requests.
+                                assert 0 <= topic.pop("effective_priority") <= 1000
+                        assert shown == known, (path, key)
+        # With a key that may read, and a question that is one.
+        least = 2 * 2 * (len(paths) - 2)
+        until("counted", lambda: metric("topics_reader_requests_total") >= least)
+        assert server.stop() == 0
+    finally:
+        server.__exit__(None, None, None)
+
+
+def test_a_list_has_what_was_read_in_a_reader_before(served: WithReaders) -> None:
+    """A read through a reader makes a topic hot in the next list on that connection. (§0.10)"""
+    wire = served.http()
+    put(wire, "heated")
+    append(wire, "heated", 1)
+    other = served.http()
+    assert ask(other, "GET", "/v0/topics?prefix=heated").json["topics"][0]["count"] == 1
+    told = requests(served)
+    read(other, "heated")
+    listed = ask(other, "GET", "/v0/topics?prefix=heated").json["topics"]
+    assert listed[0]["effective_priority"] > 900
+    until("counted", lambda: requests(served) >= told + 1)
+
+
+def test_lists_are_whole_while_topics_come_and_go(served: WithReaders) -> None:
+    """A topic that was acknowledged before a list was asked for is in it, and one that was deleted
+    is not; pages of a walk hold each name once. (§1.3)"""
+    writer, lister = served.http(), served.http()
+    for turn in range(30):
+        put(writer, f"walk-{turn:02d}")
+        if turn >= 10:
+            ask(writer, "DELETE", f"/v0/topics/walk-{turn - 10:02d}")
+        names, cursor = [], ""
+        while cursor is not None:
+            path = f"/v0/topics?prefix=walk-&page_size=4{cursor and '&cursor='}{cursor}"
+            page = ask(lister, "GET", path).json
+            names += [topic["topic"] for topic in page["topics"]]
+            cursor = page.get("next_cursor")
+        assert names == [f"walk-{each:02d}" for each in range(max(turn - 9, 0), turn + 1)]
+
+
 def test_a_long_poll_in_a_reader_is_answered_by_the_next_write(served: WithReaders) -> None:
     """A read that waits is answered with what comes, and at its time with nothing. (§3.4)"""
     writer = served.http()

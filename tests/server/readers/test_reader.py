@@ -14,11 +14,14 @@ import orjson
 import pytest
 from contract.wire import Http1
 
+from topics.protocol.model.commands import ListTopics
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.outcomes import TopicsListed
 from topics.server.readers.channel import Channel, Handed, channel_pair
 from topics.server.readers.follower import Follower
 from topics.server.readers.page import Page, Timing, page_bytes
 from topics.server.readers.process import command
+from topics.server.readers.questions import answer, command_of
 from topics.server.runtime.clock import Clock
 from topics.settings import TABLE, Settings
 from topics.store.files import OsFiles
@@ -171,8 +174,8 @@ def test_a_connection_with_nothing_of_its_own_goes_back_at_once(home: Path) -> N
         await engine.heard("ready")
         clients = []
         for path, method in (
-            ("/v0/topics", "GET"),
             ("/v0/topics/t", "GET"),
+            ("/v0/routers/r", "GET"),
             ("/v0/watch/unknown", "GET"),
             ("/v0/topics/t/claim", "POST"),
         ):
@@ -182,6 +185,56 @@ def test_a_connection_with_nothing_of_its_own_goes_back_at_once(home: Path) -> N
             sock.close()
         for client in clients:
             client.close()
+
+    driven(home, story)
+
+
+def test_a_list_is_asked_of_the_engine(home: Path) -> None:
+    """With what was read there before; its answer is the client's. A client that leaves takes its
+    question back. (§1.3)"""
+
+    async def story(engine: Engine) -> None:
+        await engine.heard("ready")
+        client = engine.hand(pending=request("/v0/topics/t/diff", b"{}"))
+        await received(client)
+        client.sendall(request("/v0/topics?page_size=7", method="GET"))
+        message = await engine.heard("asked")
+        assert list(message["reads"]) == [1]
+        assert command_of(message) == ListTopics("", 7, "")
+        engine.channel.send(answer(message["asked"], TopicsListed([], "next")))
+        told = await received(client)
+        assert orjson.loads(told.partition(b"\r\n\r\n")[2])["topics"] == []
+        client.sendall(request("/v0/routers", method="GET"))
+        message = await engine.heard("asked")
+        assert message["reads"] == {}
+        client.close()
+        assert (await engine.heard("unasked"))["unasked"] == message["asked"]
+
+    driven(home, story)
+
+
+def test_where_the_engine_does_not_answer_lists_go_back_to_it(home: Path) -> None:
+    """A connection goes on in the engine's process, as with all that is no reader's; reads are
+    served meanwhile."""
+
+    async def story(engine: Engine) -> None:
+        await engine.heard("ready")
+
+        def is_asked() -> bool:
+            return any("asked" in message for message in engine.messages)
+
+        clients = [engine.hand(pending=request("/v0/topics", method="GET"))]
+        await engine.heard("asked")
+        while not engine.came_back:
+            clients.append(engine.hand(pending=request("/v0/topics?prefix=a", method="GET")))
+            await engine.until(lambda: engine.came_back or is_asked())
+            engine.messages.clear()
+        (handed, sock), *_ = engine.came_back
+        assert handed.pending == request("/v0/topics?prefix=a", method="GET")
+        clients.append(engine.hand(pending=request("/v0/topics/t/diff", b"{}")))
+        assert (await received(clients[-1])).startswith(b"HTTP/1.1 200")
+        for each in (sock, *clients):
+            each.close()
 
     driven(home, story)
 

@@ -11,12 +11,13 @@ from sim.files import SimFiles
 
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import bodies
-from topics.protocol.model.commands import Command, ReadPage
+from topics.protocol.model.commands import Command, ListRouters, ListTopics, ReadPage
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.exchange.shell import Phase
 from topics.server.readers import follower as followers
 from topics.server.readers.follower import Follower
 from topics.server.readers.page import Page, PageView, Timing, page_bytes
+from topics.server.readers.questions import Message, Questions
 from topics.server.readers.shell import ReaderShell
 from topics.store.following import FollowingStore
 
@@ -48,6 +49,7 @@ class Rig:
         self.page = Page(memory)
         self.clock: Any = Clock()
         self.broken: list[Exception] = []
+        self.asked: list[Message] = []
         store = FollowingStore(self.files.other())
         self.follower = Follower(LIMITS, store)
         self.shell = ReaderShell(
@@ -56,6 +58,7 @@ class Rig:
             self.follower,
             PageView(memory, 0),
             broken=self.broken.append,
+            questions=Questions(self.asked.append, lambda: True),
             clock=self.clock,
         )
         self.answers: list[object] = []
@@ -114,6 +117,21 @@ def test_a_read_shows_what_the_page_showed_when_it_came() -> None:
         assert seqs(rig.ask()) == [1, 2]
         page = ReadPage("t", 1, 10, 1 << 20, False, True, None)
         assert seqs(rig.submit(page)) == [2]
+
+    told(story)
+
+
+def test_a_list_is_asked_of_the_engine_with_what_was_read_here() -> None:
+    """Each read is told once; a list is not decided here, so it waits for no log. (§1.2, §1.3)"""
+
+    async def story(rig: Rig) -> None:
+        rig.ask()
+        assert isinstance(rig.submit(ListTopics("", 5, "")), Ticket)
+        assert isinstance(rig.submit(ListRouters("", 5, "", None, None)), Ticket)
+        topic_id = rig.follower.state.topics["t"].topic_id
+        assert [each["reads"] for each in rig.asked] == [{topic_id: rig.shell.now_ms}, {}]
+        assert rig.shell.take_reads() == {}
+        assert rig.shell.requests == 3
 
     told(story)
 

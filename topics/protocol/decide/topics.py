@@ -2,7 +2,7 @@
 see of it."""
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,13 +20,14 @@ from topics.protocol.model.outcomes import (
     LostLately,
     Outcome,
     TopicDropped,
+    TopicFigures,
     TopicPut,
     TopicShown,
     TopicsListed,
+    TopicSummary,
     TopicView,
 )
 from topics.protocol.state.floors import floors_with
-from topics.protocol.state.queue import Queue
 from topics.protocol.state.topic import NOTHING_REMOVED, Topic
 
 PRIORITY_FRESH: Final = 1000
@@ -127,12 +128,11 @@ class TopicCommands:
         size = command.page_size
         page = self._page(command, size + 1)
         shown, is_last = page[:size], len(page) <= size
-        topics = [self._unit.topic(name, moment.now_ms) for name in shown]
-        views = [self._view(topic, moment.now_ms, command.caller) for topic in topics]
+        summaries = self._summaries(shown, moment.now_ms)
         if command.touch:
-            for topic in topics:
-                note_read(topic, moment.now_ms)
-        return TopicsListed(views, None if is_last else shown[-1])
+            for name in shown:
+                note_read(self._state.topics[name], moment.now_ms)
+        return TopicsListed(summaries, None if is_last else shown[-1])
 
     def _page(self, command: ListTopics, size: int) -> list[str]:
         """The first names after the page before, of those that the caller may see."""
@@ -147,10 +147,24 @@ class TopicCommands:
                 break
         return page
 
+    def _summaries(self, names: Sequence[str], now_ms: int) -> list[TopicSummary]:
+        # Of a thousand topics, most are in no cache of the CPU: what is made of a topic is kept.
+        topics, found = self._state.topics, list[TopicSummary]()
+        for name in names:
+            topic = topics[name]
+            config = topic.config
+            if config.ttl_ms:
+                self._unit.expire(topic, now_ms)
+            figures = topic.figures
+            if figures is None:
+                figures = topic.figures = figures_of(topic)
+            jobs = None
+            if config.type == "queue":
+                jobs = self._job_counts(topic, figures.count, now_ms)
+            found.append(TopicSummary(figures, effective_priority(topic, now_ms), jobs))
+        return found
+
     def _view(self, topic: Topic, now_ms: int, caller: Caller) -> TopicView:
-        queue = self._state.queues.get(topic.topic_id)
-        if queue is not None:
-            queue.settle(now_ms)
         count, size_bytes = topic.shown()
         config = topic.config
         if config.dead_letter is not None and not caller.covers(config.dead_letter):
@@ -167,7 +181,22 @@ class TopicCommands:
             priority=effective_priority(topic, now_ms),
             last_write_ms=topic.last_write_ms,
             last_read_ms=topic.last_read_ms,
-            jobs=None if queue is None else _job_counts(topic, queue),
+            jobs=self._job_counts(topic, count, now_ms),
+        )
+
+    def _job_counts(self, topic: Topic, count: int, now_ms: int) -> JobCounts | None:
+        """Where the `count` jobs of a queue are (§10.7); None of a log."""
+        queue = self._state.queues.get(topic.topic_id)
+        if queue is None:
+            return None
+        queue.settle(now_ms)
+        return JobCounts(
+            # A cluster's replica knows the leases of an ephemeral queue, and not its records.
+            ready=max(count - queue.in_flight - queue.delayed, 0),
+            in_flight=queue.in_flight,
+            delayed=queue.delayed,
+            damaged=queue.damaged,
+            dead_lettered=queue.dead_lettered,
         )
 
     def _delete(self, command: DeleteTopic, moment: Moment) -> TopicDropped:
@@ -201,22 +230,27 @@ def _put(name: str, config: TopicConfig, *, created: bool) -> TopicPut:
     return TopicPut(name, config, created, gate=Gate.SYNCED, is_logged=True)
 
 
-def _job_counts(topic: Topic, queue: Queue) -> JobCounts:
-    """Where a queue's jobs are (§10.7); the queue is settled."""
-    return JobCounts(
-        # A cluster's replica knows the leases of an ephemeral queue, and not its records.
-        ready=max(topic.shown()[0] - queue.in_flight - queue.delayed, 0),
-        in_flight=queue.in_flight,
-        delayed=queue.delayed,
-        damaged=queue.damaged,
-        dead_lettered=queue.dead_lettered,
-    )
-
-
 def _lost(topic: Topic, now_ms: int) -> list[LostLately]:
     if topic.losses is None:
         return []
     return [LostLately(*each) for each in topic.losses.of_the_last_day(now_ms)]
+
+
+def figures_of(topic: Topic) -> TopicFigures:
+    """What a list says of a topic beside its priority and its jobs."""
+    count, size_bytes = topic.shown()
+    config = topic.config
+    return TopicFigures(
+        topic.name,
+        config.type,
+        config.durable,
+        config.durability,
+        topic.published_seq,
+        topic.earliest_seq,
+        count,
+        size_bytes,
+        topic.runs.disk_bytes,
+    )
 
 
 def note_read(topic: Topic, now_ms: int) -> None:

@@ -271,19 +271,20 @@ def _topic_shown(outcome: outcomes.TopicShown) -> list[Piece]:
     )
 
 
-def _topic_summary(view: outcomes.TopicView) -> models.TopicSummary:
+def _topic_summary(summary: outcomes.TopicSummary) -> models.TopicSummary:
+    figures = summary.figures
     return models.TopicSummary(
-        topic=view.name,
-        type=view.config.type,
-        head_seq=view.head_seq,
-        earliest_seq=view.earliest_seq,
-        count=view.count,
-        bytes=view.size_bytes,
-        disk_bytes=view.disk_bytes,
-        durable=view.config.durable,
-        durability=view.config.durability,
-        effective_priority=view.priority,
-        queue=_counters(view.jobs),
+        topic=figures.name,
+        type=figures.type,
+        head_seq=figures.head_seq,
+        earliest_seq=figures.earliest_seq,
+        count=figures.count,
+        bytes=figures.size_bytes,
+        disk_bytes=figures.disk_bytes,
+        durable=figures.durable,
+        durability=figures.durability,
+        effective_priority=summary.priority,
+        queue=_counters(summary.jobs),
     )
 
 
@@ -292,7 +293,7 @@ def _next_cursor(after: str | None) -> str | msgspec.UnsetType:
 
 
 def _topics_listed(outcome: outcomes.TopicsListed) -> list[Piece]:
-    topics = [_topic_summary(view) for view in outcome.views]
+    topics = [_topic_summary(each) for each in outcome.topics]
     return _encoded(models.TopicList(topics=topics, next_cursor=_next_cursor(outcome.after)))
 
 

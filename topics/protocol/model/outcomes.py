@@ -13,7 +13,8 @@ from typing import Final, final
 
 import msgspec
 
-from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.config import RouterConfig, TopicConfig, TopicType
+from topics.protocol.model.durability import Durability
 from topics.protocol.model.events import Loss
 from topics.protocol.model.ports import Extent
 from topics.protocol.model.records import Buffer
@@ -52,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------------- topics (§1)
 
 
-class JobCounts(msgspec.Struct, frozen=True):
+class JobCounts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A queue's jobs: `ready + in_flight + delayed` is the topic's count; `damaged` is a part of
     `delayed` (§10.7)."""
 
@@ -85,6 +86,28 @@ class TopicView(msgspec.Struct, frozen=True):
     priority: int
     last_write_ms: int | None
     last_read_ms: int | None
+    jobs: JobCounts | None
+
+
+class TopicFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a list says of a topic, and time alone does not change; fields as those of `TopicView`."""
+
+    name: str
+    type: TopicType
+    durable: bool
+    durability: Durability
+    head_seq: int
+    earliest_seq: int
+    count: int
+    size_bytes: int
+    disk_bytes: int
+
+
+class TopicSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a list says of a topic.  A page has a thousand, so it is small to make and to encode."""
+
+    figures: TopicFigures
+    priority: int
     jobs: JobCounts | None
 
 
@@ -125,7 +148,7 @@ class TopicsListed(Outcome, frozen=True):
         after: The name that the next page begins behind; None on the last page.
     """
 
-    views: Sequence[TopicView]
+    topics: Sequence[TopicSummary]
     after: str | None
 
 

@@ -149,6 +149,7 @@ class State:
         """Let go of records past their `ttl_ms`."""
         through, records, size_bytes = expired.removal
         self.images.keep(topic.topic_id)
+        topic.figures = None
         topic.expired_through = max(topic.expired_through, expired.walked)
         if through:
             topic.floors = floors_with(topic.floors, ttl_through=through)
@@ -203,7 +204,9 @@ class State:
     def _topic(self, topic_id: int) -> Topic:
         """A topic that is about to change."""
         self.images.keep(topic_id)
-        return self.by_id[topic_id]
+        topic = self.by_id[topic_id]
+        topic.figures = None
+        return topic
 
     def _configured(self, event: TopicConfigured) -> None:
         topic = self._topic(event.topic_id)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import Floors, Hole
+from topics.protocol.model.outcomes import TopicFigures
 from topics.protocol.model.ports import Run, TagMatch
 from topics.protocol.model.records import LIVE
 from topics.protocol.state.losses import Losses
@@ -89,6 +90,7 @@ class Topic:
             only got; 0: none did.
         logged_bytes: What its unsealed, logged runs hold.
         losses: What it lost lately; None where it lost nothing.
+        figures: What a list says of it; None since it changed last.
     """
 
     def __init__(self, topic_id: int, name: str, config: TopicConfig, epoch: str) -> None:
@@ -118,6 +120,7 @@ class Topic:
         self.volatile_from = 0
         self.logged_bytes = 0
         self.losses: Losses | None = None
+        self.figures: TopicFigures | None = None
         self._earliest = 1
         self._earliest_of: tuple[int, int] | None = None
         """What was removed when it was found: every removal changes one of these."""
@@ -143,6 +146,7 @@ class Topic:
     def publish(self, head_seq: int) -> None:
         """What the log holds is enough to show the topic through `head_seq`."""
         self.published_seq = head_seq
+        self.figures = None
 
     def note_synced(self, head_seq: int) -> None:
         """`strong` watchers may be shown the topic through `head_seq`."""

@@ -24,6 +24,7 @@ from topics.protocol.decide.topics import note_read
 from topics.protocol.http.metrics import Family
 from topics.server.process.latecomers import http2
 from topics.server.readers.channel import Channel, Handed
+from topics.server.readers.decisions import Decisions
 from topics.server.readers.figures import families
 from topics.server.readers.loans import Loans
 from topics.server.readers.moving import Arrivals
@@ -66,6 +67,7 @@ class Pool:
         self.page = Page(mmap.mmap(self._memory_file, size))
         self._processes = [ReaderProcess(index) for index in range(settings.readers)]
         self._loans = Loans(runtime, lambda: self._exchange.keys, self._is_theirs)
+        self._decisions = Decisions(runtime)
         self._releases: Releases
         self._loop: asyncio.AbstractEventLoop
         self._shared: Shared
@@ -116,6 +118,7 @@ class Pool:
         """A reader has ended, or its channel has: start another."""
         if process.standing is Standing.GONE:
             return
+        self._decisions.reader_gone(process.channel)
         again_s = process.gone(self._loop.time())
         self._loans.reader_gone(process)
         self._count_in_flight()
@@ -229,7 +232,9 @@ class Pool:
             return False
         if what.wid:
             return self._sort_stream(sorting, what.wid)
-        if sorting.reads <= patience(sorting.returns) or not self._is_theirs(what.topic):
+        if sorting.reads <= patience(sorting.returns):
+            return False
+        if not what.is_list and not self._is_theirs(what.topic):
             return False
         process = self._idlest()
         return process is not None and self._give(sorting, process)
@@ -307,6 +312,13 @@ class Pool:
             process.stats = message["stats"]
             process.given = int(process.stats["connections"])
             self._note_reads(message["reads"])
+        elif "asked" in message:
+            self._note_reads(message["reads"])
+            if process.channel is not None:
+                self._decisions.asked(process.channel, message)
+        elif "unasked" in message:
+            if process.channel is not None:
+                self._decisions.unasked(process.channel, message["unasked"])
         elif "in_flight" in message:
             process.in_flight = message["in_flight"]
             self._count_in_flight()

@@ -34,6 +34,7 @@ from topics.server.readers.follower import Follower
 from topics.server.readers.held_files import holds_unlinked
 from topics.server.readers.moving import Arrivals
 from topics.server.readers.page import PageView, page_bytes
+from topics.server.readers.questions import Questions
 from topics.server.readers.shell import ReaderShell
 from topics.server.readers.sorting import Sorting, asked
 from topics.server.transport.connection import Connection
@@ -86,6 +87,7 @@ class Reader:
         self._shell: ReaderShell
         self._shared: Shared
         self._channel: Channel
+        self._questions: Questions
 
     async def run(self) -> int:
         """Serve until the engine's process says to stop, or ends; returns the exit code."""
@@ -95,6 +97,7 @@ class Reader:
             on_handed=self._on_handed,
             on_end=self._on_engine_gone,
         )
+        self._questions = Questions(self._channel.send, lambda: self._channel.is_clear)
         await self._begin()
         self._tick()
         self._channel.send({"ready": True})
@@ -108,7 +111,12 @@ class Reader:
             parts = parts_of(settings)
             follower = Follower(settings.limits, parts.store, moved=self._on_moved)
             shell = ReaderShell(
-                settings.limits, parts.store, follower, self._view, broken=self._on_broken
+                settings.limits,
+                parts.store,
+                follower,
+                self._view,
+                broken=self._on_broken,
+                questions=self._questions,
             )
             self._follower, self._shell, self._parts = follower, shell, parts
             try:
@@ -172,7 +180,6 @@ class Reader:
             self._channel.send({"in_flight": counts})
 
     def _tell_stats(self) -> None:
-        reads, self._shell.reads = self._shell.reads, {}
         usage = resource.getrusage(resource.RUSAGE_SELF)
         self._channel.send(
             {
@@ -182,7 +189,7 @@ class Reader:
                     "cpu_s": usage.ru_utime + usage.ru_stime,
                     "hot_bytes": self._follower.state.memory.total_bytes,
                 },
-                "reads": reads,
+                "reads": self._shell.take_reads(),
             }
         )
 
@@ -209,6 +216,9 @@ class Reader:
                 return True
             topic = self._follower.state.topics.get(what.topic)
             if topic is None or self._follower.serves_topic(topic):
+                return False
+        elif what is not None and what.is_list:
+            if self._questions.is_prompt:
                 return False
         elif what is not None and what.wid in self._borrowed:
             if not self._shell.look():
@@ -303,6 +313,8 @@ class Reader:
     def _on_message(self, message: dict[str, Any]) -> None:
         if "wake" in message:
             self._look()
+        elif "answered" in message:
+            self._questions.answered(message)
         elif "end" in message:
             self._end_stream(message["end"], message["number"], StreamEnd[message["why"]])
         elif "elsewhere" in message:

@@ -1,6 +1,7 @@
 """What runs a reader's engine: the page, the log, the reads that wait, threads and time.
 
-Implements `exchange.Shell` for commands that read.  A read is decided once all that the page showed
+Implements `exchange.Shell` for commands that read.  What of them the log does not tell is asked of
+the engine's process (`questions`).  Any other read is decided once all that the page showed
 when it arrived is applied here; until then it waits, and the log is applied in slices between which
 other connections have their turn.
 
@@ -18,7 +19,13 @@ from typing import Any, Final, TypeVar
 from topics.protocol.decide.topics import note_read
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.http.metrics import Process
-from topics.protocol.model.commands import Command, Diff, ReadPage
+from topics.protocol.model.commands import (
+    Command,
+    Diff,
+    ListRouters,
+    ListTopics,
+    ReadPage,
+)
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
@@ -26,6 +33,7 @@ from topics.protocol.model.outcomes import Parked
 from topics.server.exchange.shell import PHASES, Phase
 from topics.server.readers.follower import Follower
 from topics.server.readers.page import PageView
+from topics.server.readers.questions import Questions
 from topics.server.runtime.clock import Clock
 
 log = logging.getLogger("topics.readers")
@@ -44,6 +52,7 @@ class ReaderShell:
     Args:
         store: The follower's; its statistics are shown.
         broken: Called where the log cannot be followed: the process is to end.
+        questions: What asks the engine.
     """
 
     def __init__(
@@ -54,6 +63,7 @@ class ReaderShell:
         view: PageView,
         *,
         broken: Callable[[Exception], None],
+        questions: Questions,
         clock: Clock | None = None,
     ) -> None:
         self.limits = limits
@@ -67,6 +77,7 @@ class ReaderShell:
         self.requests = 0
         self._view = view
         self._broken = broken
+        self._questions = questions
         self._loop = asyncio.get_running_loop()
         self._started_ms = self.clock.steady_ms
         self._is_going_on = False
@@ -142,8 +153,10 @@ class ReaderShell:
         Raises:
             Rejection: Refused.
         """
-        assert isinstance(command, Diff | ReadPage)
         self.requests += 1
+        if isinstance(command, ListTopics | ListRouters):
+            return self._questions.ask(command, self.take_reads(), deliver)
+        assert isinstance(command, Diff | ReadPage)
         if self.look():
             return self._decide(command, deliver)
         if not self.can_follow:
@@ -165,6 +178,11 @@ class ReaderShell:
 
         self.when_current(decide)
         return Ticket(waiting.cancel)
+
+    def take_reads(self) -> dict[int, int]:
+        """When topics were read here since the engine was told last, by id: it is told now."""
+        reads, self.reads = self.reads, {}
+        return reads
 
     def _decide(self, command: Diff | ReadPage, deliver: Deliver) -> Reply | Ticket:
         if not self.follower.serves(command):

@@ -19,6 +19,7 @@ _DIFF: Final = re.compile(rb"POST /v0/topics/([A-Za-z0-9._:-]+)/diff(?:\?[^ ]*)?
 _RECORDS: Final = re.compile(
     rb"(?:GET|HEAD) /v0/topics/([A-Za-z0-9._:-]+)/records(?:\?[^ ]*)? HTTP/1\.[01]\r\n"
 )
+_LIST: Final = re.compile(rb"(?:GET|HEAD) /v0/(topics|routers)(?:\?[^ ]*)? HTTP/1\.[01]\r\n")
 _WATCH: Final = re.compile(rb"GET /v0/watch/([A-Za-z0-9._-]+)(?:\?[^ ]*)? HTTP/1\.[01]\r\n")
 
 
@@ -28,16 +29,19 @@ class Asked(NamedTuple):
     Attributes:
         topic: Of a read.
         wid: Of a stream.
+        is_list: It is a page of a list.
     """
 
     topic: str = ""
     wid: str = ""
+    is_list: bool = False
 
 
 ROUTES: Final[tuple[tuple[re.Pattern[bytes], Callable[[str], Asked]], ...]] = (
     (_DIFF, lambda name: Asked(topic=name)),
     (_RECORDS, lambda name: Asked(topic=name)),
     (_WATCH, lambda wid: Asked(wid=wid)),
+    (_LIST, lambda _: Asked(is_list=True)),
 )
 """What readers serve.  A name with percent-escapes is the engine's."""
 

@@ -1,0 +1,152 @@
+"""What a reader asks the engine's process: a page of a list, of which the log tells a part.
+
+Owns how such a command travels, how its outcome comes back, and what a reader does while it waits.
+The engine decides the command as if it had come to it, in one moment; the reader has parsed it, and
+makes the answer.  So the answer is the engine's, byte for byte, whatever the kind of topic, and
+rests on nothing that the reader has applied.
+
+Invariants: every question is answered once, by the engine or at `PATIENCE_S`; what was read in the
+reader before the question is told with it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.model.access import ANYONE, Caller
+from topics.protocol.model.commands import ListRouters, ListTopics
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.outcomes import Outcome, RoutersListed, TopicsListed
+
+PATIENCE_S: Final = 5.0
+"""How long a question waits for its answer."""
+PROMPT_S: Final = 1.0
+"""Where one has waited for so long, others are asked in the engine's process itself."""
+WAITING_MAX: Final = 256
+"""And where so many wait."""
+
+Question: TypeAlias = ListTopics | ListRouters
+
+_FIELDS: Final[Mapping[type[Question], tuple[str, ...]]] = {
+    ListTopics: ("prefix", "page_size", "after", "touch"),
+    ListRouters: ("prefix", "page_size", "after", "source", "dest"),
+}
+_KINDS: Final[Mapping[str, type[Question]]] = {kind.__name__: kind for kind in _FIELDS}
+_DECODE: Final[Mapping[type[Question], Callable[[bytes], Outcome]]] = {
+    ListTopics: msgspec.msgpack.Decoder(TopicsListed).decode,
+    ListRouters: msgspec.msgpack.Decoder(RoutersListed).decode,
+}
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+Message: TypeAlias = dict[str, Any]
+
+
+class _Waiting(msgspec.Struct, eq=False):
+    """A question that was asked, and who wants to know."""
+
+    kind: type[Question]
+    deliver: Deliver
+    since_s: float
+    timer: asyncio.TimerHandle
+
+
+class Questions:
+    """Those of one reader, in its process.
+
+    Args:
+        send: Sends a message to the engine's process.
+        is_clear: Whether what is sent now is taken soon.
+    """
+
+    def __init__(self, send: Callable[[Message], None], is_clear: Callable[[], bool]) -> None:
+        self._send = send
+        self._is_clear = is_clear
+        self._loop = asyncio.get_running_loop()
+        self._number = 0
+        self._waiting: dict[int, _Waiting] = {}
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether a question that is asked now is answered soon."""
+        waiting = self._waiting
+        if not self._is_clear() or len(waiting) >= WAITING_MAX:
+            return False
+        oldest = next(iter(waiting.values()), None)
+        return oldest is None or self._loop.time() - oldest.since_s < PROMPT_S
+
+    def ask(self, question: Question, reads: Mapping[int, int], deliver: Deliver) -> Ticket:
+        """Have the engine decide it; `deliver` gets its reply.
+
+        Args:
+            reads: When topics were read here that the engine was not told of yet, by id.
+        """
+        self._number += 1
+        number, kind = self._number, type(question)
+        timer = self._loop.call_later(PATIENCE_S, self._give_up, number)
+        self._waiting[number] = _Waiting(kind, deliver, self._loop.time(), timer)
+        self._send(
+            {
+                "asked": number,
+                "kind": kind.__name__,
+                "fields": [getattr(question, name) for name in _FIELDS[kind]],
+                "prefixes": question.caller.prefixes,
+                "reads": reads,
+            }
+        )
+        return Ticket(lambda: self._forget(number))
+
+    def answered(self, message: Message) -> None:
+        """What the engine found; nobody may want to know any more."""
+        waiting = self._waiting.pop(message["answered"], None)
+        if waiting is None:
+            return
+        waiting.timer.cancel()
+        found = message["found"]
+        result = _refusal(found) if isinstance(found, list) else _DECODE[waiting.kind](found)
+        waiting.deliver(Reply(result))
+
+    def _forget(self, number: int) -> None:
+        waiting = self._waiting.pop(number, None)
+        if waiting is not None:
+            waiting.timer.cancel()
+            self._send({"unasked": number})
+
+    def _give_up(self, number: int) -> None:
+        waiting = self._waiting[number]
+        self._forget(number)
+        waiting.deliver(
+            Reply(
+                Rejection(
+                    ErrorCode.NOT_READY,
+                    "lists are served by another process now; repeat the request",
+                    {"reason": "moved"},
+                    retry_after_s=1,
+                )
+            )
+        )
+
+
+# ---------------------------------------------------------------------- the engine's side
+
+
+def command_of(message: Message) -> Question:
+    """The command that a message asks for, by a caller of the same names."""
+    kind, prefixes = _KINDS[message["kind"]], tuple(message["prefixes"])
+    caller = Caller("", prefixes=prefixes) if prefixes else ANYONE
+    return kind(*message["fields"], caller=caller)
+
+
+def answer(number: int, result: Outcome | Rejection) -> Message:
+    """The message that answers a question."""
+    if isinstance(result, Rejection):
+        refused = [result.code.value, result.message, result.detail, result.retry_after_s]
+        return {"answered": number, "found": refused}
+    return {"answered": number, "found": _encode(result)}
+
+
+def _refusal(found: list[Any]) -> Rejection:
+    code, text, detail, retry_after_s = found
+    return Rejection(ErrorCode(code), text, detail, retry_after_s=retry_after_s)
