@@ -20,6 +20,7 @@ _RECORDS: Final = re.compile(
     rb"(?:GET|HEAD) /v0/topics/([A-Za-z0-9._:-]+)/records(?:\?[^ ]*)? HTTP/1\.[01]\r\n"
 )
 _WATCH: Final = re.compile(rb"GET /v0/watch/([A-Za-z0-9._-]+)(?:\?[^ ]*)? HTTP/1\.[01]\r\n")
+_SOCKET: Final = re.compile(rb"GET /(v0/ws)(?:\?[^ ]*)? HTTP/1\.1\r\n")
 
 
 class Asked(NamedTuple):
@@ -28,16 +29,19 @@ class Asked(NamedTuple):
     Attributes:
         topic: Of a read.
         wid: Of a stream.
+        is_socket: It may become a WebSocket.
     """
 
     topic: str = ""
     wid: str = ""
+    is_socket: bool = False
 
 
 ROUTES: Final[tuple[tuple[re.Pattern[bytes], Callable[[str], Asked]], ...]] = (
     (_DIFF, lambda name: Asked(topic=name)),
     (_RECORDS, lambda name: Asked(topic=name)),
     (_WATCH, lambda wid: Asked(wid=wid)),
+    (_SOCKET, lambda _: Asked(is_socket=True)),
 )
 """What readers serve.  A name with percent-escapes is the engine's."""
 
