@@ -5,7 +5,7 @@ is to be sent.  Knows nothing of WebSocket's frames, which are the reader's.
 """
 
 import logging
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Answer, Head, SourceSocket
@@ -19,6 +19,14 @@ WAITING_BYTES: Final = 64 << 10
 """Of messages that are not carried out, beyond which no more are let come."""
 
 log = logging.getLogger("topics.readers")
+
+
+@runtime_checkable
+class Replying(Protocol):
+    """A socket that tells replies from news."""
+
+    @property
+    def has_replies(self) -> bool: ...
 
 
 class DeskSocket:
@@ -135,9 +143,10 @@ class _Spoken:
     def take(self, most: int) -> Buffer:
         if not self._framing.size_bytes:
             begun_s = self._shared.stopwatch.begin()
+            is_reply = isinstance(self._socket, Replying) and self._socket.has_replies
             message = self._socket.take()
             self._lane.use(self._shared.stopwatch.end(begun_s))
             if message is None:
                 return b""
-            self._framing.add(Kind.TEXT, message)
+            self._framing.add(Kind.REPLY if is_reply else Kind.TEXT, message)
         return self._framing.take(most)

@@ -71,7 +71,27 @@ class Dispatch:
         return self._relay.ask(head)
 
     def connect(self, head: Head) -> Opening:
-        return self._relay.connect(head)
+        # It needs what a reader loads once it serves.
+        from topics.server.readers.joint_socket import Handshake, JointSocket
+
+        relay, shell, local = self._relay, self._shell, self._local
+        relayed = relay.connect(head)
+
+        def open_joint() -> JointSocket:
+            limits, make_local = relay.limits, partial(local.connect, head)
+            return JointSocket(relayed, shell, limits, make_local, self._may_watch)
+
+        return Handshake(relayed, open_joint)
+
+    def _may_watch(self, name: str) -> bool:
+        """Whether a watch of a topic is this reader's: one that copies come to is not."""
+        state = self._shell.follower.state
+        topic = state.topics.get(name)
+        return (
+            topic is not None
+            and self._shell.follower.serves_topic(topic)
+            and not state.routers.is_derived(topic.topic_id)
+        )
 
     # ------------------------------------------------------------------ reads
 

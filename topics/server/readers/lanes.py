@@ -31,6 +31,8 @@ class Lane:
         self.client = client
         self._work: deque[Callable[[], None]] = deque()
         self._waiting: deque[Callable[[], None]] = deque()
+        self._asks = False
+        """One of those that wait is to have a turn."""
         self._is_queued = False
         self._is_working = False
         self._meter = Meter(shared.loop.time())
@@ -63,8 +65,16 @@ class Lane:
 
     def go_on(self) -> None:
         """There may be room for another answer.  Runs nothing before it returns."""
-        while self._waiting and not self.is_full:
-            self.soon(self._waiting.popleft())
+        if self._waiting and not self._asks and not self.is_full:
+            self._asks = True
+            self.soon(self._ask_next)
+
+    def _ask_next(self) -> None:
+        """Each of them may fill it."""
+        self._asks = False
+        if self._waiting and not self.is_full:
+            self._waiting.popleft()()
+        self.go_on()
 
     @property
     def is_full(self) -> bool:
@@ -116,14 +126,14 @@ class Lanes:
         """The lane of an address; the last one used is kept longest."""
         lane = self._lanes.get(client)
         if lane is None:
-            lane = self._lanes[client] = Lane(self._shared, client)
             self._forget()
+            lane = self._lanes[client] = Lane(self._shared, client)
         self._lanes.move_to_end(client)
         return lane
 
     def _forget(self) -> None:
         """Let go of a lane that has nothing open, the one that was used longest ago first."""
-        if len(self._lanes) <= KEPT_MAX:
+        if len(self._lanes) < KEPT_MAX:
             return
         for client, lane in self._lanes.items():
             if not lane.open:

@@ -17,8 +17,11 @@ class Kind(IntEnum):
     """What a message is."""
 
     TEXT = 0
+    """A command, or news."""
     BINARY = 1
     """Of which nothing is read, so nothing is sent."""
+    REPLY = 2
+    """The reply to a command: each has one, in their order."""
 
 
 class Framing:

@@ -1,13 +1,13 @@
-"""One WebSocket whose commands are relayed to the engine's process, in the reader.
+"""The way of a WebSocket's messages between a reader and the engine's process, in the reader.
 
-Owns the way of its messages there and back.  Implements `interface.SourceSocket`, so the transport
-carries it as any other, with its frames, pings and patience.
+Owns what waits to go there, and what came from there and is not taken.  Knows nothing of what messages
+say.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from topics.server.exchange.interface import Answer, Head, SourceSocket
+from topics.server.exchange.interface import Answer, Head
 from topics.server.readers.message_frames import Framing, Intake, Kind, Messages
 from topics.server.readers.outlet import Flow, Outlet, Wire
 from topics.server.readers.relay_messages import Connect, Opened, Over, Part, Room, Told, encode
@@ -17,7 +17,7 @@ WAITING_BYTES: Final = 64 << 10
 
 
 class RelayedSocket:
-    """Implements `interface.Opening`, and `SourceSocket` once it is open.
+    """One WebSocket's.
 
     Args:
         forget: Called once, when it is over.
@@ -30,7 +30,7 @@ class RelayedSocket:
         self._outlet = outlet
         self.number = number
         self._forget = forget
-        self._deliver: Callable[[Answer | SourceSocket], None] | None = None
+        self._deliver: Callable[[Answer | None], None] | None = None
         self._framing = Framing()
         self._flow = Flow(number, self._framing, _nothing)
         self._messages = Messages()
@@ -45,7 +45,8 @@ class RelayedSocket:
 
     # ------------------------------------------------------------------ the handshake
 
-    def then(self, deliver: Callable[[Answer | SourceSocket], None]) -> None:
+    def then(self, deliver: Callable[[Answer | None], None]) -> None:
+        """Call `deliver` with the refusal, or with None where the WebSocket is open."""
         self._deliver = deliver
 
     def cancel(self) -> None:
@@ -64,17 +65,13 @@ class RelayedSocket:
         del opened
         deliver, self._deliver = self._deliver, None
         if deliver is not None:
-            deliver(self)
+            deliver(None)
 
     # ------------------------------------------------------------------ messages
 
     @property
     def is_over(self) -> bool:
         return self._has_ended and not self._messages
-
-    @property
-    def is_drained(self) -> bool:
-        return not self._messages and not self._has_ended
 
     @property
     def is_busy(self) -> bool:
@@ -84,24 +81,19 @@ class RelayedSocket:
 
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        wake()
 
-    def hear(self, text: bytes) -> None:
-        self._say(Kind.TEXT, text)
-
-    def hear_binary(self) -> None:
-        self._say(Kind.BINARY)
-
-    def _say(self, kind: Kind, message: bytes = b"") -> None:
+    def say(self, kind: Kind, message: bytes = b"") -> None:
+        """A message goes to the engine's process."""
         self._framing.add(kind, message)
         self._outlet.add(self._flow)
 
-    def take(self) -> bytes | None:
+    def take(self) -> tuple[Kind, bytes] | None:
+        """The next message that came."""
         if not self._messages:
             return None
-        _, message = self._messages.take()
+        taken = self._messages.take()
         self._tell_room()
-        return message
+        return taken
 
     def on_part(self, part: Part) -> None:
         """The next bytes of messages for the client."""
