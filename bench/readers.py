@@ -229,11 +229,15 @@ def recent_h2(server: Measured) -> int:
     return recent(server, Wire2)
 
 
-def writing_h2(server: Measured) -> int:
-    wires = [Wire2(server.port) for _ in range(4)]
+def writing(server: Measured, make: "type[Wire | Wire2]" = Wire) -> int:
+    wires = [make(server.port) for _ in range(4)]
     for turn in range(WRITES):
-        wires[turn % 4].ask("POST", "/v0/topics/h2", {"records": [{"data": turn}]})
+        wires[turn % 4].ask("POST", "/v0/topics/writes", {"records": [{"data": turn}]})
     return WRITES
+
+
+def writing_h2(server: Measured) -> int:
+    return writing(server, Wire2)
 
 
 def publishing(server: Measured) -> int:
@@ -292,6 +296,7 @@ LOADS: Final = {
     "read backlog": backlog,
     "read recent": recent,
     "read recent, h2": recent_h2,
+    "write": writing,
     "write, h2": writing_h2,
     "publish, ws": publishing,
     "100 watchers": watching,

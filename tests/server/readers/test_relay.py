@@ -29,10 +29,12 @@ async def answered(request: Request, pieces: list[bytes]) -> Any:
 
 def test_a_request_arrives_as_it_was_and_its_answer_comes_back() -> None:
     """Head, body and address there; status, headers and body back.  What it holds there is held until
-    its answer is written."""
+    its answer is written, where that may be taken back."""
 
     async def story() -> None:
-        joined = Joined(Answering(Answer(201, [(b"k", b"v")], [b"made", b" it"])))
+        unsent: list[bool] = []
+        grants = Answer(201, [(b"k", b"v")], [b"made", b" it"], unsent=lambda: unsent.append(True))
+        joined = Joined(Answering(grants))
         request = joined.relay.ask(head())
         answer = await answered(request, [b"one", b" two"])
         asked = joined.exchange.asked[0]
@@ -46,9 +48,26 @@ def test_a_request_arrives_as_it_was_and_its_answer_comes_back() -> None:
         assert (answer.status, list(answer.headers)) == (201, [(b"k", b"v")])
         assert b"".join(answer.body) == b"made it"
         assert not asked.is_closed
+        answer.unsent()
+        await until(lambda: unsent)
         request.close()
         await until(lambda: asked.is_closed)
         assert joined.desk.open_requests == 0
+
+    run(story)
+
+
+def test_a_small_answer_is_the_end_of_its_request() -> None:
+    """What it holds is free with it, and nothing more is said about it."""
+
+    async def story() -> None:
+        joined = Joined(Answering(Answer(200, (), [b"x"])))
+        request = joined.relay.ask(head())
+        await answered(request, [])
+        assert joined.exchange.asked[0].is_closed
+        assert joined.desk.open_requests == 0
+        request.close()
+        assert not joined.there.sent
 
     run(story)
 

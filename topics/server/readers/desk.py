@@ -89,7 +89,7 @@ class Desk:
             request.on_unsent()
         else:
             assert isinstance(message, Over)
-            self._forget(request)
+            self.forget(request)
 
     def _lent(self, number: int, image: bytes) -> None:
         self.wire.relay(encode(Lent(number, image)))
@@ -107,7 +107,8 @@ class Desk:
         lane.open += 1
         lane.do(partial(socket.begin, connect))
 
-    def _forget(self, request: "Relayed | DeskSocket") -> None:
+    def forget(self, request: "Relayed | DeskSocket") -> None:
+        """It is over."""
         del self._requests[request.number]
         request.lane.open -= 1
         request.close()
@@ -115,7 +116,7 @@ class Desk:
     def close(self) -> None:
         """The reader has ended: its requests are over."""
         for request in list(self._requests.values()):
-            self._forget(request)
+            self.forget(request)
 
 
 class Relayed:
@@ -251,14 +252,19 @@ class Relayed:
             self._tell(answer, size, b"")
             self._begin_flow(_Slices(self._outgoing))
         elif size <= limits.answer_free_bytes:
-            self._tell(answer, size, b"".join(answer.body))
+            is_over = answer.unsent is None
+            self._tell(answer, size, b"".join(answer.body), is_over=is_over)
+            if is_over:
+                self._desk.forget(self)
         else:
             if answer.unsent is not None:
                 answer.unsent()
             self._answer(no_room_for_answer(limits.connection_answers_bytes))
 
-    def _tell(self, answer: Answer | Streaming, size: int, body: bytes) -> None:
-        self._say(Told(self.number, answer.status, list(answer.headers), size, body))
+    def _tell(
+        self, answer: Answer | Streaming, size: int, body: bytes, *, is_over: bool = False
+    ) -> None:
+        self._say(Told(self.number, answer.status, list(answer.headers), size, body, is_over))
 
     def _stream(self, streaming: Streaming) -> None:
         if streaming.feed is None:

@@ -132,6 +132,7 @@ class _Spoken:
 
     def __init__(self, socket: SourceSocket, shared: Shared, lane: Lane) -> None:
         self._socket = socket
+        self._replying = socket if isinstance(socket, Replying) else None
         self._shared = shared
         self._lane = lane
         self._framing = Framing()
@@ -143,7 +144,7 @@ class _Spoken:
     def take(self, most: int) -> Buffer:
         if not self._framing.size_bytes:
             begun_s = self._shared.stopwatch.begin()
-            is_reply = isinstance(self._socket, Replying) and self._socket.has_replies
+            is_reply = self._replying is not None and self._replying.has_replies
             message = self._socket.take()
             self._lane.use(self._shared.stopwatch.end(begun_s))
             if message is None:

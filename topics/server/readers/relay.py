@@ -113,7 +113,17 @@ class Request:
     """Implements `interface.Admission`, and `Pending` for its answer."""
 
     __slots__ = (
-        *("_body", "_deliver", "_feed", "_flow", "_head", "_is_asked", "_is_over", "_parts"),
+        *(
+            "_body",
+            "_deliver",
+            "_feed",
+            "_flow",
+            "_head",
+            "_is_asked",
+            "_is_over",
+            "_is_there",
+            "_parts",
+        ),
         *("_relay", "_soon", "_taken_bytes", "_told", "answer", "max_body_bytes", "number"),
     )
 
@@ -122,7 +132,7 @@ class Request:
         self.number = number
         self._head = head
         self.max_body_bytes = body_bytes_max(head, relay.limits)
-        self._is_asked = False
+        self._is_asked = self._is_there = False
         # A small body most often comes with its head: then both are one message.
         self._soon: asyncio.Handle | None = relay.shared.loop.call_soon(self._ask_soon)
         self._body = _Body()
@@ -157,7 +167,7 @@ class Request:
         self._ask(b"", is_whole=False)
 
     def _ask(self, body: bytes, *, is_whole: bool) -> None:
-        self._is_asked = True
+        self._is_asked = self._is_there = True
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
@@ -197,6 +207,7 @@ class Request:
 
     def on_told(self, told: Told) -> None:
         self._stop_body()
+        self._is_there = not told.is_over
         if told.size == STREAM:
             self._feed = _Feed(self._on_taken)
             self._done(Streaming(told.status, told.headers, self._feed))
@@ -229,7 +240,7 @@ class Request:
 
     def _unsent(self) -> None:
         """There is no room for the answer here."""
-        if not self._is_over:
+        if self._is_there and not self._is_over:
             self._relay.wire.relay(encode(Unsent(self.number)))
 
     def _done(self, answer: Answer | Streaming) -> None:
@@ -264,7 +275,7 @@ class Request:
         self._stop_body()
         self._parts.close()
         self._relay.forget(self.number)
-        if self._is_asked:
+        if self._is_there:
             self._relay.wire.relay(encode(Over(self.number)))
 
 

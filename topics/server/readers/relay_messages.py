@@ -14,6 +14,8 @@ A request, as both ends see it:
     Room ...  ────────────────────▶
     Over      ────────────────────▶             written whole, given up, or the client is gone
 
+A small answer that grants nothing is the end of its request, which is most of them.
+
 A WebSocket begins with Connect, which is answered by Opened, or by Told where it is refused; then
 parts go both ways until either end says that nothing follows.
 """
@@ -73,6 +75,7 @@ class Told(msgspec.Struct, frozen=True, array_like=True, tag=4):
     Attributes:
         size: Of its body, where that follows in parts; `STREAM`: a stream follows.
         body: All of it, where nothing follows.
+        is_over: Nothing follows, either way: the request is over.
     """
 
     number: int
@@ -80,6 +83,7 @@ class Told(msgspec.Struct, frozen=True, array_like=True, tag=4):
     headers: _Headers
     size: int
     body: bytes
+    is_over: bool = False
 
 
 class Unsent(msgspec.Struct, frozen=True, array_like=True, tag=5):
