@@ -12,7 +12,7 @@ from .joined import Answering, Joined, head, until
 
 async def told(joined: Joined, size: int) -> Any:
     """The answer to a request with a body of a size."""
-    request = joined.relay.ask(head())
+    request = joined.relay.ask(head(), 1)
     found: list[Any] = []
     made = request.finish([b"x" * size])
     assert made is request
@@ -39,7 +39,7 @@ def test_a_body_is_bounded_by_its_route_and_by_all_bodies() -> None:
     asyncio.run(story())
 
 
-def test_one_address_has_so_many_answers_made_by_threads() -> None:
+def test_one_connection_has_so_many_answers_made_by_threads() -> None:
     """Others wait until one of them is there."""
 
     async def story() -> None:
@@ -52,7 +52,7 @@ def test_one_address_has_so_many_answers_made_by_threads() -> None:
             return made
 
         joined.exchange.begin = apart
-        requests = [joined.relay.ask(head()) for _ in range(5)]
+        requests = [joined.relay.ask(head(), 1) for _ in range(5)]
         for request in requests:
             request.finish([b"x"])
         asked = joined.exchange.asked
@@ -87,7 +87,7 @@ def test_a_request_that_is_over_before_its_turn_is_not_begun() -> None:
     async def story() -> None:
         joined = Joined(Answering(None))
         joined.engine.turns.direct_s = 1.0  # many came before it: it waits in line
-        request = joined.relay.ask(head())
+        request = joined.relay.ask(head(), 1)
         request.finish([])
         joined.desk.received(joined.there.sent.popleft())
         request.close()

@@ -49,7 +49,7 @@ class Echo:
 
 async def opened(joined: Joined, echo: Echo) -> RelayedSocket:
     joined.exchange.socket = echo
-    relayed = joined.relay.connect(head(b"/v0/ws", "GET"))
+    relayed = joined.relay.connect(head(b"/v0/ws", "GET"), 1)
     found: list[Any] = []
     relayed.then(found.append)
     await until(lambda: found)
@@ -120,12 +120,12 @@ def test_a_handshake_may_be_refused_and_its_client_may_leave() -> None:
         joined = Joined(Answering())
         joined.exchange.socket = Answer(401, [(b"k", b"v")], [b"no"])
         refused: list[Any] = []
-        joined.relay.connect(head()).then(refused.append)
+        joined.relay.connect(head(), 1).then(refused.append)
         await until(lambda: refused)
         assert (refused[0].status, refused[0].body) == (401, [b"no"])
         echo = Echo()
         joined.exchange.socket = echo
-        left = joined.relay.connect(head())
+        left = joined.relay.connect(head(), 1)
         left.then(refused.append)
         left.cancel()
         await until(lambda: joined.desk.open_requests == 0 and not joined.there.sent)

@@ -1,4 +1,4 @@
-"""What an address has to do in the engine's process, and when."""
+"""What a connection of a reader has to do in the engine's process, and when."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ def test_a_lane_with_little_to_do_does_it_at_once() -> None:
 
     async def story() -> None:
         all_lanes = lanes()
-        light, heavy = all_lanes.of("192.0.2.1"), all_lanes.of("192.0.2.2")
+        light, heavy = all_lanes.enter(1), all_lanes.enter(2)
         light._meter.used_s = 0.0
         heavy.use(1.0)
         done: list[str] = []
@@ -37,7 +37,7 @@ def test_a_turn_ends_with_its_time() -> None:
     """And what is left is done in the next."""
 
     async def story() -> None:
-        lane = lanes(Limits(turn_s=0.0)).of("192.0.2.1")
+        lane = lanes(Limits(turn_s=0.0)).enter(1)
         done: list[int] = []
         for number in range(3):
             lane.soon(lambda number=number: done.append(number))
@@ -52,7 +52,7 @@ def test_a_request_waits_while_answers_are_not_taken() -> None:
     """Half of what a client may have waiting is enough; a thread more than it may have, too."""
 
     async def story() -> None:
-        lane = lanes(Limits(connection_answers_bytes=100)).of("192.0.2.1")
+        lane = lanes(Limits(connection_answers_bytes=100)).enter(1)
         done: list[int] = []
         assert lane.answers.take(51)
         lane.ask(lambda: done.append(1))
@@ -70,12 +70,19 @@ def test_lanes_without_a_request_are_forgotten_in_time() -> None:
 
     async def story() -> None:
         all_lanes = lanes()
-        busy = all_lanes.of("busy")
-        busy.open = 1
-        idle = all_lanes.of("idle")
-        for number in range(KEPT_MAX):
-            all_lanes.of(f"{number}").open = 1
-        assert all_lanes.of("busy") is busy
-        assert all_lanes.of("idle") is not idle
+        busy, idle = all_lanes.enter(-1), all_lanes.enter(-2)
+        all_lanes.enter(-1)
+        all_lanes.leave(busy)
+        all_lanes.leave(idle)
+        for number in range(KEPT_MAX - 1):
+            all_lanes.leave(all_lanes.enter(number))
+        assert all_lanes.enter(-2) is idle
+        all_lanes.leave(idle)
+        first = all_lanes.enter(0)
+        all_lanes.leave(first)
+        for number in range(KEPT_MAX, 2 * KEPT_MAX):
+            all_lanes.leave(all_lanes.enter(number))
+        assert all_lanes.enter(-1) is busy
+        assert all_lanes.enter(0) is not first
 
     asyncio.run(story())

@@ -35,7 +35,7 @@ def test_a_request_arrives_as_it_was_and_its_answer_comes_back() -> None:
         unsent: list[bool] = []
         grants = Answer(201, [(b"k", b"v")], [b"made", b" it"], unsent=lambda: unsent.append(True))
         joined = Joined(Answering(grants))
-        request = joined.relay.ask(head())
+        request = joined.relay.ask(head(), 1)
         answer = await answered(request, [b"one", b" two"])
         asked = joined.exchange.asked[0]
         assert (asked.head.method, asked.head.path, asked.head.query) == (
@@ -62,7 +62,7 @@ def test_a_small_answer_is_the_end_of_its_request() -> None:
 
     async def story() -> None:
         joined = Joined(Answering(Answer(200, (), [b"x"])))
-        request = joined.relay.ask(head())
+        request = joined.relay.ask(head(), 1)
         await answered(request, [])
         assert joined.exchange.asked[0].is_closed
         assert joined.desk.open_requests == 0
@@ -78,7 +78,7 @@ def test_a_large_body_and_answer_go_in_parts() -> None:
     async def story() -> None:
         large = [bytes([turn]) * 100_000 for turn in range(30)]
         joined = Joined(Answering(Answer(200, (), large)))
-        request = joined.relay.ask(head())
+        request = joined.relay.ask(head(), 1)
         answer = await answered(request, list(large))
         assert joined.exchange.asked[0].body == b"".join(large)
         assert b"".join(answer.body) == b"".join(large)
@@ -94,7 +94,7 @@ def test_an_answer_waits_for_room_at_the_other_end() -> None:
     async def story() -> None:
         joined = Joined(Answering(Answer(200, (), [b"x" * 1_000_000])))
         joined.back.receive = None  # nothing comes through
-        request = joined.relay.ask(head())
+        request = joined.relay.ask(head(), 1)
         request.finish([])
         await until(lambda: sum(map(len, joined.back.sent)) > WINDOW_BYTES)
         for _ in range(50):
@@ -120,7 +120,7 @@ def test_an_answer_without_room_is_refused_and_what_it_grants_taken_back() -> No
             exchange = Answering(Answer(200, (), [b"x" * 100_000], unsent=note))
             joined = Joined(exchange, Limits(answers_bytes=150_000))
             (joined.engine if is_there else joined.reader).answers.held_bytes = 100_000
-            request = joined.relay.ask(head())
+            request = joined.relay.ask(head(), 1)
             answer = await answered(request, [])
             assert answer.status == 429
             await until(lambda unsent=unsent: unsent == [True])
@@ -135,7 +135,7 @@ def test_a_refusal_of_a_head_ends_its_body() -> None:
     async def story() -> None:
         joined = Joined()
         joined.exchange.refusal = Answer(404, (), [b"none"])
-        request = joined.relay.ask(head())
+        request = joined.relay.ask(head(), 1)
         await until(lambda: request.answer is not None)
         assert request.max_body_bytes < 0
         assert request.too_large().status == 404
@@ -150,7 +150,7 @@ def test_a_body_that_is_too_large_or_too_slow_is_refused_as_there() -> None:
 
     async def story() -> None:
         joined = Joined()
-        request = joined.relay.ask(head())
+        request = joined.relay.ask(head(), 1)
         assert (request.too_large().status, request.too_slow().status) == (413, 400)
         assert all(asked.is_closed for asked in joined.local.asked)
         joined.local.refusal = Answer(401, (), [])
@@ -167,7 +167,7 @@ def test_the_bound_of_a_body_is_its_routes() -> None:
     async def story() -> None:
         relay = Joined().relay
         bounds = [
-            relay.ask(head(path)).max_body_bytes
+            relay.ask(head(path), 1).max_body_bytes
             for path in (b"/v0/topics/t", b"/v0/topics/t/diff", b"/nowhere")
         ]
         assert bounds == [64 << 20, 256 << 10, 64 << 20]
@@ -180,7 +180,7 @@ def test_a_client_that_is_gone_is_gone_there() -> None:
 
     async def story() -> None:
         joined = Joined(Answering(None))
-        request = joined.relay.ask(head())
+        request = joined.relay.ask(head(), 1)
         request.finish([b""])
         await until(lambda: joined.exchange.asked)
         asked = joined.exchange.asked[0]
@@ -231,7 +231,7 @@ class Feed:
 
 async def streaming(feed: Feed) -> tuple[Joined, Request, Any]:
     joined = Joined(Answering(Streaming(200, (), feed)))
-    request = joined.relay.ask(head(b"/v0/watch/x", "GET"))
+    request = joined.relay.ask(head(b"/v0/watch/x", "GET"), 1)
     answer = await answered(request, [])
     assert isinstance(answer, Streaming)
     return joined, request, answer.feed
@@ -297,7 +297,7 @@ def test_a_stream_may_be_awaited_and_a_head_has_none() -> None:
         assert await carried.next() == b"one"
         request.close()
         joined = Joined(Answering(Streaming(200, (), None)))
-        answer = await answered(joined.relay.ask(head()), [])
+        answer = await answered(joined.relay.ask(head(), 1), [])
         assert (answer.status, list(answer.body)) == (200, [])
 
     run(story)

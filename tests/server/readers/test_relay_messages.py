@@ -26,13 +26,13 @@ HEADERS = [(b"name", b"\xff value")]
 @pytest.mark.parametrize(
     "message",
     [
-        Ask(1, "::1", "POST", b"/p", b"q", HEADERS, b"body", True),
+        Ask(1, 9, "::1", "POST", b"/p", b"q", HEADERS, b"body", True),
         Part(2, b"bytes", False),
         Room(3, 1 << 20),
         Unsent(4),
         Over(5),
         Borrow(6, "wid", "key"),
-        Connect(7, "::1", b"/v0/ws", b"", HEADERS),
+        Connect(7, 9, "::1", b"/v0/ws", b"", HEADERS),
     ],
 )
 def test_what_a_reader_says(message: Any) -> None:

@@ -95,23 +95,21 @@ class Desk:
         self.wire.relay(encode(Lent(number, image)))
 
     def _ask(self, ask: Ask) -> None:
-        lane = self._lanes.of(ask.client)
-        request = self._requests[ask.number] = Relayed(self, lane, ask.number)
-        lane.open += 1
+        lane = self._lanes.enter(ask.lane)
+        request = self._requests[ask.number] = Relayed(self, lane, ask.number, ask.client)
         lane.do(partial(request.begin, ask))
 
     def _connect(self, connect: Connect) -> None:
-        lane = self._lanes.of(connect.client)
+        lane = self._lanes.enter(connect.lane)
         socket = DeskSocket(self.shared, self.wire, self.outlet, lane, connect.number)
         self._requests[connect.number] = socket
-        lane.open += 1
         lane.do(partial(socket.begin, connect))
 
     def forget(self, request: "Relayed | DeskSocket") -> None:
         """It is over."""
         del self._requests[request.number]
-        request.lane.open -= 1
         request.close()
+        self._lanes.leave(request.lane)
 
     def close(self) -> None:
         """The reader has ended: its requests are over."""
@@ -123,12 +121,22 @@ class Relayed:
     """One request."""
 
     __slots__ = (
-        *("_admission", "_body", "_body_bytes", "_body_share", "_desk", "_feed", "_flow"),
+        *(
+            "_admission",
+            "_body",
+            "_body_bytes",
+            "_body_share",
+            "_client",
+            "_desk",
+            "_feed",
+            "_flow",
+        ),
         *("_is_answered", "_is_over", "_outgoing", "_pending", "_unsent", "lane", "number"),
     )
 
-    def __init__(self, desk: Desk, lane: Lane, number: int) -> None:
+    def __init__(self, desk: Desk, lane: Lane, number: int, client: str) -> None:
         self._desk = desk
+        self._client = client
         self.lane = lane
         self.number = number
         self._admission: Admission | None = None
@@ -188,10 +196,6 @@ class Relayed:
             self._body_share = BodyShare(self._desk.shared.bodies, self._client, self._give_way)
             size += self._body_bytes
         return self._body_share.take(size)
-
-    @property
-    def _client(self) -> str:
-        return self.lane.client
 
     def _give_way(self) -> None:
         """Refuse a body for want of memory: its own, or that of another one (`bodies`)."""

@@ -44,7 +44,7 @@ class Sessions(Protocol):
 
 
 class Dispatch:
-    """The requests of connections that stay here.
+    """The requests of one connection that stays here.
 
     Args:
         local: This process's exchange.
@@ -57,25 +57,26 @@ class Dispatch:
         self._relay = relay
         self._shell = shell
         self._sessions = sessions
+        self._lane = relay.number()
 
     def begin(self, head: Head) -> Answer | Admission:
         path = head.path
         read = _READ.fullmatch(path)
         if read is not None:
             if head.method not in _METHODS[path[read.end(1) + 1 :]]:
-                return self._relay.ask(head)
+                return self._relay.ask(head, self._lane)
             return self._begin_read(head, read[1].decode())
         watch = _WATCH.fullmatch(path) if head.method == "GET" else None
         if watch is not None:
             return self._begin_stream(head, watch[1].decode())
-        return self._relay.ask(head)
+        return self._relay.ask(head, self._lane)
 
     def connect(self, head: Head) -> Opening:
         # It needs what a reader loads once it serves.
         from topics.server.readers.joint_socket import Handshake, JointSocket
 
         relay, shell, local = self._relay, self._shell, self._local
-        relayed = relay.connect(head)
+        relayed = relay.connect(head, self._lane)
 
         def open_joint() -> JointSocket:
             limits, make_local = relay.limits, partial(local.connect, head)
@@ -99,7 +100,7 @@ class Dispatch:
         if self._shell.look():
             return self._whose(head, name)
         if not self._shell.can_follow:
-            return self._relay.ask(head)
+            return self._relay.ask(head, self._lane)
         undecided = self._undecided(head, lambda: self._whose(head, name))
         self._shell.when_current(undecided.decide)
         return undecided
@@ -115,7 +116,7 @@ class Dispatch:
         topic = follower.state.topics.get(name)
         if topic is None or follower.serves_topic(topic):
             return self._local.begin(head)
-        return self._relay.ask(head)
+        return self._relay.ask(head, self._lane)
 
     # ------------------------------------------------------------------ streams
 
@@ -134,7 +135,7 @@ class Dispatch:
     def _stream(self, head: Head, wid: str) -> Answer | Admission:
         if self._sessions.has(wid) and self._sessions.serves(wid):
             return self._local.begin(head)
-        return self._relay.ask(head)
+        return self._relay.ask(head, self._lane)
 
     def _have(self, wid: str, caller: Caller, go_on: Callable[[], None]) -> None:
         """Have the session here if it can be, and all that it may have seen."""
@@ -157,9 +158,12 @@ class Upgrading:
     """The exchange of HTTP/1.1 connections, which come here for this process's requests alone, and of
     the WebSockets that they become.  Implements `interface.Exchange`."""
 
-    def __init__(self, local: Exchange, dispatch: Dispatch) -> None:
+    def __init__(self, local: Exchange, dispatch: Callable[[], Dispatch]) -> None:
         self.begin = local.begin
-        self.connect = dispatch.connect
+        self._dispatch = dispatch
+
+    def connect(self, head: Head) -> Opening:
+        return self._dispatch().connect(head)
 
 
 class Undecided:

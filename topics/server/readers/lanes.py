@@ -1,6 +1,6 @@
 """Turns of those whose requests come over a relay.
 
-Owns one lane for each address: what it wants done on the loop, the CPU time that it uses (as a
+Owns one lane for each connection: what it wants done on the loop, the CPU time that it uses (as a
 connection's meter has it), and what it holds of the memory for answers and of threads.  A client
 over a relay so shares the loop with those that are connected here, and a lane with little to do is
 served as its requests come.  Knows nothing of requests.
@@ -18,7 +18,7 @@ KEPT_MAX: Final = 1024
 
 
 class Lane:
-    """What one address has to do here.
+    """What one connection of a reader has to do here.
 
     Attributes:
         open: Its requests.
@@ -26,9 +26,9 @@ class Lane:
         answers: What of the memory for answers it holds.
     """
 
-    def __init__(self, shared: Shared, client: str) -> None:
+    def __init__(self, shared: Shared, number: int) -> None:
         self._shared = shared
-        self.client = client
+        self.number = number
         self._work: deque[Callable[[], None]] = deque()
         self._waiting: deque[Callable[[], None]] = deque()
         self._asks = False
@@ -116,26 +116,29 @@ class Lane:
 
 
 class Lanes:
-    """The lanes of one relay, by address."""
+    """The lanes of one relay, by the numbers of its connections."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._lanes: OrderedDict[str, Lane] = OrderedDict()
+        self._lanes: dict[int, Lane] = {}
+        self._idle: OrderedDict[int, Lane] = OrderedDict()
+        """Those without a request; the last one used is kept longest."""
 
-    def of(self, client: str) -> Lane:
-        """The lane of an address; the last one used is kept longest."""
-        lane = self._lanes.get(client)
+    def enter(self, number: int) -> Lane:
+        """The lane of a connection that has another request."""
+        lane = self._lanes.get(number)
         if lane is None:
-            self._forget()
-            lane = self._lanes[client] = Lane(self._shared, client)
-        self._lanes.move_to_end(client)
+            lane = self._lanes[number] = Lane(self._shared, number)
+        lane.open += 1
+        self._idle.pop(number, None)
         return lane
 
-    def _forget(self) -> None:
-        """Let go of a lane that has nothing open, the one that was used longest ago first."""
-        if len(self._lanes) < KEPT_MAX:
+    def leave(self, lane: Lane) -> None:
+        """A request is over."""
+        lane.open -= 1
+        if lane.open:
             return
-        for client, lane in self._lanes.items():
-            if not lane.open:
-                del self._lanes[client]
-                return
+        self._idle[lane.number] = lane
+        if len(self._idle) > KEPT_MAX:
+            number, _ = self._idle.popitem(last=False)
+            del self._lanes[number]

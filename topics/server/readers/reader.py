@@ -88,7 +88,6 @@ class Reader:
         self._shell: ReaderShell
         self._shared: Shared
         self._relay: Relay
-        self._dispatch: Dispatch
         self._channel: Channel
 
     async def run(self) -> int:
@@ -142,7 +141,6 @@ class Reader:
         )
         self._exchange = exchange
         self._relay = Relay(self._shared, self._channel, exchange, settings.limits)
-        self._dispatch = Dispatch(exchange, self._relay, self._shell, self)
         self._shared.exchange = Upgrading(exchange, self._dispatch)
         gc.freeze()
         gc.enable()
@@ -201,11 +199,15 @@ class Reader:
         made = Connection(
             self._shared,
             lambda connection: Sorting(connection, self._sort, returns=handed.returns),
-            lambda connection: latecomers.http2(connection, self._dispatch),
+            lambda connection: latecomers.http2(connection, self._dispatch()),
         )
         if handed.lent:
             self._borrow(*pickle.loads(handed.lent))
         self._arrivals.adopt(sock, made, handed.pending)
+
+    def _dispatch(self) -> Dispatch:
+        """What serves a connection that stays."""
+        return Dispatch(self._exchange, self._relay, self._shell, self)
 
     def _sort(self, sorting: Sorting, data: bytes, at: int) -> bool:
         """Whether the connection does not go on here."""

@@ -61,19 +61,28 @@ class Relay:
         self._requests: dict[int, Request | RelayedSocket] = {}
         self._borrows: dict[int, Callable[[bytes], None]] = {}
 
-    def ask(self, head: Head) -> "Request":
-        """Relay a request, whose body is still to come."""
+    def number(self) -> int:
+        """One that nothing else has: of a request, or of a connection."""
         self._numbers += 1
+        return self._numbers
+
+    def ask(self, head: Head, lane: int) -> "Request":
+        """Relay a request, whose body is still to come.
+
+        Args:
+            lane: The number of its connection.
+        """
         self.relayed_total += 1
-        request = self._requests[self._numbers] = Request(self, self._numbers, head)
+        request = Request(self, self.number(), head, lane)
+        self._requests[request.number] = request
         return request
 
-    def connect(self, head: Head) -> RelayedSocket:
+    def connect(self, head: Head, lane: int) -> RelayedSocket:
         """Relay the handshake of a WebSocket, and then the WebSocket."""
-        self._numbers += 1
         self.relayed_total += 1
-        socket = RelayedSocket(self.wire, self.outlet, self._numbers, head, self.forget)
-        self._requests[self._numbers] = socket
+        number = self.number()
+        socket = RelayedSocket(self.wire, self.outlet, number, head, lane, self.forget)
+        self._requests[number] = socket
         return socket
 
     def borrow(self, wid: str, caller: str, deliver: Callable[[bytes], None]) -> None:
@@ -82,9 +91,9 @@ class Relay:
         Args:
             caller: The name of the key that asks.
         """
-        self._numbers += 1
-        self._borrows[self._numbers] = deliver
-        self.wire.relay(encode(Borrow(self._numbers, wid, caller)))
+        number = self.number()
+        self._borrows[number] = deliver
+        self.wire.relay(encode(Borrow(number, wid, caller)))
 
     def received(self, data: bytes) -> None:
         """A message of the engine's process came."""
@@ -113,22 +122,14 @@ class Request:
     """Implements `interface.Admission`, and `Pending` for its answer."""
 
     __slots__ = (
-        *(
-            "_body",
-            "_deliver",
-            "_feed",
-            "_flow",
-            "_head",
-            "_is_asked",
-            "_is_over",
-            "_is_there",
-            "_parts",
-        ),
-        *("_relay", "_soon", "_taken_bytes", "_told", "answer", "max_body_bytes", "number"),
+        *("_body", "_deliver", "_feed", "_flow", "_head", "_is_asked", "_is_over", "_is_there"),
+        *("_lane", "_parts", "_relay", "_soon", "_taken_bytes", "_told"),
+        *("answer", "max_body_bytes", "number"),
     )
 
-    def __init__(self, relay: Relay, number: int, head: Head) -> None:
+    def __init__(self, relay: Relay, number: int, head: Head, lane: int) -> None:
         self._relay = relay
+        self._lane = lane
         self.number = number
         self._head = head
         self.max_body_bytes = body_bytes_max(head, relay.limits)
@@ -172,7 +173,7 @@ class Request:
             self._soon.cancel()
             self._soon = None
         head = self._head
-        fields = head.client, head.method, head.path, head.query, list(head.headers)
+        fields = self._lane, head.client, head.method, head.path, head.query, list(head.headers)
         self._relay.wire.relay(encode(Ask(self.number, *fields, body, is_whole)))
 
     def on_room(self, size: int) -> None:

@@ -41,10 +41,13 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """A request whose head is whole.
 
     Attributes:
+        lane: Of the connection that it came over.
+        client: The address of that.
         body: All of it, where `is_whole`.
     """
 
     number: int
+    lane: int
     client: str
     method: str
     path: bytes
@@ -121,6 +124,7 @@ class Connect(msgspec.Struct, frozen=True, array_like=True, tag=9):
     """The handshake of a WebSocket."""
 
     number: int
+    lane: int
     client: str
     path: bytes
     query: bytes

@@ -24,7 +24,13 @@ class RelayedSocket:
     """
 
     def __init__(
-        self, wire: Wire, outlet: Outlet, number: int, head: Head, forget: Callable[[int], None]
+        self,
+        wire: Wire,
+        outlet: Outlet,
+        number: int,
+        head: Head,
+        lane: int,
+        forget: Callable[[int], None],
     ) -> None:
         self._wire = wire
         self._outlet = outlet
@@ -40,7 +46,7 @@ class RelayedSocket:
         self._has_ended = False
         """The engine's process says nothing more."""
         self._is_closed = False
-        fields = head.client, head.path, head.query, list(head.headers)
+        fields = lane, head.client, head.path, head.query, list(head.headers)
         wire.relay(encode(Connect(number, *fields)))
 
     # ------------------------------------------------------------------ the handshake
