@@ -1,15 +1,14 @@
-"""Both ends of a relayed WebSocket, on one loop: `desk_socket`, and `relayed_socket` in a reader."""
+"""Both ends of a relayed WebSocket, on one loop."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from topics.server.exchange.interface import Answer
 from topics.server.readers.message_frames import Kind
 from topics.server.readers.relayed_socket import RelayedSocket
 
-from .joined import Answering, Joined, head, until
+from .joined import Joined, head, until
 
 
 class Echo:
@@ -109,27 +108,6 @@ def test_a_client_that_does_not_read_is_not_heard() -> None:
                 await asyncio.sleep(0)
         joined.desk.close()
         assert echo.is_closed
-
-    asyncio.run(story())
-
-
-def test_a_handshake_may_be_refused_and_its_client_may_leave() -> None:
-    """The answer comes back; what is opened for a client that is gone is closed."""
-
-    async def story() -> None:
-        joined = Joined(Answering())
-        joined.exchange.socket = Answer(401, [(b"k", b"v")], [b"no"])
-        refused: list[Any] = []
-        joined.relay.connect(head(), 1).then(refused.append)
-        await until(lambda: refused)
-        assert (refused[0].status, refused[0].body) == (401, [b"no"])
-        echo = Echo()
-        joined.exchange.socket = echo
-        left = joined.relay.connect(head(), 1)
-        left.then(refused.append)
-        left.cancel()
-        await until(lambda: joined.desk.open_requests == 0 and not joined.there.sent)
-        assert len(refused) == 1
 
     asyncio.run(story())
 
