@@ -14,6 +14,9 @@ from contract.streams import Ended as StreamEnded
 from contract.streams import Sse2
 from contract.wire import Answer, Ended, Http2, ask
 
+from topics.server.exchange.interface import Answer as Response
+from topics.server.readers.dispatch import Undecided
+
 from .served import Sse, WithReaders, append, kill, put, read
 
 
@@ -358,3 +361,101 @@ def test_a_stream_in_a_reader_that_is_killed_goes_on_elsewhere(
     append(writer, "t", 4)
     again = server.connect(lambda port: Sse(port, wid, stream.last_id, kind=Sse2))
     assert again.seqs(1) == [4]
+
+
+class Served:
+    """A request of either side, whose answer the test gives.  Implements `Admission` and `Pending`."""
+
+    def __init__(self) -> None:
+        self.max_body_bytes = 7
+        self.pieces: list[bytes] | None = None
+        self.deliver: Callable[[Any], None] | None = None
+        self.is_closed = self.is_cancelled = False
+        self.waits_for_news = self.is_apart = True
+
+    def finish(self, pieces: list[bytes]) -> "Served":
+        self.pieces = pieces
+        return self
+
+    def then(self, deliver: Callable[[Any], None]) -> None:
+        self.deliver = deliver
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def too_large(self) -> Response:
+        return Response(413, (), [])
+
+    def too_slow(self) -> Response:
+        return Response(400, (), [])
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def undecided(verdict: Any) -> Undecided:
+    """A request that `verdict` is the fate of, once that is known."""
+    return Undecided(100, lambda: verdict, lambda refuse: refuse(Served()))
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_a_request_waits_until_it_is_known_whose_it_is(is_early: bool) -> None:
+    """Its body may be whole before that, or come after it."""
+    served, found = Served(), []
+    request = undecided(served)
+    assert request.max_body_bytes == 100
+    if is_early:
+        request.decide()
+        assert request.max_body_bytes == 7
+    assert request.finish([b"body"]) is request
+    request.then(found.append)
+    assert (request.waits_for_news, request.is_apart) == (is_early, is_early)
+    request.decide()
+    assert served.pieces == [b"body"]
+    answer = Response(200, (), [])
+    assert served.deliver is not None
+    served.deliver(answer)
+    assert found == [answer]
+    later: list[Any] = []
+    request.then(later.append)
+    assert later == [answer]
+    request.close()
+    assert served.is_closed
+
+
+def test_a_refusal_is_the_answer_whenever_it_is_known() -> None:
+    """Before the body and after it."""
+    refused = Response(401, (), [])
+    early, late, found = undecided(refused), undecided(refused), []
+    early.decide()
+    assert early.finish([]) is refused
+    assert early.too_large() is early.too_slow() is refused
+    assert late.finish([]) is late
+    late.then(found.append)
+    late.decide()
+    assert found == [refused]
+    late.close()
+
+
+def test_a_body_is_refused_by_whoever_has_it_by_then() -> None:
+    """The words are the same."""
+    request = undecided(Served())
+    assert (request.too_large().status, request.too_slow().status) == (413, 400)
+    request.decide()
+    assert (request.too_large().status, request.too_slow().status) == (413, 400)
+
+
+def test_a_client_that_leaves_is_not_decided_about() -> None:
+    """And what was begun for it is given up."""
+    gone, begun = undecided(None), Served()
+    gone.finish([])
+    gone.cancel()
+    gone.close()
+    gone.decide()
+    request = undecided(begun)
+    request.decide()
+    request.finish([])
+    request.cancel()
+    request.close()
+    assert begun.is_cancelled
+    assert begun.is_closed
