@@ -2,7 +2,8 @@
 
 A connection changes its process as a whole, with the bytes that came and were not taken, so each of
 its requests is served from its first byte to its last by one process, and what it can ask of either
-is all that the engine's process can be asked.  Knows nothing of how connections travel.
+is all that the engine's process can be asked.  One that becomes a WebSocket stays where it goes with its
+handshake.  Knows nothing of how connections travel.
 """
 
 import re
