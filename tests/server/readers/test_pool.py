@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -16,6 +18,9 @@ from contract.server import environment, until
 from contract.streams import Ended as StreamEnded
 from contract.streams import Sse2
 from contract.wire import Ended, ask
+
+from topics.server.readers.pool import Pool
+from topics.server.readers.process import ReaderProcess
 
 from .served import Sse, WithReaders, append, is_alive, kill, put, read
 
@@ -475,3 +480,30 @@ def test_a_client_that_closes_its_half_is_answered_all_the_same(served: WithRead
     raw.close()
     assert came.count(b"HTTP/1.1 200") == 2
     assert read(served.http(), "half").json["head_seq"] == 1
+
+
+def test_a_session_is_not_lent_to_a_reader_that_has_ended_meanwhile() -> None:
+    """It may come back from another reader only then; the process that replaced the one that asked
+    knows nothing of it. (§7.3)"""
+    session = SimpleNamespace(owner=SimpleNamespace(name=""), stream=None)
+    watches = SimpleNamespace(sessions={"w": session})
+    recalled: list[Callable[[], None]] = []
+    pool: Any = SimpleNamespace(
+        _is_ending=False,
+        _runtime=SimpleNamespace(engine=SimpleNamespace(watches=watches)),
+        _loans=SimpleNamespace(
+            recall=lambda _, then: recalled.append(then), lend=lambda *_: b"image"
+        ),
+    )
+    process, delivered = ReaderProcess(0), []
+    process.channel = asked_by = cast(Any, object())
+    for wid, key in (("w", "another"), ("none", "")):
+        Pool._lend(pool, process, asked_by, wid, key, delivered.append)
+    assert delivered == [b"", b""]
+    Pool._lend(pool, process, asked_by, "w", "", delivered.append)
+    recalled.pop()()
+    assert delivered.pop() == b"image"
+    Pool._lend(pool, process, asked_by, "w", "", delivered.append)
+    process.channel = cast(Any, object())
+    recalled.pop()()
+    assert delivered == [b"", b""]

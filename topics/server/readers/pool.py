@@ -116,7 +116,7 @@ class Pool:
                 on_unsent=self._on_unsent,
                 on_relayed=lambda data: desk.received(data),
             )
-            desk = Desk(self._shared, channel, partial(self._lend, process))
+            desk = Desk(self._shared, channel, partial(self._lend, process, channel))
             self._desks[process.index] = desk
             return channel
 
@@ -292,13 +292,20 @@ class Pool:
         return True
 
     def _lend(
-        self, process: ReaderProcess, wid: str, caller: str, deliver: Callable[[bytes], None]
+        self,
+        process: ReaderProcess,
+        channel: Channel,
+        wid: str,
+        caller: str,
+        deliver: Callable[[bytes], None],
     ) -> None:
         """A reader asks for a session, to serve a stream of it over HTTP/2.  One that another reader
         has comes back first, and its stream there ends."""
         sessions = self._runtime.engine.watches.sessions
 
         def lend() -> None:
+            if process.channel is not channel:
+                return  # the reader that asked has ended meanwhile
             session = sessions.get(wid)
             if self._is_ending or session is None or session.stream is not None:
                 deliver(b"")
