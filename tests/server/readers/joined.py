@@ -93,7 +93,8 @@ class Joined:
 
     def __init__(self, exchange: Answering | None = None, limits: Any = None) -> None:
         self.exchange: Any = exchange or Answering()
-        self.local: Any = Answering(Answer(200, (), []))
+        local: Any = Answering(Answer(200, (), []))
+        self.local = local
         self.there, self.back = Line(), Line()
         self.lends: list[tuple[str, str]] = []
         self.engine = Shared(self.exchange, limits=limits)

@@ -401,7 +401,8 @@ def undecided(verdict: Any) -> Undecided:
 @pytest.mark.parametrize("is_early", [True, False])
 def test_a_request_waits_until_it_is_known_whose_it_is(is_early: bool) -> None:
     """Its body may be whole before that, or come after it."""
-    served, found = Served(), []
+    served = Served()
+    found: list[Any] = []
     request = undecided(served)
     assert request.max_body_bytes == 100
     if is_early:
@@ -426,7 +427,8 @@ def test_a_request_waits_until_it_is_known_whose_it_is(is_early: bool) -> None:
 def test_a_refusal_is_the_answer_whenever_it_is_known() -> None:
     """Before the body and after it."""
     refused = Response(401, (), [])
-    early, late, found = undecided(refused), undecided(refused), []
+    early, late = undecided(refused), undecided(refused)
+    found: list[Any] = []
     early.decide()
     assert early.finish([]) is refused
     assert early.too_large() is early.too_slow() is refused

@@ -495,7 +495,8 @@ def test_a_session_is_not_lent_to_a_reader_that_has_ended_meanwhile() -> None:
             recall=lambda _, then: recalled.append(then), lend=lambda *_: b"image"
         ),
     )
-    process, delivered = ReaderProcess(0), []
+    process = ReaderProcess(0)
+    delivered: list[bytes] = []
     process.channel = asked_by = cast(Any, object())
     for wid, key in (("w", "another"), ("none", "")):
         Pool._lend(pool, process, asked_by, wid, key, delivered.append)
