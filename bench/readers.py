@@ -4,8 +4,10 @@
 
 A backlog of sealed and unsealed records is read by two clients; the newest record is read again and
 again; the state of a topic, and lists of 100 and of 1,000 topics, each by four clients; a hundred
-streams watch one topic that is written to.  Rounds alternate between servers with 0 and with 2
-readers.  Wall-clock time says nothing on a shared machine, and is not measured.
+streams watch one topic that is written to.  The newest record and the streams are done over HTTP/2 and,
+as far as it has them, over WebSocket, too; and over both, records are written one by one.  Rounds
+alternate between servers with 0 and with 2 readers.  Wall-clock time says nothing on a shared machine,
+and is not measured.
 """
 
 import os
@@ -15,11 +17,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
 import orjson
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import DataReceived, StreamEnded
 
 RECORDS: Final = 20_000
 PAGES: Final = 400
@@ -27,6 +34,7 @@ RECENT: Final = 1500
 LISTED: Final = 1000
 STATES: Final = 2000
 LISTS: Final = 400
+WRITES: Final = 1000
 WATCHERS: Final = 100
 NEWS: Final = 150
 TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -70,6 +78,83 @@ class Wire:
         """Read until a mark came."""
         while mark not in self._buffer:
             self._more()
+        self._buffer = self._buffer.partition(mark)[2]
+
+
+class Wire2:
+    """The same over HTTP/2, one request at a time."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._h2 = H2Connection(H2Configuration(header_encoding=None))
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(1 << 30)
+        self._buffer = b""
+
+    def _begin(self, method: bytes, path: bytes, data: bytes) -> int:
+        stream = self._h2.get_next_available_stream_id()
+        head = [(b":method", method), (b":scheme", b"http"), (b":path", path)]
+        head += [(b":authority", b"localhost"), (b"content-type", b"application/json")]
+        self._h2.send_headers(stream, head, end_stream=not data)
+        if data:
+            self._h2.send_data(stream, data, end_stream=True)
+        self._socket.sendall(self._h2.data_to_send())
+        return stream
+
+    def ask(self, method: str, path: str, body: Any) -> bytes:
+        stream = self._begin(method.encode(), path.encode(), orjson.dumps(body))
+        self._buffer = b""
+        while not self._more(stream):
+            pass
+        return self._buffer
+
+    def _more(self, stream: int) -> bool:
+        """Read once; whether the answer is whole."""
+        data = self._socket.recv(1 << 20)
+        assert data
+        is_whole = False
+        for event in self._h2.receive_data(data):
+            if isinstance(event, DataReceived):
+                self._buffer += event.data or b""
+                self._h2.acknowledge_received_data(event.flow_controlled_length or 0, stream)
+            is_whole = is_whole or isinstance(event, StreamEnded)
+        return is_whole
+
+    def watch(self, wid: str) -> None:
+        self._begin(b"GET", b"/v0/watch/" + wid.encode(), b"")
+
+    def until(self, mark: bytes) -> None:
+        while mark not in self._buffer:
+            self._more(1)
+        self._buffer = self._buffer.partition(mark)[2]
+
+
+class Talk:
+    """A WebSocket."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.sendall(
+            b"GET /v0/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+            b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        )
+        self._buffer = b""
+        self.until(b"\r\n\r\n")
+
+    def say(self, message: Any) -> None:
+        data = orjson.dumps(message)
+        assert len(data) < 1 << 16
+        head = bytes([0x81, 0xFE]) + len(data).to_bytes(2, "big") + bytes(4)  # masked with zeros
+        if len(data) < 126:
+            head = bytes([0x81, 0x80 | len(data)]) + bytes(4)
+        self._socket.sendall(head + data)
+
+    def until(self, mark: bytes) -> None:
+        while mark not in self._buffer:
+            data = self._socket.recv(1 << 20)
+            assert data
+            self._buffer += data
         self._buffer = self._buffer.partition(mark)[2]
 
 
@@ -137,8 +222,8 @@ def backlog(server: Measured) -> int:
     return PAGES
 
 
-def recent(server: Measured) -> int:
-    wires = [Wire(server.port) for _ in range(4)]
+def recent(server: Measured, make: "type[Wire | Wire2]" = Wire) -> int:
+    wires = [make(server.port) for _ in range(4)]
     for turn in range(RECENT):
         asks = {"from_seq": RECORDS - 1}
         wires[turn % 4].ask("POST", "/v0/topics/t/diff", asks)
@@ -174,18 +259,61 @@ def _get(port: int, path: str, count: int) -> None:
         assert wire.status == 200
 
 
-def watching(server: Measured) -> int:
+def recent_h2(server: Measured) -> int:
+    return recent(server, Wire2)
+
+
+def writing(server: Measured, make: "type[Wire | Wire2]" = Wire) -> int:
+    wires = [make(server.port) for _ in range(4)]
+    for turn in range(WRITES):
+        wires[turn % 4].ask("POST", "/v0/topics/writes", {"records": [{"data": turn}]})
+    return WRITES
+
+
+def writing_h2(server: Measured) -> int:
+    return writing(server, Wire2)
+
+
+def publishing(server: Measured) -> int:
+    talks = [Talk(server.port) for _ in range(4)]
+    for turn in range(WRITES):
+        record = {"op": "publish", "topic": "ws", "records": [{"data": turn}]}
+        talks[turn % 4].say(record)
+        talks[turn % 4].until(b'"ack"')
+    return WRITES
+
+
+def watching_h2(server: Measured) -> int:
+    return watching(server, Wire2)
+
+
+def watching_ws(server: Measured) -> int:
+    Wire(server.port).ask("PUT", "/v0/topics/w", {})
+    talks = []
+    for _ in range(WATCHERS):
+        talks.append(Talk(server.port))
+        talks[-1].say({"op": "subscribe", "topic": "w", "tail": True})
+        talks[-1].until(b"caught_up")
+    return delivering(server, talks)
+
+
+def watching(server: Measured, make: "type[Wire | Wire2]" = Wire) -> int:
     writer = Wire(server.port)
     writer.ask("PUT", "/v0/topics/w", {})
     streams = []
     for _ in range(WATCHERS):
         made = orjson.loads(writer.ask("POST", "/v0/watch", {"topics": {"w": {"tail": True}}}))
-        streams.append(Wire(server.port))
+        streams.append(make(server.port))
         streams[-1].watch(made["wid"])
         streams[-1].until(b"caught-up")
+    return delivering(server, streams)
+
+
+def delivering(server: Measured, streams: "Sequence[Wire | Wire2 | Talk]") -> int:
+    writer = Wire(server.port)
     before = server.cpu_s()
-    for turn in range(NEWS):
-        mark = f"news-{turn:06d}"
+    for _ in range(NEWS):
+        mark = f"news-{next(_marks):06d}"
         writer.ask("POST", "/v0/topics/w", {"records": [{"data": mark}]})
         for stream in streams:
             stream.until(mark.encode())
@@ -194,6 +322,7 @@ def watching(server: Measured) -> int:
     return WATCHERS * NEWS
 
 
+_marks: Final = count()
 _since: tuple[float, float] | None = None
 """Where a load measures a part of itself only, the CPU time at its beginning."""
 
@@ -203,7 +332,13 @@ LOADS: Final = {
     "topic state": state,
     "list of 100": list_of_100,
     "list of 1000": list_of_1000,
+    "read recent, h2": recent_h2,
+    "write": writing,
+    "write, h2": writing_h2,
+    "publish, ws": publishing,
     "100 watchers": watching,
+    "100 watchers, h2": watching_h2,
+    "100 watchers, ws": watching_ws,
 }
 
 
@@ -248,13 +383,13 @@ def main() -> None:
     for _ in range(rounds):
         for readers, rows in results.items():
             rows.append(measured(readers, only))
-    print(f"{'load':<14} {'engine, 0':>10} {'engine, 2':>10} {'ratio':>7} {'readers, 2':>11}")
+    print(f"{'load':<17} {'engine, 0':>10} {'engine, 2':>10} {'ratio':>7} {'readers, 2':>11}")
     for name in only or LOADS:
         alone = statistics.median(row[name][0] for row in results[0])
         engine = statistics.median(row[name][0] for row in results[2])
         readers_us = statistics.median(row[name][1] for row in results[2])
         ratio = engine / alone if alone else 0.0
-        print(f"{name:<14} {alone:>8.0f}us {engine:>8.0f}us {ratio:>7.2f} {readers_us:>9.0f}us")
+        print(f"{name:<17} {alone:>8.0f}us {engine:>8.0f}us {ratio:>7.2f} {readers_us:>9.0f}us")
 
 
 if __name__ == "__main__":

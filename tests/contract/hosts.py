@@ -57,7 +57,6 @@ OWN: Final = Host("own", lambda _: _module("topics", "serve"), has_port_file=Tru
 READERS: Final = Host(
     "readers",
     lambda _: _module("topics", "serve", "--readers", "2"),
-    is_http2=False,  # which only the engine's process speaks
     has_port_file=True,
     alarms=_OURS,
 )

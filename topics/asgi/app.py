@@ -29,6 +29,7 @@ from topics.server.exchange.interface import (
     Exchange,
     Head,
     Headers,
+    Opening,
     Pending,
     Streaming,
 )
@@ -340,6 +341,7 @@ class App:
             if isinstance(verdict, Answer):
                 await _deny(verdict, scope, send)
             else:
+                assert not isinstance(verdict, Opening)
                 await converse(
                     verdict,
                     send,

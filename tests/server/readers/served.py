@@ -9,7 +9,7 @@ import orjson
 from contract.server import Server, until
 from contract.streams import News, Sse1
 from contract.streams import read as read_news
-from contract.wire import Answer, Http1, ask
+from contract.wire import Answer, Http1, Wire, ask
 
 
 class WithReaders(Server):
@@ -64,18 +64,18 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def read(wire: Http1, topic: str, **fields: Any) -> Answer:
+def read(wire: Wire, topic: str, **fields: Any) -> Answer:
     """A read; a fresh connection that sends one is given to a reader."""
     return ask(wire, "POST", f"/v0/topics/{topic}/diff", orjson.dumps({"from_seq": 0, **fields}))
 
 
-def append(wire: Http1, topic: str, *datas: Any, **fields: Any) -> Answer:
+def append(wire: Wire, topic: str, *datas: Any, **fields: Any) -> Answer:
     records = [{"data": data} for data in datas]
     body = orjson.dumps({"records": records, **fields})
     return ask(wire, "POST", f"/v0/topics/{topic}", body)
 
 
-def put(wire: Http1, topic: str, **config: Any) -> Answer:
+def put(wire: Wire, topic: str, **config: Any) -> Answer:
     return ask(wire, "PUT", f"/v0/topics/{topic}", orjson.dumps(config))
 
 

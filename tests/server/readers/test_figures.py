@@ -5,7 +5,16 @@ from topics.server.readers.figures import ROWS, Figures, families
 
 def test_each_figure_is_a_family_with_a_sample_a_reader() -> None:
     """In the order of the readers, labelled with their numbers. (§8.3)"""
-    one = Figures(up=True, behind=2, connections=3, hot_bytes=4, requests=5, cpu_s=0.5, restarts=0)
+    one = Figures(
+        up=True,
+        behind=2,
+        connections=3,
+        hot_bytes=4,
+        requests=5,
+        relayed=6,
+        cpu_s=0.5,
+        restarts=0,
+    )
     two = one._replace(up=False, restarts=7)
 
     told = {

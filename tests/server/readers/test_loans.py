@@ -162,3 +162,29 @@ def test_a_session_that_a_reader_cannot_serve_whole_is_not_lent(lender: Lender) 
 
     assert lender.loans.holder_of(session.wid) is None
     assert session.stream is None
+
+
+def test_a_session_is_recalled_from_the_reader_that_has_it(lender: Lender) -> None:
+    """Once it has come back, whatever brought it; at once where it is here."""
+    came: list[str] = []
+    session = lender.session()
+    wid = session.wid
+    lender.loans.recall(wid, lambda: came.append("here"))
+    assert came == ["here"]
+
+    image, number = lender.lend(session)
+    lender.loans.recall(wid, lambda: came.append("returned"))
+    lender.loans.recall(wid, lambda: came.append("to both"))
+    assert lender.channels[0].messages == [{"recall": wid, "number": number}] * 2
+    assert came == ["here"]
+    message = {"returned": pickle.dumps(image), "number": number}
+    lender.loans.returned(lender.readers[0], message)
+    assert came == ["here", "returned", "to both"]
+
+    lender.lend(session)
+    lender.loans.recall(wid, lambda: came.append("reader gone"))
+    lender.loans.reader_gone(lender.readers[0])
+    lender.lend(session)
+    lender.loans.recall(wid, lambda: came.append("taken over"))
+    Again(lender.harness, wid).open()
+    assert came[3:] == ["reader gone", "taken over"]

@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -15,7 +17,10 @@ from contract.hosts import OWN
 from contract.server import environment, until
 from contract.streams import Ended as StreamEnded
 from contract.streams import Sse2
-from contract.wire import Ended, Http2, ask
+from contract.wire import Ended, ask
+
+from topics.server.readers.pool import Pool
+from topics.server.readers.process import ReaderProcess
 
 from .served import Sse, WithReaders, append, is_alive, kill, put, read
 
@@ -70,8 +75,8 @@ def test_what_was_acknowledged_is_read_on_any_connection(served: WithReaders) ->
 
 def test_a_page_for_caches_is_the_engines_byte_for_byte(served: WithReaders) -> None:
     """Pages, their tags, 304, HEAD and refusals are the same from a reader as from the engine's
-    process, which alone speaks HTTP/2; so a cache may ask either. (§3.4)"""
-    writer, engine, reader = served.http(), served.connect(Http2), served.http()
+    process, which alone decodes a name; so a cache may ask either. (§3.4)"""
+    writer, engine, reader = served.http(), served.http(), served.http()
     put(writer, "cached", cap_records=60)
     for turn in range(70):
         append(writer, "cached", {"turn": turn})
@@ -80,18 +85,18 @@ def test_a_page_for_caches_is_the_engines_byte_for_byte(served: WithReaders) -> 
     asks = "", "from_seq=3", "from_seq=20&limit=7", "from_seq=69", "from_seq=70", "from_seq=900"
     shown = "include_tags=true&limit=3", "include_meta=false", "max_batch_bytes=100", "epoch=x-1"
     for query in (*asks, *shown):
-        path = f"/v0/topics/cached/records?{query}"
+        path, engines = (f"/v0/topics/{name}/records?{query}" for name in ("cached", "%63ached"))
         for method in ("GET", "HEAD"):
-            there, here = ask(engine, method, path), ask(reader, method, path)
+            there, here = ask(engine, method, engines), ask(reader, method, path)
             assert (here.status, here.body) == (there.status, there.body), path
             for name in ("etag", "cache-control", "content-type", "content-length"):
                 assert here.headers.get(name) == there.headers.get(name), (path, name)
         known = {"if-none-match": there.headers["etag"]}
-        assert ask(engine, "GET", path, b"", known).status == 304
+        assert ask(engine, "GET", engines, b"", known).status == 304
         assert ask(reader, "GET", path, b"", known).status == 304
     for query in ("limit=x", "from_seq=-1"):
-        path = f"/v0/topics/cached/records?{query}"
-        assert ask(reader, "GET", path).json["error"] == ask(engine, "GET", path).json["error"]
+        path, engines = (f"/v0/topics/{name}/records?{query}" for name in ("cached", "%63ached"))
+        assert ask(reader, "GET", path).json["error"] == ask(engine, "GET", engines).json["error"]
     until("counted", lambda: requests(served) >= told + 3 * len(asks + shown))
 
 
@@ -179,7 +184,8 @@ def test_a_list_is_the_engines_whoever_asks(
     start: Callable[..., WithReaders], tmp_path: Path
 ) -> None:
     """Pages, cursors, HEAD, refusals, headers and what a key may see are the same from a reader as
-    from the engine's process, which alone speaks HTTP/2; whatever the topics are. (§0.2, §1.3, §6.3)"""
+    from the engine's process, which serves a target in absolute form; whatever the topics are.
+    (§0.2, §1.3, §6.3)"""
     keys = tmp_path / "keys"
     one, two, three = "k" * 24, "m" * 24, "n" * 24
     keys.write_text(f"{one}\n{two}:read+write:a|c:\n{three}:write\n")
@@ -188,7 +194,7 @@ def test_a_list_is_the_engines_whoever_asks(
     try:
         server.start()
         full = {"authorization": f"Bearer {one}"}
-        engine, writer = server.connect(Http2), server.http()
+        engine, writer = server.http(), server.http()
 
         def metric(name: str) -> float:
             text = ask(writer, "GET", "/v0/metrics", b"", full).body.decode()
@@ -220,14 +226,15 @@ def test_a_list_is_the_engines_whoever_asks(
             "/v0/topics?page_size=x",
             "/v0/routers?source=a:log",
         ]
-        cursor = ask(engine, "GET", "/v0/topics?page_size=3", b"", full).json["next_cursor"]
+        cursor = ask(writer, "GET", "/v0/topics?page_size=3", b"", full).json["next_cursor"]
         paths.append(f"/v0/topics?page_size=2&cursor={cursor}")
         wires = {key: server.http() for key in (one, two, three, "")}
         for method in ("GET", "HEAD"):
             for path in paths:
                 for key, wire in wires.items():
                     sent = {"authorization": f"Bearer {key}"} if key else {}
-                    there, here = (ask(each, method, path, b"", sent) for each in (engine, wire))
+                    there = ask(engine, method, f"http://127.0.0.1{path}", b"", sent)
+                    here = ask(wire, method, path, b"", sent)
                     assert here.status == there.status, (path, key)
                     for header in ("content-type", "cache-control", "etag", "vary"):
                         assert here.headers.get(header) == there.headers.get(header)
@@ -488,8 +495,8 @@ def test_another_stream_of_a_session_takes_over(served: WithReaders) -> None:
 
 
 def test_a_stream_over_http2_takes_over_from_a_reader(served: WithReaders) -> None:
-    """The engine's process speaks HTTP/2: the stream in the reader ends, and the session goes on
-    from what the client remembers. (§7.3)"""
+    """The first stream ends with 409 wherever it is, and the session goes to the reader of the second,
+    where it goes on from what the client remembers. (§7.3)"""
     writer = served.http()
     put(writer, "crossed")
     append(writer, "crossed", 1, 2)
@@ -578,3 +585,31 @@ def test_a_client_that_closes_its_half_is_answered_all_the_same(served: WithRead
     raw.close()
     assert came.count(b"HTTP/1.1 200") == 2
     assert read(served.http(), "half").json["head_seq"] == 1
+
+
+def test_a_session_is_not_lent_to_a_reader_that_has_ended_meanwhile() -> None:
+    """It may come back from another reader only then; the process that replaced the one that asked
+    knows nothing of it. (§7.3)"""
+    session = SimpleNamespace(owner=SimpleNamespace(name=""), stream=None)
+    watches = SimpleNamespace(sessions={"w": session})
+    recalled: list[Callable[[], None]] = []
+    pool: Any = SimpleNamespace(
+        _is_ending=False,
+        _runtime=SimpleNamespace(engine=SimpleNamespace(watches=watches)),
+        _loans=SimpleNamespace(
+            recall=lambda _, then: recalled.append(then), lend=lambda *_: b"image"
+        ),
+    )
+    process = ReaderProcess(0)
+    delivered: list[bytes] = []
+    process.channel = asked_by = cast(Any, object())
+    for wid, key in (("w", "another"), ("none", "")):
+        Pool._lend(pool, process, asked_by, wid, key, delivered.append)
+    assert delivered == [b"", b""]
+    Pool._lend(pool, process, asked_by, "w", "", delivered.append)
+    recalled.pop()()
+    assert delivered.pop() == b"image"
+    Pool._lend(pool, process, asked_by, "w", "", delivered.append)
+    process.channel = cast(Any, object())
+    recalled.pop()()
+    assert delivered == [b"", b""]

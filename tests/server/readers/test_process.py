@@ -144,13 +144,13 @@ def test_what_metrics_count_goes_on_with_the_next_process() -> None:
     """Counters never fall; gauges are those of the process that is there."""
     page = Page(memory())
     process = ReaderProcess(0)
-    process.stats = {"requests": 7, "cpu_s": 1.5, "connections": 3, "hot_bytes": 100}
+    process.stats = {"requests": 7, "relayed": 4, "cpu_s": 1.5, "connections": 3, "hot_bytes": 100}
     process.gone(0.0)
-    process.stats = {"requests": 2, "cpu_s": 0.5}
+    process.stats = {"requests": 2, "relayed": 1, "cpu_s": 0.5}
 
     figures = process.figures(4, page)
 
-    assert (figures.requests, figures.cpu_s) == (9, 2.0)
+    assert (figures.requests, figures.relayed, figures.cpu_s) == (9, 5, 2.0)
     assert (figures.connections, figures.hot_bytes, figures.behind) == (0, 0, 4)
     assert not figures.up
 

@@ -37,6 +37,10 @@ TAIL = b"Host: localhost\r\n\r\n"
         (b"post /v0/topics/orders/diff HTTP/1.1", None),
         (b"POST /v0/topics/orders/diff HTTP/2", None),
         (b"HEAD /v0/watch/wid_1 HTTP/1.1", None),
+        (b"GET /v0/ws HTTP/1.1", Asked(is_socket=True)),
+        (b"GET /v0/ws?token=x HTTP/1.1", Asked(is_socket=True)),
+        (b"GET /v0/ws HTTP/1.0", None),
+        (b"GET /v0/wss HTTP/1.1", None),
         (b"PRI * HTTP/2.0", None),
     ],
 )

@@ -266,7 +266,8 @@ class Admitted:
 class Exchange:
     """`/echo` answers its body, `/big` answers `big`, `/wait` and `/page` (which a
     thread makes) when the test says so, `/feed` is a
-    stream, `/refuse` is refused by its head, `/socket` is a WebSocket."""
+    stream, `/refuse` is refused by its head, `/socket` is a WebSocket, `/later` one whose handshake is
+    judged when the test says so."""
 
     max_body_bytes: int = 1 << 20
     big: list[Buffer] = field(default_factory=lambda: [b"x" * 100_000] * 20)
@@ -284,8 +285,11 @@ class Exchange:
         self.admitted.append(Admitted(self, head, self.max_body_bytes))
         return self.admitted[-1]
 
-    def connect(self, head: Head) -> Answer | News:
+    def connect(self, head: Head) -> "Answer | News | Waiting":
         self.heads.append(head)
+        if head.path == b"/later":
+            self.waits.append(Waiting())
+            return self.waits[-1]
         if head.path != b"/socket":
             return refusal(ErrorCode.NOT_FOUND, "no WebSocket here")
         self.feeds.append(News())

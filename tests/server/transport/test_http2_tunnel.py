@@ -6,6 +6,8 @@ import h2.events
 import pytest
 from h2.settings import SettingCodes
 
+from topics.protocol.model.errors import ErrorCode
+from topics.server.exchange.refusals import refusal
 from topics.server.transport.websocket import PING_S
 
 from .http2_rig import Fields, News, Rig
@@ -212,3 +214,58 @@ def test_a_socket_ends_when_its_far_side_does() -> None:
     assert rig.body(stream)[:6] == text(b"last")
     assert (1001).to_bytes(2, "big") in rig.body(stream)
     assert rig.of(stream, h2.events.StreamReset) == []
+
+
+LATER: Fields = [*CONNECT[:3], (b":path", b"/later"), *CONNECT[4:]]
+
+
+def test_a_handshake_may_be_judged_later() -> None:
+    """What comes before is heard once it is accepted."""
+    rig = Rig()
+    stream = opened(rig, LATER)
+    rig.h2.send_data(stream, masked(1, b"early"))
+    rig.exchanged()
+    assert not rig.of(stream, h2.events.ResponseReceived)
+    socket = News()
+    rig.exchange.waits[0].deliver(socket)
+    rig.exchanged()
+    assert rig.status(stream) == 200
+    assert socket.heard == [b"early"]
+
+
+def test_a_refusal_may_come_later() -> None:
+    """As an answer to any request."""
+    rig = Rig()
+    stream = opened(rig, LATER)
+    rig.exchange.waits[0].deliver(refusal(ErrorCode.NOT_FOUND, "no WebSocket here"))
+    rig.exchanged()
+    assert rig.status(stream) == 404
+
+
+def test_much_that_comes_before_the_verdict_is_not_kept() -> None:
+    """A client waits for its answer; one that does not is reset."""
+    rig = Rig()
+    stream = opened(rig, LATER)
+    for _ in range(5):
+        rig.h2.send_data(stream, bytes(16_000))
+        rig.exchanged()
+        if rig.reset_by(stream) is not None:
+            break
+    assert rig.reset_by(stream) is not None
+    assert rig.exchange.waits[0].is_cancelled
+
+
+@pytest.mark.parametrize("how", ["ends", "resets"])
+def test_a_client_that_leaves_before_the_verdict_has_no_socket(how: str) -> None:
+    """The handshake is given up, and what is opened all the same is closed."""
+    rig = Rig()
+    stream = opened(rig, LATER)
+    if how == "ends":
+        rig.h2.end_stream(stream)
+    else:
+        rig.h2.reset_stream(stream)
+    rig.exchanged()
+    assert rig.exchange.waits[0].is_cancelled
+    socket = News()
+    rig.exchange.waits[0].deliver(socket)
+    assert socket.is_closed

@@ -5,6 +5,8 @@ import hashlib
 
 import pytest
 
+from topics.protocol.model.errors import ErrorCode
+from topics.server.exchange.refusals import refusal
 from topics.server.transport.limits import Limits, Timeouts
 
 from .http1_rig import GET, Rig
@@ -326,3 +328,39 @@ def test_a_connection_without_a_handshake_stays_http() -> None:
     rig.send(GET + ASK)
     assert rig.answer()[0] == 200
     assert rig.got().startswith(b"HTTP/1.1 101 ")
+
+
+# ---------------------------------------------------------------------- a verdict that comes later
+
+
+LATER = ASK.replace(b"/socket", b"/later")
+
+
+def test_a_handshake_may_be_judged_later() -> None:
+    """Nothing is said before; then it is a WebSocket, or the refusal."""
+    rig = Rig()
+    rig.send(LATER)
+    assert rig.got() == b""
+    socket = News()
+    rig.exchange.waits[0].deliver(socket)
+    rig.loop.rest()
+    assert rig.got().startswith(b"HTTP/1.1 101 ")
+    rig.send(frame(TEXT, b'{"op":"ping","request_id":1}'))
+    assert socket.heard == [b'{"op":"ping","request_id":1}']
+
+    refused = Rig()
+    refused.send(LATER)
+    refused.exchange.waits[0].deliver(refusal(ErrorCode.NOT_FOUND, "no WebSocket here"))
+    refused.loop.rest()
+    assert refused.answer()[0] == 404
+
+
+def test_a_client_that_leaves_before_the_verdict_has_no_socket() -> None:
+    """The handshake is given up, and what is opened all the same is closed."""
+    rig = Rig()
+    rig.send(LATER)
+    rig.lose()
+    assert rig.exchange.waits[0].is_cancelled
+    socket = News()
+    rig.exchange.waits[0].deliver(socket)
+    assert socket.is_closed

@@ -324,6 +324,11 @@ class Admitted(msgspec.Struct, eq=False):
     _beats: Beats
     _waiting: LateAnswer | None = None
 
+    @property
+    def caller(self) -> Caller:
+        """The key that sent it; `ANYONE` where the server has none."""
+        return self._call.caller
+
     def finish(self, pieces: list[bytes]) -> Answer | Pending | Streaming:
         call = self._call
         try:

@@ -162,7 +162,7 @@ class Socket(Protocol):
 
 
 @runtime_checkable
-class SourceSocket(Socket, Source, Protocol):
+class SourceSocket(Source, Protocol):
     """A socket that needs no task: `take` gives whole messages, as UTF-8."""
 
     @property
@@ -175,6 +175,17 @@ class SourceSocket(Socket, Source, Protocol):
 
     def hear_binary(self) -> None:
         """Reply to a binary message with an error frame.  Only while not `is_busy`."""
+
+
+@runtime_checkable
+class Opening(Protocol):
+    """A handshake that another process judges."""
+
+    def then(self, deliver: "Callable[[Answer | SourceSocket], None]") -> None:
+        """Call `deliver` with the verdict, once, on the event loop."""
+
+    def cancel(self) -> None:
+        """The client is gone."""
 
 
 class Admission(Protocol):
@@ -210,5 +221,5 @@ class Exchange(Protocol):
     def begin(self, head: Head) -> Answer | Admission:
         """Judge a head: a refusal (404, 405, 415, 503, ...) or an admission of the body."""
 
-    def connect(self, head: Head) -> Answer | Socket:
+    def connect(self, head: Head) -> Answer | Socket | Opening:
         """Judge the head of a WebSocket handshake."""

@@ -36,3 +36,9 @@ def refusal(
         *error_headers(rejection),
     ]
     return Answer(STATUSES[code] if status is None else status, headers, [body], close)
+
+
+def no_room_for_answer(most: int) -> Answer:
+    """429: an answer finds no room in what may wait to be taken."""
+    limit = {"limit": "max_answer_memory", "max": most}
+    return refusal(ErrorCode.THROTTLED, "too many bytes of answers wait to be taken", limit)

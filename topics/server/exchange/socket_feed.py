@@ -19,7 +19,7 @@ from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.outcomes import Appended
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
-from topics.protocol.state.watched import StreamEnd
+from topics.protocol.state.watched import Stream, StreamEnd
 from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
 from topics.server.exchange.watch_feed import SHUTTING_DOWN
@@ -154,6 +154,16 @@ class SocketFeed:
     @property
     def is_drained(self) -> bool:
         return False
+
+    @property
+    def has_replies(self) -> bool:
+        """Whether what `take` gives next is the reply to a command."""
+        return bool(self._replies)
+
+    @property
+    def stream(self) -> Stream:
+        """What is subscribed, and where it stands."""
+        return self._stream
 
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake

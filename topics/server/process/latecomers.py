@@ -13,14 +13,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from topics.server.exchange.interface import Exchange
     from topics.server.transport.connection import Connection
     from topics.server.transport.speaker import Speaker
 
-OF_READERS: Final = ("topics.protocol.http.openapi.operations",)
-"""What a reader process may need: it speaks HTTP/1.1 alone."""
-LATER: Final = (
+OF_READERS: Final = (
     "topics.server.transport.http2",
     "topics.server.transport.websocket",
+    "topics.protocol.http.openapi.operations",
+)
+"""What a reader process may need."""
+LATER: Final = (
     "topics.server.exchange.socket_feed",
     *OF_READERS,
 )
@@ -29,11 +32,11 @@ LATER: Final = (
 log = logging.getLogger("topics")
 
 
-def http2(connection: "Connection") -> "Speaker":
+def http2(connection: "Connection", exchange: "Exchange | None" = None) -> "Speaker":
     """The HTTP/2 speaker of a connection."""
     from topics.server.transport.http2 import Http2
 
-    return Http2(connection)
+    return Http2(connection, exchange)
 
 
 def load(names: Sequence[str] = LATER) -> threading.Thread:

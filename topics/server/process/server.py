@@ -56,6 +56,9 @@ class Readers(Protocol):
     def http1(self, connection: Any) -> Any:
         """The HTTP/1.1 speaker of a connection that was accepted here."""
 
+    def http2(self, connection: Any) -> Any:
+        """The HTTP/2 speaker of one, which may give it to a reader."""
+
     def families(self) -> "Iterable[Family]":
         """What metrics tell of them."""
 
@@ -156,7 +159,8 @@ class _Server:
             runtime.exchange.more.append(readers.families)
         self._stop.reload = lambda: _reload(runtime, readers)
         http1 = Http1 if readers is None else readers.http1
-        server = await accept(self._listener, lambda: Connection(shared, http1, latecomers.http2))
+        http2 = latecomers.http2 if readers is None else readers.http2
+        server = await accept(self._listener, lambda: Connection(shared, http1, http2))
         try:
             try:
                 write_port_file(settings, self._listener)

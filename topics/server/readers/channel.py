@@ -21,8 +21,12 @@ PART_BYTES: Final = 48 << 10
 _MESSAGE: Final = b"M"
 _PART: Final = b"P"
 _HANDED: Final = b"H"
+_RELAYED: Final = b"R"
 WAITING_MAX: Final = 1024
 """Packets that wait for the other side, beyond which `is_clear` says no."""
+LOW_PACKETS: Final = 4
+"""Packets that wait for the other side, beyond which no more of what may wait is sent: a message is
+never behind more than these."""
 TURN_PACKETS: Final = 32
 """Taken in one turn of the loop: other connections have theirs."""
 
@@ -56,6 +60,10 @@ class Channel:
         on_handed: Called with each connection; owns its socket.
         on_end: Called once, when the other process has closed its end.
         on_unsent: Called then with each connection that was not sent; owns its socket.
+        on_relayed: Called with each message of the relay, which alone knows what is in it.
+
+    Attributes:
+        when_low: Called where `is_low` is true again.
     """
 
     def __init__(
@@ -66,10 +74,12 @@ class Channel:
         on_handed: Callable[[Handed, socket.socket], None],
         on_end: Callable[[], None],
         on_unsent: Callable[[Handed, socket.socket], None] = lambda _, sock: sock.close(),
+        on_relayed: Callable[[bytes], None] = lambda _: None,
     ) -> None:
         self._socket = sock
         self._on_message, self._on_handed, self._on_end = on_message, on_handed, on_end
-        self._on_unsent = on_unsent
+        self._on_unsent, self._on_relayed = on_unsent, on_relayed
+        self.when_low: Callable[[], None] | None = None
         self._loop = asyncio.get_running_loop()
         self._parts: list[bytes] = []
         self._waiting: deque[tuple[bytes, Handed | None, int]] = deque()
@@ -83,11 +93,20 @@ class Channel:
         """Whether what is sent now is taken soon."""
         return self.is_open and len(self._waiting) < WAITING_MAX
 
+    @property
+    def is_low(self) -> bool:
+        """Whether nothing keeps what is sent now waiting for long."""
+        return self.is_open and len(self._waiting) < LOW_PACKETS
+
     # ------------------------------------------------------------------ sending
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message; one to an end that is gone is dropped."""
         self._send(_MESSAGE, _encode(message))
+
+    def relay(self, data: bytes) -> None:
+        """Send a message of the relay; one to an end that is gone is dropped."""
+        self._send(_RELAYED, data)
 
     def hand(self, handed: Handed, descriptor: int) -> None:
         """Send a connection; its descriptor is closed here."""
@@ -130,6 +149,8 @@ class Channel:
         if self._is_writing:
             self._is_writing = False
             self._loop.remove_writer(self._socket)
+            if self.when_low is not None:
+                self.when_low()
 
     # ------------------------------------------------------------------ receiving
 
@@ -157,7 +178,9 @@ class Channel:
         if kind == _PART:
             return True
         data, self._parts = b"".join(self._parts), []
-        if kind == _MESSAGE:
+        if kind == _RELAYED:
+            self._on_relayed(data)
+        elif kind == _MESSAGE:
             self._on_message(_decode(data))
         elif descriptors:
             self._on_handed(_decode_handed(data), socket.socket(fileno=descriptors[0]))

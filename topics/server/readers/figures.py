@@ -14,7 +14,7 @@ class Figures(NamedTuple):
 
     Attributes:
         behind: States of the log that it has yet to apply.
-        requests, cpu_s: Of all its processes so far.
+        requests, relayed, cpu_s: Of all its processes so far.
         restarts: How often it was replaced.
     """
 
@@ -23,6 +23,7 @@ class Figures(NamedTuple):
     connections: int
     hot_bytes: int
     requests: int
+    relayed: int
     cpu_s: float
     restarts: int
 
@@ -33,6 +34,7 @@ ROWS: Final[tuple[tuple[str, str, Kind, str], ...]] = (
     ("connections", "topics_reader_connections", "gauge", "Connections that it carries."),
     ("hot_bytes", "topics_reader_hot_bytes", "gauge", "Memory of unsealed records in it."),
     ("requests", "topics_reader_requests_total", "counter", "Reads that it has served."),
+    ("relayed", "topics_reader_relayed_total", "counter", "Requests that it has relayed."),
     ("cpu_s", "topics_reader_cpu_seconds_total", "counter", "Its CPU time."),
     ("restarts", "topics_reader_restarts_total", "counter", "Times that it was replaced."),
 )

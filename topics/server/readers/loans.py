@@ -1,7 +1,8 @@
 """Watch sessions of the engine that readers have, and what stands in their place here.
 
-Owns which reader has which session.  A session is lent with the connection of its stream, and comes
-back with the positions that it has reached, or without them where the reader has ended.
+Owns which reader has which session.  A session is lent with the connection of its stream, or by a
+message where that is one stream of many.  It comes back with the positions that it has reached, or
+without them where the reader has ended.
 
 Invariant: a session is in one process.  What comes back of a loan that is over is not taken.
 """
@@ -47,6 +48,7 @@ class Loans:
         self._is_theirs = is_theirs
         self._loans: dict[str, _Loan] = {}
         self._made = 0
+        self._recalls: dict[str, list[Callable[[], None]]] = {}
 
     def holder_of(self, wid: str) -> ReaderProcess | None:
         """The reader that has a session."""
@@ -69,6 +71,16 @@ class Loans:
     def undo(self, session: Session) -> None:
         """The session that was lent last did not leave."""
         self._take_back(session.wid, image_of(session))
+
+    def recall(self, wid: str, then: Callable[[], None]) -> None:
+        """Have a session here: its stream in a reader ends, as another takes over; `then` is called
+        once it has come back, now where it is here."""
+        loan = self._loans.get(wid)
+        if loan is None:
+            then()
+            return
+        self._recalls.setdefault(wid, []).append(then)
+        loan.reader.send({"recall": wid, "number": loan.number})
 
     def returned(self, reader: ReaderProcess, message: dict[str, Any]) -> None:
         """A reader gives a session back."""
@@ -103,6 +115,7 @@ class Loans:
         why = loan.stand_in.ended_by
         if why is not None:
             loan.reader.send({"end": wid, "number": number, "why": why.name})
+        self._is_here(wid)
 
     def _image(self, session: Session, number: int) -> bytes | None:
         """A session to be lent; None where a reader cannot serve all of it, or where this process
@@ -130,3 +143,8 @@ class Loans:
         if loan is not None:
             watches, now_ms = self._runtime.engine.watches, self._runtime.now_ms
             take_back(watches, loan.session, loan.stand_in, now_ms, image)
+            self._is_here(wid)
+
+    def _is_here(self, wid: str) -> None:
+        for then in self._recalls.pop(wid, ()):
+            then()

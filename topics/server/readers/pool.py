@@ -3,8 +3,9 @@ replaced, ended.
 
 Owns the shared page and which process gets a connection.  The engine's process accepts every
 connection, and gives one away between two requests when the next is a reader's; a reader gives it back
-when the next is not.  A reader is never needed: without one, the engine's process serves what it would
-have served.
+when the next is not.  One that speaks HTTP/2 is given away at its begin, and stays: what is not the
+reader's comes back over its relay.  A reader is never needed: without one, the engine's process serves
+what it would have served.
 
 Invariants: the page is stored before anybody is answered; a reader that does not keep up with it is
 killed and replaced, and with it end its connections, whose clients resume.
@@ -17,7 +18,8 @@ import os
 import pickle
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from topics.protocol.decide.topics import note_read
@@ -25,10 +27,12 @@ from topics.protocol.http.metrics import Family
 from topics.server.process.latecomers import http2
 from topics.server.readers.channel import Channel, Handed
 from topics.server.readers.decisions import Decisions
+from topics.server.readers.desk import Desk
 from topics.server.readers.figures import families
 from topics.server.readers.loans import Loans
 from topics.server.readers.moving import Arrivals
 from topics.server.readers.page import Page, Timing, page_bytes
+from topics.server.readers.passing import Passing
 from topics.server.readers.process import ReaderProcess, Standing
 from topics.server.readers.releases import Releases
 from topics.server.readers.sorting import Sorting, asked
@@ -68,6 +72,8 @@ class Pool:
         self._processes = [ReaderProcess(index) for index in range(settings.readers)]
         self._loans = Loans(runtime, lambda: self._exchange.keys, self._is_theirs)
         self._decisions = Decisions(runtime)
+        self._desks: dict[int, Desk] = {}
+        """The requests that each reader relays, by its place."""
         self._releases: Releases
         self._loop: asyncio.AbstractEventLoop
         self._shared: Shared
@@ -104,13 +110,17 @@ class Pool:
         }
 
         def make_channel(ours: socket.socket) -> Channel:
-            return Channel(
+            channel = Channel(
                 ours,
                 on_message=lambda message: self._on_message(process, message),
                 on_handed=lambda handed, sock: self._on_handed(process, handed, sock),
                 on_end=lambda: self._on_gone(process),
                 on_unsent=self._on_unsent,
+                on_relayed=lambda data: desk.received(data),
             )
+            desk = Desk(self._shared, channel, partial(self._lend, process, channel))
+            self._desks[process.index] = desk
+            return channel
 
         process.start(hello, self._memory_file, make_channel, failed=lambda: self._on_gone(process))
 
@@ -121,6 +131,7 @@ class Pool:
         self._decisions.reader_gone(process.channel)
         again_s = process.gone(self._loop.time())
         self._loans.reader_gone(process)
+        self._desks.pop(process.index).close()
         self._count_in_flight()
         self._releases.process_gone()
         if self._is_ending:
@@ -221,6 +232,14 @@ class Pool:
         """The speaker of a connection that was accepted here."""
         return Sorting(connection, self._sort)
 
+    def http2(self, connection: Connection) -> Passing:
+        """The same of one that speaks HTTP/2: it goes to a reader as a whole."""
+        return Passing(connection, self._pass, http2)
+
+    def _pass(self, connection: Connection) -> bool:
+        process = self._idlest()
+        return process is not None and self._give(connection, process)
+
     def _sort(self, sorting: Sorting, data: bytes, at: int) -> bool:
         """Whether the connection goes on in a reader."""
         what = asked(data, at)
@@ -230,6 +249,9 @@ class Pool:
         sorting.reads += 1
         if len(data) - at > PENDING_MAX:
             return False
+        if what.is_socket:
+            idlest = self._idlest()
+            return idlest is not None and self._give_sorted(sorting, idlest)
         if what.wid:
             return self._sort_stream(sorting, what.wid)
         if sorting.reads <= patience(sorting.returns):
@@ -237,7 +259,7 @@ class Pool:
         if not what.is_list and not self._is_theirs(what.topic):
             return False
         process = self._idlest()
-        return process is not None and self._give(sorting, process)
+        return process is not None and self._give_sorted(sorting, process)
 
     def _sort_stream(self, sorting: Sorting, wid: str) -> bool:
         """A stream goes where its session is, which goes to a reader that can serve it."""
@@ -246,28 +268,60 @@ class Pool:
             return False
         holder = self._loans.holder_of(wid)
         if holder is not None:
-            return not self._is_ending and self._give(sorting, holder)
+            return not self._is_ending and self._give_sorted(sorting, holder)
         if session.stream is not None or sorting.reads <= patience(sorting.returns):
             return False
         process = self._idlest()
         image = None if process is None else self._loans.lend(session, process)
         if process is None or image is None:
             return False
-        if self._give(sorting, process, image):
+        if self._give_sorted(sorting, process, image):
             return True
         self._loans.undo(session)
         return False
 
-    def _give(self, sorting: Sorting, process: ReaderProcess, lent: bytes = b"") -> bool:
-        given = sorting.connection.give_away()
+    def _give_sorted(self, sorting: Sorting, process: ReaderProcess, lent: bytes = b"") -> bool:
+        return self._give(sorting.connection, process, lent, sorting.returns)
+
+    def _give(
+        self, connection: Connection, process: ReaderProcess, lent: bytes = b"", returns: int = 0
+    ) -> bool:
+        given = connection.give_away()
         if given is None:
             return False
         descriptor, pending = given
         assert process.channel is not None
         process.given += 1
-        handed = Handed(pending, lent=lent, returns=sorting.returns)
+        handed = Handed(pending, lent=lent, returns=returns)
         process.channel.hand(handed, descriptor)
         return True
+
+    def _lend(
+        self,
+        process: ReaderProcess,
+        channel: Channel,
+        wid: str,
+        caller: str,
+        deliver: Callable[[bytes], None],
+    ) -> None:
+        """A reader asks for a session, to serve a stream of it over HTTP/2.  One that another reader
+        has comes back first, and its stream there ends."""
+        sessions = self._runtime.engine.watches.sessions
+
+        def lend() -> None:
+            if process.channel is not channel:
+                return  # the reader that asked has ended meanwhile
+            session = sessions.get(wid)
+            if self._is_ending or session is None or session.stream is not None:
+                deliver(b"")
+            else:
+                deliver(self._loans.lend(session, process) or b"")
+
+        session = sessions.get(wid)
+        if session is not None and session.owner.name == caller:
+            self._loans.recall(wid, lend)
+        else:
+            deliver(b"")
 
     def _is_theirs(self, name: str) -> bool:
         """Whether a reader may serve a topic; it looks for itself, so this may be wrong."""
@@ -299,7 +353,7 @@ class Pool:
         made = Connection(
             self._shared,
             lambda connection: Sorting(connection, self._sort, returns=returns),
-            http2,
+            self.http2,
         )
         self._arrivals.adopt(sock, made, handed.pending)
 

@@ -71,6 +71,7 @@ class ReaderProcess:
         self._begun_s = 0.0
         self._ends = 0
         self._requests_before = 0
+        self._relayed_before = 0
         self._cpu_before_s = 0.0
         self._seen: tuple[int, int] = (0, 0)
         self._seen_s = 0.0
@@ -152,6 +153,7 @@ class ReaderProcess:
         self.in_flight, self.told = {}, Counter()
         self.kill()
         self._requests_before += int(self.stats.get("requests", 0))
+        self._relayed_before += int(self.stats.get("relayed", 0))
         self._cpu_before_s += self.stats.get("cpu_s", 0.0)
         self.stats = {}
         self._ends = 0 if now_s - self._begun_s > QUIET_S else self._ends + 1
@@ -182,6 +184,7 @@ class ReaderProcess:
             connections=int(stats.get("connections", 0)),
             hot_bytes=int(stats.get("hot_bytes", 0)),
             requests=self._requests_before + int(stats.get("requests", 0)),
+            relayed=self._relayed_before + int(stats.get("relayed", 0)),
             cpu_s=self._cpu_before_s + stats.get("cpu_s", 0.0),
             restarts=self.restarts,
         )

@@ -30,11 +30,13 @@ from topics.server.process import latecomers, logs
 from topics.server.process.foreground import run_on_loop
 from topics.server.readers.assembly import ReaderParts, parts_of
 from topics.server.readers.channel import Channel, Handed
+from topics.server.readers.dispatch import Dispatch, Upgrading
 from topics.server.readers.follower import Follower
 from topics.server.readers.held_files import holds_unlinked
 from topics.server.readers.moving import Arrivals
 from topics.server.readers.page import PageView, page_bytes
 from topics.server.readers.questions import Questions
+from topics.server.readers.relay import Relay
 from topics.server.readers.shell import ReaderShell
 from topics.server.readers.sorting import Sorting, asked
 from topics.server.transport.connection import Connection
@@ -86,6 +88,7 @@ class Reader:
         self._follower: Follower
         self._shell: ReaderShell
         self._shared: Shared
+        self._relay: Relay
         self._channel: Channel
         self._questions: Questions
 
@@ -96,6 +99,7 @@ class Reader:
             on_message=self._on_message,
             on_handed=self._on_handed,
             on_end=self._on_engine_gone,
+            on_relayed=lambda data: self._relay.received(data),
         )
         self._questions = Questions(self._channel.send, lambda: self._channel.is_clear)
         await self._begin()
@@ -144,6 +148,8 @@ class Reader:
             timeouts=parts.timeouts,
         )
         self._exchange = exchange
+        self._relay = Relay(self._shared, self._channel, exchange, settings.limits)
+        self._shared.exchange = Upgrading(exchange, self._dispatch)
         gc.freeze()
         gc.enable()
 
@@ -185,6 +191,7 @@ class Reader:
             {
                 "stats": {
                     "requests": self._shell.requests,
+                    "relayed": self._relay.relayed_total,
                     "connections": len(self._shared.connections),
                     "cpu_s": usage.ru_utime + usage.ru_stime,
                     "hot_bytes": self._follower.state.memory.total_bytes,
@@ -199,15 +206,21 @@ class Reader:
         made = Connection(
             self._shared,
             lambda connection: Sorting(connection, self._sort, returns=handed.returns),
-            latecomers.http2,
+            lambda connection: latecomers.http2(connection, self._dispatch()),
         )
         if handed.lent:
             self._borrow(*pickle.loads(handed.lent))
         self._arrivals.adopt(sock, made, handed.pending)
 
+    def _dispatch(self) -> Dispatch:
+        """What serves a connection that stays."""
+        return Dispatch(self._exchange, self._relay, self._shell, self)
+
     def _sort(self, sorting: Sorting, data: bytes, at: int) -> bool:
         """Whether the connection does not go on here."""
         what = asked(data, at)
+        if what is not None and what.is_socket:
+            return False
         if what is not None and what.topic:
             if not self._shell.look():
                 if not self._shell.can_follow:
@@ -218,16 +231,14 @@ class Reader:
             if topic is None or self._follower.serves_topic(topic):
                 return False
         elif what is not None and what.is_list:
-            if self._questions.is_prompt:
+            if self._shell.lists_promptly:
                 return False
         elif what is not None and what.wid in self._borrowed:
             if not self._shell.look():
                 self._shell.when_current(sorting.connection.work_soon)
                 return True
-            if self._serves_session(what.wid):
-                self._borrowed[what.wid] = time.monotonic()
+            if self.serves(what.wid):
                 return False
-            self._return(what.wid)
         return self._give_back(sorting)
 
     # ------------------------------------------------------------------ watch sessions
@@ -248,9 +259,26 @@ class Reader:
         borrow(watches, image, self._shell.now_ms, owner)
         self._borrowed[image.wid], self._loans[image.wid] = time.monotonic(), number
 
+    # Implements `dispatch.Sessions`.
+
+    def has(self, wid: str) -> bool:
+        return wid in self._borrowed
+
+    def take(self, image: bytes) -> None:
+        self._borrow(*pickle.loads(image))
+
+    def serves(self, wid: str) -> bool:
+        if self._serves_session(wid):
+            self._borrowed[wid] = time.monotonic()
+            return True
+        self._return(wid)
+        return False
+
     def _serves_session(self, wid: str) -> bool:
         """Whether every topic of a session is this reader's to serve."""
-        session = self._follower.engine.watches.sessions[wid]
+        session = self._follower.engine.watches.sessions.get(wid)
+        if session is None:
+            return False  # it ended with its key
         topics = (self._follower.state.topics.get(name) for name in session.watched)
         return all(topic is None or self._follower.serves_topic(topic) for topic in topics)
 
@@ -277,6 +305,16 @@ class Reader:
             if session.stream is not None:
                 session.stream.end(why)
             give_back(watches, session)
+
+    def _recall(self, wid: str, number: int) -> None:
+        """Another stream of the session takes over elsewhere: the one here ends, and the session goes
+        back."""
+        if self._loans.get(wid) != number:
+            return  # it is on its way
+        session = self._follower.engine.watches.sessions.get(wid)
+        if session is not None and session.stream is not None:
+            session.stream.end(StreamEnd.TAKEN_OVER)
+        self._return(wid)
 
     def _return_idle(self) -> None:
         """Give back the sessions that had no stream for a while."""
@@ -317,6 +355,8 @@ class Reader:
             self._questions.answered(message)
         elif "end" in message:
             self._end_stream(message["end"], message["number"], StreamEnd[message["why"]])
+        elif "recall" in message:
+            self._recall(message["recall"], message["number"])
         elif "elsewhere" in message:
             self._exchange.in_flight.elsewhere = message["elsewhere"]
         elif "release" in message:

@@ -145,6 +145,11 @@ class ReaderShell:
         """Call once all that the page shows now is shown here; after `look` returned False."""
         self._when_current.append(call)
 
+    @property
+    def lists_promptly(self) -> bool:
+        """Whether the engine says the numbers of a list soon, when it is asked now."""
+        return self._questions.is_prompt
+
     # ------------------------------------------------------------------ commands
 
     def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:

@@ -2,7 +2,8 @@
 
 A connection changes its process as a whole, with the bytes that came and were not taken, so each of
 its requests is served from its first byte to its last by one process, and what it can ask of either
-is all that the engine's process can be asked.  Knows nothing of how connections travel.
+is all that the engine's process can be asked.  One that becomes a WebSocket stays where it goes with its
+handshake.  Knows nothing of how connections travel.
 """
 
 import re
@@ -21,6 +22,7 @@ _RECORDS: Final = re.compile(
 )
 _LIST: Final = re.compile(rb"(?:GET|HEAD) /v0/(topics|routers)(?:\?[^ ]*)? HTTP/1\.[01]\r\n")
 _WATCH: Final = re.compile(rb"GET /v0/watch/([A-Za-z0-9._-]+)(?:\?[^ ]*)? HTTP/1\.[01]\r\n")
+_SOCKET: Final = re.compile(rb"GET /(v0/ws)(?:\?[^ ]*)? HTTP/1\.1\r\n")
 
 
 class Asked(NamedTuple):
@@ -30,11 +32,13 @@ class Asked(NamedTuple):
         topic: Of a read.
         wid: Of a stream.
         is_list: It is a page of a list.
+        is_socket: It may become a WebSocket.
     """
 
     topic: str = ""
     wid: str = ""
     is_list: bool = False
+    is_socket: bool = False
 
 
 ROUTES: Final[tuple[tuple[re.Pattern[bytes], Callable[[str], Asked]], ...]] = (
@@ -42,6 +46,7 @@ ROUTES: Final[tuple[tuple[re.Pattern[bytes], Callable[[str], Asked]], ...]] = (
     (_RECORDS, lambda name: Asked(topic=name)),
     (_WATCH, lambda wid: Asked(wid=wid)),
     (_LIST, lambda _: Asked(is_list=True)),
+    (_SOCKET, lambda _: Asked(is_socket=True)),
 )
 """What readers serve.  A name with percent-escapes is the engine's."""
 

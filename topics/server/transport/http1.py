@@ -8,11 +8,20 @@ Invariant: requests are answered in the order in which they came, and nothing is
 request before it is answered; an admitted request is closed once.
 """
 
+from functools import partial
 from typing import Any, Final
 
 from topics.protocol.http import sse
 from topics.protocol.model.errors import ErrorCode
-from topics.server.exchange.interface import Admission, Answer, Head, Pending, Streaming
+from topics.server.exchange.interface import (
+    Admission,
+    Answer,
+    Head,
+    Opening,
+    Pending,
+    SourceSocket,
+    Streaming,
+)
 from topics.server.exchange.refusals import refusal
 from topics.server.transport import http1_writer as writer
 from topics.server.transport.bodies import BodyShare
@@ -52,6 +61,7 @@ class Http1:
         self._window_bytes = 0
         self._body_until_s = 0.0
         self._pending: Pending | None = None
+        self._opening: Opening | None = None
         self._outgoing: Outgoing | None = None
         self._stream: Stream | None = None
         self._closes = False
@@ -130,6 +140,9 @@ class Http1:
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.cancel()
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.cancel()
         self._close_request()
         self._parser.close()
 
@@ -449,6 +462,25 @@ class Http1:
             self._answer(refusal(ErrorCode.INVALID_REQUEST, EARLY, close=True))
             return
         verdict = self._exchange.connect(head)
+        if isinstance(verdict, Answer | SourceSocket):
+            self._opened(head, verdict)
+            return
+        assert isinstance(verdict, Opening)
+        self._move(Input.POSTPONED)
+        self._opening = verdict
+        self._connection.deadline.clear()
+        verdict.then(partial(self._settle_opening, head))
+
+    def _settle_opening(self, head: Head, verdict: Answer | SourceSocket) -> None:
+        """The handshake was judged by another process, unless the client is gone."""
+        self._opening = None
+        if self._state is State.WAITING:
+            self._opened(head, verdict)
+            self._connection.go_on()
+        elif isinstance(verdict, SourceSocket):
+            verdict.close()
+
+    def _opened(self, head: Head, verdict: Answer | SourceSocket) -> None:
         if isinstance(verdict, Answer):
             self._answer(verdict)
         else:

@@ -18,7 +18,7 @@ from typing import Final
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import SERVER, Protocol, State
 
-from topics.server.exchange.interface import Head, Socket, SourceSocket
+from topics.server.exchange.interface import Head, SourceSocket
 from topics.server.transport import http1_writer as writer
 from topics.server.transport.budget import REST_S, Charges
 from topics.server.transport.connection import Connection
@@ -284,9 +284,8 @@ class Http1WebSocket:
             self._connection.deadline.set(self._loop_s() + self._farewell_s)
 
 
-def open_on_http1(connection: Connection, head: Head, socket: Socket) -> None:
+def open_on_http1(connection: Connection, head: Head, socket: SourceSocket) -> None:
     """Accept a handshake; the connection is a conversation from then on."""
-    assert isinstance(socket, SourceSocket)
     key = dict(head.headers)[b"sec-websocket-key"]
     accept = base64.b64encode(hashlib.sha1(key + _GUID).digest())
     headers = (

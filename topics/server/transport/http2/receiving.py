@@ -12,7 +12,14 @@ import h2.events
 from h2.errors import ErrorCodes
 
 from topics.protocol.model.errors import ErrorCode
-from topics.server.exchange.interface import Answer, Head, SourceSocket, Streaming
+from topics.server.exchange.interface import (
+    Answer,
+    Exchange,
+    Head,
+    Opening,
+    SourceSocket,
+    Streaming,
+)
 from topics.server.exchange.refusals import refusal
 from topics.server.transport.bodies import BodyShare
 from topics.server.transport.guards import Guard
@@ -41,10 +48,10 @@ _LONG: Final = "the body is longer than its Content-Length"
 class Receiver:
     """The requests of one connection."""
 
-    def __init__(self, link: Link, sender: Sender) -> None:
+    def __init__(self, link: Link, sender: Sender, exchange: Exchange) -> None:
         self._link = link
         self._sender = sender
-        self._exchange = link.shared.exchange
+        self._exchange = exchange
 
     # ------------------------------------------------------------------ heads
 
@@ -104,14 +111,30 @@ class Receiver:
 
     def _connect(self, stream: Stream, head: Head) -> None:
         """A WebSocket's handshake, which in everything but its answer is a GET (§7.7)."""
-        link = self._link
         verdict = self._exchange.connect(
             Head("GET", head.path, head.query, head.headers, head.client)
         )
-        if isinstance(verdict, Answer):
-            self._sender.answer(stream, verdict)
+        if isinstance(verdict, Answer | SourceSocket):
+            self._opened(stream, verdict)
             return
-        assert isinstance(verdict, SourceSocket)
+        assert isinstance(verdict, Opening)
+        stream.opening = verdict
+        verdict.then(partial(self._settle_opening, stream))
+
+    def _settle_opening(self, stream: Stream, verdict: Answer | SourceSocket) -> None:
+        """The handshake was judged by another process, unless the client is gone."""
+        stream.opening = None
+        if stream.state is State.RECEIVING:
+            self._opened(stream, verdict)
+            self._link.connection.work_soon()
+        elif isinstance(verdict, SourceSocket):
+            verdict.close()
+
+    def _opened(self, stream: Stream, verdict: Answer | SourceSocket) -> None:
+        link = self._link
+        if isinstance(verdict, Answer):
+            self._refuse(stream, verdict)
+            return
         tunnel = Tunnel(
             verdict,
             link.limits,
@@ -120,6 +143,9 @@ class Receiver:
             later=link.shared.loop.call_later,
             on_flood=partial(link.shared.guards.hit, Guard.WEBSOCKET_FLOOD),
         )
+        for piece in stream.take_pieces():  # what came before the verdict
+            tunnel.add(piece)
+            link.hears[stream.id] = stream
         self._sender.open_tunnel(stream, tunnel)
 
     # ------------------------------------------------------------------ bodies
@@ -152,7 +178,9 @@ class Receiver:
     def _gather(self, stream: Stream, piece: bytes) -> None:
         """Keep a piece of the body, in the bounds of one and of all."""
         link, admission, size = self._link, stream.admission, len(piece)
-        assert admission is not None
+        if admission is None:
+            self._keep_early(stream, piece)
+            return
         if stream.received_bytes + size > admission.max_body_bytes:
             self._refuse(stream, admission.too_large())
             return
@@ -165,6 +193,12 @@ class Receiver:
             stream.progress_bytes = 0
             left_s = stream.until_s - link.now_s()
             link.put_off(stream, min(link.timeouts.window_s, left_s))
+
+    def _keep_early(self, stream: Stream, piece: bytes) -> None:
+        """Keep what comes for a WebSocket while its handshake is judged."""
+        stream.keep(piece)
+        if stream.received_bytes > self._link.limits.body_free_bytes:
+            self._link.reset(stream, ErrorCodes.ENHANCE_YOUR_CALM)
 
     def hear_next(self) -> bool:
         """Have a tunnel take one frame that came; False where there is none to take."""
@@ -188,6 +222,9 @@ class Receiver:
         """The client has ended its half, and the body is as long as declared."""
         stream = self._link.streams.get(stream_id)
         if stream is None or not stream.is_open:
+            return
+        if stream.opening is not None:
+            self._link.reset(stream, ErrorCodes.NO_ERROR)  # its client is gone
             return
         was = stream.state
         stream.move(Input.ENDED)

@@ -13,9 +13,8 @@ from typing import Final
 from h2.errors import ErrorCodes
 
 from topics.protocol.http import sse
-from topics.protocol.model.errors import ErrorCode
 from topics.server.exchange.interface import Answer, Streaming
-from topics.server.exchange.refusals import refusal
+from topics.server.exchange.refusals import no_room_for_answer
 from topics.server.transport.http2.frames import FRAME_BYTES_MAX
 from topics.server.transport.http2.link import Link, answer_head
 from topics.server.transport.http2.stream import Input, State, Stream
@@ -54,7 +53,7 @@ class Sender:
             elif size > limits.answer_free_bytes:
                 if answer.unsent is not None:
                     answer.unsent()
-                answer = _no_room(limits.connection_answers_bytes)
+                answer = no_room_for_answer(limits.connection_answers_bytes)
         stream.answer = answer
         self._begins.append(stream)
 
@@ -220,8 +219,3 @@ class Sender:
             self.say_last_word(stream)
         else:
             self._link.reset(stream, ErrorCodes.CANCEL)
-
-
-def _no_room(most: int) -> Answer:
-    limit = {"limit": "max_answer_memory", "max": most}
-    return refusal(ErrorCode.THROTTLED, "too many bytes of answers wait to be taken", limit)

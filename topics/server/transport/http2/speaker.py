@@ -14,6 +14,7 @@ from typing import Any, Final
 import h2.events
 from h2.errors import ErrorCodes
 
+from topics.server.exchange.interface import Exchange
 from topics.server.transport.budget import REST_S
 from topics.server.transport.connection import Connection
 from topics.server.transport.http2 import library
@@ -40,13 +41,17 @@ READ_BYTES: Final = HEADER_BYTES + FRAME_BYTES_MAX
 
 
 class Http2:
-    """Implements `speaker.Speaker`."""
+    """Implements `speaker.Speaker`.
 
-    def __init__(self, connection: Connection) -> None:
+    Args:
+        exchange: Takes the requests; None: that of all connections.
+    """
+
+    def __init__(self, connection: Connection, exchange: Exchange | None = None) -> None:
         self._connection = connection
         self._link = Link(connection)
         self._sender = Sender(self._link)
-        self._receiver = Receiver(self._link, self._sender)
+        self._receiver = Receiver(self._link, self._sender, exchange or connection.shared.exchange)
         self._splitter = Splitter()
         self._turn = 0
         self._is_leaving = False

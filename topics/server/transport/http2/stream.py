@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final
 
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.interface import Admission, Answer, Pending, Source, Streaming
+from topics.server.exchange.interface import Admission, Answer, Opening, Pending, Source, Streaming
 from topics.server.transport.bodies import BodyShare
 from topics.server.transport.http2.tunnel import Tunnel
 
@@ -87,7 +87,7 @@ class Stream:
     __slots__ = (
         *("_pieces", "_small", "admission", "answer", "body_share", "coming", "due_s", "feed"),
         "_discard",
-        *("held_bytes", "id", "is_begun", "is_head", "is_queued", "outbound", "pending"),
+        *("held_bytes", "id", "is_begun", "is_head", "is_queued", "opening", "outbound", "pending"),
         *("progress_bytes", "received_bytes", "state", "tunnel", "until_s"),
     )
 
@@ -119,6 +119,7 @@ class Stream:
         """When the body must be whole."""
 
         self.pending: Pending | None = None
+        self.opening: Opening | None = None
         self.answer: Answer | Streaming | None = None
         """An answer whose head is not sent."""
         self.is_begun = False
@@ -187,6 +188,9 @@ class Stream:
         if self.pending is not None:
             self.pending.cancel()
             self.pending = None
+        if self.opening is not None:
+            self.opening.cancel()
+            self.opening = None
         if self.feed is not None:
             self.feed.close()
             self.feed = None

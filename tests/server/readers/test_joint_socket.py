@@ -1,0 +1,267 @@
+"""WebSockets in readers: what is subscribed there, and what goes to the engine's process."""
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract.server import until
+from contract.streams import Ended, News, Ws, Ws2
+from contract.streams import read as read_news
+from contract.wire import ask
+
+from topics.server.readers.joint_socket import subscription
+
+from .served import WithReaders, append, kill, put
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., WithReaders]]:
+    servers: list[WithReaders] = []
+
+    def start(readers: int = 2, **settings: object) -> WithReaders:
+        servers.append(WithReaders(tmp_path / f"server{len(servers)}", **settings))
+        return servers[-1].start_all(readers)
+
+    yield start
+    for server in servers:
+        server.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithReaders]:
+    """A server that most tests share."""
+    server = WithReaders(tmp_path_factory.mktemp("shared")).start_all()
+    try:
+        yield server
+        assert server.stop() == 0
+        server.assert_log_is_quiet()
+    finally:
+        server.__exit__(None, None, None)
+
+
+class Talk:
+    """A client that says one thing after the other, and hears what comes of it."""
+
+    def __init__(self, port: int, kind: Any = Ws, **fields: Any) -> None:
+        self.ws = kind(port, **fields)
+        self._news: list[News] = []
+
+    def say(self, **message: object) -> "Talk":
+        self.ws.say(**message)
+        return self
+
+    def next(self) -> News:
+        while not self._news:
+            self._news += read_news(self.ws)[1]
+        return self._news.pop(0)
+
+    def until(self, kind: str, **fields: object) -> Any:
+        """The fields of the next message of a kind."""
+        while True:
+            each = self.next()
+            if each.kind == kind and all(each.fields.get(k) == v for k, v in fields.items()):
+                return each.fields
+            assert each.kind != "error", each
+
+    def seqs(self, topic: str, count: int) -> list[int]:
+        found: list[int] = []
+        while len(found) < count:
+            for record in self.until("record", topic=topic)["records"]:
+                found.append(record["$seq"])
+        return found
+
+    def reset(self) -> None:
+        self.ws.socket.close()
+
+
+def talk(server: WithReaders, kind: Any = Ws, **fields: Any) -> Talk:
+    return server.connect(lambda port: Talk(port, kind, **fields))
+
+
+@pytest.mark.parametrize("kind", [Ws, Ws2])
+def test_one_socket_publishes_and_watches_what_it_published(served: WithReaders, kind: Any) -> None:
+    """The watch is the reader's and the write is the engine's; each record comes once and in order.
+    (§7.7)"""
+    name = f"said-{kind.__name__}"
+    put(served.http(), name)
+    client = talk(served, kind)
+    client.say(op="subscribe", request_id="s", topic=name, tail=True)
+    assert client.until("subscribed")["topics"][name]["head_seq"] == 0
+    for turn in range(1, 40):
+        client.say(op="publish", request_id=turn, topic=name, records=[{"data": turn}])
+        kinds = {client.next().kind, client.next().kind}
+        while kinds != {"ack", "record"}:
+            kinds = (kinds | {client.next().kind}) - {"caught-up"}
+    client.say(op="ping", request_id="p")
+    assert client.until("pong")["request_id"] == "p"
+
+
+def test_a_subscription_sees_what_was_acknowledged_before(served: WithReaders) -> None:
+    """Commands are carried out in order: a subscription that follows a write on its heels begins
+    behind it. (§7.7)"""
+    put(served.http(), "ordered")
+    client = talk(served)
+    for turn in range(1, 30):
+        client.say(op="publish", request_id=turn, topic="ordered", records=[{"data": turn}])
+        client.say(op="subscribe", request_id=f"s{turn}", topic="ordered", tail=True)
+        client.until("ack", request_id=turn)
+        found = client.until("subscribed", request_id=f"s{turn}")
+        assert found["topics"]["ordered"]["head_seq"] == turn
+        client.say(op="unsubscribe", topic="ordered")
+        assert client.until("unsubscribed")["subscribed"] is True
+
+
+def test_topics_of_both_processes_on_one_socket(served: WithReaders) -> None:
+    """One that is the engine's comes over the relay; a command with both is carried out there whole,
+    and takes over what was subscribed here. (§7.7)"""
+    writer = served.http()
+    put(writer, "lasts")
+    put(writer, "fades", durability="ephemeral")
+    client = talk(served)
+    client.say(op="subscribe", topic="lasts", from_seq=0).until("subscribed")
+    client.say(op="subscribe", topic="fades", from_seq=0).until("subscribed")
+    for turn in range(1, 10):
+        append(writer, "lasts", turn)
+        assert client.seqs("lasts", 1) == [turn]
+        append(writer, "fades", turn)
+        assert client.seqs("fades", 1) == [turn]
+    both = {"lasts": {"from_seq": 9}, "fades": {"from_seq": 9}}
+    client.say(op="subscribe", request_id="both", topics=both).until("subscribed")
+    append(writer, "lasts", 10)
+    assert client.seqs("lasts", 1) == [10]
+    client.say(op="unsubscribe", topic="lasts")
+    assert client.until("unsubscribed")["subscribed"] is True
+    client.say(op="unsubscribe", topic="lasts")
+    assert client.until("unsubscribed")["subscribed"] is False
+
+
+def test_what_is_wrong_is_refused_as_ever(served: WithReaders) -> None:
+    """By whichever half has to say so. (§7.7)"""
+    put(served.http(), "right")
+    client = talk(served)
+    for text, code in (
+        (b'{"op":"subscribe"', "invalid_json"),
+        (b'{"op":"subscribe","topic":"none-such"}', "topic_not_found"),
+        (b'{"op":"subscribe","topics":{}}', "invalid_request"),
+        (b'{"op":"what","topic":"subscribe"}', "invalid_request"),
+    ):
+        client.ws.send(1, text)
+        while (found := client.next()).kind != "error":
+            pass
+        assert found.fields["code"] == code
+    client.ws.send(2, b"\0")
+    assert client.next().fields["code"] == "invalid_request"
+    many = {f"t{each}": None for each in range(300)}
+    client.say(op="subscribe", topics=many)
+    assert client.next().kind == "error"
+    client.say(op="subscribe", topic="right").until("subscribed")
+
+
+def test_a_topic_that_leaves_the_readers_goes_on_over_the_relay(served: WithReaders) -> None:
+    """One that becomes `ephemeral` is the engine's from then on; its subscriptions stay where they
+    stood."""
+    writer = served.http()
+    put(writer, "leaving")
+    client = talk(served)
+    client.say(op="subscribe", topics={"leaving": {"from_seq": 0}}, include_tags=True)
+    client.until("subscribed")
+    append(writer, "leaving", 1)
+    assert client.seqs("leaving", 1) == [1]
+    put(writer, "leaving", durability="ephemeral")
+    append(writer, "leaving", 2)
+    assert client.seqs("leaving", 1) == [2]
+    client.say(op="unsubscribe", topic="leaving")
+    assert client.until("unsubscribed")["subscribed"] is True
+
+
+def test_a_large_message_goes_both_ways(served: WithReaders) -> None:
+    """In parts, as each end has room for them."""
+    put(served.http(), "wide", durability="ephemeral")
+    client = talk(served)
+    client.say(op="subscribe", topic="wide", from_seq=0).until("subscribed")
+    large = "x" * 900_000
+    client.say(op="publish", request_id=1, topic="wide", records=[{"data": large}] * 5)
+    assert client.until("ack")["last_seq"] == 5
+    assert client.seqs("wide", 5) == [1, 2, 3, 4, 5]
+
+
+def test_a_reader_that_is_killed_ends_its_sockets(start: Callable[..., WithReaders]) -> None:
+    """The engine's half is closed with them, and its place among the connections is free."""
+    server = start(1, max_sse_connections=1)
+    put(server.http(), "t")
+    client = talk(server)
+    client.say(op="publish", request_id=1, topic="t", records=[{"data": 1}]).until("ack")
+    kill(server.reader_pids()[0])
+    with pytest.raises((Ended, OSError)):
+        client.until("never")
+    until("free", lambda: server.metric("topics_sse_connections") == 0)
+    again = talk(server)
+    again.say(op="subscribe", topic="t", from_seq=0).until("subscribed")
+    assert again.seqs("t", 1) == [1]
+
+
+def test_a_stop_ends_a_socket_with_a_last_message(start: Callable[..., WithReaders]) -> None:
+    """As in the engine's process. (§12)"""
+    server = start(1)
+    put(server.http(), "t")
+    client = talk(server)
+    client.say(op="subscribe", topic="t").until("subscribed")
+    server.signal(signal.SIGTERM)
+    while (found := client.next()).kind != "error":
+        pass
+    assert found.fields["code"] == "shutting_down"
+    assert client.next().kind == "close"
+    client.reset()
+    assert server.wait() == 0
+
+
+def test_a_handshake_is_judged_by_the_engine(start: Callable[..., WithReaders]) -> None:
+    """Connections are counted there, and one too many is refused. (§11)"""
+    server = start(1, max_sse_connections=1)
+    talk(server)
+    asks = {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-version": "13"}
+    asks["sec-websocket-key"] = "AAAAAAAAAAAAAAAAAAAAAA=="
+    assert ask(server.http(), "GET", "/v0/ws", b"", asks).status == 429
+    assert ask(server.http(), "GET", "/v0/ws").status == 400
+
+
+def test_a_key_that_is_removed_ends_its_sockets(tmp_path: Path) -> None:
+    """Its commands are permitted by whichever half carries them out. (§0.2)"""
+    keys = tmp_path / "keys"
+    one, two = "k" * 24, "m" * 24
+    keys.write_text(f"{one}\n{two}\n")
+    keys.chmod(0o600)
+    server = WithReaders(tmp_path / "keyed", api_keys_file=keys)
+    try:
+        server._settings["readers"] = 1
+        server.start()
+        until("readers", lambda: len(server.reader_pids()) == 1)
+        ask(server.http(), "PUT", "/v0/topics/t", b"{}", {"authorization": f"Bearer {one}"})
+        client = talk(server, api_key=two)
+        client.say(op="subscribe", topic="t").until("subscribed")
+        keys.write_text(f"{one}\n")
+        server.signal(signal.SIGHUP)
+        while (found := client.next()).kind != "error":
+            pass
+        assert found.fields["code"] == "unauthorized"
+    finally:
+        server.__exit__(None, None, None)
+
+
+def test_a_subscription_is_repeated_for_one_topic_from_where_it_stands() -> None:
+    """With what it said about all topics, and about this one."""
+    fields = {
+        "op": "subscribe",
+        "request_id": "s",
+        "node": "n",
+        "topics": {"a": {"tail": True, "match": "x"}, "b": None},
+    }
+    assert subscription(fields, "a", 7) == (
+        b'{"op":"subscribe","node":"n","topics":{"a":{"match":"x","from_seq":7}}}'
+    )
+    single = {"op": "subscribe", "topic": "c", "from_ts": 3, "limit": 5}
+    assert subscription(single, "c", 0) == (
+        b'{"op":"subscribe","limit":5,"topics":{"c":{"from_seq":0}}}'
+    )
