@@ -184,6 +184,21 @@ def test_one_byte_of_data_at_a_time_is_paid_for() -> None:
     assert rig.transport.has_eof
 
 
+def test_small_bodies_that_end_in_a_frame_of_its_own_are_not_paid_for() -> None:
+    """A client that does not know a body's end as it sends it ends the stream with empty DATA."""
+    rig = Rig()
+    for _ in range(2500):
+        stream = rig.ask(body=b"{}", end=False)
+        rig.exchanged()
+        rig.h2.end_stream(stream)
+        rig.exchanged()
+        rig.loop.advance(0.001)
+        assert rig.has_ended(stream)
+        rig.events.clear()
+
+    assert not rig.transport.has_eof
+
+
 @pytest.mark.parametrize("size", [1, 1000])
 def test_data_of_a_stream_that_is_over_is_paid_for(size: int) -> None:
     """h2 answers each frame with a reset, and opens the connection's window again: they had no end.

@@ -75,6 +75,18 @@ def test_data_is_priced_by_what_is_in_it(size: int, ends: bool, price: int) -> N
     assert charges.count == price
 
 
+def test_a_small_body_may_come_apart_from_its_end() -> None:
+    """The first bytes of a body are free, however few; nothing, in the place of them, is not."""
+    charges = Charges(1 << 30, 10)
+    toll = Toll(charges)
+    for _ in range(10 * SMALL_PER_CHARGE):
+        assert toll.data(2, 0.0, ends=False, begins=True)
+        assert toll.data(0, 0.0, ends=True)
+    assert charges.count == 0
+    assert toll.data(0, 0.0, ends=False, begins=True)
+    assert charges.count == 1
+
+
 def test_a_client_that_cannot_pay_has_to_go() -> None:
     """Its bound is one window's, and the next begins anew."""
     toll = Toll(Charges(3, 10))

@@ -154,9 +154,12 @@ class Receiver:
         link = self._link
         size, room = len(event.data), event.flow_controlled_length
         ends = event.stream_ended is not None
-        if not link.toll.data(size, link.now_s(), ends=ends):
-            raise Broken(ErrorCodes.ENHANCE_YOUR_CALM, "too much DATA with next to nothing in it")
         stream = link.streams.get(event.stream_id)
+        begins = (
+            stream is not None and stream.state is State.RECEIVING and not stream.received_bytes
+        )
+        if not link.toll.data(size, link.now_s(), ends=ends, begins=begins):
+            raise Broken(ErrorCodes.ENHANCE_YOUR_CALM, "too much DATA with next to nothing in it")
         if stream is not None:
             if not stream.counts(size, ends=ends):
                 self._spoil(stream, _SHORT if ends else _LONG)

@@ -18,7 +18,7 @@ BLOCK_BYTES_PER_CHARGE: Final = 4 << 10
 """Of a header block: up to so many cost nothing.  Huffman's code takes a third of a microsecond a
 byte."""
 SMALL_BYTES: Final = 64
-"""DATA of fewer bytes that does not end its stream costs more to look at than to carry."""
+"""DATA of fewer bytes that neither begins nor ends a body costs more to look at than to carry."""
 SMALL_PER_CHARGE: Final = 8
 ENTRIES_PER_CHARGE: Final = 8
 """Of a SETTINGS frame: each may change the windows of all streams."""
@@ -64,9 +64,14 @@ class Toll:
             return self.charge(now_s, 1 + frame.size // (6 * ENTRIES_PER_CHARGE))
         return self.charge(now_s)
 
-    def data(self, size: int, now_s: float, *, ends: bool) -> bool:
-        """Count DATA by what there is in it beside padding."""
-        if ends or size >= SMALL_BYTES:
+    def data(self, size: int, now_s: float, *, ends: bool, begins: bool = False) -> bool:
+        """Count DATA by what there is in it beside padding.
+
+        Args:
+            begins: It is the first of its request's body: a client may send a small body in a frame
+                of its own, and the end of the stream in another.
+        """
+        if ends or size >= SMALL_BYTES or (begins and size):
             return True
         if not size:
             return self.charge(now_s)
