@@ -82,6 +82,7 @@ def test_its_headers() -> None:
         b"cache-control": b"no-cache",
         b"x-content-type-options": b"nosniff",
         b"referrer-policy": b"no-referrer",
+        b"vary": b"accept-encoding",
     }
 
 
