@@ -254,6 +254,46 @@ def test_a_list_is_the_engines_whoever_asks(
         server.__exit__(None, None, None)
 
 
+def test_a_new_reader_knows_what_a_key_has_in_flight(tmp_path: Path) -> None:
+    """A key that waits in the engine's process for as many answers as it may is refused by a reader
+    that has just begun to serve. (§11)"""
+    keys, one, two = tmp_path / "keys", "k" * 24, "m" * 24
+    keys.write_text(f"{one}\n{two}\n")
+    keys.chmod(0o600)
+    server = WithReaders(tmp_path / "busy", api_keys_file=keys, readers=1, max_inflight_per_key=2)
+    try:
+        server.start()
+        full, other = ({"authorization": f"Bearer {each}"} for each in (one, two))
+
+        def up() -> bool:
+            text = ask(server.http(), "GET", "/v0/metrics", b"", other).body.decode()
+            return 'topics_reader_up{reader="0"} 1' in text
+
+        until("a reader", up)
+        ask(server.http(), "PUT", "/v0/topics/e", b'{"durability":"ephemeral"}', other)
+        for _ in range(3):
+            polls = [server.http() for _ in range(2)]
+            for poll in polls:
+                poll.send("POST", "/v0/topics/e/diff", b'{"wait_ms":60000}', full | JSON)
+            refused = server.http()
+            until("counted", lambda: ask(refused, "GET", "/v0/topics", b"", full).status == 429)
+            kill(*server.reader_pids())
+            until("noticed", lambda: not up())
+            until("another", up)
+            for _ in range(5):
+                answer = ask(server.http(), "GET", "/v0/topics", b"", full)
+                assert answer.code == "throttled"
+            for poll in polls:
+                poll.reset()
+            until("over", lambda: ask(server.http(), "GET", "/v0/topics", b"", full).status == 200)
+        assert server.stop() == 0
+    finally:
+        server.__exit__(None, None, None)
+
+
+JSON = {"content-type": "application/json"}
+
+
 def test_a_list_has_what_was_read_in_a_reader_before(served: WithReaders) -> None:
     """A read through a reader makes a topic hot in the next list on that connection. (§0.10)"""
     wire = served.http()

@@ -362,6 +362,7 @@ class Pool:
     def _on_message(self, process: ReaderProcess, message: dict[str, Any]) -> None:
         if "ready" in message:
             process.ready(self._loop.time())
+            self._tell_in_flight()  # before any connection goes there
         elif "stats" in message:
             process.stats = message["stats"]
             process.given = int(process.stats["connections"])
@@ -376,6 +377,7 @@ class Pool:
         elif "in_flight" in message:
             process.in_flight = message["in_flight"]
             self._count_in_flight()
+            self._tell_in_flight()
         elif "returned" in message:
             self._loans.returned(process, message)
         elif "forgotten" in message:
