@@ -44,6 +44,7 @@ class WatchCommands:
             # too much already, a flood of sessions is refused in microseconds.
             self.watches.byte_shares.require(holder, len(command.topics) * WATCHED_BYTES)
         watched: dict[str, Watched] = {}
+        positions: dict[str, WatchPosition] = {}
         for name, begin in command.topics.items():
             if command.lenient and name not in self._unit.state.topics:
                 continue
@@ -52,6 +53,7 @@ class WatchCommands:
             view = own_view(command.view, begin)
             cursor = command.cursors.get(name, begin_at(topic, begin))
             watched[name] = Watched(name, topic.topic_id, cursor, view)
+            positions[name] = _position(topic, cursor)
         session = Session(
             command.wid, watched, command.heartbeat_ms, moment.now_ms, holder=holder, owner=owner
         )
@@ -62,13 +64,13 @@ class WatchCommands:
             SESSION_TTL_MS,
             session.heartbeat_ms,
             composite(session.watched.values()).decode(),
-            {w.name: self.position(w) for w in session.watched.values()},
+            positions,
         )
 
     def position(self, watched: Watched) -> WatchPosition:
         """Where a reader stands in a topic."""
         topic = self._unit.state.by_id[watched.topic_id]
-        return WatchPosition(watched.cursor, topic.published_seq, topic.earliest_seq, topic.epoch)
+        return _position(topic, watched.cursor)
 
     def open_stream(
         self,
@@ -155,3 +157,7 @@ class WatchCommands:
     def _priority(self, name: str) -> int:
         topic = self._unit.state.topics.get(name)
         return 0 if topic is None else effective_priority(topic, self._unit.state.now_ms)
+
+
+def _position(topic: Topic, cursor: int) -> WatchPosition:
+    return WatchPosition(cursor, topic.published_seq, topic.earliest_seq, topic.epoch)

@@ -11,7 +11,7 @@ Names of topics need no escaping: their charset has nothing that JSON would esca
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 import orjson
@@ -411,7 +411,9 @@ def _watch_created(outcome: outcomes.WatchCreated) -> list[Piece]:
             session_ttl_ms=outcome.ttl_ms,
             heartbeat_ms=outcome.heartbeat_ms,
             cursor=outcome.cursor,
-            topics={name: position(where) for name, where in outcome.positions.items()},
+            # Encoded as they are: the fields are those of the model, in its order, and a session has
+            # hundreds.
+            topics=cast("dict[str, models.Position]", outcome.positions),
         )
     )
 
