@@ -31,7 +31,7 @@ ROUTERS_SHOWN_MAX: Final = 1000
 """The same for routers, and `topics_router_metrics_truncated`."""
 TOPICS_A_SLICE: Final = 100
 QUEUES_A_SLICE: Final = 500
-NAMES_A_SLICE: Final = 200
+NAMES_A_SLICE: Final = 250
 SAMPLES_A_SLICE: Final = 200
 SLICE_BYTES: Final = 8 << 10
 """Looked at, or rendered, in one slice: some hundred microseconds."""
