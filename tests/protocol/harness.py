@@ -118,7 +118,7 @@ class Harness:
         self.engine.work_off(self.moment)
         self.read_fetches()
         self.sync()
-        while self.engine.has_work:
+        while self.engine.has_work():
             self.engine.work_off(self.moment)
             self.read_fetches()
             self.sync()
@@ -397,7 +397,7 @@ def _read(records: Records) -> bytes:
     for run, spans in records.extents:
         # Right behind a write a page may be on its way to the disk, and then a read has to wait.
         found = run.read(spans) or run.read_blocking(spans)
-        if not records.is_verbatim:
+        if not records.is_verbatim():
             found = project(
                 run,
                 spans,

@@ -332,7 +332,7 @@ class Process(InlineHost):
 
     @property
     def owes(self) -> bool:
-        return not self.failed and (self.is_reading or self.engine.has_work)
+        return not self.failed and (self.is_reading or self.engine.has_work())
 
     def hand_over(self, at: int) -> None:
         """The disk has returned what was waited for, in any order."""
@@ -531,7 +531,7 @@ def texts_of(records: Records) -> list[Buffer]:
         texts = run.read(spans)
         if texts is None:
             texts = run.read_blocking(spans)
-        if not records.is_verbatim:
+        if not records.is_verbatim():
             texts = project(
                 run,
                 spans,

@@ -64,7 +64,7 @@ def check_space(world: "World") -> None:
         for run in topic.runs:
             if run.ref is None:
                 continue
-            lo = min(max(topic.gone_through + 1 - run.first_seq, 0), run.count)
+            lo = min(max(topic.gone_through() + 1 - run.first_seq, 0), run.count)
             sizes = run.columns.size[lo:][run.flags[lo:] == LIVE].astype(np.int64)
             name = segment_name(run.ref.segment)
             live[name] = live.get(name, 0) + int((sizes + 1).sum())

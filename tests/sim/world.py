@@ -593,7 +593,7 @@ class World:
         elif kind < 0.45 and self.style.queues:
             self.operations += 1
             self.pushing.step()
-        elif kind < 0.47 and self.waiting.claimers and not self.process.engine.has_wakes:
+        elif kind < 0.47 and self.waiting.claimers and not self.process.engine.unit.wakes:
             self.waiting.leave(self.asides.choice(self.waiting.claimers))
         elif kind < 0.52 and self.style.full:
             self._fill_or_free()

@@ -352,7 +352,7 @@ def test_room_for_what_the_log_was_promised_is_kept_when_a_file_ends_early() -> 
     assert space.ready(taken, at_any_cost=False)
 
     with space.lock:
-        assert space.take(0).size >= taken.room
+        assert space.take(0).size >= taken.room()
 
 
 def test_a_spare_that_nothing_needs_goes_with_a_clean_stop() -> None:
@@ -377,4 +377,4 @@ def test_a_larger_file_takes_the_place_of_one_that_is_too_small_for_the_promise(
     assert space.ready(current, at_any_cost=True)
 
     with space.lock:
-        assert space.take(0).size >= current.room
+        assert space.take(0).size >= current.room()

@@ -184,10 +184,10 @@ class LocalSource:
         if floor_ms <= 0:
             return through
         for run in topic.runs:
-            if run.first_seq + run.count - 1 <= topic.gone_through:
+            if run.first_seq + run.count - 1 <= topic.gone_through():
                 continue
             hi = int(np.searchsorted(run.columns.ts_ms, floor_ms, "left"))
-            lo = max(topic.gone_through + 1 - run.first_seq, 0)
+            lo = max(topic.gone_through() + 1 - run.first_seq, 0)
             live = np.flatnonzero(run.flags[lo:hi] == LIVE)
             if len(live):
                 through = run.first_seq + lo + int(live[-1])
@@ -214,7 +214,7 @@ class LocalSource:
         topic = self._topic(name)
         floor_ms = self._floor(topic, wanted.asof_ms)
         match = _match(wanted)
-        first_seq = max(first_seq, topic.gone_through + 1)
+        first_seq = max(first_seq, topic.gone_through() + 1)
         for run in topic.runs:
             lo = max(first_seq - run.first_seq, 0)
             hi = min(last_seq + 1 - run.first_seq, run.count)

@@ -65,7 +65,7 @@ def _counted(files: Files, state: State) -> dict[int, int]:
     live: dict[int, int] = {}
     sealed: dict[int, list[tuple[Topic, SealedRun, int]]] = {}
     for topic in state.by_id.values():
-        for run, lo in topic.runs.reaching(topic.gone_through + 1):
+        for run, lo in topic.runs.reaching(topic.gone_through() + 1):
             if isinstance(run, SealedRun):
                 sealed.setdefault(run.segment, []).append((topic, run, lo))
             else:

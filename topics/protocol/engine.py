@@ -161,10 +161,6 @@ class Engine:
     def read_only(self) -> bool:
         return self.unit.read_only
 
-    @property
-    def has_events(self) -> bool:
-        return self.unit.has_events
-
     def take_frames(self) -> Frames:
         """End the turn: its events, for one write; `on_written`, in the order in which turns were
         taken, or `on_failed` must follow.  Others may be decided meanwhile."""
@@ -186,14 +182,14 @@ class Engine:
 
     # What there is to do without a command: copies, leases that ran out, waiters, scans.
 
-    @property
     def has_work(self) -> bool:
         """Whether `work_off` has something to do now, or `take_fetches` something to read."""
-        return (
-            self.router_commands.is_due
-            or (bool(self.state.queues) and self.queue_commands.is_due)
-            or self.scans.is_due
-            or bool(self.unit.fetches)
+        state = self.state
+        return bool(
+            self.unit.fetches
+            or self.scans.due
+            or (state.routers.by_id and self.router_commands.is_due)
+            or (state.queues.by_id and self.queue_commands.is_due())
         )
 
     def work_off(self, moment: Moment) -> None:
@@ -206,17 +202,16 @@ class Engine:
 
     def alarm_ms(self) -> int | None:
         """When `work_off` is wanted again though nothing happens until then; None: never."""
-        at_ms = self.queue_commands.alarm_ms() if self.state.queues else None
-        return earlier(at_ms, self.router_commands.alarm_ms())
+        state = self.state
+        at_ms = self.queue_commands.alarm_ms() if state.queues.by_id else None
+        if state.routers.by_id:
+            at_ms = earlier(at_ms, self.router_commands.alarm_ms())
+        return at_ms
 
     def take_fetches(self) -> list[Fetch]:
         """Text to read for this work; `work_off` is wanted after each was handed over."""
         fetches, self.unit.fetches = self.unit.fetches, []
         return fetches
-
-    @property
-    def has_wakes(self) -> bool:
-        return bool(self.unit.wakes)
 
     def take_wakes(self) -> list[Wake]:
         wakes, self.unit.wakes = self.unit.wakes, []
@@ -345,7 +340,7 @@ class Engine:
         # Asked of every write: most topics have neither a router nor a worker.
         if self.state.routers.by_id:
             self.router_commands.on_published(topic)
-        if self.state.queues:
+        if self.state.queues.by_id:
             self.queue_commands.on_published(topic)
 
     def _on_settled(self, topic: Topic) -> None:

@@ -190,7 +190,7 @@ def _lost(topic: Topic, bad: BadRun) -> Iterator[Lost]:
     """The live records of a bad run, as far as it is known which were."""
     rows = np.arange(bad.count) if bad.rows is None else bad.rows
     seqs = (rows + bad.first_seq).astype(np.uint64)
-    seqs = seqs[seqs > topic.gone_through]
+    seqs = seqs[seqs > topic.gone_through()]
     run = topic.runs.at(bad.first_seq)
     if bad.rows is not None and run is not None:
         seqs = seqs[run.flags[(seqs - np.uint64(bad.first_seq)).astype(np.int64)] == LIVE]

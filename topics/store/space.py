@@ -59,7 +59,6 @@ class LogFile:
         page = (self.offset + PAGE - 1) & -PAGE
         return page + BATCH_MARGIN + size <= self.size
 
-    @property
     def room(self) -> int:
         left = self.size - ((self.offset + PAGE - 1) & -PAGE) - BATCH_MARGIN
         return left if left > 0 else 0
@@ -122,7 +121,6 @@ class Space:
             if held is not None:
                 held.file.close()
 
-    @property
     def is_scarce(self) -> bool:
         """Whether free space was short when it was last measured, so that every byte counts."""
         return self._reserve is None or self._free_bytes <= self._plenty_bytes
@@ -132,7 +130,7 @@ class Space:
     def room(self, current: LogFile | None, *, reserve: bool) -> int:
         """Bytes of frames that the next batch can have for certain, given the current file."""
         spare, held = self._spare, self._reserve
-        room = 0 if current is None or current.is_reserve else current.room
+        room = 0 if current is None or current.is_reserve else current.room()
         if spare is not None and spare.size - FILE_MARGIN > room:
             room = spare.size - FILE_MARGIN
         if held is None or self._free_bytes <= self._plenty_bytes:
@@ -191,7 +189,7 @@ class Space:
 
     def _reserved_room(self, current: LogFile | None) -> int:
         reserve = self._reserve
-        room = current.room if current is not None else 0
+        room = current.room() if current is not None else 0
         return max(room, reserve.size - FILE_MARGIN) if reserve is not None else room
 
     # -- taking --------------------------------------------------------------------------------
@@ -205,7 +203,7 @@ class Space:
             if not at_any_cost and self._free_bytes < ROOMY_FILES * FIRST_FILE_BYTES:
                 return False
             self._replenish()
-            rest = _file_size(current.room)
+            rest = _file_size(current.room())
             if any(held.size >= rest for held in (self._spare, self._reserve) if held is not None):
                 return self._spare is not None
             return self._replace_spare(rest)

@@ -125,12 +125,12 @@ class DiskStore:
 
     def room(self, *, reserve: bool) -> int:
         log = self._log
-        if not reserve and log.is_space_scarce and self._is_log_too_large():
+        if not reserve and log.is_space_scarce() and self._is_log_too_large():
             return 0
         return log.room(reserve=reserve)
 
     def ask_room(self, need_bytes: int) -> bool:
-        if self._log.is_space_scarce and self._is_log_too_large():
+        if self._log.is_space_scarce() and self._is_log_too_large():
             return False
         return self._log.ask_room(need_bytes)
 

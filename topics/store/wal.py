@@ -147,7 +147,7 @@ class Log:
             # Before any batch: bytes behind the mark of a clean stop count as damage, unless they
             # are the file header of a later process.
             first.file.sync_data()
-            if self._space.is_scarce:
+            if self._space.is_scarce():
                 # On a disk short of space only prepared files count as room.
                 self._space.find(0)
 
@@ -186,9 +186,8 @@ class Log:
         if self.failed is None:
             self._space.find(need_bytes)
 
-    @property
     def is_space_scarce(self) -> bool:
-        return self._space.is_scarce
+        return self._space.is_scarce()
 
     def maintain(self) -> None:
         """*Blocking*, on the syncing thread: prepare the next file.  Raises WriteFailed."""

@@ -36,12 +36,12 @@ def test_events_of_one_unit_are_one_write() -> None:
     engine.append("x")
     unit = engine.engine.unit
     assert unit.has_events
-    assert unit.planned_bytes >= unit._unit.frames.size_bytes
+    assert unit.planned_bytes() >= unit._unit.frames.size_bytes
     lsn = engine.write()
     assert [type(event) for event in engine.events] == [TopicCreated, RecordsAppended]
     assert engine.store.written_lsn == lsn == 1
     assert not unit.has_events
-    assert unit.planned_bytes == 0
+    assert unit.planned_bytes() == 0
 
 
 def test_a_delete_is_logged_where_a_restart_would_undo_it() -> None:

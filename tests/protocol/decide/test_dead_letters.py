@@ -34,13 +34,13 @@ def test_text_that_a_disk_must_be_asked_for_is_owed(monkeypatch: pytest.MonkeyPa
     with cold(monkeypatch):
         assert engine.claimed(node="other") == []
         assert engine.counters() == (0, 0, 1)
-        assert engine.engine.has_work
+        assert engine.engine.has_work()
 
         engine.work_off()
 
     assert engine.counters() == (0, 0, 0)
     assert engine.seqs(name="d") == [1]
-    assert not engine.engine.has_work
+    assert not engine.engine.has_work()
 
 
 @pytest.mark.parametrize("call", ["ack", "nack", "delay", "extend"])

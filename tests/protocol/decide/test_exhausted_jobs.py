@@ -157,7 +157,7 @@ def test_one_turn_moves_a_bounded_number() -> None:
     engine.engine.work_off(engine.moment)
     engine.sync()
     assert dead_lettered(engine) == MOVED_MAX
-    assert engine.engine.has_work
+    assert engine.engine.has_work()
 
     engine.work_off()
     assert dead_lettered(engine) == MOVED_MAX + 500
@@ -266,7 +266,7 @@ def test_a_failed_log_moves_nothing_and_asks_for_nothing() -> None:
     engine.engine.work_off(engine.moment)
 
     assert engine.engine.alarm_ms() is None
-    assert not engine.engine.has_work
+    assert not engine.engine.has_work()
     assert engine.counters() == (1, 0, 0)
 
 

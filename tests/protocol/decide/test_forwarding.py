@@ -66,7 +66,7 @@ def test_a_slice_is_bounded_by_records(engine: Harness) -> None:
 
     assert [len(event.batch) for event in first] == [VISIT_ROWS] * (SLICE_ROWS // VISIT_ROWS)
     assert [event.cause.cursor for event in first] == [1000, 2000]
-    assert [len(slice_of(engine)), len(slice_of(engine)), engine.engine.has_work] == [2, 1, False]
+    assert [len(slice_of(engine)), len(slice_of(engine)), engine.engine.has_work()] == [2, 1, False]
     assert engine.datas() == list(range(5000))
 
 
@@ -76,7 +76,7 @@ def test_a_slice_is_bounded_by_text(engine: Harness) -> None:
     engine.append("y" * 1_000_000, name="s")
 
     sizes = []
-    while engine.engine.has_work:
+    while engine.engine.has_work():
         sizes += [len(event.batch) for event in slice_of(engine)]
 
     assert sizes == [1, 1, 1, 1, 1]
@@ -90,7 +90,7 @@ def test_a_slice_is_bounded_by_routers(engine: Harness) -> None:
     engine.append(1, name="s")
 
     slices = []
-    while engine.engine.has_work:
+    while engine.engine.has_work():
         slices.append(sum(copied(slice_of(engine)).values()))
 
     assert slices[:3] == [SLICE_ROUTERS] * 3
@@ -177,7 +177,7 @@ def test_nothing_is_due_where_nothing_is_routed() -> None:
     engine = Harness()
     engine.append(1, name="x")
 
-    assert not engine.engine.has_work
+    assert not engine.engine.has_work()
     assert engine.engine.alarm_ms() is None
 
 
@@ -227,7 +227,7 @@ def cold(engine: Harness, monkeypatch: pytest.MonkeyPatch) -> Cold:
     engine.sync()
     engine.seal_all()
     cold = Cold(engine, monkeypatch)
-    assert engine.engine.has_work
+    assert engine.engine.has_work()
     return cold
 
 
@@ -239,7 +239,7 @@ def test_a_pass_waits_for_the_disk_alone(cold: Cold) -> None:
     """Nothing is owed meanwhile that could be done; then the pass goes on. (§6)"""
     engine = cold.engine
     (fetch,) = cold.begun()
-    assert (engine.engine.has_work, cold.begun()) == (False, [])
+    assert (engine.engine.has_work(), cold.begun()) == (False, [])
 
     cold.end(fetch)
 
@@ -371,7 +371,7 @@ def test_damage_blocks_the_router_and_says_where(cold: Cold) -> None:
     blocked = engine.router()["blocked"]
     assert blocked["code"] == "internal"
     assert "corrupt at byte 77" in blocked["message"]
-    assert not engine.engine.has_work
+    assert not engine.engine.has_work()
     engine.now_ms += 50
     (again,) = cold.begun()
     cold.end(again)

@@ -450,7 +450,7 @@ def test_a_client_that_goes_leaves_nothing_to_do() -> None:
     deletion(engine, match="even:*")
     engine.engine.forget("t", engine.last_token)
     engine.work_off()
-    assert not engine.engine.has_work
+    assert not engine.engine.has_work()
     assert engine.state()["count"] == 40
 
 
@@ -463,7 +463,7 @@ def test_a_server_that_stops_refuses_what_it_has_not_done() -> None:
     assert isinstance(wake.result, Rejection)
     assert STATUSES[wake.result.code] == 503
     doing.engine.read_fetches()
-    assert not engine.engine.has_work
+    assert not engine.engine.has_work()
     assert engine.state()["count"] == 40
 
 
@@ -535,7 +535,7 @@ def test_a_router_that_looked_at_enough_leaves_the_rest_to_the_next_turn() -> No
     engine.sync()
     cursors = [engine.engine.state.routers.by_name[f"r{n}"].cursor for n in range(2)]
     assert max(cursors) < 40
-    assert engine.engine.has_work
+    assert engine.engine.has_work()
 
     engine.work_off()
 

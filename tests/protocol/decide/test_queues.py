@@ -702,7 +702,7 @@ def test_a_claim_that_got_what_it_wanted_leaves_no_work() -> None:
     engine.work_off()
 
     assert engine.claimed("q", max=1) == [1]
-    assert not engine.engine.has_work
+    assert not engine.engine.has_work()
 
 
 def test_a_claim_that_only_met_dead_jobs_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:

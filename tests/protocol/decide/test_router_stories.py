@@ -142,7 +142,7 @@ class Stories(RuleBasedStateMachine):
         self.engine.work_off()
         for name in NAMES:
             self.read(name)
-            assert not self.engine.engine.has_work
+            assert not self.engine.engine.has_work()
 
 
 TestStories = Stories.TestCase

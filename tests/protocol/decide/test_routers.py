@@ -252,7 +252,7 @@ def test_deleting_a_router_is_idempotent(engine: Harness) -> None:
 def test_a_reader_of_the_copies_reads_its_own_writes(engine: Harness) -> None:
     """Nothing was worked off by then. (§6)"""
     engine.append(1, 2, name="s")
-    assert engine.engine.has_work
+    assert engine.engine.has_work()
 
     assert engine.datas() == [1, 2]
     engine.append(3, name="s")
@@ -512,7 +512,7 @@ def test_a_loss_goes_round_a_ring_once() -> None:
     assert engine.datas("c") == [(1, 3, "source_trim"), 4]
     assert engine.datas("a") == [(1, 3, "cap"), 4]
     assert engine.state("a")["head_seq"] == 4
-    assert not engine.engine.has_work
+    assert not engine.engine.has_work()
 
 
 # -- loss ----------------------------------------------------------------------------------
@@ -657,7 +657,7 @@ def test_it_tries_again_with_a_pause_that_doubles(blocked: Harness) -> None:
     for _ in range(9):
         at_ms = blocked.engine.alarm_ms()
         assert at_ms is not None
-        assert not blocked.engine.has_work
+        assert not blocked.engine.has_work()
         pauses.append(at_ms - blocked.now_ms)
         blocked.now_ms = at_ms
         blocked.work_off()
@@ -814,7 +814,7 @@ def test_nothing_is_copied_that_is_not_shown() -> None:
     engine.append(1, name="s")
     engine.write()
     engine.engine.work_off(engine.moment)
-    assert (engine.engine.has_work, engine.router()["cursor"]) == (False, 0)
+    assert (engine.engine.has_work(), engine.router()["cursor"]) == (False, 0)
 
     engine.sync()
     engine.engine.work_off(engine.moment)
@@ -829,7 +829,7 @@ def test_after_a_failed_write_nothing_is_owed(engine: Harness) -> None:
     engine.append(1, name="s")
     engine.engine.on_failed()
 
-    assert not engine.engine.has_work
+    assert not engine.engine.has_work()
     assert engine.engine.alarm_ms() is None
     assert engine.datas() == []
     assert rejection(engine.route, "r2", "s", "e")[0] == 503

@@ -33,7 +33,7 @@ class Pressed(Slow):
     log_bytes = 0
 
     def fill(self, part: float) -> None:
-        bound = self.driver.maintenance.schedule.log_bound
+        bound = self.driver.maintenance.schedule.log_bound()
         self.store.log_bytes = int(part * bound)  # type: ignore[misc]
 
     def append(self, name: str = "", size: int = 1000, **fields: Any) -> Reply | Ticket:
@@ -473,7 +473,7 @@ def test_draining_passes_over_who_left_while_it_gave_way(host: Pressed) -> None:
 
     assert host.heard == []
     assert host.driver.engine.state.topics["low"].count == before
-    assert not host.driver._delayed
+    assert host.driver._delayed.waiting == 0
 
 
 def test_a_command_that_finds_no_room_yet_waits_on(narrow: Pressed) -> None:

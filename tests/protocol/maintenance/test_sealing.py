@@ -135,7 +135,7 @@ def test_many_small_topics_are_sealed_before_they_fill_the_memory() -> None:
     jobs = engine.seal()
 
     assert sum(len(job.entries) for job in jobs) >= 16
-    assert engine.engine.state.memory.logged_weight <= 1 << 19
+    assert engine.engine.state.memory.logged_weight() <= 1 << 19
 
 
 def test_under_pressure_the_largest_topics_go_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,4 +47,4 @@ def test_an_error_of_a_fetch_is_its_result(error: Exception) -> None:
 )
 def test_records_are_served_as_they_lie_or_cut(changes: dict[str, bool], is_verbatim: bool) -> None:
     """A slice of the stored text, unless something is put in or left out. (§0.4)"""
-    assert Records([], **changes).is_verbatim is is_verbatim
+    assert Records([], **changes).is_verbatim() is is_verbatim

@@ -98,7 +98,7 @@ def test_logged_records_have_half_of_what_volatile_ones_leave(
     """Which is at least half of all. (§11)"""
     memory = HotMemory(Harness(max_hot_bytes=1000).limits)
     memory.volatile_bytes = volatile_bytes
-    assert memory.logged_share == share
+    assert memory.logged_share() == share
 
 
 def test_a_frozen_run_takes_no_more() -> None:
@@ -128,7 +128,7 @@ def filled(**config: object) -> Harness:
 def freed(engine: Harness) -> int:
     """Slices of maintenance until nothing is left to free."""
     state, slices = engine.engine.state, 0
-    while state.memory.owes:
+    while state.memory.owes():
         state.pack_some()
         slices += 1
         assert slices < 10_000

@@ -236,5 +236,5 @@ def test_the_segments_of_sealed_runs_are_counted() -> None:
 def test_the_last_run_is_the_one_with_the_highest_seqs() -> None:
     """An append goes on in it."""
     runs = listed([(0, 3), (2, 4)])
-    assert runs.last is runs[1]
-    assert RunList().last is None
+    assert runs.last() is runs[1]
+    assert RunList().last() is None

@@ -153,7 +153,7 @@ def test_a_write_is_shown_to_those_who_wait_and_watch() -> None:
     writer.is_slow = True
     writer.do(appended("t", "a"))
     assert follower.follow(writer.shown)
-    assert not follower.engine.has_wakes
+    assert not follower.engine.unit.wakes
 
     writer.sync_now()
 

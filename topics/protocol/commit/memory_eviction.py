@@ -113,7 +113,7 @@ def _through(topic: Topic, size_bytes: int) -> int:
     for run in topic.runs:
         if not isinstance(run, HotRun) or not run.volatile:
             continue
-        lo = min(max(topic.gone_through + 1 - run.first_seq, 0), run.count)
+        lo = min(max(topic.gone_through() + 1 - run.first_seq, 0), run.count)
         passed = run.weight(lo)
         row = run.row_at(passed + size_bytes)
         through = run.first_seq + row - 1

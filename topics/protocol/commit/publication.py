@@ -160,8 +160,12 @@ class Publication:
             if head_seq:
                 topic.note_synced(head_seq)
                 self._publish(topic, head_seq)
+        # Each topic once: a sync may cover thousands of units.
+        settled: dict[Topic, int] = {}
         while self._unsettled and self._unsettled[0][0] <= lsn:
             _, topic, head_seq = self._unsettled.popleft()
+            settled[topic] = head_seq
+        for topic, head_seq in settled.items():
             topic.note_synced(head_seq)
             self._settled(topic)
 

@@ -50,6 +50,10 @@ from topics.protocol.state.run_list import packed_spans
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
 
+# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+_SYNCED: Final = Gate.SYNCED
+_WRITTEN: Final = Gate.WRITTEN
+
 EXPIRE_MAX: Final = 8192
 """Topics whose records one call expires at most; more would hold up the loop."""
 DUE_MAX: Final = 1024
@@ -117,6 +121,8 @@ class UnitOfWork:
         self._removed = removed
         self._broken = broken
         self._unit = _Unit()
+        self.has_events = False
+        """Whether an event was applied since the last unit was taken that the log must hold."""
         self._taken_bytes = 0
         """What was planned for the units that were taken."""
         self._on_their_way: deque[_Unit] = deque()
@@ -137,9 +143,8 @@ class UnitOfWork:
 
     def room(self, moment: Moment, *, reserve: bool = False) -> int:
         """Bytes that the log takes beside what this unit and those on their way hold."""
-        return moment.room(reserve) - self.framed_bytes
+        return moment.room(reserve) - self.framed_bytes()
 
-    @property
     def framed_bytes(self) -> int:
         """Bytes of frames that are not written yet."""
         size_bytes = self._unit.frames.size_bytes
@@ -147,7 +152,6 @@ class UnitOfWork:
             size_bytes += unit.frames.size_bytes
         return size_bytes
 
-    @property
     def planned_bytes(self) -> int:
         """What the events that are not written yet were expected to take in the log; at least the
         frames' bytes.  The pace of writes and copies goes by it."""
@@ -166,7 +170,7 @@ class UnitOfWork:
     def take_frames(self) -> Frames:
         """End the unit: its events, for one write; `on_written`, once for each unit that was taken,
         or `on_failed` must follow."""
-        unit, self._unit = self._unit, _Unit()
+        unit, self._unit, self.has_events = self._unit, _Unit(), False
         self._taken_bytes += unit.planned_bytes
         self._on_their_way.append(unit)
         self.publication.on_taken()
@@ -176,11 +180,6 @@ class UnitOfWork:
     def is_on_its_way(self) -> bool:
         """Whether a unit was taken, and it is not known whether the log has it."""
         return bool(self._on_their_way)
-
-    @property
-    def has_events(self) -> bool:
-        """Whether an event was applied since the last unit was taken that the log must hold."""
-        return self._unit.frames.count > 0
 
     def on_written(self, lsn: int) -> None:
         """The oldest events that were taken are in the log: publish what that is enough for."""
@@ -194,7 +193,7 @@ class UnitOfWork:
     def on_failed(self) -> None:
         """A write or sync failed: nothing more is written or published; reads go on."""
         self.read_only = True
-        self._unit = _Unit()
+        self._unit, self.has_events = _Unit(), False
         self._on_their_way.clear()
         self.publication.on_failed()
 
@@ -214,6 +213,7 @@ class UnitOfWork:
             unit = self._unit
             unit.frames.add(encode(event))
             unit.planned_bytes += log_bytes
+            self.has_events = True
         try:
             self.state.apply(event)
         except BaseException as error:
@@ -235,6 +235,7 @@ class UnitOfWork:
         frames.parts.append(body)
         frames.size_bytes += len(body)
         frames.count += len(events)
+        self.has_events = True
         for event in events:
             try:
                 self.state.apply(event)
@@ -329,7 +330,7 @@ class UnitOfWork:
             )
         if not need:
             return
-        unit, framed_bytes = self._unit, self.framed_bytes
+        unit, framed_bytes = self._unit, self.framed_bytes()
         if not reserve:
             # What was promised to an earlier event of the unit, the log still has.
             if unit.room_of is moment.room and unit.room_bytes - framed_bytes >= need:
@@ -433,7 +434,7 @@ class UnitOfWork:
                     self.emit(CursorsMoved(moment.now_ms, [(router_id, cursor, len(copies))]))
                 case DeadLettered():  # pragma: no branch - a cause is of no other kind
                     self._delete_buried(cause, moment.now_ms)
-        return Gate.SYNCED if self.publication.plan(dest) else Gate.WRITTEN
+        return _SYNCED if self.publication.plan(dest) else _WRITTEN
 
     def admit(
         self,

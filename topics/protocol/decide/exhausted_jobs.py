@@ -42,7 +42,6 @@ class ExhaustedJobs:
 
     # ------------------------------------------------------------------ when
 
-    @property
     def is_due(self) -> bool:
         """Whether `step` has something to do now."""
         at_ms = self.alarm_ms()
@@ -52,9 +51,10 @@ class ExhaustedJobs:
         """When `step` has something to do though nothing happens until then."""
         if self._unit.read_only:
             return None
-        ending = self._state.queues.take_ending()
-        for topic_id in ending:
-            self._set_alarm(topic_id)
+        queues = self._state.queues
+        if queues.ending:
+            for topic_id in queues.take_ending():
+                self._set_alarm(topic_id)
         while self._alarms:
             at_ms, topic_id = self._alarms[0]
             if self._alarm_of.get(topic_id) == at_ms:

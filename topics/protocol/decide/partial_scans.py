@@ -67,21 +67,20 @@ class _Running(msgspec.Struct, eq=False):
 
 
 class PartialScans:
-    """The scans of one engine: a part of each at a time, one after the other."""
+    """The scans of one engine: a part of each at a time, one after the other.
+
+    Attributes:
+        due: Those that `step` goes on with.
+    """
 
     def __init__(self, unit: UnitOfWork) -> None:
         self._unit = unit
         self._state = unit.state
         self._running: dict[object, _Running] = {}
-        self._due: dict[_Running, None] = {}
+        self.due: dict[_Running, None] = {}
 
     def __contains__(self, token: object) -> bool:
         return token in self._running
-
-    @property
-    def is_due(self) -> bool:
-        """Whether `step` has something to do now."""
-        return bool(self._due)
 
     def begin(self, topic: Topic, token: object, scan: Scan) -> Outcome | None:
         """Do the first part; None where there are more, and the outcome comes with a wake.
@@ -99,16 +98,16 @@ class PartialScans:
 
     def step(self, moment: Moment) -> None:
         """Do one part of the scan that has waited longest."""
-        if self._due:
-            running = next(iter(self._due))
-            del self._due[running]
+        if self.due:
+            running = next(iter(self.due))
+            del self.due[running]
             self._part(running, moment)
 
     def forget(self, token: object) -> None:
         """The client is gone: a scan is not decided before its end, so nothing was done."""
         running = self._running.pop(token, None)
         if running is not None:
-            self._due.pop(running, None)
+            self.due.pop(running, None)
             running.scan.close()
 
     def hurry(self, token: object) -> None:
@@ -126,7 +125,7 @@ class PartialScans:
             why = Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping; nothing was done")
             self._unit.wakes.append(Wake(token, why))
         self._running.clear()
-        self._due.clear()
+        self.due.clear()
 
     def _part(self, running: _Running, moment: Moment) -> None:
         topic = running.topic
@@ -154,13 +153,13 @@ class PartialScans:
 
     def _go_on(self, running: _Running, runs: Sequence[Run]) -> None:
         if not runs:
-            self._due[running] = None
+            self.due[running] = None
             return
 
         def warmed(_: object) -> None:
             if self._running.get(running.token) is running and running.is_reading:
                 running.is_reading = False
-                self._due[running] = None
+                self.due[running] = None
 
         running.is_reading = True
         self._unit.fetches.append(Warming((), warmed, runs))
@@ -219,11 +218,11 @@ class Finding:
     def _stale(self) -> list[Run]:
         """Runs that were not looked at as they are."""
         topic = self.topic
-        if self.gone_through != topic.gone_through:
+        if self.gone_through != topic.gone_through():
             # Of a run that a floor stands in a part has gone; of those below it, all.
-            for first_seq in [s for s in self.pieces if s <= topic.gone_through]:
+            for first_seq in [s for s in self.pieces if s <= topic.gone_through()]:
                 del self.pieces[first_seq]
-            self.gone_through = topic.gone_through
+            self.gone_through = topic.gone_through()
         runs = {run.first_seq: run for run in topic.runs_below(self.before_seq)}
         for first_seq in [s for s in self.pieces if s not in runs]:
             del self.pieces[first_seq]

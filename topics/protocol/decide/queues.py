@@ -41,6 +41,10 @@ from topics.protocol.state.queue import Queue
 from topics.protocol.state.run_list import seq_spans
 from topics.protocol.state.topic import Topic
 
+# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+_NOW: Final = Gate.NOW
+_SYNCED: Final = Gate.SYNCED
+
 ROOM_RETRY_MS: Final = 1000
 """When waiters are looked at again, where the log had no room for lasting leases."""
 
@@ -144,10 +148,9 @@ class QueueCommands:
 
     # ------------------------------------------------------------------ background work
 
-    @property
     def is_due(self) -> bool:
         """Whether `step` has something to do now."""
-        return self._waiting.is_due or self._exhausted.is_due
+        return bool(self._waiting.due) or self._exhausted.is_due()
 
     def alarm_ms(self) -> int | None:
         """When `step` has something to do though nothing happens until then."""
@@ -264,7 +267,7 @@ class QueueCommands:
             for job in again:
                 is_over = most and job.deliveries >= most
                 exhausted.append(job) if is_over else seqs.append(job.seq)
-        gate = Gate.NOW
+        gate = _NOW
         if exhausted:
             gate = self._dead_letters.move(topic, queue, exhausted, moment)
         fits = self._fitting(topic, seqs, budget_bytes)
@@ -288,14 +291,14 @@ class QueueCommands:
 
     def _granted(self, topic: Topic, grant: Grant | None, *, at_least: Gate = Gate.NOW) -> Granted:
         jobs = None if grant is None else jobs_of(topic, grant)
-        gate = Gate.NOW if grant is None else self._leases.gate(topic)
+        gate = _NOW if grant is None else self._leases.gate(topic)
         ready = self._leases.ready(topic, self._state.queues[topic.topic_id])
         return Granted(
             topic.name,
             jobs,
             ready,
             gate=max(gate, at_least, key=GATES.index),
-            is_logged=gate is not Gate.NOW,
+            is_logged=gate is not _NOW,
         )
 
     def set_aside(
@@ -345,7 +348,7 @@ class QueueCommands:
             grant.until_ms,
         )
         gate, ready = self._leases.gate(topic), self._leases.ready(topic, queue)
-        is_logged = gate is not Gate.NOW
+        is_logged = gate is not _NOW
         return Granted(topic.name, Jobs(left, ()), ready, gate=gate, is_logged=is_logged)
 
     # ------------------------------------------------------------------ ack, nack, extend
@@ -403,8 +406,8 @@ class QueueCommands:
             queue.in_flight,
             *more,
             gate=gate,
-            is_logged=gate is not Gate.NOW,
-            is_fsync=gate is Gate.SYNCED,
+            is_logged=gate is not _NOW,
+            is_fsync=gate is _SYNCED,
         )
 
     # ------------------------------------------------------------------ push streams (§10.8)
@@ -444,7 +447,7 @@ class QueueCommands:
     def gate(self, stream: PushStream) -> Gate:
         """When what a stream was given may be sent."""
         topic = self._state.by_id.get(stream.topic_id)
-        return Gate.NOW if topic is None else self._leases.gate(topic)
+        return _NOW if topic is None else self._leases.gate(topic)
 
     def close(self, stream: PushStream, moment: Moment) -> None:
         """The connection is gone: what it holds may be claimed at once."""

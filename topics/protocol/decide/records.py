@@ -14,6 +14,10 @@ from topics.protocol.model.outcomes import Appended, Deleted, Gate, Outcome, Par
 from topics.protocol.model.ports import Run, TagMatch
 from topics.protocol.state.topic import Topic
 
+# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+_SYNCED: Final = Gate.SYNCED
+_WRITTEN: Final = Gate.WRITTEN
+
 Kind = TypeVar("Kind", Deleted, Purged)
 CONFIGURES: Final[frozenset[Scope]] = frozenset({"admin"})
 """What a write needs besides, where its `config` would be applied (§0.2)."""
@@ -65,7 +69,7 @@ class RecordCommands:
             topic.head_seq,
             command.return_seqs,
             created=created is not None,
-            gate=Gate.SYNCED if synced else Gate.WRITTEN,
+            gate=_SYNCED if synced else _WRITTEN,
             is_logged=True,
             is_fsync=topic.durability.waits_for_sync,
         )
@@ -85,7 +89,7 @@ class RecordCommands:
             max(topic.published_seq, last_seq),
             command.return_seqs,
             deduped=True,
-            gate=Gate.NOW if last_seq <= topic.published_seq else Gate.SYNCED,
+            gate=Gate.NOW if last_seq <= topic.published_seq else _SYNCED,
         )
 
     # ------------------------------------------------------------------ delete
@@ -155,8 +159,8 @@ def _gone(
         topic.published_seq,
         count,
         size_bytes,
-        gate=gate if erases is None else Gate.SYNCED,
+        gate=gate if erases is None else _SYNCED,
         is_logged=True,
-        is_fsync=gate is Gate.SYNCED,
+        is_fsync=gate is _SYNCED,
         erases=erases,
     )

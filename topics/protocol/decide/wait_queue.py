@@ -80,11 +80,15 @@ class WaitQueue:
 
 
 class WaitQueues:
-    """The wait queues of one engine by topic id, and when each is to be looked at."""
+    """The wait queues of one engine by topic id, and when each is to be looked at.
+
+    Attributes:
+        due: Ids of topics whose wait queue is to be looked at now.
+    """
 
     def __init__(self) -> None:
         self._by_id: dict[int, WaitQueue] = {}
-        self._due: dict[int, None] = {}
+        self.due: dict[int, None] = {}
         self._alarms: list[tuple[int, int]] = []
         self._order = count()
 
@@ -117,10 +121,6 @@ class WaitQueues:
 
     # ------------------------------------------------------------------ what is due
 
-    @property
-    def is_due(self) -> bool:
-        return bool(self._due)
-
     def look_soon(self, topic_id: int) -> None:
         """Something changed in a queue: look at its wait queue, where one is in use."""
         waiting = self._by_id.get(topic_id)
@@ -129,7 +129,7 @@ class WaitQueues:
 
     def look_anyway(self, topic_id: int) -> None:
         """A claim left jobs that are ready, or may be: it looks again even if it waits itself."""
-        self._due[topic_id] = None
+        self.due[topic_id] = None
 
     def set_alarm(self, topic_id: int, ready_ms: int | None) -> None:
         """The wait queue was looked at, or changed; one that is not used goes."""
@@ -159,8 +159,8 @@ class WaitQueues:
         while (at_ms := self.alarm_ms()) is not None and at_ms <= now_ms:
             _, topic_id = heappop(self._alarms)
             self._by_id[topic_id].alarm_ms = None
-            self._due[topic_id] = None
-        due, self._due = self._due, {}
+            self.due[topic_id] = None
+        due, self.due = self.due, {}
         return [(topic_id, self._by_id[topic_id]) for topic_id in due if topic_id in self._by_id]
 
 

@@ -45,10 +45,12 @@ class CopyPace:
 
     Attributes:
         is_held: One was refused since the last that was allowed.
+        is_at_rest: No copy waits for a write or a sync.
     """
 
     def __init__(self) -> None:
         self.is_held = False
+        self.is_at_rest = True
         self._owed_writes = 0
         self._next_ms = 0
         self._beside_until_ms = 0
@@ -108,22 +110,23 @@ class CopyPace:
             self._unsynced.append((lsn, size_bytes))
             self._unsynced_bytes += size_bytes
         self._owed_writes = 2  # the one with these copies, and the one after it
+        self.is_at_rest = False
         if pressure >= COPIES_SOFT:
             self._next_ms = now_ms + SLICE_EVERY_MS
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether no copy waits for a write or a sync."""
-        return not (self._owed_writes or self._unsynced)
 
     def wrote(self) -> None:
         """A write of the log is through."""
         self._owed_writes = max(self._owed_writes - 1, 0)
+        self._note_rest()
 
     def synced(self, lsn: int) -> None:
         """The log is durable up to this write."""
         while self._unsynced and self._unsynced[0][0] <= lsn:
             self._unsynced_bytes -= self._unsynced.popleft()[1]
+        self._note_rest()
+
+    def _note_rest(self) -> None:
+        self.is_at_rest = not (self._owed_writes or self._unsynced)
 
     @property
     def wants_sync(self) -> bool:

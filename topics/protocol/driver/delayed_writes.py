@@ -71,6 +71,7 @@ class DelayedWrites:
 
     Attributes:
         load: What makes writes give way.
+        waiting: The number of writes that are not decided yet.
     """
 
     def __init__(
@@ -100,23 +101,21 @@ class DelayedWrites:
         """Writes that wait for their priority's sake, by the time at which they come."""
         self._order = count()
         self._queue: deque[_DelayedWrite] = deque()
-        self._queued = self._queued_bytes = 0
-        """Of both."""
+        self.waiting = self._waiting_bytes = 0
         self.is_open = False
         """Whether a write may wait for room in memory; at the end of the driver none may."""
 
-    @property
     def pressure(self) -> float:
         """How full the fuller of the log and the memory for records to be sealed is; 1.0 at its
         bound."""
-        log_part = self._store.log_bytes / self._maintenance.schedule.log_bound
+        log_part = self._store.log_bytes / self._maintenance.schedule.log_bound()
         memory_part = self._engine.state.memory.logged_bytes / self._limits.max_hot_bytes
         return memory_part if memory_part > log_part else log_part
 
     @property
     def level(self) -> float:
         """The load now; 1.0 at the bound of lag or queue."""
-        return self.load.level(self._steady_ms(), self._queued, self._queued_bytes)
+        return self.load.level(self._steady_ms(), self.waiting, self._waiting_bytes)
 
     @property
     def lag_ms(self) -> float:
@@ -124,20 +123,19 @@ class DelayedWrites:
         self.load.level(self._steady_ms(), 0, 0)
         return self.load.lag_ms
 
-    @property
     def _is_unit_full(self) -> bool:
-        return self._engine.unit.planned_bytes >= UNIT_BYTES_MAX
+        return self._engine.unit.planned_bytes() >= UNIT_BYTES_MAX
 
     # ------------------------------------------------------------------ what comes
 
     def submit(self, command: Append, deliver: Deliver) -> Reply | Ticket:
         """Decide a write now, or in its turn.  Raises Rejection."""
-        if self._queued or self.load.lag_ms >= 1.0:
+        if self.waiting or self.load.lag_ms >= 1.0:
             waiting = self._give_way(command, deliver)
             if waiting is not None:
                 return waiting
-        pressure = self.pressure
-        is_free = not self._queue and not self._is_unit_full
+        pressure = self.pressure()
+        is_free = not self._queue and not self._is_unit_full()
         if pressure >= SOFT or not is_free:
             delayed = self._throttled(command, deliver, pressure, is_free=is_free)
             if delayed is not None:
@@ -156,14 +154,14 @@ class DelayedWrites:
     def _give_way(self, command: Append, deliver: Deliver) -> Ticket | None:
         """Have a write wait for those of higher priority; None where it need not.  Raises Rejection
         where it would wait too long (429, §0.6)."""
-        now_ms, queued_bytes = self._steady_ms(), self._queued_bytes
-        level = self.load.level(now_ms, self._queued, queued_bytes)
+        now_ms, queued_bytes = self._steady_ms(), self._waiting_bytes
+        level = self.load.level(now_ms, self.waiting, queued_bytes)
         if level <= load.RUNG_LOWEST:
             return None
         topic, state = self._engine.state.topics.get(command.topic), self._engine.state
         priority = 0 if topic is None else effective_priority(topic, state.now_ms)
         wait_ms = load.wait_ms(level, priority)
-        is_full = self._queued >= QUEUED_MAX or queued_bytes >= QUEUED_BYTES_MAX
+        is_full = self.waiting >= QUEUED_MAX or queued_bytes >= QUEUED_BYTES_MAX
         if command.disable_backpressure and not is_full:
             wait_ms = min(wait_ms, WAIT_MS_MAX)
         if wait_ms > WAIT_MS_MAX:
@@ -208,8 +206,8 @@ class DelayedWrites:
         return self._counted(delayed)
 
     def _counted(self, delayed: _DelayedWrite) -> Ticket:
-        self._queued += 1
-        self._queued_bytes += delayed.size_bytes
+        self.waiting += 1
+        self._waiting_bytes += delayed.size_bytes
 
         def cancel() -> None:
             if delayed.ticket is not None:
@@ -223,8 +221,8 @@ class DelayedWrites:
         return Ticket(cancel)
 
     def _uncount(self, delayed: _DelayedWrite) -> None:
-        self._queued -= 1
-        self._queued_bytes -= delayed.size_bytes
+        self.waiting -= 1
+        self._waiting_bytes -= delayed.size_bytes
 
     def wait_for_room(
         self, command: Command, deliver: Deliver, refusal: Rejection
@@ -252,11 +250,11 @@ class DelayedWrites:
 
     def _has_room(self, need_bytes: int) -> bool:
         """Whether the log takes so much beside what is not written yet."""
-        return self._store.room(reserve=False) - self._engine.unit.framed_bytes >= need_bytes
+        return self._store.room(reserve=False) - self._engine.unit.framed_bytes() >= need_bytes
 
     def _asks_room(self, need_bytes: int) -> bool:
         """Have room made for so much beside that; False where there is none."""
-        return self._commit.ask_room(need_bytes + self._engine.unit.framed_bytes)
+        return self._commit.ask_room(need_bytes + self._engine.unit.framed_bytes())
 
     # ------------------------------------------------------------------ what is let in
 
@@ -266,7 +264,7 @@ class DelayedWrites:
         while self._giving_way and self._giving_way[0][0] <= now_ms:
             self._line_up(heappop(self._giving_way)[2], now_ms)
         while self._queue and self._queue[0].at_ms <= now_ms:
-            if self._is_unit_full and self._commit.failure is None:
+            if self._is_unit_full() and self._commit.failure is None:
                 return  # the write that is under way moves the queue on
             if not self._let_in(self._queue.popleft()):
                 return
@@ -276,7 +274,7 @@ class DelayedWrites:
         if delayed.is_cancelled:
             self._uncount(delayed)
             return
-        command, pressure = delayed.command, self.pressure
+        command, pressure = delayed.command, self.pressure()
         assert isinstance(command, Append)
         try:
             # By what it was to wait: a loop that lags rings late, which is not the write's fault.
@@ -337,12 +335,9 @@ class DelayedWrites:
             delayed.ticket = found
         return True
 
-    def __bool__(self) -> bool:
-        return bool(self._queued)
-
     def alarm_ms(self) -> int | None:
         """When `move` has something to do; None where the end of a write calls it."""
         times = [self._giving_way[0][0]] if self._giving_way else []
-        if self._queue and not self._is_unit_full:
+        if self._queue and not self._is_unit_full():
             times.append(self._queue[0].at_ms)
         return int(min(times)) + 1 if times else None

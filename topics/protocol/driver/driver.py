@@ -40,6 +40,9 @@ from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
 
+# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+_NOW: Final = Gate.NOW
+
 COPY_SLICES: Final = 3
 """Slices of router work that a command which reads copies does itself before it waits for them."""
 
@@ -192,7 +195,7 @@ class Driver:
         recovery = self.store.recover(self.engine.state)
         self._host.not_before(self.engine.state.now_ms)
         self._finish_recovery(recovery)
-        if self.engine.has_events or (not recovery.fresh and self.store.room(reserve=True)):
+        if self.engine.unit.has_events or (not recovery.fresh and self.store.room(reserve=True)):
             # An empty batch too: by the newest batch the next start knows which kernel ran, and
             # whether that process stopped cleanly.
             self.engine.on_written(self.store.write(self.engine.take_frames()))
@@ -272,7 +275,7 @@ class Driver:
             self._note_refusal(refusal)
             raise
         finally:
-            if self.engine.has_events:
+            if self.engine.unit.has_events:
                 if not self.commit.is_turn_due:
                     self.commit.turn_soon()
             else:
@@ -280,7 +283,7 @@ class Driver:
         if type(result) is Parked:
             assert isinstance(command, Parking)
             return self._park(command, token, result, deliver)
-        if result.gate is Gate.NOW:
+        if result.gate is _NOW:
             return Reply(result, throttle_ms=throttle_ms)
         if self.commit.failure is not None:
             # It may repeat a command whose events were on their way when the log failed.
@@ -322,7 +325,7 @@ class Driver:
         """The engine was changed without a command: write that, and look for work that follows."""
         if self.commit.is_over:
             return
-        if self.engine.has_events:
+        if self.engine.unit.has_events:
             self.commit.end_turn()
         self.work_soon()
 
@@ -352,7 +355,7 @@ class Driver:
         return len(self._parked)
 
     def _answer_woken(self) -> None:
-        if not self.engine.has_wakes:
+        if not self.engine.unit.wakes:
             return
         for wake in self.engine.take_wakes():
             parked = self._parked.pop(wake.token, None)
@@ -362,7 +365,7 @@ class Driver:
     def _deliver(self, result: Outcome | Exception, parked: ParkedCommand) -> None:
         """Answer a parked command, once the log allows it."""
         deliver = parked.deliver
-        if isinstance(result, Exception) or result.gate is Gate.NOW:
+        if isinstance(result, Exception) or result.gate is _NOW:
             self._answer(deliver, Reply(result))
         elif self.commit.failure is not None:
             self._answer(deliver, Reply(unknown()))
@@ -397,7 +400,7 @@ class Driver:
         """Whether routers may copy now; where they may not, sealing is to make room for them."""
         pressure, now_ms = self.pressure, self._host.steady_ms
         may_go = self._copy_pace.may_go(
-            pressure, self.engine.unit.planned_bytes, now_ms, is_awaited=self.commit.is_awaited
+            pressure, self.engine.unit.planned_bytes(), now_ms, is_awaited=self.commit.is_awaited
         )
         if not may_go and pressure >= COPIES_SOFT:
             self.maintenance.press()
@@ -406,7 +409,7 @@ class Driver:
     @property
     def pressure(self) -> float:
         """How full the log, or the memory for records to be sealed, is; 1.0 at its bound."""
-        return self._delayed.pressure
+        return self._delayed.pressure()
 
     def _await_copies(self, waiting: _AwaitingCopies) -> Ticket:
         """Decide a command once what it is to see was copied with everything else."""
@@ -449,9 +452,10 @@ class Driver:
     def work_soon(self) -> None:
         """Copies for routers, jobs for waiting workers: once the commands that are here are
         decided."""
-        if self.engine.router_commands.wants_to_copy:
-            self.engine.router_commands.is_held = not self._may_copy()
-        if not self._is_work_due and self.engine.has_work:
+        routers = self.engine.router_commands
+        if self.engine.state.routers.by_id and routers.wants_to_copy:
+            routers.is_held = not self._may_copy()
+        if not self._is_work_due and self.engine.has_work():
             self._is_work_due = True
             self._host.work_soon()
 
@@ -463,7 +467,7 @@ class Driver:
         routers = self.engine.router_commands
         routers.is_held = not self._may_copy()
         is_copying, unit = routers.is_due, self.engine.unit
-        planned_bytes = unit.planned_bytes
+        planned_bytes = unit.planned_bytes()
         self.engine.work_off(self._moment_of_copies)
         if self.engine.unit.wanted_bytes:
             self._asked_room()
@@ -471,7 +475,7 @@ class Driver:
             self._copy_pace.went(
                 self.pressure,
                 self._host.steady_ms,
-                unit.planned_bytes - planned_bytes,
+                unit.planned_bytes() - planned_bytes,
                 lsn=self.store.written_lsn + 1,
                 ever_bytes=unit.ever_planned_bytes,
             )
@@ -506,9 +510,14 @@ class Driver:
         self._answer_woken()
         if self._awaiting_copies:
             self._decide_copied()
-        if self._delayed:
+        if self._delayed.waiting:
             self._delayed.move()
-        if self._copy_pace.wants_sync and not (self.commit.is_synced or self.commit.is_over):
+        pace = self._copy_pace
+        if (
+            not pace.is_at_rest
+            and pace.wants_sync
+            and not (self.commit.is_synced or self.commit.is_over)
+        ):
             self.commit.want_sync()
         self.maintenance.soon_if_pressed()
 
@@ -546,11 +555,12 @@ class Driver:
     def alarm_ms(self) -> int | None:
         """When `ring` is wanted though nothing happens until then, by the steady clock."""
         at_ms = earlier(self.commit.alarm_ms(), self.maintenance.alarm_ms())
-        if self._delayed:
+        if self._delayed.waiting:
             at_ms = earlier(at_ms, self._delayed.alarm_ms())
         if self._deadlines:
             at_ms = earlier(at_ms, self._deadlines[0][0])
-        if self.engine.router_commands.wants_to_copy:
+        routers = self.engine.state.routers
+        if routers.by_id and self.engine.router_commands.wants_to_copy:
             at_ms = earlier(at_ms, self._copy_pace.alarm_ms(self._host.steady_ms))
         work_ms = self._work_ms()
         if work_ms is not None:

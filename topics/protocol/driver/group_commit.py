@@ -118,6 +118,11 @@ class WriterState(StrEnum):
     FAILED = "failed"
 
 
+# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+_FREE: Final = WriterState.FREE
+_WRITING: Final = WriterState.WRITING
+_SYNCED: Final = Gate.SYNCED
+
 WRITER_TRANSITIONS: Final[dict[WriterState, frozenset[WriterState]]] = {
     WriterState.FREE: frozenset(
         {WriterState.WRITING, WriterState.ROTATING, WriterState.MARKING, WriterState.FAILED}
@@ -187,7 +192,7 @@ class GroupCommit:
         flush_ms: int,
         sync_timeout_ms: int = 0,
     ) -> None:
-        self.writer = WriterState.FREE
+        self.writer = _FREE
         self.failure: Exception | None = None
         self.peak = 0
         self.is_over = False
@@ -220,7 +225,7 @@ class GroupCommit:
     def _begin(self, step: Write | Rotate | Mark) -> None:
         """Have the host begin a step of the writer; its time runs where it is not over at once."""
         self._host.perform(step)
-        if self._timeout_ms and self.writer is not WriterState.FREE:
+        if self._timeout_ms and self.writer is not _FREE:
             self._writer_since_ms = self._host.steady_ms
 
     # ------------------------------------------------------------------ one write a turn
@@ -238,14 +243,14 @@ class GroupCommit:
 
     def turn_soon(self) -> None:
         """Have this turn ended, once the commands that are here now were submitted."""
-        if not self.is_turn_due and self.writer is WriterState.FREE:
+        if not self.is_turn_due and self.writer is _FREE:
             self.is_turn_due = True
             self._host.turn_soon()
 
     def end_turn(self) -> None:
         """Write what was decided; where a step of the writer is under way, once that has ended."""
         self.is_turn_due = False
-        if self.writer is not WriterState.FREE:
+        if self.writer is not _FREE:
             return
         self._on_its_way, self._unit = self._unit, []
         try:
@@ -255,7 +260,7 @@ class GroupCommit:
         except Exception as error:
             self.fail(error)
             return
-        self._move(WriterState.WRITING)
+        self._move(_WRITING)
         if frames.count:
             self._begin(Write(frames, may_wait))
         else:
@@ -263,7 +268,7 @@ class GroupCommit:
 
     def wrote(self, lsn: int, took_ms: float) -> None:
         """The write returned."""
-        if self.writer is WriterState.WRITING:
+        if self.writer is _WRITING:
             self._finish(lsn, took_ms, wrote=True)
 
     def _finish(self, lsn: int, took_ms: float, *, wrote: bool) -> None:
@@ -275,11 +280,11 @@ class GroupCommit:
             self._on_its_way = waiters
             self.fail(error)
             return
-        self._move(WriterState.FREE)
+        self._move(_FREE)
         open_now: list[PendingAnswer] = []
         for waiter in waiters:
             waiter.lsn, waiter.write_ms = lsn, took_ms
-            waits = waiter.outcome.gate is Gate.SYNCED and lsn > durable_lsn
+            waits = waiter.outcome.gate is _SYNCED and lsn > durable_lsn
             (self._syncing if waits else open_now).append(waiter)
         if self._syncing:
             self.peak = max(self.peak, len(self._syncing))
@@ -300,9 +305,9 @@ class GroupCommit:
 
     def _go_on(self) -> None:
         """The writer is free: begin the next turn, or call what waits for all to be written."""
-        if self.writer is not WriterState.FREE:
+        if self.writer is not _FREE:
             return
-        if self._unit or self._engine.has_events:
+        if self._unit or self._engine.unit.has_events:
             self.turn_soon()
             return
         while self._when_written and self.is_written:
@@ -324,7 +329,7 @@ class GroupCommit:
     @property
     def is_written(self) -> bool:
         """Whether every applied event is in the log, and nothing is on its way to it."""
-        return self.writer is WriterState.FREE and not self._unit and not self._engine.has_events
+        return self.writer is _FREE and not self._unit and not self._engine.unit.has_events
 
     def when_written(self, call: Callable[[WriteFailed | None], None]) -> None:
         """Call with None in a moment in which `is_written` holds, or with why it never will."""
@@ -334,7 +339,7 @@ class GroupCommit:
             call(None)
         else:
             self._when_written.append(call)
-            if self.writer is WriterState.FREE:
+            if self.writer is _FREE:
                 self.end_turn()
 
     @property
@@ -371,14 +376,14 @@ class GroupCommit:
             return
         call, self._when_rotated = self._when_rotated, None
         assert call is not None
-        self._move(WriterState.FREE)
+        self._move(_FREE)
         call(boundary, error)
         self._step_ended()
 
     def marked(self) -> None:
         """The mark is written."""
         if self.writer is WriterState.MARKING:
-            self._move(WriterState.FREE)
+            self._move(_FREE)
             self._step_ended()
 
     def _step_ended(self) -> None:
@@ -489,7 +494,7 @@ class GroupCommit:
         if self._timeout_ms and self.failure is None:
             if self._sync_since_ms is not None:
                 at_ms = _earlier(at_ms, self._sync_since_ms + self._timeout_ms)
-            if self.writer is not WriterState.FREE:
+            if self.writer is not _FREE:
                 at_ms = _earlier(at_ms, self._writer_since_ms + self._timeout_ms)
         return at_ms
 
@@ -514,7 +519,7 @@ class GroupCommit:
 
     def _hangs_since(self, since_ms: int) -> bool:
         return (self._sync_since_ms is not None and self._sync_since_ms <= since_ms) or (
-            self.writer is not WriterState.FREE and self._writer_since_ms <= since_ms
+            self.writer is not _FREE and self._writer_since_ms <= since_ms
         )
 
 

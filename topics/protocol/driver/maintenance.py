@@ -124,7 +124,7 @@ class MaintenanceDriver:
         """A round is due where a topic, memory or the log is full, or where a large delete left memory
         to free."""
         memory = self._engine.state.memory
-        if memory.full or memory.owes or memory.is_pressed or self.schedule.is_checkpoint_due():
+        if memory.full or memory.owes() or memory.is_pressed() or self.schedule.is_checkpoint_due():
             self.soon()
 
     def press(self) -> None:

@@ -39,7 +39,7 @@ class RunInspection(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, topic: Topic, run: Run) -> "RunInspection":
-        return cls(topic, run, min(max(topic.gone_through + 1 - run.first_seq, 0), run.count))
+        return cls(topic, run, min(max(topic.gone_through() + 1 - run.first_seq, 0), run.count))
 
     @property
     def ref(self) -> RunRef:
@@ -96,7 +96,7 @@ class Compaction:
             if topic_id in state.by_id and self._drop_of(topic, now_ms):
                 again[topic_id] = topic
         attention.update(again)
-        is_more = bool(attention or self._unestimated or state.memory.owes)
+        is_more = bool(attention or self._unestimated or state.memory.owes())
         return is_more or state.expiry.is_due(now_ms) or state.keys.has_old(now_ms)
 
     def _drop_of(self, topic: Topic, now_ms: int) -> bool:
@@ -125,7 +125,7 @@ class Compaction:
         last_seq = run.first_seq + run.count - 1
         if last_seq > topic.published_seq:
             return False  # its rows are not published: their write may still fail
-        below = topic.gone_through + 1 - run.first_seq
+        below = topic.gone_through() + 1 - run.first_seq
         if below >= run.count:
             return True
         dead = run.known_dead

@@ -130,7 +130,6 @@ class Schedule:
             and self._host.steady_ms >= self._checkpoint_at_ms
         )
 
-    @property
     def log_bound(self) -> int:
         """What the log may grow to before writers wait: some files, or what sealing all that is in
         memory writes itself, if that is more."""

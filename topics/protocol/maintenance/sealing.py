@@ -133,13 +133,13 @@ class Sealing:
     def _pressing(self) -> list[Topic]:
         """Topics to seal before their time because memory is short: the largest first, or any where
         many small ones are too much together."""
-        state, share = self._state, self._state.memory.logged_share
+        state, share = self._state, self._state.memory.logged_share()
         if self._is_pressed or state.memory.logged_bytes > share:
             self._is_pressed = False
             return [
                 state.by_id[topic_id] for topic_id in state.memory.largest.first(JOB_ENTRIES_MAX)
             ]
-        if state.memory.logged_weight > share:
+        if state.memory.logged_weight() > share:
             return list(islice(state.memory.unsealed.values(), JOB_ENTRIES_MAX))
         return []
 
@@ -371,7 +371,7 @@ class SealBuilder:
     def add(self, topic: Topic, runs: list[Run]) -> None:
         """Adjacent runs as one entry, without the rows that a floor has passed; as several where a
         long stretch of rows is dead, whose columns no reader needs."""
-        first_above = topic.gone_through + 1
+        first_above = topic.gone_through() + 1
         pieces = []
         for run in runs:
             lo = min(max(first_above - run.first_seq, 0), run.count)

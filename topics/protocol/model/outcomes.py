@@ -222,7 +222,6 @@ class Records(msgspec.Struct, frozen=True):
         """The same for a thread, which needs runs that do not grow meanwhile."""
         return msgspec.structs.replace(self, extents=_still(self.extents))
 
-    @property
     def is_verbatim(self) -> bool:
         return not self.tags and self.meta and self.data and not self.inserts
 

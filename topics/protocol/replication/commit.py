@@ -176,7 +176,7 @@ class ClusterCommit(GroupCommit):
     @property
     def has_turn(self) -> bool:
         """Whether something was decided that is not sent yet."""
-        return bool(self._unit) or self._engine.has_events
+        return bool(self._unit) or self._engine.unit.has_events
 
     @property
     def is_settled(self) -> bool:

@@ -101,7 +101,6 @@ class HotMemory:
         """Whether memory is nearly full, so that small waste counts."""
         return self.total_bytes * 8 > self._limits.max_hot_bytes * 7
 
-    @property
     def owes(self) -> bool:
         """Whether `free_some` has something to do."""
         return bool(self.unpacked or self.buried or self._to_look)
@@ -111,22 +110,19 @@ class HotMemory:
         """What unsealed records hold."""
         return self.logged_bytes + self.volatile_bytes
 
-    @property
     def logged_weight(self) -> int:
         """What unsealed, logged records hold, with what a run costs however few it has."""
         return self.logged_bytes + len(self.unsealed) * HOT_RUN_BYTES
 
-    @property
     def logged_share(self) -> int:
         """What unsealed, logged records may hold before they are sealed for want of memory: half of
         what volatile ones leave, which is at least half of all."""
         limit = self._limits.max_hot_bytes
         return (limit - min(self.volatile_bytes, limit // 2)) // 2
 
-    @property
     def is_pressed(self) -> bool:
         """Whether unsealed, logged records hold more than their share."""
-        return self.logged_weight > self.logged_share
+        return self.logged_weight() > self.logged_share()
 
     # ------------------------------------------------------------------ what comes
 
@@ -144,7 +140,7 @@ class HotMemory:
     def _run_for(self, topic: Topic, first_seq: int, batch: Batch, volatile: bool) -> HotRun:
         """The run that takes the batch: the last one, or a new one where that is sealed, frozen,
         full, of the other kind, or ends before a hole."""
-        last, limits = topic.runs.last, self._limits
+        last, limits = topic.runs.last(), self._limits
         if isinstance(last, HotRun):
             if (
                 last.volatile == volatile
@@ -248,7 +244,7 @@ class HotMemory:
             topic = topics[next(iter(self.unpacked))]
             yield topic
             self.pack_some_deleted(topic)
-        self._is_wanted = self._is_wanted and self.owes
+        self._is_wanted = self._is_wanted and self.owes()
 
     def _note_waste(self, topic: Topic) -> None:
         wasteful = [
@@ -278,7 +274,7 @@ class HotMemory:
         """A floor rose: free what it passed."""
         if topic.volatile_bytes < _PACK_BYTES and len(topic.runs) == 1:
             return
-        passed = topic.runs[: bisect_right(topic.runs.starts, topic.gone_through)]
+        passed = topic.runs[: bisect_right(topic.runs.starts, topic.gone_through())]
         # The run that a floor stands in goes as a whole soon, unless the topic has little else.
         self._pack(topic, [run for run in passed if is_volatile(run)], topic.volatile_bytes)
 
@@ -316,7 +312,7 @@ class HotMemory:
         """
         for run in runs:
             assert isinstance(run, HotRun)
-            run.pass_through(topic.gone_through)
+            run.pass_through(topic.gone_through())
             is_small = run.memory_bytes < _PACK_BYTES and not pressed
             if run.is_gone and not (is_small and run is topic.runs[-1]):
                 left = []

@@ -113,6 +113,7 @@ class HotRun:
         base_bytes: What the run counts for before its first record.
 
     Attributes:
+        count, text_bytes, dead: As `ports.Run` has them.
         memory_bytes: An estimate of what it holds, for the bound on hot memory.
     """
 
@@ -125,9 +126,9 @@ class HotRun:
         self._unweighed: list[NDArray[np.bool_]] = []
         self._passed_rows = 0
         self.frozen = False
-        self._rows = 0
-        self._dead = 0
-        self._text_bytes = 0
+        self.count = 0
+        self.dead = 0
+        self.text_bytes = 0
         self._nodes = _NO_STRINGS
         self._tags = _NO_STRINGS
         self._arenas: list[Buffer] = []
@@ -144,7 +145,7 @@ class HotRun:
     # are made when they are first used.
 
     def _allocate(self, capacity: int) -> None:
-        rows, old = self._rows, self._parts if self._rows else None
+        rows, old = self.count, self._parts if self.count else None
         self._capacity = capacity
         self._memory = bytearray(capacity * _ROW_BYTES)
         self._arrays = self._cells = None
@@ -193,18 +194,6 @@ class HotRun:
         return self._parts["flags"]
 
     @property
-    def count(self) -> int:
-        return self._rows
-
-    @property
-    def text_bytes(self) -> int:
-        return self._text_bytes
-
-    @property
-    def dead(self) -> int:
-        return self._dead
-
-    @property
     def is_warm(self) -> bool:
         return True
 
@@ -214,14 +203,14 @@ class HotRun:
     @property
     def columns(self) -> Columns:
         if self._view is None:
-            rows = self._rows
+            rows = self.count
             parts = self._parts
             self._view = Columns(*(parts[name][:rows] for name in COLUMN_DTYPES))
         return self._view
 
     @property
     def flags(self) -> NDArray[np.uint8]:
-        return self._flags[: self._rows]
+        return self._flags[: self.count]
 
     def takes(self, batch: Batch, first_seq: int, records_max: int, full_bytes: int) -> bool:
         """Whether the batch may follow the last row.
@@ -231,7 +220,7 @@ class HotRun:
             records_max: Of a run; one record is always taken.
             full_bytes: Of text, from which on a run is full.
         """
-        rows, text_bytes = self._rows, self._text_bytes
+        rows, text_bytes = self.count, self.text_bytes
         count = rows + len(batch.size)
         return (
             not self.frozen
@@ -245,19 +234,19 @@ class HotRun:
         """Take a batch as the next rows.  Its text is copied into an arena, or kept as one; text that
         is shared with other runs is kept in its pieces, and counts in each of them."""
         n = len(batch.size)
-        if self._rows + n > self._capacity:
-            self._allocate(max(self._capacity * 2, self._rows + n))
+        if self.count + n > self._capacity:
+            self._allocate(max(self._capacity * 2, self.count + n))
         offset = self._store_text(batch.text)
         if n == 1:
             self._append_one(batch, offset)
         else:
             self._append_many(batch, offset, n)
-        self._rows += n
+        self.count += n
         self.memory_bytes += len(batch.text) + n * HOT_ROW_BYTES
         self._view = None
 
     def _append_one(self, batch: Batch, offset: int) -> None:
-        row, cells, put = self._rows, self._cells, self._set_cell
+        row, cells, put = self.count, self._cells, self._set_cell
         if cells is not None:
             cells["ts_ms"][row] = batch.ts_ms
             cells["offset"][row] = offset
@@ -291,7 +280,7 @@ class HotRun:
         return self._tags
 
     def _append_many(self, batch: Batch, offset: int, n: int) -> None:
-        new, columns = slice(self._rows, self._rows + n), self._parts
+        new, columns = slice(self.count, self.count + n), self._parts
         columns["ts_ms"][new] = batch.ts_ms
         columns["size"][new] = batch.size
         columns["data_size"][new] = batch.data_size
@@ -311,8 +300,8 @@ class HotRun:
 
     def _store_text(self, text: bytes | SharedText) -> int:
         """Place text behind the last; returns its offset in the run."""
-        offset, size = self._text_bytes, len(text)
-        self._text_bytes += size
+        offset, size = self.text_bytes, len(text)
+        self.text_bytes += size
         if not isinstance(text, bytes):
             for piece in text.pieces:
                 self._arenas.append(piece)
@@ -346,7 +335,7 @@ class HotRun:
         live = self._flags[rows] == LIVE
         fresh = int(np.count_nonzero(live))
         self._flags[rows] = DELETED
-        self._dead += fresh
+        self.dead += fresh
         if self.volatile and fresh:
             sizes = int(self._parts["size"][rows].sum(dtype=np.int64, where=live))
             self._deleted_bytes += sizes + fresh * (1 + HOT_ROW_BYTES)
@@ -356,23 +345,23 @@ class HotRun:
             self.delete(np.arange(lo, hi))
             return
         flags = self._flags[lo:hi]
-        self._dead += flags.tobytes().count(LIVE)
+        self.dead += flags.tobytes().count(LIVE)
         flags.fill(DELETED)
 
     def delete_marked(self, marked: NDArray[np.bool_]) -> None:
         flags = self.flags
         fresh = marked & (flags == LIVE)
         flags |= marked.view(np.uint8) * np.uint8(DELETED)
-        self._dead += int(np.count_nonzero(fresh))
+        self.dead += int(np.count_nonzero(fresh))
         if self.volatile:
             self._unweighed.append(fresh)
 
     @property
     def known_dead(self) -> int:
-        return self._dead
+        return self.dead
 
     def deleted_rows(self) -> NDArray[np.int64]:
-        if not self._dead:
+        if not self.dead:
             return np.empty(0, np.int64)
         return np.flatnonzero(self.flags != LIVE)
 
@@ -380,7 +369,7 @@ class HotRun:
 
     def pass_through(self, seq: int) -> None:
         """A floor stands at `seq`: no read needs a row up to there."""
-        self._passed_rows = min(max(seq + 1 - self.first_seq, self._passed_rows), self._rows)
+        self._passed_rows = min(max(seq + 1 - self.first_seq, self._passed_rows), self.count)
 
     @property
     def wasted_bytes(self) -> int:
@@ -396,16 +385,16 @@ class HotRun:
     @property
     def is_gone(self) -> bool:
         """Whether no read needs any row."""
-        return self._passed_rows == self._rows or self._dead == self._rows
+        return self._passed_rows == self.count or self.dead == self.count
 
     def weight(self, row: int) -> int:
         """What the rows below `row` add to `memory_bytes`."""
-        text = self._cell("offset", row) if row < self._rows else self._text_bytes
+        text = self._cell("offset", row) if row < self.count else self.text_bytes
         return int(text) + row * HOT_ROW_BYTES
 
     def row_at(self, weight: int) -> int:
         """The first row below which the rows weigh so much; `count` where none is."""
-        rows = np.arange(self._rows, dtype=np.int64)
+        rows = np.arange(self.count, dtype=np.int64)
         weights = self.columns.offset + rows * HOT_ROW_BYTES
         return int(weights.searchsorted(weight, "left"))
 
@@ -431,10 +420,10 @@ class HotRun:
         run = HotRun(self.first_seq + lo, volatile=self.volatile, base_bytes=base_bytes)
         rows = hi - lo
         run._allocate(max(rows, _ROWS_FIRST))
-        run._rows = rows
+        run.count = rows
         dead = self._flags[lo:hi] != LIVE
         run._flags[:rows] = self._flags[lo:hi]
-        run._dead = int(np.count_nonzero(dead))
+        run.dead = int(np.count_nonzero(dead))
         columns = {name: run._parts[name][:rows] for name in COLUMN_DTYPES}
         for name, column in columns.items():
             column[:] = self._parts[name][lo:hi]
@@ -449,7 +438,7 @@ class HotRun:
             if old.texts:
                 columns[name][:] = _moved(columns[name], old, new())
         text = b"".join(self._live_text(lo, dead))
-        run._arenas, run._bases, run._text_bytes = [text], [0], len(text)
+        run._arenas, run._bases, run.text_bytes = [text], [0], len(text)
         run.memory_bytes += len(text) + rows * HOT_ROW_BYTES
         return run
 
@@ -473,16 +462,16 @@ class HotRun:
     def tail(self, row: int) -> "HotRun":
         """A copy of the rows from `row` on as a run of its own."""
         rest = HotRun(self.first_seq + row, volatile=self.volatile)
-        rest._allocate(max(self._rows - row, _ROWS_FIRST))
-        rest._rows = self._rows - row
+        rest._allocate(max(self.count - row, _ROWS_FIRST))
+        rest.count = self.count - row
         start = self._cell("offset", row)
         for name, part in self._parts.items():
-            rest._parts[name][: rest._rows] = part[row : self._rows]
-        rest._parts["offset"][: rest._rows] -= np.uint32(start)
-        rest._dead = int(np.count_nonzero(rest._flags))
-        rest._text_bytes = self._text_bytes - start
-        rest.memory_bytes = rest._text_bytes + rest._rows * HOT_ROW_BYTES
-        rest._arenas, rest._bases = [bytes(self._slice(start, self._text_bytes))], [0]
+            rest._parts[name][: rest.count] = part[row : self.count]
+        rest._parts["offset"][: rest.count] -= np.uint32(start)
+        rest.dead = int(np.count_nonzero(rest._flags))
+        rest.text_bytes = self.text_bytes - start
+        rest.memory_bytes = rest.text_bytes + rest.count * HOT_ROW_BYTES
+        rest._arenas, rest._bases = [bytes(self._slice(start, self.text_bytes))], [0]
         rest._nodes, rest._tags = self._nodes, self._tags
         return rest
 
@@ -492,10 +481,10 @@ class HotRun:
         Only replay cuts runs: the process that wrote the log had ended them elsewhere.
         """
         rest = self.tail(row)
-        self._text_bytes -= rest._text_bytes
+        self.text_bytes -= rest.text_bytes
         self.memory_bytes -= rest.memory_bytes
-        self._rows = row
-        self._dead = int(np.count_nonzero(self.flags))
+        self.count = row
+        self.dead = int(np.count_nonzero(self.flags))
         self._room, self._view, self.frozen = None, None, True
         return rest
 
@@ -566,7 +555,7 @@ class HotRun:
         while True:
             base = bases[i]
             # An arena's unused room does not count: the next one begins where its text ended.
-            after = bases[i + 1] if i + 1 < len(bases) else self._text_bytes
+            after = bases[i + 1] if i + 1 < len(bases) else self.text_bytes
             if end <= after:
                 views.append(memoryview(self._arenas[i])[start - base : end - base])
                 return views

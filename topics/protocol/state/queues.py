@@ -16,63 +16,65 @@ class Queues(Mapping[int, Queue]):
     """The queue of each topic that is one, by topic id.
 
     Attributes:
+        by_id: What the mapping holds.
+        ending: Ids of queues of which a job may end sooner than was known at the last `take_ending`.
         next_lease: No lease from this number on was ever given.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._by_id: dict[int, Queue] = {}
-        self._ending: dict[int, None] = {}
+        self.by_id: dict[int, Queue] = {}
+        self.ending: dict[int, None] = {}
         self.next_lease = 1
 
     def __getitem__(self, topic_id: int) -> Queue:
-        return self._by_id[topic_id]
+        return self.by_id[topic_id]
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._by_id)
+        return iter(self.by_id)
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return len(self.by_id)
 
     def __contains__(self, topic_id: object) -> bool:
-        return topic_id in self._by_id
+        return topic_id in self.by_id
 
     def get(self, topic_id: int) -> Queue | None:  # type: ignore[override]  # no other default
         # The mapping's own raises and catches where there is none, which is at most appends.
-        return self._by_id.get(topic_id)
+        return self.by_id.get(topic_id)
 
     def add(self, topic: Topic) -> None:
         """A topic of type "queue" was created."""
-        self._by_id[topic.topic_id] = Queue()
+        self.by_id[topic.topic_id] = Queue()
         self.limit(topic)
 
     def remove(self, topic_id: int) -> None:
         """The topic was deleted, a queue or not."""
-        self._by_id.pop(topic_id, None)
-        self._ending.pop(topic_id, None)
+        self.by_id.pop(topic_id, None)
+        self.ending.pop(topic_id, None)
 
     # ------------------------------------------------------------------ leases
 
     def lease(self, event: JobsLeased) -> None:
         self.next_lease = max(self.next_lease, max(event.leases) + 1)
-        self._by_id[event.topic_id].lease(event)
+        self.by_id[event.topic_id].lease(event)
         self.note_ends(event.topic_id)
 
     def release(self, event: JobsReleased) -> None:
-        self._by_id[event.topic_id].release(event)
+        self.by_id[event.topic_id].release(event)
         self.note_ends(event.topic_id)
 
     def postpone(self, topic_id: int, job: Job, until_ms: int) -> None:
         """The dead-letter topic refused a dying job.  That is no event: a later process will be
         refused again."""
-        self._by_id[topic_id].postpone(job, until_ms)
+        self.by_id[topic_id].postpone(job, until_ms)
         self.note_ends(topic_id)
 
     # ------------------------------------------------------------------ ending by time
 
     def limit(self, topic: Topic) -> None:
         """The topic's config is what it is now: how often its jobs may be delivered."""
-        queue, config = self._by_id.get(topic.topic_id), topic.config
+        queue, config = self.by_id.get(topic.topic_id), topic.config
         if queue is not None:
             most = config.max_deliveries if config.dead_letter is not None else 0
             after_ms = self._limits.dead_letter_after_ms
@@ -81,14 +83,14 @@ class Queues(Mapping[int, Queue]):
 
     def note_ends(self, topic_id: int) -> None:
         """Note that a job of the queue may end sooner than was known."""
-        queue = self._by_id[topic_id]
+        queue = self.by_id[topic_id]
         if queue.ends_sooner:
             queue.ends_sooner = False
-            self._ending[topic_id] = None
+            self.ending[topic_id] = None
 
     def take_ending(self) -> dict[int, None]:
         """The ids of queues of which a job may end sooner than was known when this was last called."""
-        ending, self._ending = self._ending, {}
+        ending, self.ending = self.ending, {}
         return ending
 
     # ------------------------------------------------------------------ recovery
@@ -99,7 +101,7 @@ class Queues(Mapping[int, Queue]):
         Args:
             lost: Spans of seqs whose records are lost, both ends inclusive, shape (k, 2).
         """
-        queue = self._by_id[topic_id] = Queue()
+        queue = self.by_id[topic_id] = Queue()
         queue.restore(image)
         queue.remove(lost)
         self.next_lease = max([self.next_lease, *(job.lease + 1 for job in image.jobs)])
@@ -107,12 +109,12 @@ class Queues(Mapping[int, Queue]):
     def recover(self, topic: Topic, now_ms: int, *, clean: bool) -> None:
         """After a replay: leases outlive a clean stop, and a crash only where each was logged."""
         topic_id = topic.topic_id
-        queue = self._by_id[topic_id]
+        queue = self.by_id[topic_id]
         if not clean and not topic.config.leases_durable:
-            self._by_id[topic_id] = Queue(queue.dead_lettered)
+            self.by_id[topic_id] = Queue(queue.dead_lettered)
         elif queue.fresh_from > 1 and not clean:
             found = [s.tolist() for s in topic.live_seqs(before_seq=queue.fresh_from)]
             queue.reconcile([seq for seqs in found for seq in seqs])
         # Times of the log end here: no worker could claim anything while there was no process.
-        self._by_id[topic_id].open_at(now_ms)
+        self.by_id[topic_id].open_at(now_ms)
         self.limit(topic)

@@ -125,7 +125,7 @@ class RecentPages:
 
 def _removed(topic: Topic) -> tuple[int, int]:
     """What every removal of records of a topic changes."""
-    return topic.head_seq - topic.count, topic.gone_through
+    return topic.head_seq - topic.count, topic.gone_through()
 
 
 def key_of(topic: Topic, asked: Diff | ReadPage) -> Key | None:

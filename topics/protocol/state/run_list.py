@@ -61,7 +61,6 @@ class RunList(Sequence[Run]):
     def __getitem__(self, at: int | slice) -> Run | list[Run]:
         return self._runs[at]
 
-    @property
     def last(self) -> Run | None:
         """The run with the highest seqs."""
         runs = self._runs

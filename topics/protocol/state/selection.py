@@ -92,7 +92,7 @@ def _collect(topic: Topic, cursor: int, end_seq: int, query: ReadQuery) -> Selec
     # A filter may have to verify the columns of every run it passes; a plain read ends with its page.
     is_filtered = query.match is not None or bool(query.skip_nodes)
     looks = LOOKS_MAX if is_filtered else None
-    for run, lo in topic.runs.reaching(max(cursor, topic.gone_through) + 1):
+    for run, lo in topic.runs.reaching(max(cursor, topic.gone_through()) + 1):
         stop = min(run.count, end_seq + 1 - run.first_seq)
         if stop <= lo:
             break

@@ -403,7 +403,7 @@ class State:
             run.first_seq
             for run in topic.runs
             if isinstance(run, HotRun)
-            and run.first_seq + run.count - 1 > topic.gone_through
+            and run.first_seq + run.count - 1 > topic.gone_through()
             and run.dead < run.count
         }
         for first_seq in event.first_seqs:
@@ -479,7 +479,7 @@ class State:
             self.memory.pack_passed(topic)
         queue = self.queues.get(topic.topic_id)
         if queue is not None:
-            queue.pass_through(topic.gone_through)
+            queue.pass_through(topic.gone_through())
         if topic.holes and topic.holes[0].last_seq < floor:
             topic.holes = [hole for hole in topic.holes if hole.last_seq >= floor]
 

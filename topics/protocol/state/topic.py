@@ -127,7 +127,6 @@ class Topic:
 
     # ------------------------------------------------------------------ runs
 
-    @property
     def gone_through(self) -> int:
         """No record up to here is live, whatever its delete flag."""
         f, through = self.floors, self.expired_through
@@ -172,7 +171,7 @@ class Topic:
     def first_live_seq(self) -> int:
         """Seq of the first live record, `head_seq + 1` where none is; kept, as it never falls, and not
         looked for again before a record is removed."""
-        gone_through = self.gone_through
+        gone_through = self.gone_through()
         removed = self.head_seq - self.count, gone_through
         if removed == self._earliest_of:
             return self._earliest
@@ -191,7 +190,7 @@ class Topic:
     def live_between(self, first_seq: int, last_seq: int) -> tuple[int, int]:
         """(records, bytes of text) live in [first_seq, last_seq]."""
         count = size_bytes = 0
-        first_seq = max(first_seq, self.gone_through + 1)
+        first_seq = max(first_seq, self.gone_through() + 1)
         for run, lo in self.runs.reaching(first_seq):
             hi = min(last_seq + 1 - run.first_seq, run.count)
             if hi <= lo:
@@ -205,7 +204,7 @@ class Topic:
         """(live records, bytes of their text) from the columns, where no counter is right; opens
         every run."""
         count = size_bytes = 0
-        for run, lo in self.runs.reaching(self.gone_through + 1):
+        for run, lo in self.runs.reaching(self.gone_through() + 1):
             live = run.flags[lo:] == LIVE
             rows = int(np.count_nonzero(live))
             count += rows
@@ -226,7 +225,10 @@ class Topic:
         """The invariants that cost nothing to assert."""
         assert self.published_seq <= self.head_seq
         assert self.head_seq <= self.reserved_through
-        assert self.floors.evict_floor <= self.head_seq + 1
+        floors, head_seq = self.floors, self.head_seq
+        assert floors.cap_through <= head_seq
+        assert floors.ttl_through <= head_seq
+        assert floors.crash_through <= head_seq
         assert self.count >= 0
         assert self.size_bytes >= 0
 
@@ -279,7 +281,7 @@ class Topic:
         if not self.config.ttl_ms or cutoff <= 0 or not self.count:
             return None
         walked = through = count = size_bytes = 0
-        first = max(self.gone_through + 1, self._earliest)
+        first = max(self.gone_through() + 1, self._earliest)
         for run, lo in self.runs.reaching(first):
             ts = self._times(run)
             if ts[lo] >= cutoff:
@@ -299,7 +301,7 @@ class Topic:
         """When the next record expires, at the earliest; None where none does."""
         if not self.config.ttl_ms or not self.count:
             return None
-        run, lo = next(self.runs.reaching(max(self.gone_through + 1, self._earliest)))
+        run, lo = next(self.runs.reaching(max(self.gone_through() + 1, self._earliest)))
         return int(self._times(run)[lo]) + self.config.ttl_ms + 1
 
     def eviction(self, records: int, size_bytes: int, *, before_seq: int) -> Removal | None:
@@ -360,7 +362,7 @@ class Topic:
 
     def _shares(self, run: Run) -> NDArray[Any]:
         left, rows, last = self.size_bytes, 0, run
-        for other, lo in self.runs.reaching(self.gone_through + 1):
+        for other, lo in self.runs.reaching(self.gone_through() + 1):
             live = other.flags[lo:] == LIVE
             try:
                 left -= int(other.columns.size[lo:].sum(dtype=np.int64, where=live))
@@ -431,7 +433,7 @@ class Topic:
 
     def runs_below(self, before_seq: int) -> Iterator[Run]:
         """Runs that hold rows below `before_seq` and above the floors, ascending."""
-        for run, _ in self.runs.reaching(self.gone_through + 1):
+        for run, _ in self.runs.reaching(self.gone_through() + 1):
             if run.first_seq >= before_seq:
                 break
             yield run
@@ -442,7 +444,7 @@ class Topic:
 
     def hits(self, run: Run, match: TagMatch | None, *, before_seq: int) -> NDArray[np.int64]:
         """Live rows of a run below `before_seq`, ascending: whose tag matches, or all."""
-        lo = max(self.gone_through + 1 - run.first_seq, 0)
+        lo = max(self.gone_through() + 1 - run.first_seq, 0)
         hi = min(run.count, before_seq - run.first_seq)
         if match is None:
             return np.flatnonzero(run.flags[lo:hi] == LIVE) + lo
@@ -465,7 +467,7 @@ class Topic:
         """The first live, published seqs from `first_seq` on, at most `limit`, ascending."""
         found: list[int] = []
         end = self.published_seq + 1
-        first_seq = max(first_seq, self._earliest, self.gone_through + 1)
+        first_seq = max(first_seq, self._earliest, self.gone_through() + 1)
         for run, lo in self.runs.reaching(first_seq):
             # Mostly the next ones are all there.
             hi = lo + limit

@@ -52,6 +52,10 @@ from topics.server.exchange.slots import Slot, Slots
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.exchange.work_feed import WorkFeed
 
+# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+_READY: Final = Phase.READY
+_NO_BODY: Final = BodyRule.NONE
+
 log = logging.getLogger("topics.exchange")
 
 ALONE: Final = ClusterAnswer(enabled=False)
@@ -113,7 +117,7 @@ class Judged(msgspec.Struct):
         length = header(b"content-length")
         if length is not None and length.isdigit() and int(length) > self.max_body_bytes:
             raise too_large(self.max_body_bytes)
-        if rule is BodyRule.NONE:
+        if rule is _NO_BODY:
             return
         kind = header(b"content-type")
         if kind is not None:
@@ -177,7 +181,7 @@ class TopicsExchange:
             call.also = judged.also
             if self._guard is not None:
                 call.caller = self._guard.admit(judged.route, judged.name, head, header)
-            if judged.needs_serving and self._runtime.phase is not Phase.READY:
+            if judged.needs_serving and self._runtime.phase is not _READY:
                 self._refuse_to_serve()
             call.route = judged.label
             slot = Slot(self.slots, head, header, call.caller)
@@ -250,7 +254,7 @@ class TopicsExchange:
         """What metrics are made of.  Before the phase is READY, and after it, another thread owns the
         state."""
         runtime, engine = self._runtime, self._runtime.engine
-        is_ready = runtime.phase is Phase.READY
+        is_ready = runtime.phase is _READY
         if is_ready:
             engine.let_pass(runtime.now_ms)
         watches, slots = engine.watches, self.slots
@@ -341,7 +345,7 @@ class Admitted(msgspec.Struct, eq=False):
                 require_known_parameters(route, routes.parse_query(self._query))
             if judged.parser is None:
                 return self._answer(route.target)
-            if route.body is BodyRule.NONE:
+            if route.body is _NO_BODY:
                 return self._begin(self._parse(b""))
             body = pieces[0] if len(pieces) == 1 else None
             size = sum(map(len, pieces)) if body is None else len(body)
@@ -377,7 +381,7 @@ class Admitted(msgspec.Struct, eq=False):
 
     def _parse_apart(self, pieces: list[bytes]) -> Pending:
         """Parse a large body on a thread; the event loop does everything after that."""
-        if self._call.runtime.phase is not Phase.READY:
+        if self._call.runtime.phase is not _READY:
             raise shutting_down()
 
         def work() -> Command | Rejection:
@@ -431,7 +435,7 @@ class Admitted(msgspec.Struct, eq=False):
         if caller.is_key:
             command = permitted(command, caller)
             self._waiting = waiting
-        if self._call.runtime.phase is not Phase.READY:
+        if self._call.runtime.phase is not _READY:
             raise shutting_down()
         if type(command) is not Append:
             command = self._hold(command, waiting)

@@ -126,7 +126,7 @@ class _File:
 
     def _read(self) -> bytes | None:
         try:
-            return self._files.read_file(self._name, zipped=self._call.accepts_gzip)
+            return self._files.read_file(self._name, zipped=self._call.accepts_gzip())
         except OSError:
             log.exception("a file of the package cannot be read")
             return None
@@ -140,7 +140,7 @@ class _File:
         if text is None:
             return call.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
         return call.document(
-            self._files.file_headers(self._name), text, is_zipped=call.accepts_gzip
+            self._files.file_headers(self._name), text, is_zipped=call.accepts_gzip()
         )
 
 

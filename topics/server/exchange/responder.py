@@ -97,7 +97,7 @@ class Responder(msgspec.Struct):
     def _stable(self, page: StablePage, payload: Sequence[Buffer]) -> Answer:
         """A page that caches may keep: the same bytes for as long as its tag is the same (§3.4)."""
         body: Sequence[Buffer] = [*payload, b"}\n"]
-        is_gzipped = sum(map(len, body)) >= GZIP_MIN_BYTES and self.accepts_gzip
+        is_gzipped = sum(map(len, body)) >= GZIP_MIN_BYTES and self.accepts_gzip()
         if is_gzipped:
             body = zipped(body)
         etag = entity_tags.entity_tag(page.tag, is_gzipped=is_gzipped)
@@ -148,7 +148,6 @@ class Responder(msgspec.Struct):
             reply.throttle_ms,
         )
 
-    @property
     def accepts_gzip(self) -> bool:
         """Whether the client takes a compressed answer."""
         offered = self.header(b"accept-encoding")
@@ -156,11 +155,11 @@ class Responder(msgspec.Struct):
 
     def zips_apart(self, payload: Sequence[Buffer]) -> bool:
         """Whether the answer is to be compressed, and too large for the event loop to do it."""
-        return self.accepts_gzip and sum(map(len, payload)) >= GZIP_APART_BYTES
+        return sum(map(len, payload)) >= GZIP_APART_BYTES and self.accepts_gzip()
 
     def fixed(self, headers: Headers, document: bytes) -> Answer:
         """An answer that is the same for every client, and compressed once."""
-        is_zipped = self.accepts_gzip
+        is_zipped = self.accepts_gzip()
         return self.document(
             headers, zipped_once(document) if is_zipped else document, is_zipped=is_zipped
         )
@@ -184,7 +183,7 @@ class Responder(msgspec.Struct):
         if size >= GZIP_MIN_BYTES:
             # Also of an answer that is not compressed: a cache keeps it for who asked in this way.
             headers = (*headers, BY_CODING)
-            if self.accepts_gzip:
+            if self.accepts_gzip():
                 body = zipped(body)
                 size = sum(map(len, body))
                 headers = (*headers, GZIP)

@@ -240,7 +240,7 @@ class ReaderShell:
         self._loop.call_soon(self._answer_woken)
 
     def _answer_woken(self) -> None:
-        if self.engine.has_wakes:
+        if self.engine.unit.wakes:
             for wake in self.engine.take_wakes():
                 parked = self._parked.pop(wake.token, None)
                 if parked is not None:
@@ -256,7 +256,7 @@ class ReaderShell:
         for fetch in self.engine.take_fetches():
             reading = self._loop.run_in_executor(self._readers, fetch.read)
             reading.add_done_callback(partial(self._fetched, fetch))
-        if self.engine.scans.is_due and not self._is_working:
+        if self.engine.scans.due and not self._is_working:
             self._is_working = True
             self._loop.call_soon(self._work)
 

@@ -28,6 +28,11 @@ from topics.server.transport.reads import MUCH_BYTES
 from topics.server.transport.shared import Shared
 from topics.server.transport.speaker import Speaker
 
+# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+_CHOOSING: Final = State.CHOOSING
+_OPEN: Final = State.OPEN
+_LOST: Final = State.LOST
+
 log = logging.getLogger("topics.http")
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -65,7 +70,7 @@ class Connection(asyncio.Protocol):
         """The client has closed its half."""
         self.deadline = Deadline(shared.loop, self._on_due)
         """The speaker's; the time is the loop's."""
-        self.state = State.CHOOSING
+        self.state = _CHOOSING
         self._http1, self._http2 = http1, http2
         self._transport: asyncio.Transport
         self._speaker: Speaker | None = None
@@ -132,7 +137,7 @@ class Connection(asyncio.Protocol):
         self.is_ended = True
         if self.state is State.FINISHING:
             self._transport.close()
-        elif self.state is not State.LOST:
+        elif self.state is not _LOST:
             # Not in its turn: a later request of another client must find this stream closed.
             self._work(self.shared.limits.turn_s)
         return True
@@ -163,7 +168,7 @@ class Connection(asyncio.Protocol):
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
-        if self._speaker is not None and self.state is State.OPEN:
+        if self._speaker is not None and self.state is _OPEN:
             self._speaker.writable()
 
     # ------------------------------------------------------------------ turns
@@ -218,7 +223,7 @@ class Connection(asyncio.Protocol):
 
     def _may_read(self) -> bool:
         has_room = self._inbox.size_bytes < self.shared.limits.inbox_bytes
-        return has_room and self.state is not State.LOST and not self._transport.is_closing()
+        return has_room and self.state is not _LOST and not self._transport.is_closing()
 
     def read(self) -> None:
         """Implements `reads.Reader`: where there is no room now, it asks again when there is."""
@@ -235,19 +240,19 @@ class Connection(asyncio.Protocol):
         """Do one thing; False where there is nothing to do now."""
         speaker = self._speaker
         if speaker is None:
-            return self.state is State.CHOOSING and self._choose()
+            return self.state is _CHOOSING and self._choose()
         if speaker.work():
             return True
         inbox = self._inbox
         if inbox.piece:
             taken = speaker.receive(inbox.piece, inbox.at)
             if taken:
-                if self.state is State.OPEN:  # else the speaker has ended the connection meanwhile
+                if self.state is _OPEN:  # else the speaker has ended the connection meanwhile
                     inbox.took(taken)
                     if not (inbox.piece or self.is_ended) and self._speaker is speaker:
                         return speaker.work()  # most often that was all there was to do
                 return True
-        if self.is_ended and self.state is State.OPEN:
+        if self.is_ended and self.state is _OPEN:
             speaker.ended()
         return False
 
@@ -280,12 +285,12 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: Buffer) -> None:
         """Write; bytes that cannot be sent at once wait in the transport and set `is_paused`."""
-        if self.state is not State.LOST:
+        if self.state is not _LOST:
             self._transport.write(data)
 
     def push(self, data: Buffer) -> bool:
         """Write without a turn; False, and nothing is written, where the client does not read."""
-        if self.is_paused or self.state is State.LOST:
+        if self.is_paused or self.state is _LOST:
             return False
         self._transport.write(data)
         return True
@@ -350,7 +355,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End the connection now; unread bytes are lost."""
-        if self.state is State.LOST:
+        if self.state is _LOST:
             return
         self._close_speaker()
         self._move(Input.ENDED)
@@ -366,7 +371,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         accepted: Any = transport.get_extra_info("socket")
         if (
-            self.state is not State.OPEN
+            self.state is not _OPEN
             or accepted is None
             or transport.is_closing()
             or transport.get_write_buffer_size()
@@ -383,14 +388,14 @@ class Connection(asyncio.Protocol):
 
     def drain(self) -> None:
         """The server has stopped."""
-        if self.state is State.CHOOSING:
+        if self.state is _CHOOSING:
             self.finish()
-        elif self.state is State.OPEN and self._speaker is not None:
+        elif self.state is _OPEN and self._speaker is not None:
             self._speaker.drain()
 
     @property
     def unsent_bytes(self) -> int:
-        return 0 if self.state is State.LOST else self._transport.get_write_buffer_size()
+        return 0 if self.state is _LOST else self._transport.get_write_buffer_size()
 
     # ------------------------------------------------------------------ the end
 
@@ -407,9 +412,9 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _on_due(self) -> None:
-        if self.state is State.OPEN and self._speaker is not None:
+        if self.state is _OPEN and self._speaker is not None:
             self._speaker.due()
-        elif self.state is State.CHOOSING:
+        elif self.state is _CHOOSING:
             self.finish()
         else:
             self._transport.abort()
@@ -421,9 +426,9 @@ class Connection(asyncio.Protocol):
     def _on_stall(self) -> None:
         """The client has read nothing for a while: event streams may send a last frame."""
         self.shared.guards.hit(Guard.SLOW_READER)
-        if self._speaker is not None and self.state is State.OPEN and self._speaker.stalled():
+        if self._speaker is not None and self.state is _OPEN and self._speaker.stalled():
             self.bide()
-        elif self.state is not State.LOST:
+        elif self.state is not _LOST:
             left_s = max(self.shared.timeouts.write_s - self._stall_s, 0)
             self._stall = self.shared.loop.call_later(left_s, self.abort)
 

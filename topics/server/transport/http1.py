@@ -35,6 +35,18 @@ from topics.server.transport.http1_stream import Stream
 from topics.server.transport.outgoing import Outgoing
 from topics.server.transport.pump import source_of
 
+# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+_IDLE: Final = State.IDLE
+_BODY: Final = State.BODY
+_SPILL: Final = State.SPILL
+_WAITING: Final = State.WAITING
+_SENDING: Final = State.SENDING
+_STREAMING: Final = State.STREAMING
+_ADMITTED: Final = Input.ADMITTED
+_POSTPONED: Final = Input.POSTPONED
+_DONE: Final = Input.DONE
+_CUT_SHORT: Final = Input.CUT_SHORT
+
 SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
 """The last frame for a client that does not read its stream; it resumes from its last id."""
 EARLY: Final = "frames came before the handshake was answered"
@@ -51,7 +63,7 @@ class Http1:
         self._limits, self._timeouts = shared.limits, shared.timeouts
         self._now_s = shared.loop.time
         self._parser = Parser(shared.limits.feed_bytes, shared.heads)
-        self._state = State.IDLE
+        self._state = _IDLE
         self._body_share: BodyShare | None = None
         """Of a body that is not small."""
         self._answers = Share(shared.answers, shared.limits.connection_answers_bytes)
@@ -70,29 +82,29 @@ class Http1:
     @property
     def is_between_requests(self) -> bool:
         """Whether the next byte is the first of another request."""
-        return self._state is State.IDLE and not self._parser.is_begun
+        return self._state is _IDLE and not self._parser.is_begun
 
     # ------------------------------------------------------------------ called by the connection
 
     def receive(self, data: bytes, at: int) -> int:
         state = self._state
-        if state is State.IDLE:
+        if state is _IDLE:
             return 0 if self._connection.is_paused else self._receive_head(data, at)
-        if state is State.BODY:
+        if state is _BODY:
             return self._receive_body(data, at)
-        if state is State.SPILL:
+        if state is _SPILL:
             return self._spill(data, at)
-        if state is State.STREAMING:
+        if state is _STREAMING:
             # Never answered: a request pipelined behind a stream would wait for its end.
             self._closes = True
             return len(data) - at
         return 0
 
     def work(self) -> bool:
-        if self._state is State.STREAMING:
+        if self._state is _STREAMING:
             assert self._stream is not None
             return self._stream.has_news and self._send_news(self._stream)
-        return self._state is State.SENDING and self._send_slice()
+        return self._state is _SENDING and self._send_slice()
 
     def writable(self) -> None:
         self._connection.work_soon()
@@ -119,10 +131,10 @@ class Http1:
                 self._connection.finish()
 
     def ended(self) -> None:
-        if self._state is State.WAITING and not self._waits_for_news():
+        if self._state is _WAITING and not self._waits_for_news():
             # A client may close its half and read on.  An answer that waits for a disk is there soon.
             self._connection.deadline.set(self._now_s() + self._timeouts.linger_s)
-        elif self._state is not State.SENDING:
+        elif self._state is not _SENDING:
             self._connection.finish()
 
     def _waits_for_news(self) -> bool:
@@ -132,7 +144,7 @@ class Http1:
         return self._pending is not None and self._pending.waits_for_news
 
     def drain(self) -> None:
-        if self._state in (State.IDLE, State.SPILL):
+        if self._state in (_IDLE, _SPILL):
             self._connection.finish()
 
     def close(self) -> None:
@@ -197,12 +209,12 @@ class Http1:
         if body is not None:
             self._finish(verdict, [body])
             return taken + len(body)
-        self._move(Input.ADMITTED)
+        self._move(_ADMITTED)
         if at + taken < len(data):
             taken += self._receive_body(data, at + taken)
         elif message.expects_leave:
             self._connection.write(writer.CONTINUE)
-        if self._state is State.BODY:
+        if self._state is _BODY:
             self._expect_body()
         return taken
 
@@ -267,14 +279,14 @@ class Http1:
         elif type(answer) is Streaming:
             self._answer_with(answer)
         else:
-            self._move(Input.POSTPONED)
+            self._move(_POSTPONED)
             self._pending = answer
             self._connection.deadline.clear()
             answer.then(self._settle)
 
     def _settle(self, answer: Answer | Streaming) -> None:
         """Write the answer that the request waited for, unless the client is gone."""
-        if self._state is State.WAITING:
+        if self._state is _WAITING:
             self._pending = None
             if type(answer) is Streaming:
                 self._answer_with(answer)
@@ -371,11 +383,11 @@ class Http1:
         if parser.is_complete:
             self._await_request()
         else:
-            self._move(Input.CUT_SHORT)
+            self._move(_CUT_SHORT)
             connection.deadline.set(self._now_s() + self._timeouts.linger_s)
 
     def _await_request(self) -> None:
-        self._move(Input.DONE)
+        self._move(_DONE)
         self._parser.next_message()
         self._connection.deadline.set(self._now_s() + self._timeouts.idle_s)
 
@@ -466,7 +478,7 @@ class Http1:
             self._opened(head, verdict)
             return
         assert isinstance(verdict, Opening)
-        self._move(Input.POSTPONED)
+        self._move(_POSTPONED)
         self._opening = verdict
         self._connection.deadline.clear()
         verdict.then(partial(self._settle_opening, head))
@@ -474,7 +486,7 @@ class Http1:
     def _settle_opening(self, head: Head, verdict: Answer | SourceSocket) -> None:
         """The handshake was judged by another process, unless the client is gone."""
         self._opening = None
-        if self._state is State.WAITING:
+        if self._state is _WAITING:
             self._opened(head, verdict)
             self._connection.go_on()
         elif isinstance(verdict, SourceSocket):
