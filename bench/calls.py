@@ -20,14 +20,25 @@ from typing import Any, Final
 import click
 
 from bench.serving import Running
-from bench.small_requests import CLIENTS, append_one, append_together, health, read_page, request
-
-JOBS: Final[Sequence[tuple[str, Callable[[Running], int]]]] = (
-    ("GET /v0/health", health),
-    ("append one record", append_one),
-    (f"append one record, {CLIENTS} clients", append_together),
-    ("read a page of 10", read_page),
+from bench.small_requests import (
+    CLIENTS,
+    append_one,
+    append_together,
+    fill_jobs,
+    health,
+    read_page,
+    request,
+    work_jobs,
 )
+
+JOBS: Final[Sequence[tuple[str, Callable[[Running], object], Callable[[Running], int]]]] = (
+    ("GET /v0/health", health, health),
+    ("append one record", append_one, append_one),
+    (f"append one record, {CLIENTS} clients", append_together, append_together),
+    ("read a page of 10", read_page, read_page),
+    ("claim 8, ack 8", fill_jobs, work_jobs),
+)
+"""What is counted, what is done before, and a function that returns how many times it was done."""
 POLL_S: Final = 0.01
 
 
@@ -59,11 +70,11 @@ class Calls:
 
 
 def ask_all(port_file: Path, calls: Calls, most: int) -> None:
-    """Run the jobs, each once before it is counted, and stop the server."""
+    """Run the jobs, each after what it needs, and stop the server."""
     try:
         serving = Running("127.0.0.1", _ready_port(port_file), None)
-        for what, job in JOBS:
-            job(serving)
+        for what, prepare, job in JOBS:
+            prepare(serving)
             count = calls.of(job, serving)
             python, builtin = calls.python.total() / count, calls.builtin.total() / count
             print(f"{what:36}{python:8.1f} of Python{builtin:8.1f} of C", flush=True)

@@ -346,7 +346,7 @@ class Process(InlineHost):
         each. Copies of routers wait for `work_off`, or for a command that needs them."""
         self._is_turn_due = False
         self.driver.end_turn()
-        while (self.engine.queue_commands.is_due or self._is_turn_due) and not self.failed:
+        while (self.engine.queue_commands.is_due() or self._is_turn_due) and not self.failed:
             self._is_turn_due = False
             if self._log_steps:
                 return
