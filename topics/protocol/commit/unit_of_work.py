@@ -235,7 +235,7 @@ class UnitOfWork:
         frames.parts.append(body)
         frames.size_bytes += len(body)
         frames.count += len(events)
-        self.has_events = True
+        self.has_events = frames.count > 0
         for event in events:
             try:
                 self.state.apply(event)
