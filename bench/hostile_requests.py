@@ -3,7 +3,8 @@
 Run `python -m bench.hostile_requests [ATTACK ...] [--clients N] [--other CHECKOUT]`.  Each attack is
 set up, and then runs for a few seconds from a process of its own, N times over; a client in good faith
 appends a record to a topic of its own every two milliseconds, and now and then one of 100 KB.
-`bench.hostile_http1` says what is printed; there is no sink, because these attacks wait for answers.
+`bench.hostile_http1` says what is printed; the sink is a second server, because these attacks wait for
+answers.
 """
 
 import gzip

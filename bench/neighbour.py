@@ -2,9 +2,10 @@
 
 Owns the measurement and the table of it, which is the command of every module with attacks: the
 latencies of the client without an attack, with the attack against the server, and with the same
-attack against a process that throws everything away and uses as much CPU time as the server did.  The
-last says what a client waits for a CPU: attacker, server and client have two cores.  Knows nothing of
-what is asked and of how the attacker attacks.
+attack against another process: one that throws everything away and uses as much CPU time as the
+server did, or, where the attack waits for answers, a second server.  The last says what a client waits
+for a CPU: attacker, server and client have two cores.  Knows nothing of what is asked and of how the
+attacker attacks.
 """
 
 import multiprocessing
@@ -12,8 +13,8 @@ import selectors
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -47,9 +48,8 @@ class Row:
     """What an attack did.
 
     Attributes:
-        before_ms, sink_ms, attacked_ms: The client's p99 without an attack, with one against a
-            process that throws everything away, and with one against the server.  No sink: the attack
-            waits for answers.
+        before_ms, sink_ms, attacked_ms: The client's p99 without an attack, with one against another
+            process, and with one against the server.
         refused: Requests of the client that were refused meanwhile.
         grown_mib: By how much the server's peak RSS grew.
         cpu_before_ms, cpu_ms: The p99 of the CPU time of the server, of all its threads, while the
@@ -57,7 +57,7 @@ class Row:
     """
 
     before_ms: float
-    sink_ms: float | None
+    sink_ms: float
     attacked_ms: float
     refused: int
     grown_mib: int
@@ -66,13 +66,10 @@ class Row:
 
     def __str__(self) -> str:
         ratio = self.attacked_ms / self.before_ms
-        sink, to_sink = f"{'':11}", f"{'':9}"
-        if self.sink_ms is not None:
-            sink = f"{self.sink_ms:8.2f} ms"
-            to_sink = f"{self.attacked_ms / max(self.sink_ms, self.before_ms):7.1f} x"
+        to_sink = self.attacked_ms / max(self.sink_ms, self.before_ms)
         return (
-            f"{self.before_ms:8.2f} ms {sink} {self.attacked_ms:8.2f} ms"
-            f" {ratio:7.1f} x {to_sink} {self.refused:4} {self.grown_mib:6} MiB"
+            f"{self.before_ms:8.2f} ms {self.sink_ms:8.2f} ms {self.attacked_ms:8.2f} ms"
+            f" {ratio:7.1f} x {to_sink:7.1f} x {self.refused:4} {self.grown_mib:6} MiB"
             f" {self.cpu_before_ms:5.2f} ms {self.cpu_ms:6.2f} ms"
         )
 
@@ -85,16 +82,22 @@ def attacked(
     clients: int,
     *,
     seconds: float,
-    has_sink: bool,
+    elsewhere: AbstractContextManager[int] | None,
 ) -> Row:
     """Measure a client that asks a server, without and with an attack.
 
     Args:
         attack: Runs in a process of its own.
         seconds: How long it lasts; the rest takes as long again.
-        has_sink: It goes on without an answer, so that it may be sent where nobody reads it.
+        elsewhere: A second server, prepared for the attack, and its port; None: the attack goes on
+            without an answer, so that it may be sent where nobody reads it.
     """
     asked(serving, ask, seconds / 6)
+    sink_ms = 0.0
+    if elsewhere is not None:
+        with elsewhere as port:
+            args = (port, name, clients)
+            sink_ms, _, _ = _beside(serving, ask, attack, args, seconds / 1.5)
     before_ms, cpu_before_ms, _ = asked(serving, ask, seconds / 2)
     forget_peak(serving)
     rss, used_s = rss_mib(serving, "VmRSS"), serving.cpu_s()
@@ -103,8 +106,7 @@ def attacked(
     )
     grown = rss_mib(serving, "VmHWM") - rss
     share = (serving.cpu_s() - used_s) / seconds
-    sink_ms = None
-    if has_sink:
+    if elsewhere is None:
         time.sleep(REST_S)  # the server lets go of the attacker's connections
         ours, theirs = multiprocessing.Pipe()
         sink = multiprocessing.Process(target=_throw_away, args=(theirs, share))
@@ -158,15 +160,28 @@ def table(
     def main(names: tuple[str, ...], clients: int, other: Path | None, seconds: float) -> None:
         """Measure ATTACKs, or all of them."""
         print(f"{'attack':28} {TITLES}")
+        checkout = other.absolute() if other else None
+
+        @contextmanager
+        def elsewhere(home: str, name: str) -> Iterator[int]:
+            with (
+                serve_topics(Path(home) / "elsewhere", checkout) as second,
+                setup(second, name),
+            ):
+                yield second.port
+
         for name in names or attacks:
             with tempfile.TemporaryDirectory() as home:
                 where = Path(home) / "server"
-                with (
-                    serve_topics(where, other.absolute() if other else None) as serving,
-                    setup(serving, name) as ask,
-                ):
+                with serve_topics(where, checkout) as serving, setup(serving, name) as ask:
                     row = attacked(
-                        serving, ask, attack, name, clients, seconds=seconds, has_sink=has_sink
+                        serving,
+                        ask,
+                        attack,
+                        name,
+                        clients,
+                        seconds=seconds,
+                        elsewhere=None if has_sink else elsewhere(home, name),
                     )
                 log = (where / "log").read_text(errors="replace")
             print(f"{name:28} {row}{'  TRACEBACK' if 'Traceback' in log else ''}", flush=True)
