@@ -118,11 +118,11 @@ class Engine:
         try:
             if decide is not None:
                 return decide(command, moment)
-            if isinstance(command, Diff):
+            if type(command) is Diff:
                 return self.reads.diff(command, token, moment.now_ms)
-            if isinstance(command, Claim):
+            if type(command) is Claim:
                 return self.queue_commands.claim(command, token, moment)
-            if isinstance(command, DeleteRecords):
+            if type(command) is DeleteRecords:
                 return self._records.delete(command, token, moment)
             assert isinstance(command, Purge)
             return self._records.purge(command, token, moment)

@@ -248,7 +248,7 @@ class Driver:
         Raises:
             Rejection: Refused; nothing has changed.
         """
-        if isinstance(command, Append):
+        if type(command) is Append:
             return self._delayed.submit(command, deliver)
         engine = self.engine
         barrier = engine.barrier_for(command) if engine.state.routers.by_id else None

@@ -17,7 +17,7 @@ Invariants:
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, final
 
 import msgspec
 
@@ -50,6 +50,7 @@ class Reply(msgspec.Struct, frozen=True):
 Deliver: TypeAlias = Callable[[Reply], None]
 
 
+@final
 class Ticket(msgspec.Struct, frozen=True, eq=False):
     """A command that waits for its answer; `cancel` it when its client is gone.
 

@@ -204,6 +204,7 @@ class PageText(msgspec.Struct):
     keep: Callable[[bytes], None] | None = None
 
 
+@final
 class Records(msgspec.Struct, frozen=True):
     """Live records to splice into an answer, comma-separated, in the projection asked for.
 

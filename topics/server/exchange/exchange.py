@@ -440,7 +440,7 @@ class Admitted(msgspec.Struct, eq=False):
         if type(command) is not Append:
             command = self._hold(command, waiting)
         found = self._decide(command, waiting.on_reply)
-        if isinstance(found, Ticket):
+        if type(found) is Ticket:
             waiting.ticket = found
             return waiting
         return waiting.payload_or_wait(found)

@@ -39,7 +39,7 @@ def payload(pieces: Sequence[Piece], *, blocking: bool) -> list[Buffer] | Reject
     """The pieces with records in place; None where a thread has to do it."""
     out: list[Buffer] = []
     for piece in pieces:
-        if not isinstance(piece, Records):
+        if type(piece) is not Records:
             out.append(piece)
             continue
         texts = read(piece, blocking=blocking)
@@ -57,7 +57,7 @@ def spliced(pieces: Sequence[Piece], *, blocking: bool) -> list[Buffer] | None:
     """
     out: list[Buffer] = []
     for piece in pieces:
-        if not isinstance(piece, Records):
+        if type(piece) is not Records:
             out.append(piece)
             continue
         texts = _texts(piece, blocking=blocking)

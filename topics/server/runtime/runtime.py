@@ -227,7 +227,7 @@ class Runtime:
         except Rejection:
             self._set_alarm()  # maintenance may be due, to make room
             raise
-        if not self.driver.commit.is_turn_due and isinstance(found, Ticket):
+        if not self.driver.commit.is_turn_due and type(found) is Ticket:
             self._set_alarm()  # else the end of the turn does
         return found
 
