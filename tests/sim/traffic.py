@@ -350,7 +350,7 @@ class Traffic:
             return
         if "retry_after_ms" in detail:
             self.refused_for_memory += 1
-            pressure = self.world.process.driver._delayed.pressure
+            pressure = self.world.process.driver.pressure
             check(pressure >= SOFT, "I34", f"paced at {pressure}: {refusal}")
             self.world.process.engine.advance(self.world.process.now_ms)  # it was not decided
             return
