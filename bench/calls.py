@@ -102,7 +102,7 @@ def _ready_port(port_file: Path) -> int:
 @click.option("--most", default=0, help="Name so many of the functions that are called most.")
 def main(most: int) -> None:
     """Print the calls of each request."""
-    from topics.server.process.server import serve
+    from topics.server.serving import serve
     from topics.settings import load
 
     with tempfile.TemporaryDirectory() as home:

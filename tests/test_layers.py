@@ -169,6 +169,40 @@ def test_every_row_of_the_table_is_about_something() -> None:
     assert all(modules(package) for package in ALLOWED)
 
 
+SERVER: list[set[str]] = [
+    {"access", "page"},
+    {"exchange"},
+    {"runtime", "transport"},
+    {"cluster"},
+    {"process"},
+    {"assembly"},
+    {"readers"},
+    {"serving"},
+]
+"""The floors of the server, from the ground up: folders, and modules beside them."""
+
+
+def floor_of(name: str) -> int:
+    """Of a module of the server, by its full name."""
+    part = name.removeprefix("topics.server.").partition(".")[0]
+    (floor,) = (at for at, parts in enumerate(SERVER) if part in parts)
+    return floor
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in modules("server") if path != ROOT / "server" / "__init__.py"],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_a_part_of_the_server_knows_those_below_it(path: Path) -> None:
+    """Also where it loads them late: no import runs back up, and none to the side."""
+    part = path.relative_to(ROOT / "server").parts[0].removesuffix(".py")
+    floor = floor_of(part)
+    for name in imports(path):
+        if is_within(name, {"topics.server"}) and not is_within(name, {f"topics.server.{part}"}):
+            assert floor_of(name) < floor, name
+
+
 CORE = [path for path in modules("protocol") if "http" not in path.relative_to(ROOT).parts]
 
 

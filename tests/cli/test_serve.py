@@ -69,9 +69,7 @@ def test_bad_settings(
 def test_serve_passes_its_exit_code_on(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """`topics serve` runs with the settings in force and ends as the server did."""
     seen: list[Any] = []
-    monkeypatch.setattr(
-        "topics.server.process.server.serve", lambda settings: seen.append(settings) or 3
-    )
+    monkeypatch.setattr("topics.server.serving.serve", lambda settings: seen.append(settings) or 3)
 
     done = run("serve", "--port", "0", TOPICS_FLUSH_MS="50")
 

@@ -92,6 +92,6 @@ def command(server: str, **options: Any) -> int:
         from topics.asgi import hypercorn
 
         return hypercorn.serve(settings)
-    from topics.server.process.server import serve as run
+    from topics.server.serving import serve as run
 
     return run(settings)

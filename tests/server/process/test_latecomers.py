@@ -11,7 +11,7 @@ from contract.wire import Http2, ask
 
 from topics.server.process import latecomers
 
-START = "import sys, topics.server.process.server, topics.server.transport.http1, topics.server.assembly"
+START = "import sys, topics.server.serving, topics.server.transport.http1, topics.server.assembly"
 
 
 def run(code: str) -> str:

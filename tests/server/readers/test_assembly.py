@@ -7,8 +7,8 @@ import pytest
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.model.errors import Unusable
 from topics.protocol.model.limits import Limits
-from topics.server.process.server import MESSAGE_BYTES_MAX
 from topics.server.readers.assembly import parts_of
+from topics.server.transport.limits import MESSAGE_BYTES_MAX
 from topics.settings import Settings, load
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore

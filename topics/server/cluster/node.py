@@ -1,6 +1,6 @@
 """A node's life as a server has it: joins its cluster, serves, and goes.
 
-Implements `process.server.ServedRuntime`.  Owns the order of both ends.  At the start: the directory is
+Implements `serving.ServedRuntime`.  Owns the order of both ends.  At the start: the directory is
 held, Kafka's topics are verified (requests are refused meanwhile, and `/v0/ready` says what is waited for),
 the node's own log is replayed, the shared one is read to its end, and only then is the node a candidate.
 At the stop: no candidate any more, the shard handed over, the engine, the heartbeats, the writer.

@@ -11,8 +11,7 @@ from topics.server.access.guard import Guard
 from topics.server.assembly import guard_of, origins_of
 from topics.server.exchange.observer import Observer
 from topics.server.exchange.tracing import spans
-from topics.server.process.server import MESSAGE_BYTES_MAX
-from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.limits import MESSAGE_BYTES_MAX, Limits, Timeouts
 from topics.settings import Settings
 from topics.store.files import OsFiles
 from topics.store.following import FollowingStore

@@ -10,6 +10,8 @@ import msgspec
 HEAD_BYTES_MAX: Final = 32 << 10
 """Target, names and values of one head; its line ends do not count."""
 HEADERS_MAX: Final = 100
+MESSAGE_BYTES_MAX: Final = 8 << 20
+"""Of one WebSocket message, even where a body may be larger."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -92,5 +94,5 @@ class Limits(msgspec.Struct, frozen=True):
     drain_bytes: int = 256 << 10
     frames: int = 200
     frames_s: float = 10
-    message_bytes: int = 8 << 20
+    message_bytes: int = MESSAGE_BYTES_MAX
     streams: int = 100

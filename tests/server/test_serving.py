@@ -287,7 +287,7 @@ def test_a_port_file_that_fails_late_stops_the_server_in_order(tmp_path: Path) -
 def test_the_server_loads_nothing_of_the_command_line() -> None:
     """A server is ready in half a second, so it imports no module that it does not use."""
     code = (
-        "import sys, topics.server.process.server, topics.server.transport.http1, topics.server.assembly\n"
+        "import sys, topics.server.serving, topics.server.transport.http1, topics.server.assembly\n"
         "print({'rich', 'httpx', 'click', 'pyarrow', 'pandas', 'h2', 'websockets', 'email'} & set(sys.modules))"
     )
     got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 SENT_S: Final = 1.0
 """How long the last bytes may take to leave the process, once the log is closed."""
 
-MESSAGE_BYTES_MAX: Final = 8 << 20
-"""Of one WebSocket message, even where a body may be larger."""
-
 log = logging.getLogger("topics")
 
 
@@ -135,7 +132,7 @@ class _Server:
         from topics.server.exchange.holders import Holders
         from topics.server.transport.connection import Connection
         from topics.server.transport.http1 import Http1
-        from topics.server.transport.limits import Limits, Timeouts
+        from topics.server.transport.limits import MESSAGE_BYTES_MAX, Limits, Timeouts
         from topics.server.transport.shared import Shared
 
         await runtime.start()

@@ -13,10 +13,10 @@ from typing import Any
 
 from topics.protocol.model.errors import Corrupt, Unusable
 from topics.protocol.model.limits import Limits
+from topics.server import serving
 from topics.server.process import port_file, signals
-from topics.server.process import server as process
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # a program, and no module of the tests
+sys.path.insert(0, str(Path(__file__).parents[1]))  # a program, and no module of the tests
 from server.transport.http2_rig import Exchange, ok
 
 FAULTS = {
@@ -100,7 +100,7 @@ def main(directory: Path, port: int, fault: str = "") -> int:
         notes=(),
     )
     if fault == "endless":
-        process.GRACE_S = 0.1  # type: ignore[misc]
+        serving.GRACE_S = 0.1  # type: ignore[misc]
     if fault == "spins":
         signals.STOP_S = 0.3  # type: ignore[misc]
 
@@ -113,7 +113,7 @@ def main(directory: Path, port: int, fault: str = "") -> int:
             raise FAULTS["unusable"]
         return FakeRuntime(directory, fault)
 
-    return process.serve(settings, create)
+    return serving.serve(settings, create)
 
 
 if __name__ == "__main__":
