@@ -18,14 +18,22 @@ from typing import Final
 
 import click
 
+from bench import small_requests_h2 as h2
 from bench.serving import Serving, serve_command
 from bench.small_requests import append_one, fill_jobs, health, read_page, work_jobs
+
+
+def append_h2(serving: Serving) -> int:
+    h2.run(serving, "append one record", 1)
+    return h2.COUNTS[1]
+
 
 JOBS: Final[Sequence[tuple[str, Callable[[Serving], object], Callable[[Serving], int]]]] = (
     ("GET /v0/health", health, health),
     ("append one record", append_one, append_one),
     ("read a page of 10", read_page, read_page),
     ("claim 8, ack 8", fill_jobs, work_jobs),
+    ("append one record, HTTP/2", append_h2, append_h2),
 )
 """What is counted, what is done before, and a function that returns how many times it was done."""
 OUT: Final = "callgrind.out"

@@ -52,6 +52,13 @@ class Kind(IntEnum):
     CONTINUATION = 9
 
 
+# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+_DATA: Final = Kind.DATA
+_HEADERS: Final = Kind.HEADERS
+_SETTINGS: Final = Kind.SETTINGS
+_CONTINUATION: Final = Kind.CONTINUATION
+
+
 class Broken(Exception):
     """The connection cannot go on (RFC 9113, 5.4.1); `code` is for the GOAWAY, None where that is
     made already."""
@@ -129,7 +136,7 @@ class Splitter:
         if self._block or not self._is_begun:
             return True
         left = len(self._data) - self._at
-        return left > 0 and (left < 4 or self._data[self._at + 3] != Kind.DATA)
+        return left > 0 and (left < 4 or self._data[self._at + 3] != _DATA)
 
     def next(self) -> Frame | None:
         """The next frame, or header block, if it is whole.
@@ -139,16 +146,16 @@ class Splitter:
         """
         while (frame := self._cut()) is not None:
             if not self._is_begun:
-                if frame.kind != Kind.SETTINGS or frame.flags & ACK:
+                if frame.kind != _SETTINGS or frame.flags & ACK:
                     raise Broken(ErrorCodes.PROTOCOL_ERROR, "SETTINGS must come first")
                 self._is_begun = True
             if self._block:
                 whole = self._continue(frame)
                 if whole is not None:
                     return whole
-            elif frame.kind == Kind.CONTINUATION:
+            elif frame.kind == _CONTINUATION:
                 raise Broken(ErrorCodes.PROTOCOL_ERROR, "CONTINUATION of nothing")
-            elif frame.kind == Kind.HEADERS and not frame.flags & END_HEADERS:
+            elif frame.kind == _HEADERS and not frame.flags & END_HEADERS:
                 self._block.append(frame)
                 self._block_bytes = frame.size
             else:
@@ -173,7 +180,7 @@ class Splitter:
     def _continue(self, frame: Frame) -> Frame | None:
         """Add a frame to the header block that has begun; returns the block once it is whole."""
         first = self._block[0]
-        if frame.kind != Kind.CONTINUATION or frame.stream_id != first.stream_id:
+        if frame.kind != _CONTINUATION or frame.stream_id != first.stream_id:
             raise Broken(ErrorCodes.PROTOCOL_ERROR, "a header block is interrupted")
         self._block.append(frame)
         self._block_bytes += frame.size

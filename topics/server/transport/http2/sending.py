@@ -22,6 +22,11 @@ from topics.server.transport.http2.toll import EARNING_BYTES
 from topics.server.transport.http2.tunnel import Tunnel
 from topics.server.transport.pump import source_of
 
+# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+_CLOSED: Final = State.CLOSED
+_ANSWERED: Final = Input.ANSWERED
+_SENT: Final = Input.SENT
+
 GRACE_S: Final = 0.03
 """In which a client may end a refused body by itself, before its stream is reset."""
 SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
@@ -44,7 +49,7 @@ class Sender:
 
     def answer(self, stream: Stream, answer: Answer | Streaming) -> None:
         """Queue an answer; where its bytes find no room in the budget, a refusal instead."""
-        stream.move(Input.ANSWERED)
+        stream.move(_ANSWERED)
         if isinstance(answer, Answer):
             limits = self._link.limits
             size = sum(map(len, answer.body))
@@ -68,7 +73,7 @@ class Sender:
 
     def on_news(self, stream: Stream) -> None:
         """A stream's feed may have something."""
-        if stream.state is not State.CLOSED:
+        if stream.state is not _CLOSED:
             if stream.tunnel is not None and stream.tunnel.has_more:
                 self._link.hears[stream.id] = stream
             self.flow_soon(stream)
@@ -148,7 +153,7 @@ class Sender:
 
     def _flow(self, stream: Stream) -> None:
         stream.is_queued = False
-        if stream.state is State.CLOSED:
+        if stream.state is _CLOSED:
             return
         if stream.feed is not None and not stream.outbound.size:
             # One piece is taken even with closed windows, so that a stalled client is seen.
@@ -202,8 +207,8 @@ class Sender:
     def _sent(self, stream: Stream) -> None:
         """The answer is whole."""
         stream.due_s = None
-        stream.move(Input.SENT)
-        if stream.state is State.CLOSED:
+        stream.move(_SENT)
+        if stream.state is _CLOSED:
             self._link.close(stream)
         else:
             self._link.put_off(stream, GRACE_S)

@@ -6,7 +6,7 @@ Knows nothing of frames, windows and the clock, which are the connection's.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from topics.protocol.model.records import Buffer
@@ -20,7 +20,7 @@ not worth it here."""
 SMALL_BYTES: Final = 1 << 10
 
 
-class State(Enum):
+class State(StrEnum):
     """Where a stream is in its life."""
 
     RECEIVING = "receiving"
@@ -38,7 +38,7 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class Input(Enum):
+class Input(StrEnum):
     """What moves a stream."""
 
     ENDED = "ended"
