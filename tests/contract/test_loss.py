@@ -200,9 +200,8 @@ def test_the_expiry_of_what_was_deleted_is_silent(api: Api, name: str) -> None:
     """The floor does not move for records that were deleted on request. (§3.3)"""
     api.append(name, 1, 2)
     api.delete(name, before_seq=3)
-    api.put(
-        name, ttl_ms=30
-    )  # from here on, so that they are deleted before they expire at any load
+    # From here on, so that they are deleted before they expire at any load.
+    api.put(name, ttl_ms=30)
     api.append(f"{name}x", 0)
     written = ts_of(api, f"{name}x")
     until("later", lambda: api.append(f"{name}x", 0) and ts_of(api, f"{name}x") > written + 40)

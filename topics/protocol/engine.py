@@ -184,12 +184,11 @@ class Engine:
 
     def has_work(self) -> bool:
         """Whether `work_off` has something to do now, or `take_fetches` something to read."""
-        state = self.state
         return bool(
             self.unit.fetches
             or self.scans.due
-            or (state.routers.by_id and self.router_commands.is_due)
-            or (state.queues.by_id and self.queue_commands.is_due())
+            or self.router_commands.is_due()
+            or (self.state.queues.by_id and self.queue_commands.is_due())
         )
 
     def work_off(self, moment: Moment) -> None:
@@ -202,11 +201,8 @@ class Engine:
 
     def alarm_ms(self) -> int | None:
         """When `work_off` is wanted again though nothing happens until then; None: never."""
-        state = self.state
-        at_ms = self.queue_commands.alarm_ms() if state.queues.by_id else None
-        if state.routers.by_id:
-            at_ms = earlier(at_ms, self.router_commands.alarm_ms())
-        return at_ms
+        at_ms = self.queue_commands.alarm_ms() if self.state.queues.by_id else None
+        return earlier(at_ms, self.router_commands.alarm_ms())
 
     def take_fetches(self) -> list[Fetch]:
         """Text to read for this work; `work_off` is wanted after each was handed over."""

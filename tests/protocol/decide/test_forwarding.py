@@ -70,6 +70,22 @@ def test_a_slice_is_bounded_by_records(engine: Harness) -> None:
     assert engine.datas() == list(range(5000))
 
 
+def test_the_last_router_that_goes_leaves_nothing_behind(engine: Harness) -> None:
+    """Not its turn, and not the text of what was copied last, though no other router ever comes. (§6.4)"""
+    backlog(engine, 5000)
+    slice_of(engine)
+    forwarding = engine.engine.router_commands._forwarding
+    assert forwarding._same is not None
+
+    engine.unroute()
+    while engine.engine.has_work():
+        slice_of(engine)
+
+    assert forwarding._same is None
+    assert not forwarding.due
+    assert not forwarding._rounds
+
+
 def test_a_slice_is_bounded_by_text(engine: Harness) -> None:
     """Large records go a few at a time, and one that is larger than any slice by itself."""
     engine.append(*["x" * 300_000] * 4, name="s")
@@ -107,9 +123,9 @@ def test_a_slice_is_bounded_by_looks(engine: Harness) -> None:
     routers = engine.engine.router_commands
 
     assert slice_of(engine) == []
-    assert routers.is_due
+    assert routers.is_due()
     assert slice_of(engine) == []
-    assert not routers.is_due
+    assert not routers.is_due()
 
 
 def test_cursors_that_only_moved_are_told_together(engine: Harness) -> None:

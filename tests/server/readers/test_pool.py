@@ -24,6 +24,8 @@ from topics.server.readers.process import ReaderProcess
 
 from .served import Sse, WithReaders, append, is_alive, kill, put, read
 
+JSON = {"content-type": "application/json"}
+
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., WithReaders]]:
@@ -290,9 +292,6 @@ def test_a_new_reader_knows_what_a_key_has_in_flight(tmp_path: Path) -> None:
         assert server.stop() == 0
     finally:
         server.__exit__(None, None, None)
-
-
-JSON = {"content-type": "application/json"}
 
 
 def test_a_list_has_what_was_read_in_a_reader_before(served: WithReaders) -> None:

@@ -90,6 +90,9 @@ class Forwarding:
 
     Args:
         rested: Called after each slice: routers may have come to rest without a copy.
+
+    Attributes:
+        due: The rounds of sources whose routers may have something to copy, in the order of their turns.
     """
 
     def __init__(self, unit: UnitOfWork, rested: Callable[[], None]) -> None:
@@ -97,7 +100,7 @@ class Forwarding:
         self._state = unit.state
         self._routers = unit.state.routers
         self._rested = rested
-        self._line: deque[_Round] = deque()
+        self.due: deque[_Round] = deque()
         self._rounds: dict[int, _Round] = {}
         self._retries: list[tuple[int, int]] = []
         self._plans: WeakKeyDictionary[Router, _Plan] = WeakKeyDictionary()
@@ -116,11 +119,7 @@ class Forwarding:
             known.again = True
         elif self._routers.is_source(source_id):
             self._rounds[source_id] = one = _Round(source_id)
-            self._line.append(one)
-
-    @property
-    def is_due(self) -> bool:
-        return bool(self._line) and not self._unit.read_only
+            self.due.append(one)
 
     def alarm_ms(self) -> int | None:
         """When the next blocked router tries again."""
@@ -154,8 +153,8 @@ class Forwarding:
             _, router_id = heappop(self._retries)
             self.retry(self._routers.by_id[router_id])
         left = Slice()
-        while self._line and not left.is_over:
-            one = self._line.popleft()
+        while self.due and not left.is_over:
+            one = self.due.popleft()
             if not one.left:
                 if not one.again:
                     del self._rounds[one.source_id]
@@ -166,7 +165,7 @@ class Forwarding:
                 router = one.left.popleft()
                 self._visit(router, moment, left)
                 one.again |= self._is_ready(router, moment.now_ms)
-            self._line.append(one)
+            self.due.append(one)
         self._end_slice(moment)
 
     def work(self, router: Router, moment: Moment, left: Slice) -> None:
@@ -176,7 +175,7 @@ class Forwarding:
         self._end_slice(moment)
 
     def _end_slice(self, moment: Moment) -> None:
-        if not self._line:
+        if not self.due:
             self._same = None
         self._log_passed(moment)
         self._unit.evict_for_memory(moment.now_ms)

@@ -114,20 +114,18 @@ class RouterCommands:
 
     # ------------------------------------------------------------------ forwarding
 
-    @property
     def is_due(self) -> bool:
         """Whether `step` has something to do now."""
-        return self._forwarding.is_due and not self.is_held
+        return not self.is_held and self.wants_to_copy()
 
     def step(self, moment: Moment) -> None:
         """Copy a bounded part of what routers have to copy."""
         if not self.is_held:
             self._forwarding.step(moment)
 
-    @property
     def wants_to_copy(self) -> bool:
         """Whether there is something to copy, held back or not."""
-        return self._forwarding.is_due
+        return bool(self._forwarding.due) and not self._unit.read_only
 
     def alarm_ms(self) -> int | None:
         """When a blocked router tries again."""

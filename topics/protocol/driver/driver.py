@@ -453,7 +453,7 @@ class Driver:
         """Copies for routers, jobs for waiting workers: once the commands that are here are
         decided."""
         routers = self.engine.router_commands
-        if self.engine.state.routers.by_id and routers.wants_to_copy:
+        if routers.wants_to_copy():
             routers.is_held = not self._may_copy()
         if not self._is_work_due and self.engine.has_work():
             self._is_work_due = True
@@ -466,7 +466,7 @@ class Driver:
             return
         routers = self.engine.router_commands
         routers.is_held = not self._may_copy()
-        is_copying, unit = routers.is_due, self.engine.unit
+        is_copying, unit = routers.is_due(), self.engine.unit
         planned_bytes = unit.planned_bytes()
         self.engine.work_off(self._moment_of_copies)
         if self.engine.unit.wanted_bytes:
@@ -559,8 +559,7 @@ class Driver:
             at_ms = earlier(at_ms, self._delayed.alarm_ms())
         if self._deadlines:
             at_ms = earlier(at_ms, self._deadlines[0][0])
-        routers = self.engine.state.routers
-        if routers.by_id and self.engine.router_commands.wants_to_copy:
+        if self.engine.router_commands.wants_to_copy():
             at_ms = earlier(at_ms, self._copy_pace.alarm_ms(self._host.steady_ms))
         work_ms = self._work_ms()
         if work_ms is not None:
