@@ -50,7 +50,7 @@ from topics.protocol.state.run_list import packed_spans
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
 
-# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _SYNCED: Final = Gate.SYNCED
 _WRITTEN: Final = Gate.WRITTEN
 

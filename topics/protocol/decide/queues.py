@@ -41,7 +41,7 @@ from topics.protocol.state.queue import Queue
 from topics.protocol.state.run_list import seq_spans
 from topics.protocol.state.topic import Topic
 
-# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _NOW: Final = Gate.NOW
 _SYNCED: Final = Gate.SYNCED
 

@@ -40,7 +40,7 @@ from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
 
-# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _NOW: Final = Gate.NOW
 
 COPY_SLICES: Final = 3

@@ -119,7 +119,7 @@ class WriterState(StrEnum):
     FAILED = "failed"
 
 
-# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _FREE: Final = WriterState.FREE
 _WRITING: Final = WriterState.WRITING
 _SYNCED: Final = Gate.SYNCED

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from topics.protocol.model.events import JobsLeased, JobsReleased, Marks, QueueImage
 from topics.protocol.state.job import JOB_TRANSITIONS, TIMED, WAITING, Job, JobPlace, JobStep
 
-# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _LEASED: Final = JobPlace.LEASED
 _AGAIN: Final = JobPlace.AGAIN
 _RAN_OUT: Final = JobStep.RAN_OUT

@@ -52,7 +52,7 @@ from topics.server.exchange.slots import Slot, Slots
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.exchange.work_feed import WorkFeed
 
-# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _READY: Final = Phase.READY
 _NO_BODY: Final = BodyRule.NONE
 

@@ -28,7 +28,7 @@ from topics.server.transport.reads import MUCH_BYTES
 from topics.server.transport.shared import Shared
 from topics.server.transport.speaker import Speaker
 
-# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _CHOOSING: Final = State.CHOOSING
 _OPEN: Final = State.OPEN
 _LOST: Final = State.LOST

@@ -35,7 +35,7 @@ from topics.server.transport.http1_stream import Stream
 from topics.server.transport.outgoing import Outgoing
 from topics.server.transport.pump import source_of
 
-# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _IDLE: Final = State.IDLE
 _BODY: Final = State.BODY
 _SPILL: Final = State.SPILL

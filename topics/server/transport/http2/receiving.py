@@ -39,7 +39,7 @@ from topics.server.transport.http2.toll import LARGE_HEAD
 from topics.server.transport.http2.tunnel import Tunnel
 from topics.server.transport.limits import HEAD_BYTES_MAX, HEADERS_MAX
 
-# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _RECEIVING: Final = State.RECEIVING
 _WAITING: Final = State.WAITING
 _TUNNEL: Final = State.TUNNEL

@@ -12,7 +12,7 @@ from typing import Final
 from topics.server.transport.budget import Charges
 from topics.server.transport.http2.frames import ACK, Frame, Kind
 
-# Each request reads these: Python 3.11 looks a member of an Enum up through its metaclass.
+# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _DATA: Final = Kind.DATA
 _HEADERS: Final = Kind.HEADERS
 _WINDOW_UPDATE: Final = Kind.WINDOW_UPDATE
