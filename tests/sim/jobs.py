@@ -26,6 +26,8 @@ class Job:
         is_lasting: All this is in a log that outlives the process.
         is_refused: What delays it is a dead-letter topic that did not take it.
         since_ms: Since when it may be claimed, while it may.
+        logged: The lease that was given back when the log may have had no room to say so: a crash
+            may bring it back.
     """
 
     deliveries: int = 0
@@ -39,13 +41,24 @@ class Job:
     is_refused: bool = False
     refusals: int = 0
     since_ms: int = 0
+    logged: "Job | None" = None
 
     def copy(self) -> "Job":
         # As `dataclasses.replace`, which takes three times as long; a world does little else so often.
         out = Job(self.deliveries, self.node, self.lease, self.until_ms, self.ready_ms)
         out.is_leased, out.is_dying, out.is_lasting = self.is_leased, self.is_dying, self.is_lasting
         out.is_refused, out.refusals, out.since_ms = self.is_refused, self.refusals, self.since_ms
+        out.logged = self.logged and self.logged.copy()
         return out
+
+    def settle(self, now_ms: int) -> None:
+        """A lease is valid through its deadline; a delay is over at its time. (§10.3)"""
+        if self.is_leased and now_ms > self.until_ms:
+            self.is_leased, self.since_ms = False, self.until_ms + 1
+        if self.ready_ms and self.ready_ms <= now_ms:
+            self.ready_ms, self.is_refused, self.since_ms = 0, False, self.ready_ms
+        if self.logged is not None:
+            self.logged.settle(now_ms)
 
     def shown(self) -> tuple[object, ...]:
         """What a restart has to show of it."""
@@ -74,12 +87,8 @@ class Jobs:
         return Jobs(known, self.dead_lettered, self.opened_ms)
 
     def settle(self, now_ms: int) -> None:
-        """A lease is valid through its deadline; a delay is over at its time. (§10.3)"""
         for job in self.known.values():
-            if job.is_leased and now_ms > job.until_ms:
-                job.is_leased, job.since_ms = False, job.until_ms + 1
-            if job.ready_ms and job.ready_ms <= now_ms:
-                job.ready_ms, job.is_refused, job.since_ms = 0, False, job.ready_ms
+            job.settle(now_ms)
 
     def forget(self, seqs: Iterable[int]) -> None:
         for seq in seqs:
@@ -115,7 +124,7 @@ class Jobs:
         job.deliveries += 1
         job.node, job.lease, job.until_ms = node, -1, until_ms
         job.is_leased, job.ready_ms, job.refusals = True, 0, 0
-        job.is_lasting, job.is_refused = lasting, False
+        job.is_lasting, job.is_refused, job.logged = lasting, False, None
         return job
 
     def held(
@@ -136,9 +145,19 @@ class Jobs:
             (held if counts else skipped).append(seq)
         return held, skipped
 
-    def release(self, seqs: Iterable[int], ready_ms: int, *, now_ms: int, lasting: bool) -> None:
+    def release(
+        self,
+        seqs: Iterable[int],
+        ready_ms: int,
+        *,
+        now_ms: int,
+        lasting: bool,
+        logged: bool = True,
+    ) -> None:
+        """Give leases back; `logged` is False where the log may have had no room for it."""
         for seq in seqs:
             job = self.known[seq]
+            job.logged = None if logged else job.copy()
             job.since_ms = now_ms
             job.is_leased = job.is_dying = job.is_refused = False
             job.lease, job.node, job.ready_ms, job.is_lasting = 0, "", ready_ms, lasting
@@ -149,6 +168,7 @@ class Jobs:
             job.is_leased, job.until_ms, job.is_lasting = True, until_ms, lasting
             job.is_dying = job.is_refused = False
             job.ready_ms = job.refusals = 0
+            job.logged = None
 
     def refuse(self, seq: int, now_ms: int) -> None:
         """The dead-letter topic refuses it: it is retried later."""
@@ -192,6 +212,7 @@ class Jobs:
             if not is_known and not (clean or job.is_lasting):
                 # A part of it may have been answered before: then it is claimable.
                 is_known = shown is None or shown[:3] == ("ready", 0, "")
+                is_known |= job.logged is not None and shown == job.logged.shown()
             if not is_known:
                 return f"job {seq} is {shown}, was {job}"
         strangers = {seq: found[seq] for seq in found.keys() - self.known.keys()}

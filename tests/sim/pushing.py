@@ -62,23 +62,26 @@ class Pushing:
         elif kind < 0.8:
             self.take_all()
         elif self.open:
-            self._leave(rng.choice(self.open))
+            self.leave(rng.choice(self.open))
         world.end_turn()
 
     def _come(self, name: str) -> None:
-        world, rng = self._world, self._rng
-        topic = world.model.topics.get(name)
+        rng, topic = self._rng, self._world.model.topics.get(name)
         if topic is None or topic.config.type != "queue":
             return
-        engine = world.process.engine
-        topic_id = engine.queue_commands.require_queue(name, world.process.now_ms).topic_id
         limit, lease_ms = rng.choice((1, 2, 20)), rng.choice((None, 100))
-        stream = PushStream(
-            topic_id, name, rng.choice(NODES), limit, lease_ms, wake=lambda: self._wake(stream)
-        )
+        self.come(name, rng.choice(NODES), limit, lease_ms)
+
+    def come(self, name: str, node: str, limit: int, lease_ms: int | None) -> PushStream:
+        """A worker opens a stream of the queue `name`."""
+        process = self._world.process
+        engine = process.engine
+        topic_id = engine.queue_commands.require_queue(name, process.now_ms).topic_id
+        stream = PushStream(topic_id, name, node, limit, lease_ms, wake=lambda: self._wake(stream))
         engine.open_push_stream(stream)
         self.open.append(stream)
         self.woken.add(stream)
+        return stream
 
     def _wake(self, stream: PushStream) -> None:
         """It is given no more than it may hold; a lease that its worker extends past its end may come
@@ -146,7 +149,7 @@ class Pushing:
 
     # -- the end -------------------------------------------------------------------------------
 
-    def _leave(self, stream: PushStream) -> None:
+    def leave(self, stream: PushStream) -> None:
         """The connection goes: exactly what it holds may be claimed at once. (§10.8)"""
         world = self._world
         topic = world.model.topics.get(stream.name)
@@ -162,8 +165,11 @@ class Pushing:
             and (job.lease, job.node) == (lease, stream.node)
         }
         others = {seq for seq, job in jobs.known.items() if job.is_leased} - held
-        lasting = topic.config.leases_durable and not world.has_no_space
-        jobs.release(sorted(held), 0, now_ms=world.model.now_ms, lasting=lasting)
+        lasting, fits = topic.config.leases_durable, not world.has_no_space
+        # Without room it is in no log: after a crash these leases run out.
+        jobs.release(
+            sorted(held), 0, now_ms=world.model.now_ms, lasting=lasting and fits, logged=fits
+        )
         for grant in stream.given:
             world.waiting.grants.pop(f"lease_{grant.leases[0]:x}", None)
         self._close(stream)

@@ -6,6 +6,7 @@ import pytest
 
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import Rejection
+from topics.store.store import DiskStore
 
 from .files import Fault
 from .invariants import Violation
@@ -135,6 +136,34 @@ def test_a_full_disk_refuses_appends_and_takes_deletes() -> None:
     assert world.traffic.refused_for_room == 1
     assert full.head_seq == held + 1
     world.crash("cut")
+
+
+def test_a_worker_that_leaves_a_full_disk_may_hold_its_jobs_after_a_crash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its jobs may be claimed at once; the log had no room to say so, and after a crash they are
+    leased until the lease ends. (§10.8)"""
+    world = plain()
+    world.start()
+    world.traffic.put_class("a", "fsync", type="queue", leases_durable=True)
+    append(world, 2)
+    world.settle()
+    worker = world.pushing.come("a", "n1", 20, None)
+    world.end_turn()
+    world.pushing.take_all()
+    world.settle()
+    leased = {seq: job.shown() for seq, job in world.model.topics["a"].jobs.known.items()}
+    assert {shown[0] for shown in leased.values()} == {"leased"}
+
+    world.is_full = True
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskStore, "room", lambda self, *, reserve: 0)
+        world.pushing.leave(worker)
+        world.end_turn()
+
+    assert not world.model.topics["a"].jobs.in_flight
+    world.crash("kill")
+    assert {seq: job.shown() for seq, job in world.model.topics["a"].jobs.known.items()} == leased
 
 
 def test_a_violation_names_its_invariant() -> None:
