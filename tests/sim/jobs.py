@@ -76,15 +76,24 @@ class Jobs:
     Attributes:
         opened_ms: The time that the process began with, by its own clock: before that no job could
             have been claimed.
+        refused_ms: When the dead-letter topic last took none; the queue pauses then, though the jobs
+            that it refused may go.
     """
 
     known: dict[int, Job] = field(default_factory=dict)
     dead_lettered: int = 0
     opened_ms: int = 0
+    refused_ms: int | None = None
 
     def copy(self) -> "Jobs":
         known = {seq: job.copy() for seq, job in self.known.items()}
-        return Jobs(known, self.dead_lettered, self.opened_ms)
+        return Jobs(known, self.dead_lettered, self.opened_ms, self.refused_ms)
+
+    def may_pause(self, now_ms: int) -> bool:
+        """Whether exhausted jobs may wait because others were refused."""
+        if any(job.refusals or job.is_dying for job in self.known.values()):
+            return True
+        return self.refused_ms is not None and now_ms - self.refused_ms <= BACKOFF_MAX_MS
 
     def settle(self, now_ms: int) -> None:
         for job in self.known.values():
@@ -172,7 +181,7 @@ class Jobs:
 
     def refuse(self, seq: int, now_ms: int) -> None:
         """The dead-letter topic refuses it: it is retried later."""
-        job = self.known[seq]
+        job, self.refused_ms = self.known[seq], now_ms
         job.ready_ms = now_ms + min(BACKOFF_FIRST_MS << min(job.refusals, 16), BACKOFF_MAX_MS)
         job.refusals += 1
         job.is_dying, job.is_refused = False, True

@@ -585,7 +585,7 @@ class Model:
         return [
             (name, seq)
             for name, topic in self.topics.items()
-            if not any(job.refusals or job.is_dying for job in topic.jobs.known.values())
+            if not topic.jobs.may_pause(self.now_ms)
             for seq in topic.jobs.known
             if topic.jobs.is_claimable(seq)
             and topic.jobs.is_exhausted(seq, topic.config)
