@@ -27,7 +27,7 @@ from topics.protocol.model.events import (
     TopicImage,
 )
 from topics.protocol.model.ports import Run, SealEntry, SealPiece, Span, Store
-from topics.protocol.model.records import DELETED, Batch, Buffer, Columns
+from topics.protocol.model.records import DELETED, Batch, Buffer, Columns, StoredText
 
 Tags = Sequence[str | None]
 Content = dict[int, dict[int, bytes]]
@@ -149,10 +149,12 @@ class Ledger:
             case TopicDeleted():
                 del self.topics[event.topic_id]
             case RecordsAppended():
-                topic = self.topics[event.topic_id]
+                topic, text = self.topics[event.topic_id], event.batch.text
+                if isinstance(text, StoredText):
+                    text = bytes(text.read_blocking(0, len(text)))
                 at = 0
                 for row, size in enumerate(event.batch.size.tolist()):
-                    topic.hot[event.first_seq + row] = event.batch.text[at : at + size]
+                    topic.hot[event.first_seq + row] = text[at : at + size]
                     at += size + 1
                 topic.head = event.first_seq + len(event.batch) - 1
             case RecordsDeleted():

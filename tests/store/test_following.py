@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from sim.files import SimFiles
 
+from topics.protocol.model.codec import STORED_BYTES
 from topics.protocol.model.errors import Corrupt, Unusable
+from topics.protocol.model.events import Event, RecordsAppended, RunRef
+from topics.protocol.model.records import StoredText
 from topics.store.files import OsFiles
 from topics.store.following import FollowingStore
 from topics.store.layout import PAGE, SECTOR, log_name, segment_name
@@ -95,6 +98,68 @@ def test_a_follower_whose_file_is_gone_goes_on_in_the_next() -> None:
 
     assert store.follow(reader.apply, batch(writer), 1 << 20)
     assert reader.content() == writer.content()
+
+
+def test_large_text_stays_in_the_log() -> None:
+    """A reader refers to it there, in its own place of each batch; that of small batches it copies.
+    Nothing waits for a disk where the page cache has it not, and a file that is gone stays open as long as
+    text of it is referred to."""
+    files, writer = begun()
+    large = [b"%d" % n * STORED_BYTES for n in range(3)]
+    theirs = files.other()
+    store, events = FollowingStore(theirs), list[Event]()
+    writer.append(1, large[0], b"in the same batch")
+    writer.append(1, b"small")
+    store.begin(Listener(events), batch(writer))
+    writer.store.sync()
+    writer.store.rotate()
+    writer.append(1, large[1], large[2])
+    assert store.follow(events.append, batch(writer), 1 << 20)
+
+    first, small, second = (each.batch.text for each in events if isinstance(each, RecordsAppended))
+
+    assert small == b"small,"
+    assert isinstance(first, StoredText)
+    assert isinstance(second, StoredText)
+    assert first.read(0, len(first)) == large[0] + b",in the same batch,"
+    at = len(large[1])
+    assert second.read(at - 1, at + 3) == large[1][-1:] + b"," + large[2][:2]
+    files.unlink(log_name(1))
+    theirs.cold = True
+    assert first.read(3, 9) is None
+    assert first.read_blocking(3, 9) == large[0][3:9]
+    store.close()
+
+
+class Listener:
+    """Takes events, and no checkpoint."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.apply = events.append
+
+    def restore(self, checkpoint: object) -> None:
+        raise AssertionError(checkpoint)
+
+    def refs(self) -> list[RunRef]:
+        return []
+
+
+def test_text_that_the_disk_cannot_read_is_an_error(tmp_path: Path) -> None:
+    """Of the file and the place in it, as with a segment's."""
+    writer = Ledger(None)
+    writer.store = DiskStore(OsFiles(tmp_path), wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
+    writer.store.recover(writer)
+    writer.create(1)
+    writer.append(1, b"x" * STORED_BYTES)
+    events = list[Event]()
+    FollowingStore(OsFiles(tmp_path)).begin(Listener(events), batch(writer))
+    [text] = [each.batch.text for each in events if isinstance(each, RecordsAppended)]
+    assert isinstance(text, StoredText)
+    os.truncate(tmp_path / log_name(1), PAGE)
+
+    assert text.read(0, 9) is None
+    with pytest.raises(Corrupt, match="the file ends here"):
+        text.read_blocking(0, 9)
 
 
 def test_a_batch_that_does_not_verify_is_an_error() -> None:

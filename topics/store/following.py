@@ -5,22 +5,32 @@ batch that the writer says it has written.  What is read is what the page cache 
 so this is for the machine that writes and for no copy of its files.  Takes no lock and changes
 nothing.
 
+Text of `codec.STORED_BYTES` or more stays in the log: a run refers to it there, and a read copies
+what it takes.  That of smaller batches is copied once, when it is applied: each of them has its text
+in a place of its own, and a page of single writes would be as many reads.
+
 Invariants: batches are applied in their order, each once, and none beyond the one that the writer
-named; a file that the writer has unlinked is kept open only as long as something reads it.
+named; a file that the writer has unlinked is kept open only as long as something reads it, or a run
+refers to it.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
+
+import numpy as np
 
 from topics.protocol.model.errors import Corrupt, Unusable
 from topics.protocol.model.events import Event, RunRef
 from topics.protocol.model.ports import RecoverySink, StoreStats
+from topics.protocol.model.records import Buffer, StoredText
 from topics.store import identity
 from topics.store.checkpoint import Checkpoints
 from topics.store.files import File, Files
-from topics.store.layout import FIRST_BATCH, PAGE, aligned, log_name
+from topics.store.layout import BATCH_HEADER, FIRST_BATCH, PAGE, aligned, log_name
 from topics.store.replay import FileHeader, LogBatch, LogWalk, Window, applied, batch_at, header_of
 from topics.store.runs import SealedRun
+from topics.store.segment import read_exact
 from topics.store.segments import Segments
 from topics.store.wal import Position
 
@@ -52,6 +62,9 @@ class FollowingStore:
         self._file: File | None = None
         self._window: Window
         self._header: FileHeader
+        self._texts: tuple[int, File] | None = None
+        """The log file of which runs refer to text, and its number.  Nobody closes it: the last run
+        does that refers to it."""
 
     @property
     def batch(self) -> int:
@@ -110,9 +123,20 @@ class FollowingStore:
         return True
 
     def _apply(self, position: Position, batch: LogBatch, apply: Callable[[Event], None]) -> None:
-        applied(self._files, position, batch, apply)
+        applied(self._files, position, batch, apply, partial(self._stored, position))
         end = batch.end(position.offset)
         self._position = Position(position.file_number, end, batch.number, batch.digest)
+
+    def _stored(self, position: Position, at: int, size: int) -> StoredText:
+        """The text at an offset of a batch's body, where the log has it."""
+        number = position.file_number
+        if self._texts is None or self._texts[0] != number:
+            self._texts = number, self._files.open(log_name(number))
+        begin, file = position.offset + BATCH_HEADER.size + at, self._texts[1]
+        path = f"{self._files.path}/{log_name(number)}"
+        return StoredText(
+            size, partial(_read_nowait, file, begin), partial(_read, file, path, begin)
+        )
 
     def _next(self) -> tuple[Position, LogBatch]:
         if self._file is None:
@@ -187,6 +211,7 @@ class FollowingStore:
     def rest(self) -> None:
         """Close the log's file; the next call of `follow` opens it again."""
         self._close_file()
+        self._texts = None
 
     def settle_flags(self, limit: int) -> int:
         """*Blocking.* Forget the deletes that the writer has flagged in the segments by now, of so
@@ -197,3 +222,12 @@ class FollowingStore:
         self._close_file()
         self._segments.close()
         self._files.close()
+
+
+def _read_nowait(file: File, begin: int, start: int, end: int) -> Buffer | None:
+    view = np.empty(end - start, np.uint8).data
+    return view if file.read_nowait(view, begin + start) else None
+
+
+def _read(file: File, path: str, begin: int, start: int, end: int) -> Buffer:
+    return read_exact(file, path, begin + start, end - start)

@@ -9,13 +9,14 @@ which the log then ended.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from topics.protocol.model import codec
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import Event
+from topics.protocol.model.records import StoredText
 from topics.store.files import File, Files, read_at_most
 from topics.store.layout import (
     BATCH_HEADER,
@@ -121,8 +122,17 @@ class Tail:
         return self.torn_end - self.position.offset + sum(self.torn_files.values())
 
 
-def events_of(files: Files, position: Position, batch: LogBatch) -> Sequence[Event]:
+Stored: TypeAlias = Callable[[int, int], StoredText]
+"""Makes text that stays in the log of its offset in a batch's body and its size."""
+
+
+def events_of(
+    files: Files, position: Position, batch: LogBatch, stored: Stored | None = None
+) -> Sequence[Event]:
     """The events of a batch that stands at a position.
+
+    Args:
+        stored: Where large text is to stay in the log.
 
     Raises:
         Corrupt: They cannot be decoded although the digest matches.
@@ -131,14 +141,18 @@ def events_of(files: Files, position: Position, batch: LogBatch) -> Sequence[Eve
         return ()
     assert batch.body is not None
     try:
-        return list(codec.decode_all(batch.body, batch.events))
+        return list(codec.decode_all(batch.body, batch.events, stored))
     except ValueError as error:
         path = f"{files.path}/{log_name(position.file_number)}"
         raise Corrupt(path, position.offset, str(error)) from error
 
 
 def applied(
-    files: Files, position: Position, batch: LogBatch, apply: Callable[[Event], None]
+    files: Files,
+    position: Position,
+    batch: LogBatch,
+    apply: Callable[[Event], None],
+    stored: Stored | None = None,
 ) -> int:
     """Apply the events of a batch; returns how many.
 
@@ -147,7 +161,7 @@ def applied(
             correct process can have written it.
     """
     try:
-        for event in events_of(files, position, batch):
+        for event in events_of(files, position, batch, stored):
             apply(event)
     except (Corrupt, OSError):
         raise

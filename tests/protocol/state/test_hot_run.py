@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from protocol.harness import Harness
-from topics.protocol.model.records import SharedText
+from topics.protocol.model.records import SharedText, StoredText, Text
 from topics.protocol.model.render import render_batch
 from topics.protocol.model.tags import begins_with, equals, parse_subject
 from topics.protocol.state.hot_run import HotRun
@@ -385,3 +385,84 @@ def test_a_small_record_behind_a_shared_one_takes_little_memory() -> None:
 
     assert [len(arena) for arena in run._arenas] == [len(first.text) - 1, 1, 256]
     assert rows_of(run, 1, 2) == [{"$seq": 2, "$ts": TS, "data": 1}]
+
+
+@given(BATCHES, st.data())
+def test_stored_text_reads_as_text_in_memory_does(
+    batches: list[list[Row]], draw: st.DataObject
+) -> None:
+    """Whichever batches stay in a file, and wherever the run is cut; where a disk would have to be
+    waited for, a read says so. (§3)"""
+    plain, mixed, seq, is_cold = HotRun(1), HotRun(1), 1, False
+
+    def stored(text: bytes) -> StoredText:
+        view = memoryview(text)
+        return StoredText(
+            len(text), lambda lo, hi: None if is_cold else view[lo:hi], lambda lo, hi: view[lo:hi]
+        )
+
+    for rows in batches:
+        batch = render_batch(
+            [json.dumps(data).encode() for data, *_ in rows], first_seq=seq, ts_ms=TS
+        )
+        assert isinstance(batch.text, bytes)
+        text: Text = stored(batch.text) if draw.draw(st.booleans()) else batch.text
+        plain.append(batch)
+        mixed.append(structs.replace(batch, text=text))
+        seq += len(rows)
+    if mixed.count > 1 and draw.draw(st.booleans()):
+        row, is_rest = draw.draw(st.integers(1, mixed.count - 1)), draw.draw(st.booleans())
+        rests = plain.cut(row), mixed.cut(row)
+        plain, mixed = rests if is_rest else (plain, mixed)
+    lo = draw.draw(st.integers(0, plain.count - 1))
+    span = (lo, draw.draw(st.integers(lo + 1, plain.count)))
+    [expected] = plain.read([span])
+
+    assert mixed.read([span]) == [expected]
+    assert mixed.memory_bytes == plain.memory_bytes
+    is_cold = True
+    assert mixed.read_blocking([span]) == [expected]
+    views = mixed.views([span])
+    if views is None:
+        assert mixed.read([(0, mixed.count)]) in (None, [plain.read([(0, plain.count)])[0]])
+    else:
+        assert b"".join(views[0]) == expected
+
+
+def test_a_read_waits_for_the_disk_where_its_own_rows_are_there() -> None:
+    """Rows that are in memory are read at once, though others of the run are in a file. (§3)"""
+    run = run_of([[("a", None, None)]])
+    batch = render_batch([b'"b"'], first_seq=2, ts_ms=TS)
+    text = bytes(batch.text)  # type: ignore[arg-type]
+    run.append(
+        structs.replace(
+            batch,
+            text=StoredText(len(text), lambda lo, hi: None, lambda lo, hi: text[lo:hi]),
+        )
+    )
+    run.append(render_batch([b'"c"'], first_seq=3, ts_ms=TS))
+
+    assert [row["data"] for row in rows_of(run, 0, 1)] == ["a"]
+    assert [row["data"] for row in rows_of(run, 2, 3)] == ["c"]
+    assert run.read([(0, 1), (1, 2)]) is None
+    assert run.views([(0, 1)]) is None
+    assert json.loads(bytes(run.read_blocking([(1, 2)])[0]))["data"] == "b"
+
+
+def test_small_batches_between_large_ones_share_one_arena() -> None:
+    """Text that is adopted does not cost each small batch behind it an arena of its own. (§11)"""
+    run = HotRun(1)
+    for seq in range(1, 101):
+        data = b'"%b"' % (b"x" * (1 << 18)) if seq % 2 else b"%d" % seq
+        run.append(render_batch([data], first_seq=seq, ts_ms=TS))
+
+    memory = {id(base) for arena in run._arenas if (base := _base(arena)) is not None}
+
+    assert len(memory) <= 7
+    assert [row["data"] for row in rows_of(run, 97, 100) if row["$seq"] % 2 == 0] == [98, 100]
+
+
+def _base(arena: object) -> object:
+    """The memory of an arena that small batches are copied into."""
+    base = arena.obj if isinstance(arena, memoryview) else arena
+    return base if isinstance(base, bytearray) else None

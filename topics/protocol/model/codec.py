@@ -10,7 +10,7 @@ changed yet.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Self, TypeAlias, get_args
 
 import msgspec
@@ -41,7 +41,7 @@ from topics.protocol.model.events import (
     TopicCreated,
     TopicDeleted,
 )
-from topics.protocol.model.records import COLUMN_DTYPES, Batch, Buffer, SharedText
+from topics.protocol.model.records import COLUMN_DTYPES, Batch, Buffer, StoredText, Text
 
 CODES: Final[dict[type[Event], int]] = {
     TopicCreated: 1,
@@ -85,6 +85,9 @@ _ONE_ROW_MASK: Final = sum(
 )
 
 assert FRAME_HEADER.size == 16
+
+STORED_BYTES: Final = 16 << 10
+"""Text from this size on may stay in its file: a page of such pieces costs less to read than to send."""
 
 SMALL_BYTES: Final = 4096
 """A frame of at most so many bytes is one buffer; of a larger one the text is not copied."""
@@ -201,7 +204,7 @@ def _encode_append(event: RecordsAppended) -> Frame:
     parts[0] = FRAME_HEADER.pack(size, APPENDED, mask, 0, len(head), records)
     # Joined, a small frame is one buffer of the vectored write; a large text is not worth a copy.
     if before + len(text) <= SMALL_BYTES:
-        parts += (bytes(text), _PADDING[padding])
+        parts += (*_pieces_of(text), _PADDING[padding])
         return (b"".join(parts),)
     return b"".join(parts), *_pieces_of(text), _PADDING[padding]
 
@@ -218,12 +221,15 @@ def _encode_one(head: bytes, batch: Batch) -> Frame:
     header = FRAME_HEADER.pack(size + len(end), APPENDED, _ONE_ROW_MASK, 0, len(head), 1)
     row = _ONE_ROW.pack(batch.size.item(), batch.data_size.item())
     if size <= SMALL_BYTES:
-        return (b"".join((header, head, padding, row, bytes(text), end)),)
+        return (b"".join((header, head, padding, row, *_pieces_of(text), end)),)
     return b"".join((header, head, padding, row)), *_pieces_of(text), end
 
 
-def _pieces_of(text: bytes | SharedText) -> tuple[Buffer, ...]:
-    return (text,) if isinstance(text, bytes) else text.pieces
+def _pieces_of(text: Text) -> tuple[Buffer, ...]:
+    if isinstance(text, bytes):
+        return (text,)
+    assert not isinstance(text, StoredText)  # it was read from a log, and goes into none
+    return text.pieces
 
 
 def _columns_of(batch: Batch) -> tuple[NDArray[Any] | None, ...]:
@@ -231,8 +237,14 @@ def _columns_of(batch: Batch) -> tuple[NDArray[Any] | None, ...]:
     return batch.src_seq, batch.size, batch.data_size, batch.meta_size, batch.hops
 
 
-def decode_all(body: memoryview, count: int) -> Iterator[Event]:
+def decode_all(
+    body: memoryview, count: int, stored: Callable[[int, int], StoredText] | None = None
+) -> Iterator[Event]:
     """The events of a batch's body, in order.
+
+    Args:
+        stored: Where large text is to stay in its file: makes it of its offset in the body and its
+            size.
 
     Raises:
         ValueError: The body is not `count` frames.  Its digest held, so it was written so.
@@ -247,7 +259,11 @@ def decode_all(body: memoryview, count: int) -> Iterator[Event]:
             raise ValueError(f"frame at {at} says {size} bytes")
         head = frame[_HEADER_BYTES : _HEADER_BYTES + head_bytes]
         if code == APPENDED:
-            yield _decode_append_frame(frame, _decode_append(head), head_bytes, mask, records)
+            fields = _decode_append(head)
+            text = None
+            if stored is not None and fields.text_bytes >= STORED_BYTES:
+                text = stored(at + _text_at(head_bytes, mask, records), fields.text_bytes)
+            yield _decode_append_frame(frame, fields, head_bytes, mask, records, text)
         elif code in _decoders:
             yield _decoders[code].decode(head)
         else:
@@ -263,22 +279,33 @@ _COLUMN_ITEMS: Final = tuple(
 )
 
 
-def _decode_append_frame(
-    frame: memoryview, head: AppendHead, head_bytes: int, mask: int, records: int
-) -> RecordsAppended:
+def _text_at(head_bytes: int, mask: int, records: int) -> int:
+    """Where in its frame the text of records begins."""
     # Columns begin at a multiple of 8, as every part of a frame does.
     at = (_HEADER_BYTES + head_bytes + 7) & -8
-    width = sum((item * records + 7) & -8 for _, _, item, bit in _COLUMN_ITEMS if mask & bit)
+    return at + sum((item * records + 7) & -8 for _, _, item, bit in _COLUMN_ITEMS if mask & bit)
+
+
+def _decode_append_frame(
+    frame: memoryview,
+    head: AppendHead,
+    head_bytes: int,
+    mask: int,
+    records: int,
+    stored: StoredText | None,
+) -> RecordsAppended:
+    at, text_at = (_HEADER_BYTES + head_bytes + 7) & -8, _text_at(head_bytes, mask, records)
     # A copy of the columns, a few bytes a record: views would keep the whole read buffer alive.
-    raw = bytes(frame[at : at + width])
-    text = bytes(frame[at + width : at + width + head.text_bytes])
+    raw = bytes(frame[at:text_at])
+    is_short = text_at + head.text_bytes > len(frame)
+    text = stored or bytes(frame[text_at : text_at + head.text_bytes])
     columns: dict[str, Any] = {}
     at = 0
     for name, dtype, item, bit in _COLUMN_ITEMS:
         if mask & bit:
             columns[name] = np.frombuffer(raw, dtype, records, at)
             at += (item * records + 7) & -8
-    if len(text) != head.text_bytes or "size" not in columns or "data_size" not in columns:
+    if is_short or "size" not in columns or "data_size" not in columns:
         raise ValueError("frame of records is cut short")
     batch = Batch(text=text, ts_ms=head.ts_ms, nodes=head.nodes, tags=head.tags, **columns)
     return RecordsAppended(

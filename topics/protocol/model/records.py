@@ -10,7 +10,7 @@ spliced in before `"data"`.  Everything that decides which records a reader sees
 little-endian column, one row a record; row = seq - first_seq of the run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self, TypeAlias
 
@@ -94,11 +94,31 @@ class SharedText(msgspec.Struct, frozen=True, eq=False):
         return b"".join(self.pieces)
 
 
+class StoredText(msgspec.Struct, frozen=True, eq=False):
+    """Text that stays in the file it was read from.
+
+    Attributes:
+        size_bytes: Of all of it.
+        read: Bytes [start, end) of it; None where a disk would have to be waited for.
+        read_blocking: As `read`, but *blocking* and never None.  Raises OSError.
+    """
+
+    size_bytes: int
+    read: Callable[[int, int], Buffer | None]
+    read_blocking: Callable[[int, int], Buffer]
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+
+Text: TypeAlias = bytes | SharedText | StoredText
+
+
 class Batch(msgspec.Struct, frozen=True):
     """The n records of one append, rendered, as its event, its log frame and its run hold them.
 
     Attributes:
-        text: The records' served text, each followed by a comma.
+        text: The records' served text, each followed by a comma; stored only where a log is followed.
         ts_ms: Commit time of all of them.
         size: Text of each record without its comma, shape (n,), uint32.
         data_size: Bytes of each `data` value, shape (n,), uint32.
@@ -109,7 +129,7 @@ class Batch(msgspec.Struct, frozen=True):
         hops: Shape (n,), uint8; None unless the records are copies.
     """
 
-    text: bytes | SharedText
+    text: Text
     ts_ms: int
     size: NDArray[np.uint32]
     data_size: NDArray[np.uint32]

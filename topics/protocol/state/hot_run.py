@@ -27,7 +27,8 @@ from topics.protocol.model.records import (
     Batch,
     Buffer,
     Columns,
-    SharedText,
+    StoredText,
+    Text,
 )
 
 _ROWS_FIRST: Final = 16
@@ -131,10 +132,13 @@ class HotRun:
         self.text_bytes = 0
         self._nodes = _NO_STRINGS
         self._tags = _NO_STRINGS
-        self._arenas: list[Buffer] = []
+        self._arenas: list[Buffer | StoredText] = []
         self._bases: list[int] = []
+        self._is_stored = False
+        """Some of the text is in a file."""
         self._room: bytearray | None = None
         self._room_used = 0
+        self._is_room_last = False
         self._view: Columns | None = None
         self._capacity = _ROWS_FIRST
         self._memory = bytearray(_ROWS_FIRST * _ROW_BYTES)
@@ -232,7 +236,8 @@ class HotRun:
 
     def append(self, batch: Batch) -> None:
         """Take a batch as the next rows.  Its text is copied into an arena, or kept as one; text that
-        is shared with other runs is kept in its pieces, and counts in each of them."""
+        is shared with other runs is kept in its pieces, and counts in each of them; stored text stays
+        where it is, and counts as if it were here."""
         n = len(batch.size)
         if self.count + n > self._capacity:
             self._allocate(max(self._capacity * 2, self.count + n))
@@ -298,38 +303,46 @@ class HotRun:
             columns["src_seq"][new] = batch.src_seq
             columns["hops"][new] = batch.hops
 
-    def _store_text(self, text: bytes | SharedText) -> int:
+    def _store_text(self, text: Text) -> int:
         """Place text behind the last; returns its offset in the run."""
         offset, size = self.text_bytes, len(text)
         self.text_bytes += size
         if not isinstance(text, bytes):
+            if isinstance(text, StoredText):
+                self._is_stored = True
+                self._adopt(text, offset)
+                return offset
+            at = offset
             for piece in text.pieces:
-                self._arenas.append(piece)
-                self._bases.append(offset)
-                offset += len(piece)
-            self._room = None
-            return offset - size
+                self._adopt(piece, at)
+                at += len(piece)
+            return offset
         if size > _ADOPT_BYTES_MAX:
             for at in range(0, size, _ARENA_MAX_BYTES):
-                self._arenas.append(text[at : at + _ARENA_MAX_BYTES])
-                self._bases.append(offset + at)
-            self._room = None
+                self._adopt(text[at : at + _ARENA_MAX_BYTES], offset + at)
             return offset
         if size >= _ADOPT_BYTES:
-            self._arenas.append(text)
-            self._bases.append(offset)
-            self._room = None
+            self._adopt(text, offset)
             return offset
-        if self._room is None or self._room_used + size > len(self._room):
-            last = len(self._arenas[-1]) if self._arenas else _ARENA_FIRST_BYTES // 2
-            room = min(max(2 * last, _ARENA_FIRST_BYTES), _ARENA_MAX_BYTES)
-            self._room = bytearray(max(size, room))
-            self._room_used = 0
-            self._arenas.append(self._room)
-            self._bases.append(offset)
-        self._room[self._room_used : self._room_used + size] = text
-        self._room_used += size
+        room, used = self._room, self._room_used
+        if room is None or used + size > len(room):
+            last = _ARENA_FIRST_BYTES // 2 if room is None else len(room)
+            bytes_max = min(max(2 * last, _ARENA_FIRST_BYTES), _ARENA_MAX_BYTES)
+            room, used = bytearray(max(size, bytes_max)), 0
+            self._adopt(room, offset)
+            self._room, self._is_room_last = room, True
+        elif not self._is_room_last:
+            # Text of another arena lies between: what is left of the room is one more.
+            self._adopt(memoryview(room)[used:], offset)
+            self._is_room_last = True
+        room[used : used + size] = text
+        self._room_used = used + size
         return offset
+
+    def _adopt(self, arena: Buffer | StoredText, offset: int) -> None:
+        self._arenas.append(arena)
+        self._bases.append(offset)
+        self._is_room_last = False
 
     def delete(self, rows: NDArray[np.int64]) -> None:
         live = self._flags[rows] == LIVE
@@ -460,7 +473,7 @@ class HotRun:
     # ------------------------------------------------------------------ cutting
 
     def tail(self, row: int) -> "HotRun":
-        """A copy of the rows from `row` on as a run of its own."""
+        """The rows from `row` on as a run of its own, which shares the text."""
         rest = HotRun(self.first_seq + row, volatile=self.volatile)
         rest._allocate(max(self.count - row, _ROWS_FIRST))
         rest.count = self.count - row
@@ -471,7 +484,10 @@ class HotRun:
         rest.dead = int(np.count_nonzero(rest._flags))
         rest.text_bytes = self.text_bytes - start
         rest.memory_bytes = rest.text_bytes + rest.count * HOT_ROW_BYTES
-        rest._arenas, rest._bases = [bytes(self._slice(start, self.text_bytes))], [0]
+        first = bisect_right(self._bases, start) - 1
+        rest._arenas = self._arenas[first:]
+        rest._bases = [base - start for base in self._bases[first:]]
+        rest._is_stored = self._is_stored
         rest._nodes, rest._tags = self._nodes, self._tags
         return rest
 
@@ -525,12 +541,37 @@ class HotRun:
         hit = column == ids[0] if len(ids) == 1 else np.isin(column, ids)
         return np.flatnonzero(hit)
 
-    def read(self, spans: Sequence[Span]) -> list[Buffer]:
+    def read(self, spans: Sequence[Span]) -> list[Buffer] | None:
+        if self._is_stored:
+            return self._read_stored(spans, is_blocking=False)
         return [self._slice(*self._text_range(span)) for span in spans]
 
-    read_blocking = read
+    def read_blocking(self, spans: Sequence[Span]) -> list[Buffer]:
+        if self._is_stored:
+            texts = self._read_stored(spans, is_blocking=True)
+            assert texts is not None
+            return texts
+        return [self._slice(*self._text_range(span)) for span in spans]
 
-    def views(self, spans: Sequence[Span]) -> list[Sequence[Buffer]]:
+    def _read_stored(self, spans: Sequence[Span], *, is_blocking: bool) -> list[Buffer] | None:
+        texts: list[Buffer] = []
+        for span in spans:
+            pieces: list[Buffer] = []
+            for arena, lo, hi in self._where(*self._text_range(span)):
+                if not isinstance(arena, StoredText):
+                    pieces.append(memoryview(arena)[lo:hi])
+                elif is_blocking:
+                    pieces.append(arena.read_blocking(lo, hi))
+                elif (piece := arena.read(lo, hi)) is not None:
+                    pieces.append(piece)
+                else:
+                    return None
+            texts.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        return texts
+
+    def views(self, spans: Sequence[Span]) -> list[Sequence[Buffer]] | None:
+        if self._is_stored:
+            return None
         return [self._views(*self._text_range(span)) for span in spans]
 
     def still(self) -> "HotRun":
@@ -548,18 +589,23 @@ class HotRun:
         return views[0] if len(views) == 1 else b"".join(views)
 
     def _views(self, start: int, end: int) -> list[Buffer]:
-        """Bytes [start, end) of the run's text as they lie in its arenas."""
+        """Bytes [start, end) of the run's text as they lie in its arenas, all of which are memory."""
+        found = self._where(start, end)
+        return [memoryview(cast(Buffer, arena))[lo:hi] for arena, lo, hi in found]
+
+    def _where(self, start: int, end: int) -> list[tuple[Buffer | StoredText, int, int]]:
+        """The arenas that have bytes [start, end) of the run's text, and which bytes of each."""
         bases = self._bases
-        views: list[Buffer] = []
+        found: list[tuple[Buffer | StoredText, int, int]] = []
         i = bisect_right(bases, start) - 1
         while True:
             base = bases[i]
             # An arena's unused room does not count: the next one begins where its text ended.
             after = bases[i + 1] if i + 1 < len(bases) else self.text_bytes
             if end <= after:
-                views.append(memoryview(self._arenas[i])[start - base : end - base])
-                return views
-            views.append(memoryview(self._arenas[i])[start - base : after - base])
+                found.append((self._arenas[i], start - base, end - base))
+                return found
+            found.append((self._arenas[i], start - base, after - base))
             start, i = after, i + 1
 
 
