@@ -21,7 +21,7 @@ from topics.protocol.model.outcomes import TopicFigures, TopicSummary
 from topics.server.exchange.shell import Phase
 from topics.server.readers import decisions
 from topics.server.readers.decisions import Decisions
-from topics.server.readers.questions import Message, Questions
+from topics.server.readers.questions import Message, Question, Questions
 
 from .writing import LIMITS, Writer, appended, deleted, put
 
@@ -63,10 +63,10 @@ class Rig:
         """The channel's: the engine answers."""
         self.questions.answered(message)
 
-    def ask(self, command: ListTopics | ListRouters) -> Ticket:
+    def ask(self, command: Question) -> Ticket:
         return self.questions.ask(command, {}, lambda reply: self.replies.append(reply.result))
 
-    async def found(self, command: ListTopics | ListRouters) -> Any:
+    async def found(self, command: Question) -> Any:
         self.ask(command)
         while not self.replies:
             await asyncio.sleep(0)
@@ -255,6 +255,57 @@ def test_what_nobody_wants_to_know_is_not_decided() -> None:
         for _ in range(3):
             await asyncio.sleep(0)
         assert len(rig.shell.asked) == 1
+
+    told(story)
+
+
+def test_a_topic_is_shown_when_its_copies_are_there() -> None:
+    """It waits as any command does; a client that is gone, and a reader that has ended, wait for
+    nothing. (§6)"""
+
+    async def story(rig: Rig) -> None:
+        delivers: list[Deliver] = []
+        cancelled: list[int] = []
+
+        def submit(command: Command, deliver: Deliver) -> Ticket:
+            number = len(delivers)
+            delivers.append(deliver)
+            return Ticket(lambda: cancelled.append(number))
+
+        shown = await rig.found(ListTopics("", 1, ""))
+        rig.shell.submit = submit
+        first, gone = rig.ask(GetTopic("c:copy")), rig.ask(GetTopic("c:copy"))
+        rig.ask(GetTopic("c:copy"))
+        while len(delivers) < 3:
+            await asyncio.sleep(0)
+        gone.cancel()
+        assert cancelled == [1]
+        delivers[0](Reply(Rejection(ErrorCode.TOPIC_NOT_FOUND, "gone")))
+        assert rig.replies.pop().code is ErrorCode.TOPIC_NOT_FOUND
+        delivers[1](Reply(shown))
+        rig.decisions.reader_gone(rig.channel)
+        delivers[2](Reply(shown))
+        assert cancelled == [1, 2]
+        assert rig.replies == []
+        first.cancel()
+        assert cancelled == [1, 2]
+
+    told(story)
+
+
+def test_topics_count_for_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many of a turn as cost what a page of a list does. (§1.3)"""
+    monkeypatch.setattr(decisions, "TURN_ROWS", 30)
+
+    async def story(rig: Rig) -> None:
+        for _ in range(3):
+            rig.ask(GetTopic("none"))
+        turns = []
+        while len(rig.replies) < 3:
+            await asyncio.sleep(0)
+            turns.append(len(rig.shell.asked))
+            rig.shell.asked.clear()
+        assert [turn for turn in turns if turn] == [2, 1]
 
     told(story)
 

@@ -17,7 +17,7 @@ from contract.hosts import OWN
 from contract.server import environment, until
 from contract.streams import Ended as StreamEnded
 from contract.streams import Sse2
-from contract.wire import Answer, Ended, ask
+from contract.wire import Answer, Ended, Http2, ask
 
 from topics.server.readers.pool import Pool
 from topics.server.readers.process import ReaderProcess
@@ -180,6 +180,26 @@ def test_what_is_not_in_the_log_is_read_from_the_engine(served: WithReaders) -> 
     put(writer, "quick", durability="disk")
     append(writer, "quick", 20)
     assert len(read(served.http(), "quick").json["records"]) == 20
+
+
+@pytest.mark.parametrize("source", ["disk", "ephemeral", "fsync"])
+def test_a_destination_shows_what_was_written_to_its_source(
+    served: WithReaders, source: str
+) -> None:
+    """A reader asks for the copies, and shows them; over a connection that comes to it, and over one
+    that stays. (§6)"""
+    writer = served.http()
+    put(writer, f"from-{source}", durability=source)
+    asks = orjson.dumps({"source": f"from-{source}", "dest": f"to-{source}"})
+    assert ask(writer, "PUT", f"/v0/routers/route-{source}", asks).status == 201
+    readers = [served.http(), served.connect(Http2)]
+    before = requests(served)
+    for turn in range(60):
+        append(writer, f"from-{source}", *["x" * 100 * turn] * 5)
+        for reader in readers:
+            found = read(reader, f"to-{source}", from_seq=5 * turn).json["records"]
+            assert [each["$seq"] for each in found] == [5 * turn + n for n in range(1, 6)]
+    until("reads in readers", lambda: requests(served) - before > 100)
 
 
 def test_a_list_is_the_engines_whoever_asks(

@@ -13,9 +13,9 @@ from protocol.http.test_answers import OUTCOMES
 from topics.protocol.driver.group_commit import Reply
 from topics.protocol.http.answers import pieces_of
 from topics.protocol.model.access import ANYONE, Caller
-from topics.protocol.model.commands import ListRouters, ListTopics
+from topics.protocol.model.commands import GetTopic, ListRouters, ListTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.outcomes import RoutersListed, TopicsListed
+from topics.protocol.model.outcomes import RoutersListed, TopicShown, TopicsListed
 from topics.server.readers import questions as asking
 from topics.server.readers.questions import Message, Question, Questions, answer, command_of
 
@@ -32,6 +32,7 @@ QUESTIONS: st.SearchStrategy[Question] = st.one_of(
         st.none() | TEXTS,
         caller=CALLERS,
     ),
+    st.builds(GetTopic, TEXTS, st.booleans(), caller=CALLERS),
 )
 LIST = ListTopics("a", 10, "", False)
 
@@ -88,10 +89,17 @@ def test_a_question_is_decided_as_it_was_asked(question: Question) -> None:
     told(story)
 
 
-@given(st.one_of(OUTCOMES[TopicsListed], OUTCOMES[RoutersListed]))
+ASKED_FOR: dict[type, Question] = {
+    TopicsListed: LIST,
+    RoutersListed: ListRouters("", 1, "", None, None),
+    TopicShown: GetTopic("a"),
+}
+
+
+@given(st.one_of(*(OUTCOMES[kind] for kind in ASKED_FOR)))
 def test_an_answer_is_made_of_what_the_engine_found(outcome: Any) -> None:
-    """Byte for byte what the engine's process would have made of it. (§1.3, §6.3)"""
-    question = LIST if isinstance(outcome, TopicsListed) else ListRouters("", 1, "", None, None)
+    """Byte for byte what the engine's process would have made of it. (§1.2, §1.3, §6.3)"""
+    question = ASKED_FOR[type(outcome)]
 
     async def story(asker: Asker) -> None:
         asker.ask(question)

@@ -11,13 +11,20 @@ from sim.files import SimFiles
 
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import bodies
-from topics.protocol.model.commands import Command, ListRouters, ListTopics, ReadPage
+from topics.protocol.model.commands import (
+    Command,
+    DeleteTopic,
+    GetTopic,
+    ListRouters,
+    ListTopics,
+    ReadPage,
+)
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.exchange.shell import Phase
 from topics.server.readers import follower as followers
 from topics.server.readers.follower import Follower
 from topics.server.readers.page import Page, PageView, Timing, page_bytes
-from topics.server.readers.questions import Message, Questions
+from topics.server.readers.questions import Message, Questions, answer, command_of
 from topics.server.readers.shell import ReaderShell
 from topics.store.following import FollowingStore
 
@@ -50,6 +57,8 @@ class Rig:
         self.clock: Any = Clock()
         self.broken: list[Exception] = []
         self.asked: list[Message] = []
+        self.is_clear = True
+        self.questions = Questions(self.asked.append, lambda: self.is_clear)
         store = FollowingStore(self.files.other())
         self.follower = Follower(LIMITS, store)
         self.shell = ReaderShell(
@@ -58,7 +67,7 @@ class Rig:
             self.follower,
             PageView(memory, 0),
             broken=self.broken.append,
-            questions=Questions(self.asked.append, lambda: True),
+            questions=self.questions,
             clock=self.clock,
         )
         self.answers: list[object] = []
@@ -75,6 +84,23 @@ class Rig:
     def write(self, *datas: object) -> None:
         self.writer.do(appended("t", *datas))
         self.show()
+
+    def route(self) -> None:
+        """A destination, "dest", of a source that the log does not have."""
+        self.writer.do(put("source", durability="ephemeral"))
+        self.writer.do(put("dest"))
+        self.writer.do(bodies.parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
+        self.show()
+
+    def reply(self, message: Message) -> None:
+        """The engine answers a question."""
+        try:
+            found: Any = self.writer.driver.submit(command_of(message), lambda _: None)
+            result = found.result
+        except Rejection as refusal:
+            result = refusal
+        self.show()
+        self.questions.answered(answer(message["asked"], result))
 
     def ask(self, name: str = "t", **fields: object) -> Reply | Ticket:
         command = bodies.parse_diff(name, orjson.dumps({"from_seq": 0, **fields}), LIMITS)
@@ -132,6 +158,100 @@ def test_a_list_is_asked_of_the_engine_with_what_was_read_here() -> None:
         assert [each["reads"] for each in rig.asked] == [{topic_id: rig.shell.now_ms}, {}]
         assert rig.shell.take_reads() == {}
         assert rig.shell.requests == 3
+
+    told(story)
+
+
+def test_a_read_of_a_destination_shows_what_the_engine_had_copied_when_it_answered() -> None:
+    """A client finds what it wrote to the source: the reader asks, and is where the page stands then.
+    (§6)"""
+
+    async def story(rig: Rig) -> None:
+        rig.route()
+        rig.writer.do(appended("source", 1))
+        rig.show()
+        assert rig.shell.serves("dest")
+        assert isinstance(rig.ask("dest"), Ticket)
+        [asked] = rig.asked
+        assert command_of(asked) == GetTopic("dest", touch=False)
+        rig.writer.do(appended("source", 2))
+        assert rig.answers == []
+        rig.reply(asked)
+        assert seqs(await rig.answer()) == [1, 2]
+        page = ReadPage("dest", 1, 10, 1 << 20, False, True, None)
+        assert isinstance(rig.submit(page), Ticket)
+        rig.reply(rig.asked[1])
+        assert seqs(await rig.answer()) == [2]
+
+    told(story)
+
+
+def test_a_read_of_a_destination_waits_for_the_log_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The engine has answered, and the copies are yet to be applied here; then it may wait for news. (§3.4, §6)"""
+
+    async def story(rig: Rig) -> None:
+        rig.route()
+        assert isinstance(rig.ask("dest", wait_ms=1000), Ticket)
+        for turn in range(5):
+            rig.writer.do(appended("source", turn))
+        monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1,))
+        rig.reply(rig.asked[0])
+        assert rig.answers == []
+        assert seqs(await rig.answer()) == [1, 2, 3, 4, 5]
+        monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1 << 20,))
+        rig.ask("dest", from_seq=5, wait_ms=1000)
+        rig.reply(rig.asked[1])
+        rig.writer.do(appended("source", 6))
+        rig.show()
+        rig.shell.look()
+        assert seqs(await rig.answer()) == [6]
+
+    told(story)
+
+
+def test_a_read_of_a_destination_is_refused_or_given_up_as_others_are() -> None:
+    """A stop of the engine is told; of a destination that is gone the answer is as ever; a client that
+    is gone takes its question back; and where the engine does not answer soon nobody asks. (§0.6, §3)"""
+
+    async def story(rig: Rig) -> None:
+        rig.route()
+        rig.ask("dest")
+        refused = Rejection(ErrorCode.SHUTTING_DOWN, "the server stops")
+        rig.questions.answered(answer(1, refused))
+        assert (await rig.answer()).code is ErrorCode.SHUTTING_DOWN
+
+        gone = rig.ask("dest")
+        assert isinstance(gone, Ticket)
+        gone.cancel()
+        assert rig.asked[-1] == {"unasked": 2}
+
+        rig.ask("dest")
+        rig.writer.do(DeleteTopic("dest"))
+        rig.reply(rig.asked[-1])
+        assert (await rig.answer()).code is ErrorCode.TOPIC_NOT_FOUND
+
+        rig.route()
+        rig.is_clear = False
+        rig.shell.look()
+        assert not rig.shell.serves("dest")
+        assert rig.shell.serves("t")
+
+    told(story)
+
+
+def test_a_destination_that_leaves_the_readers_meanwhile_is_asked_for_again() -> None:
+    """Its next records are in no log: the client repeats the request, which goes to the engine's
+    process. (§0.6)"""
+
+    async def story(rig: Rig) -> None:
+        rig.route()
+        rig.ask("dest")
+        rig.writer.do(put("dest", durability="ephemeral"))
+        rig.reply(rig.asked[0])
+        moved = await rig.answer()
+        assert (moved.code, moved.detail) == (ErrorCode.NOT_READY, {"reason": "moved"})
 
     told(story)
 

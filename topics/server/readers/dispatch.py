@@ -67,7 +67,7 @@ class Dispatch:
             if head.method not in _METHODS[path[read.end(1) + 1 :]]:
                 return self._relay.ask(head, self._lane)
             return self._begin_read(head, read[1].decode())
-        if path in _LISTS and head.method in ("GET", "HEAD") and self._shell.lists_promptly:
+        if path in _LISTS and head.method in ("GET", "HEAD") and self._shell.asks_promptly:
             return self._local.begin(head)
         watch = _WATCH.fullmatch(path) if head.method == "GET" else None
         if watch is not None:
@@ -115,9 +115,7 @@ class Dispatch:
 
     def _whose(self, head: Head, name: str) -> Answer | Admission:
         """The page is applied: a read is answered here, or by the engine's process."""
-        follower = self._shell.follower
-        topic = follower.state.topics.get(name)
-        if topic is None or follower.serves_topic(topic):
+        if self._shell.serves(name):
             return self._local.begin(head)
         return self._relay.ask(head, self._lane)
 

@@ -10,14 +10,14 @@ shows never depends on the counters that events carry, which may count a record 
 a moment earlier.
 
 What it refuses: topics whose records are not all in the log (`ephemeral` now, or when some of them
-were written), and copies that routers still owe.  Those are the engine's (`serves`).
+were written).  Those are the engine's (`is_whole`).  A read of a destination to which routers may have
+to copy more has to be announced to the engine first (`may_lack_copies`).
 """
 
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from topics.protocol.engine import Engine
-from topics.protocol.model.commands import Diff, ReadPage
 from topics.protocol.model.events import (
     Event,
     RouterConfigured,
@@ -182,25 +182,22 @@ class Follower:
         """Whether the log has every record of the topic."""
         return topic.durability.is_logged and topic.topic_id not in self.state.lossy
 
-    def serves(self, command: Diff | ReadPage) -> bool:
-        """Whether the answer here is the engine's: a topic that there is not has the same answer."""
-        topic = self.state.topics.get(command.topic)
-        return topic is None or self.serves_topic(topic)
-
     def serves_topic(self, topic: Topic) -> bool:
-        """Whether what is shown of a topic here is what the engine shows."""
-        if not self.is_whole(topic):
-            return False
+        """Whether what is shown of a topic here is what the engine shows, without asking it."""
+        return self.is_whole(topic) and not self.may_lack_copies(topic)
+
+    def may_lack_copies(self, topic: Topic) -> bool:
+        """Whether a read of a destination may have to show more than is there. (§6)"""
         routers = self.state.routers
         if not routers.by_id or not routers.is_derived(topic.topic_id):
-            return True
-        if topic.published_seq < topic.head_seq:
             return False
+        if topic.published_seq < topic.head_seq:
+            return True
         for router in routers.upstream(topic.topic_id):
             source = self.state.by_id[router.source_id]
             if not self.is_whole(source) or router.cursor < source.head_seq:
-                return False
-        return True
+                return True
+        return False
 
 
 class _NoKeys:

@@ -1,9 +1,12 @@
-"""What a reader asks the engine's process: a page of a list, of which the log tells a part.
+"""What a reader asks the engine's process: a page of a list, of which the log tells a part, and the
+state of a topic whose copies are to come first.
 
 Owns how such a command travels, how its outcome comes back, and what a reader does while it waits.
 The engine decides the command as if it had come to it, in one moment; the reader has parsed it, and
-makes the answer.  So the answer is the engine's, byte for byte, whatever the kind of topic, and
-rests on nothing that the reader has applied.
+makes the answer.  So a list is the engine's, byte for byte, whatever the kind of topic, and
+rests on nothing that the reader has applied.  A topic's state is asked for before a read of a
+destination of routers: the engine answers once they have copied what the read is to show, and the
+read is decided where the log stands then.
 
 Invariants: every question is answered once, by the engine or at `PATIENCE_S`; what was read in the
 reader before the question is told with it.
@@ -17,9 +20,9 @@ import msgspec
 
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.model.access import ANYONE, Caller
-from topics.protocol.model.commands import ListRouters, ListTopics
+from topics.protocol.model.commands import GetTopic, ListRouters, ListTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.outcomes import Outcome, RoutersListed, TopicsListed
+from topics.protocol.model.outcomes import Outcome, RoutersListed, TopicShown, TopicsListed
 
 PATIENCE_S: Final = 5.0
 """How long a question waits for its answer."""
@@ -28,16 +31,18 @@ PROMPT_S: Final = 1.0
 WAITING_MAX: Final = 256
 """And where so many wait."""
 
-Question: TypeAlias = ListTopics | ListRouters
+Question: TypeAlias = ListTopics | ListRouters | GetTopic
 
 _FIELDS: Final[Mapping[type[Question], tuple[str, ...]]] = {
     ListTopics: ("prefix", "page_size", "after", "touch"),
     ListRouters: ("prefix", "page_size", "after", "source", "dest"),
+    GetTopic: ("topic", "touch"),
 }
 _KINDS: Final[Mapping[str, type[Question]]] = {kind.__name__: kind for kind in _FIELDS}
 _DECODE: Final[Mapping[type[Question], Callable[[bytes], Outcome]]] = {
     ListTopics: msgspec.msgpack.Decoder(TopicsListed).decode,
     ListRouters: msgspec.msgpack.Decoder(RoutersListed).decode,
+    GetTopic: msgspec.msgpack.Decoder(TopicShown).decode,
 }
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -121,7 +126,7 @@ class Questions:
             Reply(
                 Rejection(
                     ErrorCode.NOT_READY,
-                    "lists are served by another process now; repeat the request",
+                    "another process serves this now; repeat the request",
                     {"reason": "moved"},
                     retry_after_s=1,
                 )

@@ -227,11 +227,10 @@ class Reader:
                     return self._give_back(sorting)
                 self._shell.when_current(sorting.connection.work_soon)
                 return True
-            topic = self._follower.state.topics.get(what.topic)
-            if topic is None or self._follower.serves_topic(topic):
+            if self._shell.serves(what.topic):
                 return False
         elif what is not None and what.is_list:
-            if self._shell.lists_promptly:
+            if self._shell.asks_promptly:
                 return False
         elif what is not None and what.wid in self._borrowed:
             if not self._shell.look():

@@ -3,7 +3,8 @@
 Implements `exchange.Shell` for commands that read.  What of them the log does not tell is asked of
 the engine's process (`questions`).  Any other read is decided once all that the page showed
 when it arrived is applied here; until then it waits, and the log is applied in slices between which
-other connections have their turn.
+other connections have their turn.  Before a read of a destination that may lack copies the engine is asked
+for them, and the read is decided where the page stands when it has answered.
 
 Invariant: no answer shows less than the page did when its request arrived.
 """
@@ -22,6 +23,7 @@ from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import (
     Command,
     Diff,
+    GetTopic,
     ListRouters,
     ListTopics,
     ReadPage,
@@ -146,9 +148,19 @@ class ReaderShell:
         self._when_current.append(call)
 
     @property
-    def lists_promptly(self) -> bool:
-        """Whether the engine says the numbers of a list soon, when it is asked now."""
+    def asks_promptly(self) -> bool:
+        """Whether the engine answers soon what it is asked now: lists, and copies that are to come."""
         return self._questions.is_prompt
+
+    def serves(self, name: str) -> bool:
+        """Whether a read of a topic is this process's: one that there is not is, and has the same
+        answer everywhere."""
+        topic, follower = self.engine.state.topics.get(name), self.follower
+        if topic is None:
+            return True
+        return follower.is_whole(topic) and (
+            not follower.may_lack_copies(topic) or self.asks_promptly
+        )
 
     # ------------------------------------------------------------------ commands
 
@@ -163,25 +175,34 @@ class ReaderShell:
             return self._questions.ask(command, self.take_reads(), deliver)
         assert isinstance(command, Diff | ReadPage)
         if self.look():
-            return self._decide(command, deliver)
+            return self._begin(command, deliver)
         if not self.can_follow:
             raise _moved()
-        waiting = _Waiting()
+        waiting = _Waiting(deliver)
+        self.when_current(lambda: waiting.go_on(lambda: self._begin(command, deliver)))
+        return Ticket(waiting.cancel)
+
+    def _begin(self, command: Diff | ReadPage, deliver: Deliver) -> Reply | Ticket:
+        """All that the page showed when the read arrived is applied."""
+        topic = self.engine.state.topics.get(command.topic)
+        if topic is None or not self.follower.may_lack_copies(topic):
+            return self._decide(command, deliver)
+        waiting = _Waiting(deliver)
 
         def decide() -> None:
-            if waiting.is_cancelled:
-                return
-            found: Reply | Ticket
-            try:
-                found = self._decide(command, deliver)
-            except Exception as error:
-                found = Reply(error)
-            if isinstance(found, Ticket):
-                waiting.ticket = found
-            else:
-                deliver(found)
+            waiting.go_on(lambda: self._decide(command, deliver))
 
-        self.when_current(decide)
+        def answered(reply: Reply) -> None:
+            result = reply.result
+            if isinstance(result, Rejection) and result.code is not ErrorCode.TOPIC_NOT_FOUND:
+                waiting.go_on(lambda: reply)
+            elif self.look():  # the engine stored the page before it answered
+                decide()
+            else:
+                self.when_current(decide)
+
+        asked = GetTopic(command.topic, touch=False)
+        waiting.ticket = self._questions.ask(asked, self.take_reads(), answered)
         return Ticket(waiting.cancel)
 
     def take_reads(self) -> dict[int, int]:
@@ -190,11 +211,11 @@ class ReaderShell:
         return reads
 
     def _decide(self, command: Diff | ReadPage, deliver: Deliver) -> Reply | Ticket:
-        if not self.follower.serves(command):
+        topic = self.engine.state.topics.get(command.topic)
+        if topic is not None and not self.follower.is_whole(topic):
             raise _moved()
         token = object()
         result = self._looked_again(command, token)
-        topic = self.engine.state.topics.get(command.topic)
         if topic is not None:
             note_read(topic, self.now_ms)
             self.reads[topic.topic_id] = self.now_ms
@@ -383,11 +404,26 @@ def _moved() -> Rejection:
 
 
 class _Waiting:
-    """A read that waits for the log."""
+    """A read that waits for the log, or for the engine's answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, deliver: Deliver) -> None:
         self.is_cancelled = False
         self.ticket: Ticket | None = None
+        self._deliver = deliver
+
+    def go_on(self, step: Callable[[], Reply | Ticket]) -> None:
+        """What it waited for is here: take the next step."""
+        if self.is_cancelled:
+            return
+        try:
+            found = step()
+        except Exception as error:
+            found = Reply(error)
+        if isinstance(found, Ticket):
+            self.ticket = found
+        else:
+            self.ticket = None
+            self._deliver(found)
 
     def cancel(self) -> None:
         self.is_cancelled = True
