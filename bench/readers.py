@@ -3,8 +3,9 @@
     python -m bench.readers [rounds [load ...]]
 
 A backlog of sealed and unsealed records is read by two clients; the newest record is read again and
-again; the state of a topic, and lists of 100 and of 1,000 topics, each by four clients; a hundred
-streams watch one topic that is written to.  The newest record and the streams are done over HTTP/2 and,
+again; the copies of what was just written, by four clients, with the write in the figure; the state of a
+topic, and lists of 100 and of 1,000 topics, each by four clients; a hundred streams watch one topic that
+is written to.  The newest record and the streams are done over HTTP/2 and,
 as far as it has them, over WebSocket, too; and over both, records are written one by one.  Rounds
 alternate between servers with 0 and with 2 readers.  Wall-clock time says nothing on a shared machine,
 and is not measured.
@@ -31,6 +32,7 @@ from h2.events import DataReceived, StreamEnded
 RECORDS: Final = 20_000
 PAGES: Final = 400
 RECENT: Final = 1500
+COPIES: Final = 500
 LISTED: Final = 1000
 STATES: Final = 2000
 LISTS: Final = 400
@@ -230,6 +232,20 @@ def recent(server: Measured, make: "type[Wire | Wire2]" = Wire) -> int:
     return RECENT
 
 
+def copies(server: Measured) -> int:
+    """A write to a source, and four reads of the newest hundred records of its destination."""
+    writer = Wire(server.port)
+    writer.ask("PUT", "/v0/topics/from", {})
+    writer.ask("PUT", "/v0/routers/copies", {"source": "from", "dest": "to"})
+    writer.ask("POST", "/v0/topics/from", {"records": [{"data": "x" * 100}] * 100})
+    wires = [Wire(server.port) for _ in range(4)]
+    for turn in range(COPIES):
+        writer.ask("POST", "/v0/topics/from", {"records": [{"data": "x" * 100}]})
+        for wire in wires:
+            wire.ask("POST", "/v0/topics/to/diff", {"from_seq": turn + 1})
+    return 4 * COPIES
+
+
 def state(server: Measured) -> int:
     return _gets(server, "/v0/topics/listed-0007", STATES)
 
@@ -329,6 +345,7 @@ _since: tuple[float, float] | None = None
 LOADS: Final = {
     "read backlog": backlog,
     "read recent": recent,
+    "read copies": copies,
     "topic state": state,
     "list of 100": list_of_100,
     "list of 1000": list_of_1000,

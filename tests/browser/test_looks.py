@@ -110,11 +110,12 @@ def test_blocked_routers_alone(api: Api, page: Any, at: At) -> None:
 
 
 def luminance(page: Any, selector: str, what: str) -> float:
-    script = """([selector, what]) => {
-      const [r, g, b] = getComputedStyle(document.querySelector(selector))[what].match(/[\\d.]+/g).map(Number);
+    """Of the first such element, once it is there: from 0, black, to 1, white."""
+    script = """(element, what) => {
+      const [r, g, b] = getComputedStyle(element)[what].match(/[\\d.]+/g).map(Number);
       return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
     }"""
-    found: float = page.evaluate(script, [selector, what])
+    found: float = page.locator(selector).first.evaluate(script, what)
     return found
 
 
