@@ -458,7 +458,9 @@ def test_an_erasure_waits_until_readers_have_let_go(
     writer, reader = server.http(), server.http()
     put(writer, "t")
     for turn in range(turns):
-        text = f"secret-{turn}" * times  # a log of such small files takes in no more on a slow disk: 429
+        text = (
+            f"secret-{turn}" * times
+        )  # a log of such small files takes in no more on a slow disk: 429
         until("written", lambda text=text: append(writer, "t", text).status == 200)
         assert read(reader, "t", from_seq=turn).json["head_seq"] == turn + 1
         read(reader, "t", from_seq=0, limit=3)

@@ -32,9 +32,9 @@ ROUTERS_SHOWN_MAX: Final = 1000
 TOPICS_A_SLICE: Final = 100
 QUEUES_A_SLICE: Final = 500
 NAMES_A_SLICE: Final = 250
-SAMPLES_A_SLICE: Final = 200
+SAMPLES_A_SLICE: Final = 100
 SLICE_BYTES: Final = 8 << 10
-"""Looked at, or rendered, in one slice: some hundred microseconds."""
+"""Looked at, or rendered, in one slice: a hundred microseconds, or two."""
 
 
 class Sample(NamedTuple):
@@ -46,18 +46,28 @@ class Sample(NamedTuple):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One number for each of many names: samples, made where they are rendered."""
+    """One integer for each of many names: samples without an object for each."""
 
     label: str
     names: Sequence[str]
-    values: Sequence[float]
+    values: Sequence[int]
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def __getitem__(self, part: slice) -> list[Sample]:
-        pairs = zip(self.names[part], self.values[part], strict=True)
-        return [Sample(value, {self.label: name}) for name, value in pairs]
+    def __getitem__(self, part: slice) -> "Column":
+        return Column(self.label, self.names[part], self.values[part])
+
+    def text(self, name: str) -> str:
+        """The lines of a family of this name."""
+        before = f'{name}{{{self.label}="'
+        pairs = zip(self.names, self.values, strict=True)
+        return "".join([f'{before}{each}"}} {value}\n' for each, value in pairs])
+
+    def values_with_labels(self) -> list[dict[str, str | int]]:
+        label = self.label
+        pairs = zip(self.names, self.values, strict=True)
+        return [{label: name, "value": value} for name, value in pairs]
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -91,7 +101,7 @@ class Source:
         push_streams: How many are open.
         shares: Limited resources and their holders.
         shown_max: Topics with gauges of their own; of the others there are sums.
-        more: Families of others.
+        more: Families of others, each iterable the work of one slice.
         caller: Whose topics and routers have gauges of their own; aggregates count all of them.
     """
 
@@ -102,7 +112,7 @@ class Source:
     push_streams: int = 0
     shares: Sequence[Shares] = ()
     shown_max: int = TOPICS_SHOWN_MAX
-    more: Sequence[Family] = ()
+    more: Sequence[Iterable[Family]] = ()
     caller: Caller = ANYONE
 
 
@@ -136,15 +146,14 @@ def collecting(source: Source, process: Process) -> Generator[None, None, list[F
             if n % TOPICS_A_SLICE == 0:
                 yield
     routers = yield from _per_router(source)
-    return [
-        *_aggregates(source, process, jobs),
-        *_limits(source.shares),
-        *_wal(source.stats, process),
-        *_per_topic(source, rows),
-        *_per_queue(rows),
-        *routers,
-        *source.more,
-    ]
+    has_many = len(rows) > TOPICS_A_SLICE
+    found = [*_aggregates(source, process, jobs), *_limits(source.shares)]
+    found += _wal(source.stats, process)
+    for group in (_per_topic(source, rows), _per_queue(rows), routers, *source.more):
+        if has_many:
+            yield
+        found += group
+    return found
 
 
 def _shown(state: State, source: Source) -> Generator[None, None, list[Topic]]:
@@ -353,30 +362,36 @@ def _per_router(source: Source) -> Generator[None, None, list[Family]]:
             if n % NAMES_A_SLICE == 0:
                 yield
         routers = covered
-    lags, blocks, forwarded, lost = [], [], [], []
+    names, blocks, forwarded, lost = [], [], [], []
+    sourced, lags = [], []
     for n, router in enumerate(routers[: min(source.shown_max, ROUTERS_SHOWN_MAX)], 1):
         assert state is not None
-        label = {"router": router.name}
         topic = state.by_id.get(router.source_id)
         if topic is not None:
-            lags.append(Sample(max(topic.published_seq - router.cursor, 0), label))
-        blocks.append(Sample(int(router.blocked is not None), label))
-        forwarded.append(Sample(router.forwarded_total, label))
-        lost.append(Sample(router.lost_total, label))
+            sourced.append(router.name)
+            lags.append(max(topic.published_seq - router.cursor, 0))
+        names.append(router.name)
+        blocks.append(int(router.blocked is not None))
+        forwarded.append(router.forwarded_total)
+        lost.append(router.lost_total)
         if n % TOPICS_A_SLICE == 0:
             yield
+
+    def column(
+        name: str, kind: Kind, text: str, names: Sequence[str], values: Sequence[int]
+    ) -> Family:
+        return Family(f"topics_router_{name}", kind, text, Column("router", names, values))
+
     text = "Seqs of the source that are shown and not forwarded yet."
     blocked = "1 while the destination refuses what is forwarded."
     trimmed = "Seqs of the source that were lost before they were forwarded."
     truncated = "1 where not every router has gauges of its own."
     return [
-        Family("topics_router_lag", "gauge", text, lags),
-        Family("topics_router_blocked", "gauge", blocked, blocks),
-        Family("topics_router_forwarded_total", "counter", "Copies appended.", forwarded),
-        Family("topics_router_lost_total", "counter", trimmed, lost),
-        _one(
-            "topics_router_metrics_truncated", "gauge", truncated, int(len(routers) > len(blocks))
-        ),
+        column("lag", "gauge", text, sourced, lags),
+        column("blocked", "gauge", blocked, names, blocks),
+        column("forwarded_total", "counter", "Copies appended.", names, forwarded),
+        column("lost_total", "counter", trimmed, names, lost),
+        _one("topics_router_metrics_truncated", "gauge", truncated, int(len(routers) > len(names))),
     ]
 
 
@@ -390,6 +405,9 @@ def text_of(family: Family) -> Iterator[bytes]:
     name = family.name
     yield f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n".encode()
     for part in _parts(family):
+        if isinstance(part, Column):
+            yield part.text(name).encode()
+            continue
         lines = []
         for value, labels, suffix in part:
             shown = f"{value:g}" if isinstance(value, float) else f"{value}"
@@ -407,21 +425,27 @@ def as_json(metrics: Iterable[Family]) -> bytes:
 def json_of(family: Family) -> Iterator[bytes]:
     """The key and the value of one family, in pieces."""
     key = b'"%b":' % family.name.encode()
-    if len(family.samples) == 1 and not (only := family.samples[:1][0]).labels:
-        yield key + orjson.dumps(only.value)
+    samples = family.samples
+    if not isinstance(samples, Column) and len(samples) == 1 and not samples[0].labels:
+        yield key + orjson.dumps(samples[0].value)
         return
     before = key + b"["
     for part in _parts(family):
-        values = [
-            {**s.labels, **({"sample": s.suffix[1:]} if s.suffix else {}), "value": s.value}
-            for s in part
-        ]
-        yield before + orjson.dumps(values)[1:-1]
+        yield before + orjson.dumps(_values_with_labels(part))[1:-1]
         before = b","
     yield b"]" if before == b"," else before + b"]"
 
 
-def _parts(family: Family) -> Iterator[Sequence[Sample]]:
+def _values_with_labels(part: Sequence[Sample] | Column) -> Sequence[Mapping[str, str | float]]:
+    if isinstance(part, Column):
+        return part.values_with_labels()
+    return [
+        {**s.labels, **({"sample": s.suffix[1:]} if s.suffix else {}), "value": s.value}
+        for s in part
+    ]
+
+
+def _parts(family: Family) -> Iterator[Sequence[Sample] | Column]:
     samples = family.samples
     for at in range(0, len(samples), SAMPLES_A_SLICE):
         yield samples[at : at + SAMPLES_A_SLICE]

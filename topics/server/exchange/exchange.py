@@ -273,9 +273,9 @@ class TopicsExchange:
             ),
             shown_max=runtime.limits.max_topic_metrics,
             more=(
-                *self._observer.measures.families(),
-                *usage.families(),
-                *(family for source in self.more for family in source()),
+                self._observer.measures.families(),
+                usage.families(),
+                (family for source in self.more for family in source()),
             ),
             caller=caller,
         )

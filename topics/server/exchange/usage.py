@@ -50,7 +50,8 @@ def _one(name: str, kind: Kind, text: str, value: float) -> Family:
 def _memory(proc: Path) -> tuple[int, int] | None:
     """(virtual, resident), bytes (proc(5), statm)."""
     try:
-        pages = (proc / "statm").read_text().split()
+        with open(proc / "statm", "rb", buffering=0) as file:
+            pages = file.read().split()
         return int(pages[0]) * resource.getpagesize(), int(pages[1]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):
         return None
