@@ -85,7 +85,7 @@ class Engine:
         self.watches = self.watch_commands.watches
         self.push_streams.shares = self.watches.connection_shares
         self.router_commands = RouterCommands(limits, self.unit, self.watches.on_rest)
-        self.watches.is_awaited = self.router_commands.is_awaited
+        self.watches.copies_before = self.router_commands.copies_before
         self.scans = PartialScans(self.unit)
         self.reads = Reads(self.unit, self.scans)
         self._records = RecordCommands(self.unit, self.scans)

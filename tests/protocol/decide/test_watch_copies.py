@@ -82,3 +82,50 @@ def test_who_is_live_is_told_nothing_more(engine: Harness) -> None:
     engine.work_off()
 
     assert viewer.told() == ["d 1"]
+
+
+def test_a_copy_that_waits_for_its_write_is_on_its_way(engine: Harness) -> None:
+    """In a topic between it is shown when the log has it, and goes on from there. (§7.5)"""
+    viewer = Viewer(engine, "e")
+    engine.append({"data": 1, "tag": "t"}, name="s")
+    engine.engine.work_off(engine.moment)
+    assert (engine.topic("d").head_seq, engine.topic("d").published_seq) == (1, 0)
+    viewer.open()
+    assert viewer.told() == []
+
+    engine.sync()
+    assert viewer.told() == []
+    engine.work_off()
+
+    assert viewer.told() == ["e 1", "e caught up at 1"]
+
+
+def test_caught_up_comes_while_others_write_on(engine: Harness) -> None:
+    """What was acknowledged before the stream came to the end is waited for, and no more. (§7.5)"""
+    viewer = Viewer(engine, "d")
+    engine.append(1, name="s")
+    viewer.open()
+    assert viewer.told() == []
+    told: list[str] = []
+    for turn in range(2, 5):
+        engine.engine.work_off(engine.moment)
+        engine.append(turn, name="s")
+        told += viewer.told()
+
+    assert told == ["d 1", "d caught up at 1", "d 2", "d 3"]
+
+
+def test_a_new_stream_waits_anew(engine: Harness) -> None:
+    """What the one before it waited for is not enough. (§7.5)"""
+    viewer = Viewer(engine, "d")
+    engine.append(1, name="s")
+    viewer.open()
+    assert viewer.told() == []
+    engine.work_off()
+    viewer.close()
+    engine.append(2, name="s")
+    viewer.open()
+
+    assert viewer.told() == ["d 1"]
+    engine.work_off()
+    assert viewer.told() == ["d 2", "d caught up at 2"]

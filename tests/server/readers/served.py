@@ -110,6 +110,14 @@ class Sse:
         while self._next().kind != "caught-up":
             pass
 
+    def seqs_before_caught_up(self) -> list[int]:
+        """The seqs of the records that come before the stream says that it is at the end."""
+        found: list[int] = []
+        while (one := self._next()).kind != "caught-up":
+            assert one.kind == "record", one
+            found += [record["$seq"] for record in one.fields["records"]]
+        return found
+
     def last_error(self) -> Any:
         """The fields of the stream's last event, an error."""
         while (found := self._next()).kind != "error":

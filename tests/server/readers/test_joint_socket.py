@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from contract.server import until
 from contract.streams import Ended, News, Ws, Ws2
@@ -135,6 +136,25 @@ def test_topics_of_both_processes_on_one_socket(served: WithReaders) -> None:
     assert client.until("unsubscribed")["subscribed"] is True
     client.say(op="unsubscribe", topic="lasts")
     assert client.until("unsubscribed")["subscribed"] is False
+
+
+def test_a_destination_on_a_socket(served: WithReaders) -> None:
+    """Copies come as they are made, before `caught_up` all that were owed. (§6, §7.7)"""
+    writer = served.http()
+    put(writer, "said-from")
+    for source, dest in (("said-from", "said-via"), ("said-via", "said-to")):
+        route = orjson.dumps({"source": source, "dest": dest})
+        assert ask(writer, "PUT", f"/v0/routers/{dest}", route).status == 201
+    append(writer, "said-from", *range(500))
+    client = talk(served)
+    client.say(op="subscribe", topic="said-to", from_seq=0).until("subscribed")
+    found: list[int] = []
+    while (each := client.next()).kind != "caught-up":
+        found += [record["$seq"] for record in each.fields["records"]]
+    assert found == list(range(1, 501))
+    for turn in range(501, 520):
+        append(writer, "said-from", turn)
+        assert client.seqs("said-to", 1) == [turn]
 
 
 def test_what_is_wrong_is_refused_as_ever(served: WithReaders) -> None:

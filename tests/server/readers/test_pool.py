@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -546,6 +547,53 @@ def test_a_stream_in_a_reader_shows_what_is_written(served: WithReaders) -> None
     append(writer, "watched", 30)
     again = served.connect(lambda port: Sse(port, wid))
     assert again.seqs(1) == [30]
+
+
+@pytest.mark.parametrize("source", ["disk", "ephemeral", "fsync"])
+def test_a_stream_of_a_destination_is_a_readers(
+    start: Callable[..., WithReaders], source: str
+) -> None:
+    """Copies come as they are made, and none of what was acknowledged before comes after `caught-up`.
+    (§6, §7.3)"""
+    server = start(2)
+    writer = server.http()
+    way = ["from", "a", "b", "c", "to"]
+    put(writer, "from", durability=source)
+    for source, dest in pairwise(way):
+        route = orjson.dumps({"source": source, "dest": dest})
+        assert ask(writer, "PUT", f"/v0/routers/to-{dest}", route).status == 201
+    wid = watching(server, "to")
+    stream = server.connect(lambda port: Sse(port, wid))
+    assert stream.seqs_before_caught_up() == []
+    until("carried", lambda: server.metric("topics_reader_connections") == 1)
+    late = [watching(server, "to") for _ in range(10)]
+    for turn, each in enumerate(late, 1):
+        append(writer, "from", *range(300))
+        another = server.connect(lambda port, wid=each: Sse(port, wid))
+        assert another.seqs_before_caught_up() == list(range(1, 300 * turn + 1))
+        another.reset()
+    assert stream.seqs(3000) == list(range(1, 3001))
+
+
+def test_a_stream_of_a_destination_that_takes_no_more_has_caught_up(
+    start: Callable[..., WithReaders],
+) -> None:
+    """Copies that a full destination refuses are not waited for. (§6)"""
+    server = start(1)
+    writer = server.http()
+    put(writer, "from")
+    put(writer, "full", cap_records=2, discard="reject")
+    route = orjson.dumps({"source": "from", "dest": "full"})
+    assert ask(writer, "PUT", "/v0/routers/route", route).status == 201
+    append(writer, "from", *range(5))
+    until("blocked", lambda: server.metric("topics_router_blocked") == 1)
+    wid = watching(server, "full")
+    stream = server.connect(lambda port: Sse(port, wid))
+    assert stream.seqs_before_caught_up() == [1, 2]
+    until("carried", lambda: server.metric("topics_reader_connections") == 1)
+    asks = orjson.dumps({"before_seq": 3})
+    assert ask(writer, "POST", "/v0/topics/full/delete", asks).status == 200
+    assert stream.seqs(2) == [3, 4]
 
 
 def test_another_stream_of_a_session_takes_over(served: WithReaders) -> None:

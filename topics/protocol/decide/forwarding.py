@@ -137,12 +137,6 @@ class Forwarding:
         router.retry()
         self.mark(router.source_id)
 
-    def has_work(self, router: Router) -> bool:
-        """Whether a router has something to do that it can do."""
-        if router.is_blocked(self._state.now_ms) or self._unit.read_only:
-            return False
-        return router.cursor < self._state.by_id[router.source_id].published_seq
-
     # ------------------------------------------------------------------ slices
 
     def step(self, moment: Moment) -> None:

@@ -4,7 +4,7 @@ The joint between routers, their topics and forwarding.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from topics.protocol.commit.admission import FRAME_BYTES
@@ -131,11 +131,11 @@ class RouterCommands:
         """When a blocked router tries again."""
         return self._forwarding.alarm_ms()
 
-    def is_awaited(self, topic: Topic) -> bool:
-        """Whether copies for a topic are still to come, as far as routers are not blocked."""
-        return self._routers.is_derived(topic.topic_id) and any(
-            self._forwarding.has_work(router) for router in self._routers.upstream(topic.topic_id)
-        )
+    def copies_before(self, topic: Topic) -> ReadBarrier | None:
+        """What a topic is to get before a stream that was sent all of it has caught up."""
+        if not self._routers.is_derived(topic.topic_id):
+            return None
+        return self._barrier(self._routers.upstream(topic.topic_id), (topic,))
 
     def barrier_for(self, command: Command) -> ReadBarrier | None:
         """What routers have to copy before a command is decided; None where that is nothing."""
@@ -147,6 +147,9 @@ class RouterCommands:
         routers, shows = upstream_of(command)
         if not routers:
             return None
+        return self._barrier(routers, shows)
+
+    def _barrier(self, routers: Iterable[Router], shows: Iterable[Topic]) -> ReadBarrier | None:
         barrier = ReadBarrier(self._unit, self._forwarding, routers, shows)
         return None if barrier.is_passed else barrier
 

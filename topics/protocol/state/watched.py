@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -67,6 +67,14 @@ WATCH_TRANSITIONS: Final[dict[tuple[WatchPlace, WatchStep], WatchPlace]] = {
 """The lifecycle of a watched topic; a pair that is missing cannot happen."""
 
 
+class Copies(Protocol):
+    """Copies that routers owe a topic: those of all that was acknowledged by some moment."""
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether they are there, or their router is blocked; once true, it stays so."""
+
+
 class Watched(msgspec.Struct, eq=False):
     """One topic of a session or socket: the instance and the position in it."""
 
@@ -83,6 +91,8 @@ class Watched(msgspec.Struct, eq=False):
     """The client's position is in an earlier instance: `recreated` did not reach it."""
     stream: "Stream | None" = None
     is_queued: bool = False
+    copies: Copies | None = None
+    """What `caught-up` waits for."""
 
     @property
     def memory_bytes(self) -> int:

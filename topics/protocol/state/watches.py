@@ -38,6 +38,7 @@ from topics.protocol.state.selection import ReadQuery, seek, select
 from topics.protocol.state.shares import Shares
 from topics.protocol.state.topic import Tombstone, Topic
 from topics.protocol.state.watched import (
+    Copies,
     Stream,
     StreamEnd,
     Watched,
@@ -101,8 +102,9 @@ class Watches:
         self._shared = SharedFrames()
         self._held: set[int] = set()
         self.crowds = Crowds(lambda topic_id: self._by_topic.get(topic_id, ()), self._news_for)
-        self.is_awaited: Callable[[Topic], bool] = lambda _: False
-        """Whether copies for a topic are still to come; set by the routers' commands."""
+        self.copies_before: Callable[[Topic], Copies | None] = lambda _: None
+        """The copies that a topic is still to get before a stream that was sent all of it is at its
+        end; None where there are none.  Set by who knows of routers."""
 
     # ------------------------------------------------------------------ sessions
 
@@ -235,6 +237,7 @@ class Watches:
         watched.stream = stream
         watched.is_queued = False
         watched.is_first_look = True
+        watched.copies = None
         watched.step(WatchStep.OPENED)
         stream.queue(watched)
 
@@ -400,7 +403,7 @@ class Watches:
     def move_to(self, watched: Watched, topic_id: int) -> None:
         """The position is in another instance of the name."""
         self._unlist(watched)
-        watched.topic_id = topic_id
+        watched.topic_id, watched.copies = topic_id, None
         self._by_topic.setdefault(topic_id, {})[watched] = None
 
     def _records(self, stream: Stream, watched: Watched, topic: Topic) -> Frame | None:
@@ -413,7 +416,7 @@ class Watches:
             stream.queue(watched)
             return frame
         owes_caught_up = watched.place is not WatchPlace.LIVE
-        if owes_caught_up and self.is_awaited(topic):
+        if owes_caught_up and self._awaits_copies(watched, topic):
             self._held.add(topic.topic_id)
             return frame
         watched.step(WatchStep.DRAINED)
@@ -428,6 +431,16 @@ class Watches:
             return caught_up
         stream.pending.append(caught_up)
         return frame
+
+    def _awaits_copies(self, watched: Watched, topic: Topic) -> bool:
+        if watched.copies is None:
+            watched.copies = self.copies_before(topic)
+        if watched.copies is None:
+            return False
+        if not watched.copies.is_passed:
+            return True
+        watched.copies = None
+        return False
 
     def _news_for(self, watched: Watched) -> News | None:
         """What takes a live stream to the head in one frame; None where it has to be pulled.  Raises

@@ -88,14 +88,10 @@ class Dispatch:
         return Handshake(relayed, open_joint)
 
     def _may_watch(self, name: str) -> bool:
-        """Whether a watch of a topic is this reader's: one that copies come to is not."""
-        state = self._shell.follower.state
-        topic = state.topics.get(name)
-        return (
-            topic is not None
-            and self._shell.follower.serves_topic(topic)
-            and not state.routers.is_derived(topic.topic_id)
-        )
+        """Whether a watch of a topic is this reader's."""
+        follower = self._shell.follower
+        topic = follower.state.topics.get(name)
+        return topic is not None and follower.is_whole(topic)
 
     # ------------------------------------------------------------------ reads
 

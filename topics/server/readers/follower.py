@@ -10,8 +10,8 @@ shows never depends on the counters that events carry, which may count a record 
 a moment earlier.
 
 What it refuses: topics whose records are not all in the log (`ephemeral` now, or when some of them
-were written).  Those are the engine's (`is_whole`).  A read of a destination to which routers may have
-to copy more has to be announced to the engine first (`may_lack_copies`).
+were written).  Those are the engine's (`is_whole`).  Where routers may have to copy more to a
+destination, the engine has to be asked before it is read (`may_lack_copies`).
 """
 
 from collections.abc import Callable
@@ -20,8 +20,6 @@ from typing import Any, Final, Protocol
 from topics.protocol.engine import Engine
 from topics.protocol.model.events import (
     Event,
-    RouterConfigured,
-    RouterDeleted,
     RunRef,
     TopicConfigured,
     TopicDeleted,
@@ -76,7 +74,6 @@ class Follower:
         self._moved = moved
         self._touched: dict[int, None] = {}
         self._held: dict[int, int] = {}
-        self._routes_changed = False
 
     # ------------------------------------------------------------------ following
 
@@ -111,8 +108,6 @@ class Follower:
             self._touched[queue_id] = None
         if isinstance(event, TopicConfigured):
             self._configured(event)
-        elif isinstance(event, RouterConfigured | RouterDeleted):
-            self._routes_changed = True
 
     def _drop(self, event: TopicDeleted) -> None:
         topic = self.state.by_id[event.topic_id]
@@ -154,15 +149,10 @@ class Follower:
         self.shown, self._held, self._touched = shown, dict(shown.held), {}
         for topic_id in changed:
             topic = self.state.by_id.get(topic_id)
-            if topic is not None:
+            if topic is not None and self.is_whole(topic):
                 self._show_topic(topic, shown.held.get(topic_id, topic.head_seq))
         if unreferenced := self.state.segments.take_unreferenced():
             self._store.let_go(unreferenced)
-        if self._routes_changed:
-            self._routes_changed = False
-            for topic_id in list(self.state.by_id):
-                if self.state.routers.is_derived(topic_id):
-                    self._moved(topic_id)
 
     def _show_topic(self, topic: Topic, head_seq: int) -> None:
         engine, topic_id = self.engine, topic.topic_id
@@ -182,12 +172,8 @@ class Follower:
         """Whether the log has every record of the topic."""
         return topic.durability.is_logged and topic.topic_id not in self.state.lossy
 
-    def serves_topic(self, topic: Topic) -> bool:
-        """Whether what is shown of a topic here is what the engine shows, without asking it."""
-        return self.is_whole(topic) and not self.may_lack_copies(topic)
-
     def may_lack_copies(self, topic: Topic) -> bool:
-        """Whether a read of a destination may have to show more than is there. (§6)"""
+        """Whether a read of a destination may have to show more than is here. (§6)"""
         routers = self.state.routers
         if not routers.by_id or not routers.is_derived(topic.topic_id):
             return False

@@ -70,7 +70,7 @@ class Pool:
         os.truncate(self._memory_file, size)
         self.page = Page(mmap.mmap(self._memory_file, size))
         self._processes = [ReaderProcess(index) for index in range(settings.readers)]
-        self._loans = Loans(runtime, lambda: self._exchange.keys, self._may_watch)
+        self._loans = Loans(runtime, lambda: self._exchange.keys, self._may_serve)
         self._decisions = Decisions(runtime)
         self._desks: dict[int, Desk] = {}
         """The requests that each reader relays, by its place."""
@@ -256,7 +256,7 @@ class Pool:
             return self._sort_stream(sorting, what.wid)
         if sorting.reads <= patience(sorting.returns):
             return False
-        if not what.is_list and not self._may_read(what.topic):
+        if not what.is_list and not self._may_serve(what.topic):
             return False
         process = self._idlest()
         return process is not None and self._give_sorted(sorting, process)
@@ -323,17 +323,10 @@ class Pool:
         else:
             deliver(b"")
 
-    def _may_read(self, name: str) -> bool:
-        """Whether a reader may serve reads of a topic; it looks for itself, so this may be wrong."""
+    def _may_serve(self, name: str) -> bool:
+        """Whether a reader may serve a topic; it looks for itself, so this may be wrong."""
         topic = self._runtime.engine.state.topics.get(name)
         return topic is not None and topic.durability.is_logged and not topic.volatile_runs
-
-    def _may_watch(self, name: str) -> bool:
-        """Whether a reader may serve a watch of a topic: one that copies come to is not its."""
-        state = self._runtime.engine.state
-        topic = state.topics.get(name)
-        is_derived = topic is not None and state.routers.is_derived(topic.topic_id)
-        return not is_derived and self._may_read(name)
 
     def _idlest(self) -> ReaderProcess | None:
         """The reader with the fewest connections that takes another."""

@@ -279,7 +279,7 @@ class Reader:
         if session is None:
             return False  # it ended with its key
         topics = (self._follower.state.topics.get(name) for name in session.watched)
-        return all(topic is None or self._follower.serves_topic(topic) for topic in topics)
+        return all(topic is None or self._follower.is_whole(topic) for topic in topics)
 
     def _return(self, wid: str) -> None:
         """Give a session back, with the positions that its stream has reached."""

@@ -4,7 +4,7 @@ Implements `exchange.Shell` for commands that read.  What of them the log does n
 the engine's process (`questions`).  Any other read is decided once all that the page showed
 when it arrived is applied here; until then it waits, and the log is applied in slices between which
 other connections have their turn.  Before a read of a destination that may lack copies the engine is asked
-for them, and the read is decided where the page stands when it has answered.
+for them, and the read is decided where the page stands when it has answered (`when_copied`).
 
 Invariant: no answer shows less than the page did when its request arrived.
 """
@@ -32,7 +32,9 @@ from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Parked
+from topics.protocol.state.topic import Topic
 from topics.server.exchange.shell import PHASES, Phase
+from topics.server.readers.awaited_copies import AwaitedCopies
 from topics.server.readers.follower import Follower
 from topics.server.readers.page import PageView
 from topics.server.readers.questions import Questions
@@ -80,6 +82,8 @@ class ReaderShell:
         self._view = view
         self._broken = broken
         self._questions = questions
+        watches = follower.engine.watches
+        watches.copies_before = AwaitedCopies(self, watches.on_rest).before
         self._loop = asyncio.get_running_loop()
         self._started_ms = self.clock.steady_ms
         self._is_going_on = False
@@ -155,11 +159,11 @@ class ReaderShell:
     def serves(self, name: str) -> bool:
         """Whether a read of a topic is this process's: one that there is not is, and has the same
         answer everywhere."""
-        topic, follower = self.engine.state.topics.get(name), self.follower
+        topic = self.engine.state.topics.get(name)
         if topic is None:
             return True
-        return follower.is_whole(topic) and (
-            not follower.may_lack_copies(topic) or self.asks_promptly
+        return self.follower.is_whole(topic) and (
+            not self.may_lack_copies(topic) or self.asks_promptly
         )
 
     # ------------------------------------------------------------------ commands
@@ -185,25 +189,37 @@ class ReaderShell:
     def _begin(self, command: Diff | ReadPage, deliver: Deliver) -> Reply | Ticket:
         """All that the page showed when the read arrived is applied."""
         topic = self.engine.state.topics.get(command.topic)
-        if topic is None or not self.follower.may_lack_copies(topic):
+        if topic is None or not self.may_lack_copies(topic):
             return self._decide(command, deliver)
         waiting = _Waiting(deliver)
 
-        def decide() -> None:
-            waiting.go_on(lambda: self._decide(command, deliver))
+        def copied(refusal: Rejection | None) -> None:
+            if refusal is not None:
+                waiting.go_on(lambda: Reply(refusal))
+            else:
+                waiting.go_on(lambda: self._decide(command, deliver))
+
+        waiting.ticket = self.when_copied(command.topic, copied)
+        return Ticket(waiting.cancel)
+
+    def may_lack_copies(self, topic: Topic) -> bool:
+        """Whether what is here of a destination may be less than a read of it has to show. (§6)"""
+        return self.follower.may_lack_copies(topic)
+
+    def when_copied(self, name: str, then: Callable[[Rejection | None], None]) -> Ticket:
+        """Call once the copies that a topic is owed now are here, as far as routers are not blocked; or
+        with the engine's refusal to say so.  It may be that the topic is gone by then."""
 
         def answered(reply: Reply) -> None:
             result = reply.result
             if isinstance(result, Rejection) and result.code is not ErrorCode.TOPIC_NOT_FOUND:
-                waiting.go_on(lambda: reply)
+                then(result)
             elif self.look():  # the engine stored the page before it answered
-                decide()
+                then(None)
             else:
-                self.when_current(decide)
+                self.when_current(lambda: then(None))
 
-        asked = GetTopic(command.topic, touch=False)
-        waiting.ticket = self._questions.ask(asked, self.take_reads(), answered)
-        return Ticket(waiting.cancel)
+        return self._questions.ask(GetTopic(name, touch=False), self.take_reads(), answered)
 
     def take_reads(self) -> dict[int, int]:
         """When topics were read here since the engine was told last, by id: it is told now."""
