@@ -105,22 +105,26 @@ def test_large_text_stays_in_the_log() -> None:
     Nothing waits for a disk where the page cache has it not, and a file that is gone stays open as long as
     text of it is referred to."""
     files, writer = begun()
-    large = [b"%d" % n * STORED_BYTES for n in range(3)]
+    large = [b"%d" % n * STORED_BYTES for n in range(4)]
     theirs = files.other()
     store, events = FollowingStore(theirs), list[Event]()
     writer.append(1, large[0], b"in the same batch")
     writer.append(1, b"small")
+    writer.append(1, large[3])
     store.begin(Listener(events), batch(writer))
     writer.store.sync()
     writer.store.rotate()
     writer.append(1, large[1], large[2])
     assert store.follow(events.append, batch(writer), 1 << 20)
 
-    first, small, second = (each.batch.text for each in events if isinstance(each, RecordsAppended))
+    first, small, third, second = (
+        each.batch.text for each in events if isinstance(each, RecordsAppended)
+    )
 
     assert small == b"small,"
     assert isinstance(first, StoredText)
     assert isinstance(second, StoredText)
+    assert third.read(0, len(third)) == large[3] + b","
     assert first.read(0, len(first)) == large[0] + b",in the same batch,"
     at = len(large[1])
     assert second.read(at - 1, at + 3) == large[1][-1:] + b"," + large[2][:2]
