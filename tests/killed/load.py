@@ -32,6 +32,8 @@ PASSING: Final = "passing"
 LOSSY: Final = {CAPPED: {"cap"}, AGING: {"ttl"}, PASSING: {"crash"}}
 """Topics that may have tombstones, and why."""
 QUEUE: Final = "jobs"
+WAKE: Final = "wake"
+"""A record in it ends the wait of a client that looks up only when it is given something."""
 KEPT: Final = "kept"
 """What is left in the queue at the end, so that there is a state to compare."""
 CONFIG: Final[dict[str, dict[str, Any]]] = {

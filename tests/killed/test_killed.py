@@ -24,7 +24,20 @@ from tests.nodes import NodeServer, NodeServers
 
 from .agreement import copy_of, verdict
 from .blows import LEADER_DIES, WITH_ANY, WITH_THREE, Blow, Cluster, deal, order
-from .load import AGING, CONFIG, COPIES, KEPT, QUEUE, Deleter, Load, Pulse, Reader, Worker, Writer
+from .load import (
+    AGING,
+    CONFIG,
+    COPIES,
+    KEPT,
+    QUEUE,
+    WAKE,
+    Deleter,
+    Load,
+    Pulse,
+    Reader,
+    Worker,
+    Writer,
+)
 from .watchers import LAST, Watcher, watchers
 
 pytestmark = pytest.mark.kafka
@@ -75,7 +88,7 @@ def lived(
 
 def prepare(servers: NodeServers) -> None:
     node = servers.leader()
-    for topic, config in CONFIG.items():
+    for topic, config in {**CONFIG, WAKE: {}}.items():
         node.ask(f"/v0/topics/{topic}", config, method="PUT")
     for source, destination in COPIES.items():
         node.ask(f"/v0/routers/{source}", {"source": source, "dest": destination}, method="PUT")
@@ -96,6 +109,7 @@ def work(cluster: Cluster, watching: Sequence[Watcher], kills: int, kinds: dict[
         load.is_over.set()
         load.until("the writers end", lambda: load.is_written)
         load.ends = finish(cluster)
+        cluster.leader().ask(f"/v0/topics/{WAKE}", {"records": [{"data": LAST}]})
         load.end()
     finally:
         load.is_over.set()

@@ -20,7 +20,19 @@ from topics import Client as TopicsClient
 from topics import Record, TopicsError
 from topics.client.retry import Retry
 
-from .load import AGING, CAPPED, COPIES, LOGS, LOSSY, PASSING, Client, Load, NotApplied, Unknown
+from .load import (
+    AGING,
+    CAPPED,
+    COPIES,
+    LOGS,
+    LOSSY,
+    PASSING,
+    WAKE,
+    Client,
+    Load,
+    NotApplied,
+    Unknown,
+)
 
 HEARTBEAT_MS: Final = 1000
 SILENT_S: Final = 6.0
@@ -204,7 +216,8 @@ class SocketWatcher(Watcher):
 
 
 class PythonWatcher(Watcher):
-    """`Client.watch`, whose cursor another client takes on."""
+    """`Client.watch`, whose cursor another client takes on.  It waits for as long as nothing comes, and
+    may have seen all before it is known that this was all: a record in a topic more ends that wait."""
 
     def __init__(self, load: Load, seed: int, topics: tuple[str, ...] = WATCHED) -> None:
         super().__init__(load, seed, topics)
@@ -216,14 +229,16 @@ class PythonWatcher(Watcher):
             self.moves += 1
             try:
                 with client.watch(
-                    list(self.seen),
+                    [*self.seen, WAKE],
                     from_seq=0,
                     cursor=self._cursor,
                     heartbeat_ms=HEARTBEAT_MS,
                 ) as watch:
                     for topic, item in watch:
-                        seen = self.seen[topic]
-                        if isinstance(item, Record):
+                        seen = self.seen.get(topic)
+                        if seen is None:
+                            pass
+                        elif isinstance(item, Record):
                             seen.record(item.seq, item.data)
                         elif hasattr(item, "gap_from"):
                             seen.tombstone(item.gap_from, item.gap_to, item.reason)
