@@ -277,13 +277,16 @@ def test_who_shares_the_files_is_waited_for_when_they_are_cleared() -> None:
     ledger.seal(1)
     ledger.drop_runs(1)
     ledger.store.sync()
-    seen: list[list[str]] = []
-    ledger.store.when_cleared = lambda: seen.append(files.names())
+    seen: list[tuple[bool, list[str]]] = []
+    ledger.store.when_cleared = lambda wholly: seen.append((wholly, files.names()))
 
-    ledger.store.clear()
+    ledger.store.clear(wholly=True)
 
-    [names] = seen
+    [(wholly, names)] = seen
+    assert wholly
     assert not [name for name in names if name.endswith(".seg")]
+    ledger.store.clear()
+    assert [wholly for wholly, _ in seen] == [True, False]
 
 
 def test_a_log_file_that_a_checkpoint_could_not_unlink_goes_with_the_next_clearing() -> None:

@@ -203,7 +203,7 @@ class MemoryStore:
     def contents(self, segment: int) -> Contents:
         return self._segments.contents(segment)
 
-    def clear(self) -> None:
+    def clear(self, *, wholly: bool = False) -> None:
         return
 
     def rotate(self, *, fresh: bool = False, stay: bool = False) -> int:

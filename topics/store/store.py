@@ -84,9 +84,9 @@ class DiskStore:
         """Unfinished log files of killed processes, and the size to truncate each to."""
         self._boundaries: dict[int, tuple[Position, int]] = {}
         self._dropped: list[tuple[int, int]] = []
-        self.when_cleared: Callable[[], None] | None = None
-        """*Blocking*, on the thread that clears: waits until no other process holds a file that was
-        unlinked."""
+        self.when_cleared: Callable[[bool], None] | None = None
+        """*Blocking*, on the thread that clears: tells other processes that files were unlinked; with
+        True, waits until none of them holds one."""
         self._lock = threading.Lock()
         self._unlinking = threading.Lock()
         self._log: Log
@@ -473,14 +473,14 @@ class DiskStore:
     def contents(self, segment: int) -> Contents:
         return self._segments.contents(segment)
 
-    def clear(self) -> None:
+    def clear(self, *, wholly: bool = False) -> None:
         self._unlink_dropped(self._log.synced_lsn)
         for number in numbers(self._files.names(), "wal"):
             if number < self._checkpoints.oldest_log:
                 self._files.unlink(log_name(number))
         self._files.sync_dir()
         if self.when_cleared is not None:
-            self.when_cleared()
+            self.when_cleared(wholly)
 
     def _unlink_dropped(self, lsn: int) -> None:
         """Unlink the dropped segments whose drop is durable up to `lsn`.

@@ -52,8 +52,16 @@ def test_an_erasure_takes_two_checkpoints_in_fresh_files() -> None:
     told = [name for name in done if name.startswith(("rotate", "checkpoint", "clear"))]
     assert [name.split()[0] for name in told[:4]] == ["rotate", "checkpoint"] * 2
     assert [name for name in told if "'fresh': True" in name] == told[0:4:2]
-    assert told[4:]
-    assert set(told[4:]) == {"clear"}
+    assert told[-1] == "clear {'wholly': True}"
+
+
+def test_space_that_is_given_back_waits_for_no_reader() -> None:
+    """Only an erasure does: a file without a name may be read to its end. (§5)"""
+    host = Disk()
+    host.write("t", 100)
+    host.round()
+    host.delete("t")
+    assert "clear" in host.round()
 
 
 def test_a_checkpoint_that_is_due_comes_before_sealing() -> None:

@@ -13,6 +13,7 @@ from topics.protocol.model.commands import DeleteTopic, ReadPage
 from topics.protocol.model.errors import Corrupt, Rejection
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Parked, StablePage
+from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.topic import RESERVE_FIRST
 from topics.store.layout import log_name
 
@@ -270,3 +271,41 @@ def test_a_page_that_is_kept_does_not_outlive_a_record_that_expires_here_first()
     found = asked(follower.engine, "t", late_ms, from_seq=0, limit=50)
     assert b'"data":0' not in found  # type: ignore[operator]
     assert b'"data":1}' in found  # type: ignore[operator]
+
+
+def test_large_runs_are_freed_once_they_are_sealed() -> None:
+    """They refer to text in log files, which the engine has unlinked by then: whoever keeps the runs
+    keeps the files open. (§5)"""
+    files = SimFiles()
+    writer = Writer(files, wal_file_bytes=1 << 20)
+    writer.do(put("t", durability="disk"))
+    follower = begun(writer, files)
+    writer.do(appended("t", *["x" * 40_000] * 8))
+    assert follower.follow(writer.shown, 1 << 20)
+    topic = follower.state.topics["t"]
+    large = [run for run in topic.runs if run.memory_bytes >= 256 << 10]
+    assert large
+    writer.advance(70_000)
+    writer.driver.nudge()
+    writer.settle()
+    assert follower.follow(writer.shown, 1 << 20)
+    assert not set(map(id, topic.runs)) & set(map(id, large))
+    assert list(follower.state.memory.buried) == large
+
+    while follower.free_some():
+        pass
+
+    assert not follower.state.memory.buried
+
+
+def test_what_is_released_is_freed_while_it_follows() -> None:
+    """A part each time it looks, though nothing comes."""
+    files = SimFiles()
+    writer = Writer(files)
+    follower = begun(writer, files)
+    memory = follower.state.memory
+    memory.buried.extend(HotRun(n) for n in range(3))
+
+    assert follower.follow(follower.shown)
+
+    assert not memory.buried

@@ -14,6 +14,7 @@ import orjson
 import pytest
 from contract.wire import Http1
 
+import topics
 from topics.protocol.model.commands import ListTopics
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import TopicsListed
@@ -322,6 +323,29 @@ def test_it_ends_where_the_engines_process_ended_first() -> None:
 
     assert ended.returncode == 1
     assert ended.stderr == ""
+
+
+def test_a_folder_of_the_same_name_where_the_server_was_started_is_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project may have a package `topics` of its own."""
+    (tmp_path / "topics").mkdir()
+    (tmp_path / "topics" / "__init__.py").write_text("raise SystemExit(77)")
+    monkeypatch.chdir(tmp_path)
+    page_file = os.memfd_create("page")
+    ours, theirs = channel_pair()
+    ours.close()
+    with theirs:
+        ended = reader(theirs.fileno(), page_file)
+    os.close(page_file)
+
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
+def test_a_checkout_that_is_not_installed_has_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m topics serve` in it finds them where it was found itself."""
+    monkeypatch.chdir(Path(topics.__file__).parents[1])
+    assert "-P" not in command(3, 4)
 
 
 def reader(channel: int, page_file: int) -> "subprocess.CompletedProcess[str]":

@@ -15,9 +15,12 @@ class Channel:
 
     def __init__(self, asked: Callable[[int], None]) -> None:
         self._asked = asked
+        self.messages: list[dict[str, Any]] = []
 
     def send(self, message: dict[str, Any]) -> None:
-        self._asked(message["release"])
+        self.messages.append(message)
+        if "release" in message:
+            self._asked(message["release"])
 
 
 class Readers:
@@ -43,7 +46,7 @@ class Readers:
 
     def erased(self) -> Awaitable[None]:
         """Whether an erasure may be answered."""
-        return asyncio.get_running_loop().run_in_executor(None, self.releases.wait)
+        return asyncio.get_running_loop().run_in_executor(None, self.releases.cleared, True)
 
 
 def run(story: Callable[[], Any]) -> None:
@@ -94,14 +97,59 @@ def test_a_reader_that_has_ended_holds_nothing() -> None:
     run(story)
 
 
-def test_a_reader_that_is_starting_is_replaced() -> None:
-    """It may have opened any file, and takes no message yet."""
+def test_a_reader_that_is_starting_is_asked_when_it_serves() -> None:
+    """It may have opened any file, and takes no message yet.  To start it anew would keep it from
+    ever serving where erasures come sooner than it starts."""
 
     async def story() -> None:
         readers = Readers(lets_go=(True, True))
+        late = readers.processes[1]
+        late.standing = Standing.STARTING
+        waiting = asyncio.ensure_future(readers.erased())
+        while readers.processes[0].released < 1:
+            await asyncio.sleep(0)
+        assert not waiting.done()
+
+        late.standing = Standing.READY
+        readers.releases.process_ready(late)
+
+        await waiting
+        assert readers.replaced == []
+        channel: Any = late.channel
+        assert channel.messages == [{"release": 1}]
+        readers.releases.process_ready(late)
+        assert channel.messages == [{"release": 1}]
+
+    run(story)
+
+
+def test_one_that_starts_for_too_long_is_replaced() -> None:
+    """As one that does not let go."""
+
+    async def story() -> None:
+        readers = Readers(lets_go=(True, True), release_s=0.01)
         readers.processes[1].standing = Standing.STARTING
         await readers.erased()
         assert readers.replaced == [1]
+
+    run(story)
+
+
+def test_nothing_waits_for_space_that_is_given_back() -> None:
+    """Readers that serve are told to close what they do not read; none is asked, and none ends."""
+
+    async def story() -> None:
+        readers = Readers(lets_go=(False, False))
+        readers.processes[1].standing = Standing.STARTING
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, readers.releases.cleared, False)
+        serving, starting = (process.channel for process in readers.processes)
+        told: Any = serving
+        while not told.messages:
+            await asyncio.sleep(0)
+        assert told.messages == [{"rest": True}]
+        assert starting.messages == []  # type: ignore[union-attr]
+        assert (readers.replaced, readers.releases.number) == ([], 0)
 
     run(story)
 

@@ -1,5 +1,7 @@
 """An engine that writes, and followers of its log, on a disk in memory."""
 
+from dataclasses import replace
+
 import orjson
 from sim.files import SimFiles
 
@@ -21,9 +23,10 @@ LIMITS = Limits(segment_max_age_ms=60_000, wal_file_bytes=64 << 10)
 class Writer(InlineHost):
     """An engine over a disk, whose syncs end when the test says so."""
 
-    def __init__(self, files: SimFiles) -> None:
-        self.disk = DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
-        super().__init__(LIMITS, self.disk, START_MS)
+    def __init__(self, files: SimFiles, wal_file_bytes: int = LIMITS.wal_file_bytes) -> None:
+        self.disk = DiskStore(files, wal_file_bytes=wal_file_bytes, reserve_bytes=64 << 10)
+        limits = replace(LIMITS, wal_file_bytes=wal_file_bytes)
+        super().__init__(limits, self.disk, START_MS)
         self.is_slow = False
         self._unsynced: list[Sync] = []
         self.number = 0

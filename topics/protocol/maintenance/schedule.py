@@ -9,6 +9,7 @@ in each round.  Each task is a generator; what it yields (`steps`) its driver pe
 import errno
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from topics.protocol.engine import Engine
@@ -418,7 +419,7 @@ class Schedule:
             yield UntilWritten()
             self._drop_segments()
             yield UntilSynced()
-            yield Blocking(self._store.clear)
+            yield Blocking(partial(self._store.clear, wholly=True))
         except Corrupt as damage:
             self._host.erased(damage)
             raise

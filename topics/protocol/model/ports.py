@@ -380,9 +380,12 @@ class Store(Protocol):
             Corrupt: Its header or its run table does not verify.
         """
 
-    def clear(self) -> None:
+    def clear(self, *, wholly: bool = False) -> None:
         """*Blocking.* Remove for good what was dropped, as far as that is durable by now, and the
         log files that no checkpoint needs; else a later sync does.
+
+        Args:
+            wholly: Return once no process that follows the log has such a file open either.
 
         Raises:
             OSError: Some of it is still there; it may be tried again.

@@ -128,11 +128,12 @@ class Follower:
 
     def follow(self, shown: Shown, budget_bytes: int = SLICE_BYTES) -> bool:
         """Apply batches towards what the page shows, of about `budget_bytes`; whether all of it is
-        shown now.
+        shown now.  Frees a part of what is released.
 
         Raises:
             StoreError, OSError, Strayed: It cannot be followed.
         """
+        self.free_some()
         if shown.number <= self.shown.number:
             return True
         if shown.held is None:
@@ -141,6 +142,14 @@ class Follower:
             return False
         self._show(shown)
         return True
+
+    def free_some(self) -> bool:
+        """Free a part of what the log has released, large runs that are sealed; whether there is
+        more.  Such runs may refer to text in log files that the engine has retired."""
+        memory = self.state.memory
+        if memory.owes():
+            self.state.pack_some()
+        return memory.owes()
 
     def _show(self, shown: Shown) -> None:
         """All of it is applied: show it."""

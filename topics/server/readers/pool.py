@@ -90,7 +90,7 @@ class Pool:
         self._shared = shared
         self._releases = Releases(self._processes, self._loop, self._replace)
         self._runtime.driver.when_shown = self.show
-        self._store.when_cleared = self._releases.wait
+        self._store.when_cleared = self._releases.cleared
         self.show()
         for process in self._processes:
             self._start(process)
@@ -356,6 +356,7 @@ class Pool:
     def _on_message(self, process: ReaderProcess, message: dict[str, Any]) -> None:
         if "ready" in message:
             process.ready(self._loop.time())
+            self._releases.process_ready(process)
             self._tell_in_flight()  # before any connection goes there
         elif "stats" in message:
             process.stats = message["stats"]

@@ -14,8 +14,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
 
+import topics
 from topics.server.readers.channel import Channel, channel_pair
 from topics.server.readers.figures import Figures
 from topics.server.readers.page import Page
@@ -41,7 +43,10 @@ class Standing(StrEnum):
 
 def command(channel: int, page: int) -> list[str]:
     """The command line of a reader that inherits two descriptors."""
-    return [sys.executable, "-m", "topics.server.readers", str(channel), str(page)]
+    # `-m` looks into the working directory first, and a folder `topics` may be there that is not ours.
+    is_here = Path(topics.__file__).resolve().parents[1] == Path.cwd()
+    safe = [] if is_here else ["-P"]
+    return [sys.executable, *safe, "-m", "topics.server.readers", str(channel), str(page)]
 
 
 class ReaderProcess:

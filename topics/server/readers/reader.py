@@ -360,6 +360,8 @@ class Reader:
             self._exchange.in_flight.elsewhere = message["elsewhere"]
         elif "release" in message:
             self._task(self._let_go(message["release"]))
+        elif "rest" in message:
+            self._parts.store.rest()
         elif "reload" in message:
             self._task(self._exchange.reload())
         elif "drain" in message:
@@ -375,10 +377,12 @@ class Reader:
         while not self._shell.look():
             await asyncio.sleep(LETS_GO_S)
         while True:
+            owes = self._follower.free_some()
             self._parts.store.rest()
-            if not holds_unlinked(self._settings.data_dir):
+            if not owes and not holds_unlinked(self._settings.data_dir):
                 break
-            gc.collect()
+            if not owes:
+                gc.collect()
             await asyncio.sleep(LETS_GO_S)
         self._channel.send({"released": number})
 

@@ -1,7 +1,8 @@
-"""Erasures, which are answered once no reader holds a file that was unlinked for them.
+"""Files that were unlinked, and erasures, which are answered once no reader holds one of them.
 
 Owns the wait, which is a thread's, and what readers have said.  Files are looked at by the readers
-themselves (`held_files`).
+themselves (`held_files`).  Only an erasure waits: a file that was unlinked to give its space back may
+be read to the end.
 """
 
 import asyncio
@@ -41,9 +42,20 @@ class Releases:
         self.number = 0
         """Of the last erasure."""
 
-    def wait(self) -> None:
-        """*Blocking*, on a thread: no reader holds a file that was unlinked by now.  One that does
-        for too long is ended."""
+    def cleared(self, wholly: bool) -> None:
+        """*Blocking*, on a thread: files were unlinked.  Readers close what they do not read; with
+        `wholly`, none holds one of them, and a reader that does for too long is ended."""
+        if wholly:
+            self._wait()
+        else:
+            self._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        for process in self._processes:
+            if process.standing is Standing.READY:
+                process.send({"rest": True})
+
+    def _wait(self) -> None:
         with self._changed:
             self.number += 1
             number = self.number
@@ -59,6 +71,11 @@ class Releases:
         with self._changed:
             process.released = number
             self._changed.notify_all()
+
+    def process_ready(self, process: ReaderProcess) -> None:
+        """A reader serves from now on: it is asked what was asked while it started."""
+        if process.released < self.number:
+            process.send({"release": self.number})
 
     def process_gone(self) -> None:
         """A reader has ended, and holds nothing."""
@@ -77,10 +94,7 @@ class Releases:
 
     def _ask(self, number: int) -> None:
         for process in self._processes:
-            if process.standing is Standing.STARTING:
-                # It may have opened anything by now.
-                self._replace(process)
-            else:
+            if process.standing is Standing.READY:
                 process.send({"release": number})
 
     def _end_holders(self, number: int) -> None:
