@@ -63,8 +63,8 @@ class FollowingStore:
         self._window: Window
         self._header: FileHeader
         self._texts: tuple[int, File] | None = None
-        """The log file of which runs refer to text, and its number.  Nobody closes it: the last run
-        does that refers to it."""
+        """The log file of which runs refer to text, and its number.  Nobody closes it, not where it is
+        `_file` either: the last run does that refers to it."""
 
     @property
     def batch(self) -> int:
@@ -131,7 +131,8 @@ class FollowingStore:
         """The text at an offset of a batch's body, where the log has it."""
         number = position.file_number
         if self._texts is None or self._texts[0] != number:
-            self._texts = number, self._files.open(log_name(number))
+            # That which is open may have no name any more.
+            self._texts = number, self._file or self._files.open(log_name(number))
         begin, file = position.offset + BATCH_HEADER.size + at, self._texts[1]
         path = f"{self._files.path}/{log_name(number)}"
         return StoredText(
@@ -198,7 +199,7 @@ class FollowingStore:
 
     def _close_file(self) -> None:
         file, self._file = self._file, None
-        if file is not None:
+        if file is not None and (self._texts is None or self._texts[1] is not file):
             file.close()
 
     # ------------------------------------------------------------------ files that are not needed

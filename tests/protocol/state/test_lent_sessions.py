@@ -126,6 +126,30 @@ def test_a_client_that_is_further_than_a_lost_session_goes_on_from_its_id(pair: 
     assert ahead != last
 
 
+def test_a_session_that_was_lost_with_one_process_goes_on_in_another(pair: Pair) -> None:
+    """What the client remembers counts there, and in the process after that; once. (§7.4)"""
+    pair.append(1, 2, 3)
+    viewer = Viewer(pair.lender)
+    session, stand_in, there = pair.lend(viewer)
+    there.told()
+    last = there.id
+    take_back(pair.watches, session, stand_in, pair.lender.now_ms, None)
+    forgotten = pair.borrower.engine.watches
+    give_back(forgotten, forgotten.sessions[session.wid])
+    image = image_of(session)
+    stand_in = lend(pair.watches, session, lambda: None)
+    borrow(forgotten, image, pair.borrower.now_ms)
+    pair.take_back(session, stand_in)  # no stream was opened
+    assert session.is_behind
+
+    stand_in = lend(pair.watches, session, lambda: None)
+    borrow(forgotten, image_of(session), pair.borrower.now_ms)
+
+    assert Borrowed(pair.borrower, viewer.wid).open(last).told() == ["t caught up at 3"]
+    pair.take_back(session, stand_in)
+    assert not session.is_behind
+
+
 def test_another_instance_that_the_stream_met_comes_back(pair: Pair) -> None:
     """`recreated` was sent there, and is not sent again. (§7.5)"""
     pair.append(1, 2)

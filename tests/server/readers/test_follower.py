@@ -1,5 +1,7 @@
 """A follower shows what the engine shows, at every position of the log."""
 
+import ast
+import inspect
 import random
 from typing import Any
 
@@ -13,8 +15,10 @@ from topics.protocol.model.commands import DeleteTopic, ReadPage
 from topics.protocol.model.errors import Corrupt, Rejection
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Parked, StablePage
+from topics.protocol.state import state
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.topic import RESERVE_FIRST
+from topics.server.readers.follower import Follower
 from topics.store.layout import log_name
 
 from .writing import LIMITS, Writer, appended, begun, deleted, put
@@ -309,3 +313,119 @@ def test_what_is_released_is_freed_while_it_follows() -> None:
     assert follower.follow(follower.shown)
 
     assert not memory.buried
+
+
+@pytest.mark.parametrize(
+    ("durability", "is_power_cut"),
+    [("ephemeral", False), ("memory", True), ("disk", True)],
+)
+def test_a_follower_begins_after_a_loss(durability: str, is_power_cut: bool) -> None:
+    """What was lost is an event of the log, as any other. (§0.10)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("t", durability=durability))
+    for n in range(3):
+        writer.do(appended("t", n, n))
+    after = files.cut(random.Random(3)) if is_power_cut else files.kill()
+    again = Writer(after)
+    again.do(put("other"))
+
+    follower = begun(again, after)
+
+    topic = again.driver.engine.state.topics["t"]
+    assert topic.head_seq > topic.count
+    assert follower.state.topics["t"].count == topic.count
+
+
+def test_what_a_follower_does_without_stands_in_for_it() -> None:
+    """Keys and images: every method that applying an event may call is there."""
+    text = ast.parse(inspect.getsource(state))
+    used: dict[str, set[str]] = {"keys": set(), "images": set()}
+    for node in ast.walk(text):
+        if isinstance(node, ast.Call) and isinstance(at := node.func, ast.Attribute):
+            owner = at.value
+            if isinstance(owner, ast.Attribute) and owner.attr in used:
+                used[owner.attr].add(at.attr)
+    kept = begun(Writer(files := SimFiles()), files).state
+    assert {name for name in used["keys"] if not hasattr(kept.keys, name)} == set()
+    assert {name for name in used["images"] if not hasattr(kept.images, name)} == set()
+    assert "lose_volatile" in used["keys"]
+
+
+def expiring(count: int) -> tuple[Writer, Follower]:
+    """A topic of which one record expires a millisecond from the first ends on; the 50th is red."""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("t", durability="disk", ttl_ms=40_000))
+    for n in range(1, count + 1):
+        writer.do(appended("t", n, **({"tag": "red"} if n == 50 else {})))
+        writer.advance(1)
+    follower = begun(writer, files)
+    writer.advance(40_000 - count)
+    return writer, follower
+
+
+def test_another_config_of_a_topic_whose_records_expire_ends_no_reader() -> None:
+    """Between the decision and here a record expired, by the same `ttl_ms`; with a shorter one it would
+    have as well. (§0.9)"""
+    for config in ({"ttl_ms": 40_000, "cap_records": 5000}, {"ttl_ms": 30_000}):
+        writer, follower = expiring(100)
+        writer.do(put("t", durability="disk", **config))
+        asked(follower.engine, "t", writer.now_ms + 1, from_seq=5)
+        assert follower.state.topics["t"].count == 99
+        assert follower.follow(writer.shown)
+    writer, follower = expiring(100)
+    writer.do(put("t", durability="disk", ttl_ms=90_000))
+    asked(follower.engine, "t", writer.now_ms + 1, from_seq=5)
+    with pytest.raises(Corrupt, match="expired here"):
+        follower.follow(writer.shown)
+
+
+def test_a_page_that_is_kept_has_no_deleted_record() -> None:
+    """Not where as many expired here before as were deleted, so that the counts are as they were. (§5)"""
+    writer, follower = expiring(100)
+    writer.do(deleted("t", match="red"))  # decided with 100 records
+    now_ms, asks = writer.now_ms + 1, {"from_seq": 40, "limit": 40}
+    for _ in range(3):
+        before = asked(follower.engine, "t", now_ms, **asks)
+    assert b'"$seq":50,' in before  # type: ignore[operator]
+    first_live = follower.state.topics["t"].first_live_seq()
+
+    assert follower.follow(writer.shown)
+
+    assert b'"$seq":50,' not in asked(follower.engine, "t", now_ms, **asks)  # type: ignore[operator]
+    assert follower.state.topics["t"].first_live_seq() == first_live
+
+
+def test_a_topic_that_is_not_whole_from_its_beginning_is_told() -> None:
+    """Somebody may watch an earlier topic of its name. (§7.5)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("t", durability="disk"))
+    follower = begun(writer, files)
+    moved: list[int] = []
+    follower._moved = moved.append
+    writer.do(DeleteTopic("t", False))
+    writer.do(put("t", durability="ephemeral"))
+    writer.do(put("u", durability="memory"))
+
+    assert follower.follow(writer.shown)
+
+    assert moved == [follower.state.topics["t"].topic_id]
+
+
+def test_text_is_found_in_a_log_file_that_has_no_name_any_more() -> None:
+    """An erasure may take it away while a follower is behind. (§5)"""
+    files = SimFiles()
+    writer = Writer(files, wal_file_bytes=1 << 20)
+    writer.do(put("t", durability="disk"))
+    follower = begun(writer, files)
+    writer.do(appended("t", 1))
+    assert follower.follow(writer.shown)
+    writer.do(appended("t", "x" * 40_000))
+    for name in [name for name in files.tree() if name.endswith(".wal")]:
+        follower._store._files.unlink(name)
+
+    assert follower.follow(writer.shown)
+
+    assert b"x" * 40_000 in asked(follower.engine, "t", writer.now_ms)  # type: ignore[operator]

@@ -31,12 +31,17 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class LentSession(msgspec.Struct, frozen=True):
-    """A session on its way; its owner goes apart, since a caller is an object of its process."""
+    """A session on its way; its owner goes apart, since a caller is an object of its process.
+
+    Attributes:
+        is_behind: The client may have had more than these positions say.
+    """
 
     wid: str
     heartbeat_ms: int
     holder: Holder
     topics: tuple[Standing, ...]
+    is_behind: bool = False
 
 
 def image_of(session: Session) -> LentSession:
@@ -54,7 +59,7 @@ def image_of(session: Session) -> LentSession:
         )
         for each in session.watched.values()
     )
-    return LentSession(session.wid, session.heartbeat_ms, session.holder, topics)
+    return LentSession(session.wid, session.heartbeat_ms, session.holder, topics, session.is_behind)
 
 
 def lend(watches: Watches, session: Session, ended: Callable[[], None]) -> Stream:
@@ -90,7 +95,7 @@ def take_back(
             watched.cursor, watched.place = each.cursor, each.place
             watched.last_head_seq = each.last_head_seq
             watched.is_heir, watched.is_stale = each.is_heir, each.is_stale
-    session.is_behind = image is None
+    session.is_behind = image is None or image.is_behind
     watches.close_session_stream(session, stand_in, now_ms)
 
 
@@ -112,6 +117,7 @@ def borrow(watches: Watches, image: LentSession, now_ms: int, owner: Caller = AN
     session = Session(
         image.wid, watched, image.heartbeat_ms, now_ms, owner=owner, holder=image.holder
     )
+    session.is_behind = image.is_behind
     watches.add_session(session)
     return session
 

@@ -39,11 +39,11 @@ class RecentPage(msgspec.Struct, frozen=True):
     """A page as it was chosen.
 
     Attributes:
-        removed: `head_seq - count` of its topic, and its `gone_through`.
+        removed: What `_removed` said of its topic.
         through: The `published_seq` that it reached; None where it ended before.
     """
 
-    removed: tuple[int, int]
+    removed: tuple[int, int, int]
     through: int | None
     next_seq: int
     scanned: int
@@ -123,9 +123,9 @@ class RecentPages:
             del self._by_topic[key[0]]
 
 
-def _removed(topic: Topic) -> tuple[int, int]:
-    """What every removal of records of a topic changes."""
-    return topic.head_seq - topic.count, topic.gone_through()
+def _removed(topic: Topic) -> tuple[int, int, int]:
+    """What every removal of records of a topic changes: deletes, evictions, expiry."""
+    return topic.deletes, topic.head_seq - topic.count, topic.gone_through()
 
 
 def key_of(topic: Topic, asked: Diff | ReadPage) -> Key | None:

@@ -315,6 +315,7 @@ class State:
         if queue is not None:
             queue.remove(spans)
             queue.remove_marked(marks)
+        topic.deletes += 1
         self._set_totals(topic, count, size_bytes)
         self.attention[topic.topic_id] = topic
         topic.check()

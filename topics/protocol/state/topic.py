@@ -110,6 +110,9 @@ class Topic:
         self.expired_through = 0
         self.count = 0
         self.size_bytes = 0
+        self.deletes = 0
+        """How often records were deleted since this process began.  `count` alone does not tell in a
+        follower, where a record may have expired before a delete that was decided with it."""
         self.holes: list[Hole] = []
         self.runs = RunList()
         self.last_ts_ms = 0
@@ -122,7 +125,7 @@ class Topic:
         self.losses: Losses | None = None
         self.figures: TopicFigures | None = None
         self._earliest = 1
-        self._earliest_of: tuple[int, int] | None = None
+        self._earliest_of: tuple[int, int, int] | None = None
         """What was removed when it was found: every removal changes one of these."""
 
     # ------------------------------------------------------------------ runs
@@ -172,7 +175,7 @@ class Topic:
         """Seq of the first live record, `head_seq + 1` where none is; kept, as it never falls, and not
         looked for again before a record is removed."""
         gone_through = self.gone_through()
-        removed = self.head_seq - self.count, gone_through
+        removed = self.deletes, self.head_seq - self.count, gone_through
         if removed == self._earliest_of:
             return self._earliest
         seq = max(self._earliest, gone_through + 1)

@@ -161,6 +161,11 @@ class SocketFeed:
         return bool(self._replies)
 
     @property
+    def has_frame(self) -> bool:
+        """Whether a frame that was taken from the stream is still to be given."""
+        return self._is_reading or self._kept is not None
+
+    @property
     def stream(self) -> Stream:
         """What is subscribed, and where it stands."""
         return self._stream

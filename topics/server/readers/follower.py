@@ -22,6 +22,7 @@ from topics.protocol.model.events import (
     Event,
     RunRef,
     TopicConfigured,
+    TopicCreated,
     TopicDeleted,
 )
 from topics.protocol.model.limits import Limits
@@ -59,7 +60,7 @@ class Follower:
     """What one reader shows.
 
     Args:
-        moved: Called for a topic that this follower does not serve any more.
+        moved: Called for a topic that this follower does not serve, or not any more.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Follower:
         if isinstance(event, TopicDeleted):
             self._drop(event)
             return
+        ttl_ms = self.state.by_id[topic_id].config.ttl_ms if topic_id in self.state.by_id else 0
         self.state.apply(event)
         if topic_id is not None:
             self._touched[topic_id] = None
@@ -107,7 +109,11 @@ class Follower:
         if (queue_id := getattr(cause, "queue_id", None)) is not None:
             self._touched[queue_id] = None
         if isinstance(event, TopicConfigured):
-            self._configured(event)
+            self._configured(event, ttl_ms)
+        elif isinstance(event, TopicCreated) and not self.is_whole(
+            topic := self.state.by_id[event.topic_id]
+        ):
+            self._moved(topic.topic_id)
 
     def _drop(self, event: TopicDeleted) -> None:
         topic = self.state.by_id[event.topic_id]
@@ -118,10 +124,11 @@ class Follower:
         self.engine.watches.on_deleted(event.topic_id, head_seq)
         self.engine.reads.on_deleted(topic)
 
-    def _configured(self, event: TopicConfigured) -> None:
+    def _configured(self, event: TopicConfigured, ttl_ms: int) -> None:
         topic = self.state.by_id[event.topic_id]
-        if topic.floors.ttl_through > event.floors.ttl_through:
-            # It expired here between the decision and this moment, and by another `ttl_ms`.
+        now_longer = not event.config.ttl_ms or event.config.ttl_ms > ttl_ms
+        if now_longer and topic.floors.ttl_through > event.floors.ttl_through:
+            # It expired here between the decision and this moment, and by a shorter `ttl_ms`.
             raise Strayed(f"records of topic {topic.name} expired here, and not in the engine")
         if not self.is_whole(topic):
             self._moved(topic.topic_id)
@@ -207,6 +214,9 @@ class _NoKeys:
         return
 
     def window_changed(self, topic_id: int) -> None:
+        return
+
+    def lose_volatile(self, topic_id: int) -> None:
         return
 
     def remove(self, topic_id: int) -> None:

@@ -244,6 +244,8 @@ class JointSocket:
             return local.take()
         # The engine's half says so to the client; or it has what this one may not serve any more.
         if local.stream.ended_by is StreamEnd.MOVED:
+            if local.has_frame:
+                return local.take()
             self._move(local)
         self._local, self._may_be_local = None, False
         local.close()
@@ -253,7 +255,9 @@ class JointSocket:
         """Have the engine's process go on with what is subscribed here, from where it stands."""
         for name, watched in local.stream.watched.items():
             if watched.place is not WatchPlace.GONE:
-                text = subscription(self._fields[name], name, watched.cursor)
+                topic = self._shell.engine.state.topics.get(name)
+                is_same = topic is None or topic.topic_id == watched.topic_id
+                text = subscription(self._fields[name], name, watched.cursor if is_same else 0)
                 self._relay(text, _Asked(adds=(name,), is_own=True))
 
     # ------------------------------------------------------------------ the end

@@ -78,6 +78,7 @@ class Pool:
         self._loop: asyncio.AbstractEventLoop
         self._shared: Shared
         self._arrivals = Arrivals()
+        self._reloads = 0
         self._tick_handle: asyncio.TimerHandle | None = None
         self._is_ending = False
         self._all_ended = asyncio.Event()
@@ -100,7 +101,7 @@ class Pool:
         if self._is_ending:
             return
         self.page.clear(process.index)
-        process.released = self._releases.number
+        process.released, process.reloads = self._releases.number, self._reloads
         values = {setting.name: getattr(self._settings, setting.name) for setting in TABLE}
         hello = {
             "index": process.index,
@@ -179,6 +180,7 @@ class Pool:
 
     def reload(self) -> None:
         """The keys were read again."""
+        self._reloads += 1
         for process in self._ready():
             process.send({"reload": True})
 
@@ -357,6 +359,8 @@ class Pool:
         if "ready" in message:
             process.ready(self._loop.time())
             self._releases.process_ready(process)
+            if process.reloads != self._reloads:
+                process.send({"reload": True})
             self._tell_in_flight()  # before any connection goes there
         elif "stats" in message:
             process.stats = message["stats"]

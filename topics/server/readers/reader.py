@@ -173,7 +173,7 @@ class Reader:
             self._shell.look()  # what was stored before the engine could see that this one waits
         else:
             self._tell(waits=False)
-            self._shell.when_current(lambda: self._tell(waits=True))
+            self._shell.when_current(self._look)
 
     def _tell(self, *, waits: bool) -> None:
         self._view.tell(applied=self._follower.shown.number, beat=time.monotonic_ns(), waits=waits)
@@ -341,8 +341,9 @@ class Reader:
         if self._shell.phase is Phase.STARTING:
             return  # a thread reads the directory, and nobody waits or watches yet
         self._shell.release(topic_id)
+        name = self._follower.state.by_id[topic_id].name
         for stream in list(self._follower.engine.watches.streams):
-            if any(watched.topic_id == topic_id for watched in stream.watched.values()):
+            if name in stream.watched:  # perhaps as an earlier topic of this name
                 stream.end(StreamEnd.MOVED)
 
     # ------------------------------------------------------------------ what the engine says
@@ -361,7 +362,8 @@ class Reader:
         elif "release" in message:
             self._task(self._let_go(message["release"]))
         elif "rest" in message:
-            self._parts.store.rest()
+            if self._shell.look():  # else it may still have to read the files
+                self._parts.store.rest()
         elif "reload" in message:
             self._task(self._exchange.reload())
         elif "drain" in message:
