@@ -1,8 +1,10 @@
 """WebSockets in readers: what is subscribed there, and what goes to the engine's process."""
 
+import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -11,10 +13,17 @@ from contract.server import until
 from contract.streams import Ended, News, Ws, Ws2
 from contract.streams import read as read_news
 from contract.wire import ask
+from sim.files import SimFiles
 
-from topics.server.readers.joint_socket import subscription
+from topics.protocol.state.watched import StreamEnd
+from topics.server.exchange.shell import Phase
+from topics.server.exchange.socket_feed import SocketFeed
+from topics.server.readers.joint_socket import JointSocket, subscription
+from topics.server.readers.message_frames import Kind
 
 from .served import WithReaders, append, kill, put
+from .writing import LIMITS, Writer, appended, begun
+from .writing import put as put_command
 
 
 @pytest.fixture
@@ -285,3 +294,71 @@ def test_a_subscription_is_repeated_for_one_topic_from_where_it_stands() -> None
     assert subscription(single, "c", 0) == (
         b'{"op":"subscribe","limit":5,"topics":{"c":{"from_seq":0}}}'
     )
+
+
+class Relayed:
+    """The engine's half, as far as it is told something."""
+
+    is_busy = is_over = False
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    def listen(self, wake: Callable[[], None]) -> None: ...
+
+    def take(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def say(self, kind: Kind, text: bytes = b"") -> None:
+        self.said.append(orjson.loads(text))
+
+
+def test_a_frame_that_a_thread_reads_comes_before_its_topic_moves() -> None:
+    """The engine's half begins behind it: no record is passed over. (§7.7)"""
+
+    async def story() -> None:
+        files = SimFiles()
+        writer = Writer(files)
+        writer.do(put_command("t", durability="disk"))
+        writer.do(appended("t", "x" * 30_000))
+        follower = begun(writer, files)
+        reading: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        calls: list[Callable[[], object]] = []
+
+        def read_in_thread(call: Callable[[], object]) -> Any:
+            calls.append(call)
+            return reading
+
+        shell: Any = SimpleNamespace(
+            engine=follower.engine,
+            limits=LIMITS,
+            phase=Phase.READY,
+            now_ms=writer.now_ms,
+            can_follow=True,
+            look=lambda: True,
+            read_in_thread=read_in_thread,
+        )
+        relayed: Any = Relayed()
+        socket = JointSocket(relayed, shell, LIMITS, lambda: SocketFeed(shell), lambda _: True)
+        socket.listen(lambda: None)
+        socket.hear(b'{"op":"subscribe","topic":"t","from_seq":0}')
+        store: Any = follower._store
+        store._files.cold = True
+        heard = [each for _ in range(6) if (each := socket.take()) is not None]
+        assert [orjson.loads(each)["op"] for each in heard] == ["subscribed"]
+        assert len(calls) == 1
+
+        for stream in list(follower.engine.watches.streams):
+            stream.end(StreamEnd.MOVED)
+        assert socket.take() is None
+        assert relayed.said == []
+        reading.set_result(calls[0]())
+        await asyncio.sleep(0)
+
+        found = [orjson.loads(each) for _ in range(4) if (each := socket.take()) is not None]
+        assert [[r["$seq"] for r in each["records"]] for each in found] == [[1]]
+        assert [each["topics"] for each in relayed.said] == [{"t": {"from_seq": 1}}]
+        socket.close()
+
+    asyncio.run(story())

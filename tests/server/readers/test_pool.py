@@ -511,6 +511,30 @@ def test_keys_hold_in_readers(start: Callable[..., WithReaders], tmp_path: Path)
         server.__exit__(None, None, None)
 
 
+def test_a_reader_that_starts_while_keys_are_read_again_reads_them_again() -> None:
+    """It may have read the file before; else it would know a key that is gone. (§0.2)"""
+    early, late = ReaderProcess(0), ReaderProcess(1)
+    releases = SimpleNamespace(number=0, process_ready=lambda process: None)
+    pool: Any = SimpleNamespace(
+        _loop=SimpleNamespace(time=lambda: 1.0),
+        _reloads=0,
+        _releases=releases,
+        _tell_in_flight=lambda: None,
+        _ready=list,
+    )
+    told: dict[int, list[dict[str, Any]]] = {0: [], 1: []}
+    for process in (early, late):
+        process.channel = cast(Any, SimpleNamespace(send=told[process.index].append))
+    early.reloads = pool._reloads
+
+    Pool.reload(pool)
+    late.reloads = pool._reloads
+    for process in (early, late):
+        Pool._on_message(pool, process, {"ready": True})
+
+    assert told == {0: [{"reload": True}], 1: []}
+
+
 def test_bytes_that_are_no_request_are_answered_as_ever(served: WithReaders) -> None:
     """A connection in a reader that goes on with something else has the answer of the engine's
     process; one that closes is closed."""
@@ -654,6 +678,26 @@ def test_watchers_resume_after_their_reader_was_killed(start: Callable[..., With
     again = server.connect(lambda port: Sse(port, wid, last))
     assert again.seqs(1) == [4]
     until("replaced", lambda: server.metric("topics_reader_up") == 2)
+
+
+def test_a_stream_goes_on_in_another_reader_where_its_client_is(
+    start: Callable[..., WithReaders],
+) -> None:
+    """The session knows only where it was lent; what came since comes once. (§7.4)"""
+    server = start(readers=1)
+    writer = server.http()
+    put(writer, "t")
+    wid = watching(server, "t")
+    stream = server.connect(lambda port: Sse(port, wid))
+    append(writer, "t", 1, 2, 3)
+    assert stream.seqs(3) == [1, 2, 3]
+    last = stream.last_id
+    kill(*server.reader_pids())
+    until("noticed", lambda: server.metric("topics_reader_restarts_total") == 1)
+    until("a reader", lambda: server.metric("topics_reader_up") == 1)
+    append(writer, "t", 4)
+    again = server.connect(lambda port: Sse(port, wid, last))
+    assert again.seqs(1) == [4]
 
 
 def test_a_stream_in_a_reader_ends_with_a_last_frame(start: Callable[..., WithReaders]) -> None:
