@@ -460,6 +460,11 @@ def test_an_erasure_waits_until_readers_have_let_go(
     server = start(wal_file_bytes=wal_bytes, segment_max_age_ms=1)
     writer, reader = server.http(), server.http()
     put(writer, "t")
+    put(writer, "watched")
+    wid = watching(server, "watched")
+    stream = server.connect(lambda port: Sse(port, wid))
+    append(writer, "watched", "x" * 20_000)
+    assert stream.seqs(1) == [1]  # its frame stays, for streams to come
     for turn in range(turns):
         text = (
             f"secret-{turn}" * times
@@ -479,6 +484,8 @@ def test_an_erasure_waits_until_readers_have_let_go(
             line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "deleted" in line
         )
     assert len(read(server.http(), "t").json["records"]) == 2
+    append(writer, "watched", 2)
+    assert stream.seqs(1) == [2]
 
 
 def test_keys_hold_in_readers(start: Callable[..., WithReaders], tmp_path: Path) -> None:

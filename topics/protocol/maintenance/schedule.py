@@ -419,6 +419,7 @@ class Schedule:
             yield UntilWritten()
             self._drop_segments()
             yield UntilSynced()
+            self._engine.watches.forget_frames()  # they may be of files that go now
             yield Blocking(partial(self._store.clear, wholly=True))
         except Corrupt as damage:
             self._host.erased(damage)

@@ -117,13 +117,16 @@ class SharedFrames:
         if self._count >= FRAMES_SHARED_MAX or (
             self.size_bytes + size_bytes > FRAMES_SHARED_BYTES_MAX
         ):
-            self._frames.clear()
-            self.newest.clear()
-            self._count = self.size_bytes = 0
+            self.forget_all()
         if size_bytes <= FRAMES_SHARED_BYTES_MAX:
             self._frames.setdefault(topic_id, {})[key] = frame, to_seq, size_bytes
             self._count += 1
             self.size_bytes += size_bytes
+
+    def forget_all(self) -> None:
+        self._frames.clear()
+        self.newest.clear()
+        self._count = self.size_bytes = 0
 
     def forget(self, topic_id: int) -> None:
         self.newest.pop(topic_id, None)

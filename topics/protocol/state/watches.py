@@ -292,6 +292,10 @@ class Watches:
         """Records of a topic were deleted: no stream gets a frame that was made before."""
         self._shared.forget(topic_id)
 
+    def forget_frames(self) -> None:
+        """Keep no frame for streams to come, of any topic: they keep files open."""
+        self._shared.forget_all()
+
     def on_moved(self, topic_id: int) -> None:
         """Another node alone has a topic's records from now on: streams that watch it end, and their
         clients begin anew there, where they are."""

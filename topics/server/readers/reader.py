@@ -379,6 +379,7 @@ class Reader:
         while not self._shell.look():
             await asyncio.sleep(LETS_GO_S)
         while True:
+            self._follower.engine.watches.forget_frames()
             owes = self._follower.free_some()
             self._parts.store.rest()
             if not owes and not holds_unlinked(self._settings.data_dir):
