@@ -542,6 +542,22 @@ def test_a_reader_that_starts_while_keys_are_read_again_reads_them_again() -> No
     assert told == {0: [{"reload": True}], 1: []}
 
 
+def test_readers_end_once_the_log_is_read_only() -> None:
+    """They would read text again from a log that a failed write or sync may have damaged; the engine has
+    it in memory. (§0.10)"""
+    ended: list[str] = []
+    engine = SimpleNamespace(read_only=True)
+    pool: Any = SimpleNamespace(
+        _is_ending=False,
+        _runtime=SimpleNamespace(engine=engine),
+        drain=lambda: ended.append("drained"),
+    )
+
+    Pool._tick(pool)
+
+    assert ended == ["drained"]
+
+
 def test_bytes_that_are_no_request_are_answered_as_ever(served: WithReaders) -> None:
     """A connection in a reader that goes on with something else has the answer of the engine's
     process; one that closes is closed."""

@@ -219,6 +219,11 @@ class Pool:
     def _tick(self) -> None:
         if self._is_ending:
             return
+        if self._runtime.engine.read_only:
+            # They read text in the log, which the disk may have lost; this process has it in memory.
+            log.warning("the log is read-only: readers end, and this process serves alone")
+            self.drain()
+            return
         self._tick_handle = self._loop.call_later(TICK_S, self._tick)
         self.show()  # the clock may have another course
         self._tell_in_flight()
