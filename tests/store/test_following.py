@@ -100,6 +100,54 @@ def test_a_follower_whose_file_is_gone_goes_on_in_the_next() -> None:
     assert reader.content() == writer.content()
 
 
+def test_a_follower_lets_a_retired_file_go_once_it_is_read() -> None:
+    """What is written to it before it is retired is read from what is open; it has no name then."""
+    files, writer = begun()
+    store, reader = following(files, batch(writer))
+    store.pass_retired()  # nothing is open yet
+    writer.append(1, b"one")
+    assert store.follow(reader.apply, batch(writer), 1 << 20)
+    store.pass_retired()
+    assert open_log(store) == log_name(1)
+    writer.append(1, b"two")
+    writer.store.sync()
+    writer.store.rotate()
+    files.other().unlink(log_name(1))
+    store.pass_retired()
+    assert open_log(store) == log_name(1)
+
+    assert store.follow(reader.apply, batch(writer), 1 << 20)
+    store.pass_retired()
+
+    assert reader.content() == writer.content()
+    assert open_log(store) == log_name(2)
+    writer.append(1, b"three")
+    assert store.follow(reader.apply, batch(writer), 1 << 20)
+    assert reader.content() == writer.content()
+
+
+def test_a_follower_stays_where_the_next_file_is_retired_as_well() -> None:
+    """It cannot go on, and says so when there is more."""
+    files, writer = begun()
+    store, reader = following(files, batch(writer))
+    writer.append(1, b"one")
+    writer.store.sync()
+    writer.store.rotate()
+    assert store.follow(reader.apply, batch(writer), 1 << 20)
+    for number in (1, 2):
+        files.other().unlink(log_name(number))
+    store.pass_retired()
+    assert open_log(store) == log_name(1)
+    writer.append(1, b"two")
+    with pytest.raises(FileNotFoundError):
+        store.follow(reader.apply, batch(writer), 1 << 20)
+
+
+def open_log(store: FollowingStore) -> str:
+    """The name of the file of the log that is open."""
+    return "" if store._file is None else store._file.name
+
+
 def test_large_text_stays_in_the_log() -> None:
     """A reader refers to it there, in its own place of each batch; that of small batches it copies.
     Nothing waits for a disk where the page cache has it not, and a file that is gone stays open as long as

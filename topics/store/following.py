@@ -214,6 +214,37 @@ class FollowingStore:
         self._close_file()
         self._texts = None
 
+    def pass_retired(self) -> None:
+        """Go on in the next file of the log where the writer has unlinked this one and all of it is
+        read.  One that has its name stays open: the writer may write to it, and unlink it, before
+        the next call of `follow`."""
+        end = self._position
+        if self._file is None or self._is_named(end.file_number):
+            return
+        self._window.forget()
+        if self._here() is None and self._is_next(end):
+            self._turn_over()
+            self._texts = None
+
+    def _is_named(self, number: int) -> bool:
+        try:
+            self._files.open(log_name(number)).close()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _is_next(self, end: Position) -> bool:
+        """Whether the next file is there, and goes on where this one ends."""
+        number = end.file_number + 1
+        try:
+            file = self._files.open(log_name(number))
+        except FileNotFoundError:
+            return False
+        path = f"{self._files.path}/{log_name(number)}"
+        header = header_of(Window(file, path, WINDOW_BYTES), number, self._instance)
+        file.close()
+        return header is not None and header.follows(end.batch, end.digest)
+
     def settle_flags(self, limit: int) -> int:
         """*Blocking.* Forget the deletes that the writer has flagged in the segments by now, of so
         many runs at most."""

@@ -91,7 +91,7 @@ class Pool:
         self._shared = shared
         self._releases = Releases(self._processes, self._loop, self._replace)
         self._runtime.driver.when_shown = self.show
-        self._store.when_cleared = self._releases.cleared
+        self._store.when_cleared = self._cleared
         self.show()
         for process in self._processes:
             self._start(process)
@@ -177,6 +177,12 @@ class Pool:
         for process in self._processes:
             self._replace(process)
         os.close(self._memory_file)
+
+    def _cleared(self, wholly: bool) -> None:
+        """*Blocking*, on a thread: files of the log were unlinked.  Readers are shown first what they
+        ended with."""
+        self._loop.call_soon_threadsafe(self.show)
+        self._releases.cleared(wholly)
 
     def reload(self) -> None:
         """The keys were read again."""

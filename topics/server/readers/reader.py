@@ -362,8 +362,8 @@ class Reader:
         elif "release" in message:
             self._task(self._let_go(message["release"]))
         elif "rest" in message:
-            if self._shell.look():  # else it may still have to read the files
-                self._parts.store.rest()
+            if self._shell.look():
+                self._parts.store.pass_retired()
         elif "reload" in message:
             self._task(self._exchange.reload())
         elif "drain" in message:
@@ -381,11 +381,12 @@ class Reader:
         while True:
             self._follower.engine.watches.forget_frames()
             owes = self._follower.free_some()
-            self._parts.store.rest()
+            self._parts.store.pass_retired()
+            if not owes and holds_unlinked(self._settings.data_dir):
+                self._parts.store.rest()
+                gc.collect()
             if not owes and not holds_unlinked(self._settings.data_dir):
                 break
-            if not owes:
-                gc.collect()
             await asyncio.sleep(LETS_GO_S)
         self._channel.send({"released": number})
 
