@@ -143,6 +143,22 @@ def test_a_follower_stays_where_the_next_file_is_retired_as_well() -> None:
         store.follow(reader.apply, batch(writer), 1 << 20)
 
 
+def test_a_file_of_which_nobody_reads_text_is_let_go() -> None:
+    """The log has gone on in another one, without large text."""
+    files, writer = begun()
+    store, reader = following(files, batch(writer))
+    writer.append(1, b"x" * STORED_BYTES)
+    writer.store.sync()
+    writer.store.rotate()
+    writer.append(1, b"small")
+    assert store.follow(reader.apply, batch(writer), 1 << 20)
+    assert store._texts is not None
+
+    store.pass_retired()
+
+    assert store._texts is None
+
+
 def open_log(store: FollowingStore) -> str:
     """The name of the file of the log that is open."""
     return "" if store._file is None else store._file.name
@@ -177,6 +193,9 @@ def test_large_text_stays_in_the_log() -> None:
     at = len(large[1])
     assert second.read(at - 1, at + 3) == large[1][-1:] + b"," + large[2][:2]
     files.unlink(log_name(1))
+    store.pass_retired()
+    assert store._texts is not None
+    assert store._texts[0] == 2
     theirs.cold = True
     assert first.read(3, 9) is None
     assert first.read_blocking(3, 9) == large[0][3:9]

@@ -219,6 +219,8 @@ class FollowingStore:
         read.  One that has its name stays open: the writer may write to it, and unlink it, before
         the next call of `follow`."""
         end = self._position
+        if self._texts is not None and self._texts[0] != end.file_number:
+            self._texts = None  # runs that refer to it hold it
         if self._file is None or self._is_named(end.file_number):
             return
         self._window.forget()
