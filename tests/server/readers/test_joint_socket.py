@@ -15,6 +15,7 @@ from contract.streams import read as read_news
 from contract.wire import ask
 from sim.files import SimFiles
 
+from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.state.watched import StreamEnd
 from topics.server.exchange.shell import Phase
 from topics.server.exchange.socket_feed import SocketFeed
@@ -312,6 +313,47 @@ class Relayed:
 
     def say(self, kind: Kind, text: bytes = b"") -> None:
         self.said.append(orjson.loads(text))
+
+
+def test_a_topic_that_was_made_anew_is_not_subscribed_where_its_socket_moves() -> None:
+    """Its watcher is told that the one before it is gone; records of another come to nobody who did not
+    ask. (§7.5, §7.7)"""
+
+    async def story() -> None:
+        files = SimFiles()
+        writer = Writer(files)
+        writer.do(put_command("t", durability="disk"))
+        writer.do(appended("t", 1, 2))
+        follower = begun(writer, files)
+        shell: Any = SimpleNamespace(
+            engine=follower.engine,
+            limits=LIMITS,
+            phase=Phase.READY,
+            now_ms=writer.now_ms,
+            can_follow=True,
+            look=lambda: True,
+        )
+        relayed: Any = Relayed()
+        socket = JointSocket(relayed, shell, LIMITS, lambda: SocketFeed(shell), lambda _: True)
+        socket.listen(lambda: None)
+        socket.hear(b'{"op":"subscribe","topic":"t","from_seq":0}')
+        heard = [orjson.loads(each) for _ in range(6) if (each := socket.take()) is not None]
+        assert [each["op"] for each in heard] == ["subscribed", "record", "caught_up"]
+
+        writer.do(DeleteTopic("t", False))
+        writer.do(put_command("t", durability="ephemeral"))
+        assert follower.follow(writer.shown)
+        for stream in list(follower.engine.watches.streams):
+            stream.end(StreamEnd.MOVED)
+
+        found = [orjson.loads(each) for _ in range(4) if (each := socket.take()) is not None]
+        assert [(each["op"], each["topic"], each["head_seq"]) for each in found] == [
+            ("topic_deleted", "t", 2)
+        ]
+        assert relayed.said == []
+        socket.close()
+
+    asyncio.run(story())
 
 
 def test_a_frame_that_a_thread_reads_comes_before_its_topic_moves() -> None:

@@ -17,6 +17,7 @@ import orjson
 from topics.protocol.http import websocket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
+from topics.protocol.state.frames import DeletedFrame
 from topics.protocol.state.watched import StreamEnd, WatchPlace
 from topics.server.exchange.interface import Answer, SourceSocket
 from topics.server.exchange.shell import Phase
@@ -255,9 +256,13 @@ class JointSocket:
         """Have the engine's process go on with what is subscribed here, from where it stands."""
         for name, watched in local.stream.watched.items():
             if watched.place is not WatchPlace.GONE:
-                topic = self._shell.engine.state.topics.get(name)
-                is_same = topic is None or topic.topic_id == watched.topic_id
-                text = subscription(self._fields[name], name, watched.cursor if is_same else 0)
+                if watched.topic_id not in self._shell.engine.state.by_id:
+                    # What has its name now is another topic, to which nobody subscribed.
+                    gone = DeletedFrame(name, watched.last_head_seq)
+                    self._replies.append(websocket.encode(gone))
+                    self._wake()
+                    continue
+                text = subscription(self._fields[name], name, watched.cursor)
                 self._relay(text, _Asked(adds=(name,), is_own=True))
 
     # ------------------------------------------------------------------ the end
