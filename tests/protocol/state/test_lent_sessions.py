@@ -150,6 +150,20 @@ def test_a_session_that_was_lost_with_one_process_goes_on_in_another(pair: Pair)
     assert not session.is_behind
 
 
+def test_a_topic_that_is_deleted_while_its_session_comes_back_keeps_its_last_head(
+    pair: Pair,
+) -> None:
+    """The other process did not know of it yet. (§7.5)"""
+    pair.append(1, 2, 3)
+    session, stand_in, _ = pair.lend(Viewer(pair.lender))
+    pair.lender.drop()
+    assert session.watched["t"].last_head_seq == 3
+
+    pair.take_back(session, stand_in)
+
+    assert session.watched["t"].last_head_seq == 3
+
+
 def test_another_instance_that_the_stream_met_comes_back(pair: Pair) -> None:
     """`recreated` was sent there, and is not sent again. (§7.5)"""
     pair.append(1, 2)

@@ -90,10 +90,13 @@ def take_back(
     if image is not None:
         for each in image.topics:
             watched = session.watched[each.name]
+            head_seq = watched.last_head_seq
             if watched.topic_id != each.topic_id:
                 watches.move_to(watched, each.topic_id)
+                head_seq = 0
             watched.cursor, watched.place = each.cursor, each.place
-            watched.last_head_seq = each.last_head_seq
+            # The topic may have been deleted, with its last head, before the other process knew.
+            watched.last_head_seq = max(head_seq, each.last_head_seq)
             watched.is_heir, watched.is_stale = each.is_heir, each.is_stale
     session.is_behind = image is None or image.is_behind
     watches.close_session_stream(session, stand_in, now_ms)
