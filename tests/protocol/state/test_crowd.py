@@ -1,5 +1,6 @@
 """Crowds: one walk gives all live streams of a topic what was published (§7.4)."""
 
+import gc
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -93,6 +94,18 @@ def test_all_live_streams_take_one_frame(engine: Harness) -> None:
     engine.append(3)
     driver.walk()
     assert [viewer.got for viewer in viewers] == [["t 1-2", "t 3"]] * 3
+
+
+def test_a_walk_leaves_no_frame_behind(engine: Harness) -> None:
+    """It would keep the file with its text open after an erasure, for as long as the topic has no
+    more news. (§5)"""
+    driver, viewers = Driver(engine), [Live(engine) for _ in range(3)]
+    engine.append(1)
+    assert driver.step()
+    assert not driver.walk()
+    frames = [viewer.taken.pop() for viewer in viewers]
+    engine.engine.watches.forget_frames()
+    assert not [each for each in gc.get_referrers(frames[0]) if each is not frames]
 
 
 def test_a_stream_that_takes_nothing_now_is_woken(engine: Harness) -> None:

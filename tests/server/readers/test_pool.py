@@ -465,6 +465,7 @@ def test_an_erasure_waits_until_readers_have_let_go(
     stream = server.connect(lambda port: Sse(port, wid))
     append(writer, "watched", "x" * 20_000)
     assert stream.seqs(1) == [1]  # its frame stays, for streams to come
+    readers = server.reader_pids()
     for turn in range(turns):
         text = (
             f"secret-{turn}" * times
@@ -482,6 +483,9 @@ def test_an_erasure_waits_until_readers_have_let_go(
             line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "deleted" in line
         )
     assert len(read(server.http(), "t").json["records"]) == 2
+    assert server.reader_pids() == readers  # none was ended for a file that it held for too long
+    append(writer, "watched", "more")
+    assert stream.seqs(1) == [2]
     stream.reset()
 
 

@@ -71,7 +71,6 @@ class Crowd:
             self.size = len(self._members)
             self._has_news = False
         members, size = self._members, self.size
-        self._news = None  # what was made before this slice may not be true any more
         at = self._at
         while at < size:
             watched = members[at]
@@ -84,6 +83,7 @@ class Crowd:
                 stream.wake()
             if clock() >= until_s:
                 break
+        self._news = None  # it may not be true in the next slice, and keeps a file open
         if at < size:
             return True
         self._members, self._at = (), 0

@@ -372,7 +372,12 @@ class Reader:
     def _task(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self._on_broken(error)  # what the engine waits for would never come
 
     async def _let_go(self, number: int) -> None:
         """Hold no file that the engine has unlinked; then say so."""
