@@ -296,7 +296,7 @@ class Engine:
         self.unit.adopt(events, body)
         for topic in dropped.values():
             self.unit.publication.drop(topic)
-            self._on_dropped(topic, topic.published_seq)
+            self._on_dropped(topic)
         for event in events:
             if isinstance(event, TopicConfigured) and not event.config.durability_class.is_logged:
                 self.watches.on_moved(event.topic_id)
@@ -348,11 +348,11 @@ class Engine:
         self.router_commands.on_room(topic)
         self.queue_commands.on_removed(topic)
 
-    def _on_dropped(self, topic: Topic, head_seq: int) -> None:
+    def _on_dropped(self, topic: Topic) -> None:
         self.active.pop(topic.topic_id, None)
         self.router_commands.on_stopped()
         self.queue_commands.on_deleted(topic)
-        self.watches.on_deleted(topic.topic_id, head_seq)
+        self.watches.on_deleted(topic)
         self.reads.recent.forget(topic.topic_id)
         self.reads.on_deleted(topic)
 

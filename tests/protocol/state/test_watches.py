@@ -302,6 +302,21 @@ def test_the_end_of_a_topic_is_terminal_for_it_alone(engine: Harness) -> None:
     assert viewer.told() == []
 
 
+@pytest.mark.parametrize("durability", ["memory", "fsync"])
+def test_the_last_head_counts_what_is_on_its_way(durability: str) -> None:
+    """An append that is decided before the delete is acknowledged with its seqs, though no reader saw
+    the records. (§7.5)"""
+    engine = Harness()
+    engine.put(durability=durability)
+    engine.append(1)
+    viewer = Viewer(engine).open()
+    viewer.told()
+    engine.auto = False
+    engine.append(2, 3)
+    engine.drop()
+    assert viewer.told() == ["t deleted at 3"]
+
+
 def test_a_topic_that_goes_while_nobody_listens_is_told_on_connect(engine: Harness) -> None:
     """`topic-deleted` also to a stream that opens later, each time. (§7.5)"""
     engine.append(1, 2)

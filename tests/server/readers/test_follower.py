@@ -169,6 +169,31 @@ def test_a_write_is_shown_to_those_who_wait_and_watch() -> None:
     assert b'"head_seq":1' in text_of(wake.result)  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_the_last_head_of_a_topic_is_that_of_the_engine(is_slow: bool) -> None:
+    """However many of its last records are applied in one stretch with the delete, shown or not.
+    (§7.5)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("t", durability="fsync"))
+    follower = begun(writer, files)
+    heads: list[int] = []
+    for engine in (writer.driver.engine, follower.engine):
+        watch = bodies.parse_watch(b'{"topics": {"t": {}}}', LIMITS, wid="wid_a", lenient=False)
+        engine.submit(watch, token="watch", moment=Moment(writer.now_ms, lambda _: 0))
+    writer.is_slow = is_slow
+    writer.do(appended("t", 1, 2, 3))
+    writer.do(DeleteTopic("t", False))
+    writer.sync_now()
+
+    assert follower.follow(writer.shown)
+
+    for engine in (writer.driver.engine, follower.engine):
+        (watched,) = engine.watches.sessions["wid_a"].watched.values()
+        heads.append(watched.last_head_seq)
+    assert heads == [3, 3]
+
+
 def test_topics_that_the_log_does_not_have_whole_are_refused() -> None:
     """`ephemeral` now, or when some of its records were written."""
     files = SimFiles()

@@ -47,7 +47,7 @@ class TopicCommands:
         unit: UnitOfWork,
         *,
         has_room: Callable[[Topic], None],
-        dropped: Callable[[Topic, int], None],
+        dropped: Callable[[Topic], None],
     ) -> None:
         self._unit = unit
         self._state = unit.state
@@ -218,10 +218,9 @@ class TopicCommands:
             for router in self._state.routers.of(topic.topic_id)
             if command.caller.covers_all(*router.names)
         ]
-        head_seq = topic.published_seq
         self._unit.emit(TopicDeleted(moment.now_ms, topic.topic_id))
         self._unit.publication.drop(topic)
-        self._dropped(topic, head_seq)
+        self._dropped(topic)
         return TopicDropped(command.topic, True, routers, gate=Gate.SYNCED, is_logged=True)
 
 

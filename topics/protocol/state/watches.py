@@ -279,11 +279,12 @@ class Watches:
         for topic_id in held:
             self.on_published(topic_id)
 
-    def on_deleted(self, topic_id: int, head_seq: int) -> None:
-        """A topic was deleted: its watchers get its last head, with an open stream or later."""
-        self._shared.forget(topic_id)
-        for watched in self._by_topic.get(topic_id, ()):
-            watched.last_head_seq = head_seq
+    def on_deleted(self, topic: Topic) -> None:
+        """A topic was deleted: its watchers get its last head, with an open stream or later.  Seqs
+        that were given out and not shown yet count: their appends are acknowledged all the same."""
+        self._shared.forget(topic.topic_id)
+        for watched in self._by_topic.get(topic.topic_id, ()):
+            watched.last_head_seq = topic.head_seq
             if watched.stream is not None:
                 watched.stream.queue(watched)
                 watched.stream.wake()

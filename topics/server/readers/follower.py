@@ -117,11 +117,10 @@ class Follower:
 
     def _drop(self, event: TopicDeleted) -> None:
         topic = self.state.by_id[event.topic_id]
-        head_seq = topic.published_seq
         self.state.apply(event)
         self._touched.pop(event.topic_id, None)
         self._held.pop(event.topic_id, None)
-        self.engine.watches.on_deleted(event.topic_id, head_seq)
+        self.engine.watches.on_deleted(topic)
         self.engine.reads.on_deleted(topic)
 
     def _configured(self, event: TopicConfigured, ttl_ms: int) -> None:
