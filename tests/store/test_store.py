@@ -289,6 +289,24 @@ def test_who_shares_the_files_is_waited_for_when_they_are_cleared() -> None:
     assert [wholly for wholly, _ in seen] == [True, False]
 
 
+def test_a_segment_stays_until_who_shares_the_files_knows_that_it_goes() -> None:
+    """Who still reads from it opens it then; and a sync, for which answers wait, waits for nobody."""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.seal(1)
+    ledger.drop_runs(1)
+    seen: list[list[str]] = []
+    ledger.store.before_unlinked = lambda: seen.append(files.names())
+
+    ledger.store.sync()
+    assert seen == []
+    ledger.store.clear()
+
+    [names] = seen
+    assert [name for name in names if name.endswith(".seg")]
+    assert not [name for name in files.names() if name.endswith(".seg")]
+
+
 def test_a_log_file_that_a_checkpoint_could_not_unlink_goes_with_the_next_clearing() -> None:
     """An erasure waits for that: its text is in no file then. (§5)"""
     files = SimFiles()

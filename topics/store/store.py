@@ -84,6 +84,9 @@ class DiskStore:
         """Unfinished log files of killed processes, and the size to truncate each to."""
         self._boundaries: dict[int, tuple[Position, int]] = {}
         self._dropped: list[tuple[int, int]] = []
+        self.before_unlinked: Callable[[], None] | None = None
+        """*Blocking*, on the thread that clears: waits until other processes know of each segment that is
+        dropped, and so have opened those that they still read."""
         self.when_cleared: Callable[[bool], None] | None = None
         """*Blocking*, on the thread that clears: tells other processes that files were unlinked; with
         True, waits until none of them holds one."""
@@ -440,7 +443,8 @@ class DiskStore:
             discard(self._files, FAILED_NAME)
             self._has_failure_mark = False
         with contextlib.suppress(OSError):
-            self._unlink_dropped(lsn)
+            if self.before_unlinked is None:  # no sync waits for other processes
+                self._unlink_dropped(lsn)
             if lsn:
                 self._cut_left()
         self._log.maintain()
@@ -474,6 +478,8 @@ class DiskStore:
         return self._segments.contents(segment)
 
     def clear(self, *, wholly: bool = False) -> None:
+        if self.before_unlinked is not None:
+            self.before_unlinked()
         self._unlink_dropped(self._log.synced_lsn)
         for number in numbers(self._files.names(), "wal"):
             if number < self._checkpoints.oldest_log:

@@ -439,6 +439,36 @@ def test_a_topic_that_is_not_whole_from_its_beginning_is_told() -> None:
     assert moved == [follower.state.topics["t"].topic_id]
 
 
+def test_a_page_that_was_decided_is_read_from_a_file_that_goes_meanwhile() -> None:
+    """Before a segment is unlinked a follower learns that it goes, and opens what it still reads."""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("t"))
+    follower = begun(writer, files)
+    writer.do(appended("t", "a", "b"))
+    writer.advance(LIMITS.segment_max_age_ms + 1)
+    writer.driver.nudge()
+    writer.settle()
+    (segment,) = [name for name in files.tree() if name.endswith(".seg")]
+    assert follower.follow(writer.shown)
+    segments = follower._store._segments
+    before, segments._open_max = segments._open_max, 0  # others need the descriptors
+    asks = orjson.dumps({"from_seq": 0})
+    moment = Moment(writer.now_ms, lambda _: 0)
+    diff = bodies.parse_diff("t", asks, LIMITS)
+    page = follower.engine.submit(diff, token="read", moment=moment)
+    segments._open_max = before
+    writer.disk.before_unlinked = lambda: follower.follow(writer.shown)
+
+    writer.do(deleted("t", before_seq=2, erase=True))
+    writer.advance(1000)
+    writer.driver.nudge()
+    writer.settle()
+
+    assert segment not in files.names()
+    assert b'"data":"b"' in text_of(page)  # type: ignore[operator]
+
+
 def test_text_is_found_in_a_log_file_that_has_no_name_any_more() -> None:
     """An erasure may take it away while a follower is behind. (§5)"""
     files = SimFiles()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from topics.server.readers.page import Page, PageView, Timing, page_bytes
 from topics.server.readers.process import ReaderProcess, Standing
 from topics.server.readers.releases import Releases
 
@@ -26,11 +27,13 @@ class Channel:
 class Readers:
     """Two readers, those that were replaced, and erasures that wait for them."""
 
-    def __init__(self, *, lets_go: tuple[bool, bool], release_s: float = 60.0) -> None:
+    def __init__(
+        self, *, lets_go: tuple[bool, bool], release_s: float = 60.0, follow_s: float = 60.0
+    ) -> None:
         self.processes = [ReaderProcess(index) for index in range(2)]
         self.replaced: list[int] = []
         self.releases = Releases(
-            self.processes, asyncio.get_running_loop(), self._replace, release_s
+            self.processes, asyncio.get_running_loop(), self._replace, release_s, follow_s
         )
         for process, lets in zip(self.processes, lets_go, strict=True):
             channel: Any = Channel(self._releaser(process) if lets else lambda number: None)
@@ -55,6 +58,62 @@ def run(story: Callable[[], Any]) -> None:
             await story()
 
     asyncio.run(bounded())
+
+
+def page_of(*applied: int) -> Page:
+    """What readers have applied of a page that was stored three times."""
+    memory: Any = bytearray(page_bytes(len(applied)))
+    page = Page(memory)
+    for batch in (1, 2, 3):
+        page.store(batch, {}, Timing())
+    for reader, number in enumerate(applied):
+        PageView(memory, reader).tell(applied=number, beat=1, waits=False)
+    return page
+
+
+def test_a_file_stays_until_readers_know_that_it_goes() -> None:
+    """One that reads from it opens it then."""
+
+    async def story() -> None:
+        readers = Readers(lets_go=(True, True))
+        page = page_of(3, 2)
+        loop = asyncio.get_running_loop()
+        waiting = loop.run_in_executor(None, readers.releases.unlinking, page)
+        await asyncio.wait([waiting], timeout=0.02)
+        assert not waiting.done()
+        PageView(page._memory, 1).tell(applied=3, beat=2, waits=True)
+        await waiting
+        assert readers.replaced == []
+
+    run(story)
+
+
+@pytest.mark.parametrize("standing", [Standing.STARTING, Standing.GONE])
+def test_a_file_stays_for_no_reader_that_does_not_serve(standing: Standing) -> None:
+    """It has begun to read nothing; or it has ended meanwhile."""
+
+    async def story() -> None:
+        readers = Readers(lets_go=(True, True))
+        loop = asyncio.get_running_loop()
+        waiting = loop.run_in_executor(None, readers.releases.unlinking, page_of(3, 0))
+        await asyncio.wait([waiting], timeout=0.02)
+        assert not waiting.done()
+        readers.processes[1].standing = standing
+        readers.releases.process_gone()
+        await waiting
+
+    run(story)
+
+
+def test_a_file_does_not_stay_for_ever() -> None:
+    """For a reader that lives and does not come further: it begins anew where it misses the file."""
+
+    async def story() -> None:
+        readers = Readers(lets_go=(True, True), follow_s=0.01)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, readers.releases.unlinking, page_of(3, 2))
+
+    run(story)
 
 
 def test_it_waits_for_every_reader() -> None:

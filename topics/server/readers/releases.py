@@ -1,20 +1,28 @@
-"""Files that were unlinked, and erasures, which are answered once no reader holds one of them.
+"""Files that are unlinked, and erasures, which are answered once no reader holds one of them.
 
-Owns the wait, which is a thread's, and what readers have said.  Files are looked at by the readers
-themselves (`held_files`).  Only an erasure waits: a file that was unlinked to give its space back may
-be read to the end.
+Owns the waits, which are a thread's, and what readers have said.  Before a segment is unlinked, readers
+have followed the log to where it says so: one that still reads from it has opened it then, and any
+other looks elsewhere.  Files are looked at by the readers themselves (`held_files`).  Only an erasure
+waits until they are closed: a file that was unlinked to give its space back may be read to the end.
 """
 
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from topics.server.readers.page import Page
 from topics.server.readers.process import ReaderProcess, Standing
 
 RELEASE_S: Final = 5.0
 """How long readers may hold a file that was unlinked for an erasure."""
+
+FOLLOW_S: Final = 5.0
+"""How long a file stays for a reader that is behind; one that hangs is ended sooner."""
+LOOK_S: Final = 0.002
+"""Between two looks at how far readers are."""
 
 log = logging.getLogger("topics.readers")
 
@@ -25,6 +33,7 @@ class Releases:
     Args:
         replace: Ends a reader, which closes its files, and starts another.
         release_s: How long a reader may take.
+        follow_s: How long one may be behind.
     """
 
     def __init__(
@@ -33,14 +42,30 @@ class Releases:
         loop: asyncio.AbstractEventLoop,
         replace: Callable[[ReaderProcess], None],
         release_s: float = RELEASE_S,
+        follow_s: float = FOLLOW_S,
     ) -> None:
         self._processes = processes
         self._loop = loop
         self._replace = replace
         self._release_s = release_s
+        self._follow_s = follow_s
         self._changed = threading.Condition()
         self.number = 0
         """Of the last erasure."""
+
+    def unlinking(self, page: Page) -> None:
+        """*Blocking*, on a thread: the page shows that files are dropped, which are to be unlinked.
+        Waits until each reader that serves has applied that; one that starts reads nothing yet."""
+        number, end_s = page.last.number, time.monotonic() + self._follow_s
+        with self._changed:
+            while self._is_any_behind(page, number) and time.monotonic() < end_s:
+                self._changed.wait(LOOK_S)
+
+    def _is_any_behind(self, page: Page, number: int) -> bool:
+        return any(
+            each.standing is Standing.READY and page.words(each.index)[0] < number
+            for each in self._processes
+        )
 
     def cleared(self, wholly: bool) -> None:
         """*Blocking*, on a thread: files were unlinked.  Readers close what they do not read; with
