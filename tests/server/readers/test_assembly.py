@@ -7,6 +7,7 @@ import pytest
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.model.errors import Unusable
 from topics.protocol.model.limits import Limits
+from topics.server.access.keys import source_of
 from topics.server.readers.assembly import parts_of
 from topics.server.transport.limits import MESSAGE_BYTES_MAX
 from topics.settings import Settings, load
@@ -49,9 +50,15 @@ def test_a_server_without_a_bound_for_an_address_has_that_of_all(home: Path) -> 
 
 
 def test_a_reader_asks_for_keys_where_the_server_does(home: Path) -> None:
-    """They are read anew in its process."""
-    parts = parts_of(settings(home, api_keys="k" * 24))
+    """By the keys in force, wherever they came from; also where there is none left. (§0.2)"""
+    source = source_of("k" * 24, None)
+    assert source is not None
+    parts = parts_of(settings(home, api_keys_file=home / "missing"), source.read())
+    assert parts.guard is not None
+    assert parts.guard.keys.find(b"k" * 24) is not None
+    parts.store.close()
 
+    parts = parts_of(settings(home), [])
     assert parts.guard is not None
     parts.store.close()
 

@@ -2,10 +2,12 @@
 are killed."""
 
 import os
+import pickle
 import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from threading import Thread
@@ -20,8 +22,10 @@ from contract.streams import Ended as StreamEnded
 from contract.streams import Sse2
 from contract.wire import Answer, Ended, Http2, ask
 
+from topics.server.access.key_ring import KeyRing
+from topics.server.access.keys import source_of
 from topics.server.readers.pool import Pool
-from topics.server.readers.process import ReaderProcess
+from topics.server.readers.process import ReaderProcess, Standing
 
 from .served import Sse, WithReaders, append, is_alive, kill, put, read
 
@@ -519,28 +523,77 @@ def test_keys_hold_in_readers(start: Callable[..., WithReaders], tmp_path: Path)
         server.__exit__(None, None, None)
 
 
-def test_a_reader_that_starts_while_keys_are_read_again_reads_them_again() -> None:
-    """It may have read the file before; else it would know a key that is gone. (§0.2)"""
-    early, late = ReaderProcess(0), ReaderProcess(1)
-    releases = SimpleNamespace(number=0, process_ready=lambda process: None)
-    pool: Any = SimpleNamespace(
-        _loop=SimpleNamespace(time=lambda: 1.0),
-        _reloads=0,
-        _releases=releases,
-        _tell_in_flight=lambda: None,
-        _ready=list,
-    )
-    told: dict[int, list[dict[str, Any]]] = {0: [], 1: []}
-    for process in (early, late):
-        process.channel = cast(Any, SimpleNamespace(send=told[process.index].append))
-    early.reloads = pool._reloads
+def test_a_reader_has_the_keys_in_force_and_not_those_of_the_file(tmp_path: Path) -> None:
+    """An edit of the file counts in no process before SIGHUP, and one that cannot be used in none at all;
+    a reader that begins meanwhile is no exception. (§0.2)"""
+    keys = tmp_path / "keys"
+    one, two, three = ("k" * 24, "m" * 24, "n" * 24)
+    keys.write_text(f"{one}\n{two}\n")
+    keys.chmod(0o600)
+    server = WithReaders(tmp_path / "keyed", api_keys_file=keys)
+    path = "/v0/topics/t/diff"
 
+    def statuses() -> list[int]:
+        """What a reader says to each key, on connections of their own."""
+        said = [
+            ask(server.http(), "POST", path, b"{}", {"authorization": f"Bearer {key}"}).status
+            for key in (one, two, three)
+        ]
+        return said
+
+    def restarted() -> None:
+        (pid,) = server.reader_pids()
+        kill(pid)
+        until("another", lambda: server.reader_pids() not in ([], [pid]))
+        until("it serves", serves)
+
+    def serves() -> bool:
+        wire = server.http()
+        token = {"authorization": f"Bearer {one}"}
+        ask(wire, "POST", path, b"{}", token)
+        told = ask(wire, "GET", "/v0/metrics", b"", token).body.decode()
+        return 'topics_reader_up{reader="0"} 1' in told
+
+    try:
+        server._settings["readers"] = 1
+        server.start()
+        ask(server.http(), "PUT", "/v0/topics/t", b"{}", {"authorization": f"Bearer {one}"})
+        until("it serves", serves)
+        assert statuses() == [200, 200, 401]
+
+        keys.write_text(f"{one}\n{three}\n")
+        restarted()
+        assert statuses() == [200, 200, 401]
+
+        keys.write_text(f"{one}\n{one}\n")
+        server.signal(signal.SIGHUP)
+        restarted()
+        assert statuses() == [200, 200, 401]
+
+        keys.write_text(f"{one}\n{three}\n")
+        server.signal(signal.SIGHUP)
+        until("read again", lambda: statuses() == [200, 401, 200])
+        assert server.stop() == 0
+    finally:
+        server.__exit__(None, None, None)
+
+
+def test_a_reader_that_starts_while_keys_are_read_again_is_told_of_them() -> None:
+    """It may have been told of those before; else it would know a key that is gone. (§0.2)"""
+    ring = KeyRing(())
+    processes = [ReaderProcess(0), ReaderProcess(1)]
+    pool: Any = SimpleNamespace(_exchange=SimpleNamespace(keys=ring), _processes=processes)
+    pool._tell_keys = partial(Pool._tell_keys, pool)
+    told: list[dict[str, Any]] = []
+    processes[0].standing = Standing.STARTING
+    processes[0].channel = cast(Any, SimpleNamespace(send=told.append))
+
+    source = source_of("k" * 24, None)
+    assert source is not None
+    ring.replace(source.read())
     Pool.reload(pool)
-    late.reloads = pool._reloads
-    for process in (early, late):
-        Pool._on_message(pool, process, {"ready": True})
 
-    assert told == {0: [{"reload": True}], 1: []}
+    assert [pickle.loads(message["keys"]) for message in told] == [source.read()]
 
 
 def test_readers_end_once_the_log_is_read_only() -> None:

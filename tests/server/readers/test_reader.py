@@ -47,7 +47,13 @@ def hello_of(data: Path) -> bytes:
     """What a reader is told first."""
     values = {setting.name: getattr(Settings(), setting.name) for setting in TABLE}
     settings = pickle.dumps(Settings(**values | {"data_dir": data}))
-    hello = {"index": 0, "readers": 1, "log_format": "json", "settings": settings}
+    hello = {
+        "index": 0,
+        "readers": 1,
+        "log_format": "json",
+        "settings": settings,
+        "has_keys": False,
+    }
     return pickle.dumps(hello)
 
 

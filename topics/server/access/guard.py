@@ -13,7 +13,7 @@ from topics.protocol.http.routes import Route, parse_query
 from topics.protocol.model.access import ANYONE, Caller, unknown_key
 from topics.protocol.model.errors import Rejection
 from topics.server.access.failures import Failures
-from topics.server.access.key_ring import KeyRing
+from topics.server.access.key_ring import Change, KeyRing
 from topics.server.access.keys import BadKeys, Entry, KeySource
 
 log = logging.getLogger("topics.access")
@@ -83,6 +83,13 @@ class Guard:
 
     # ------------------------------------------------------------------ other keys
 
+    def replace(self, entries: list[Entry], revoke: Callable[[Caller], None]) -> Change:
+        """Put other keys in force; `revoke` is as `reload` has it."""
+        change = self.keys.replace(entries)
+        for caller in change.revoked:
+            revoke(caller)
+        return change
+
     @property
     def has_file(self) -> bool:
         """Whether there is anything that `reload` may find changed."""
@@ -104,9 +111,7 @@ class Guard:
             except BadKeys as refusal:
                 log.error("SIGHUP: %s; the keys in force stay", refusal)
                 return
-            change = self.keys.replace(entries)
-        for caller in change.revoked:
-            revoke(caller)
+            change = self.replace(entries, revoke)
         log.info(
             "SIGHUP: %d API keys, of which %d are new; %d are gone",
             len(self.keys),

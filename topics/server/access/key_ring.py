@@ -44,6 +44,11 @@ class KeyRing:
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def entries(self) -> list[Entry]:
+        """The keys in force."""
+        return [entry for entry, _ in self._held.values()]
+
     def find(self, token: bytes) -> Caller | None:
         """The caller of a token; None where it is no key."""
         digest = sha256(token).digest()

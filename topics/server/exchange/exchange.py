@@ -34,6 +34,7 @@ from topics.protocol.model.permission import permitted
 from topics.protocol.model.records import Buffer
 from topics.server.access.guard import Guard
 from topics.server.access.key_ring import KeyRing
+from topics.server.access.keys import Entry
 from topics.server.exchange import fields, usage
 from topics.server.exchange.beats import Beats
 from topics.server.exchange.history import History
@@ -295,6 +296,12 @@ class TopicsExchange:
             log.info("SIGHUP: there is nothing to read again; settings stay")
         elif self._runtime.phase is not Phase.STOPPED:
             await self._guard.reload(self._runtime.read_in_thread, self._revoke)
+
+    def put_keys(self, entries: list[Entry]) -> None:
+        """Put other keys in force, where any are asked for, and end what keys that are gone have
+        open."""
+        if self._guard is not None:
+            self._guard.replace(entries, self._revoke)
 
     def drain(self) -> None:
         """The server stops.  What waits here ends with the runtime."""

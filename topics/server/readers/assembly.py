@@ -4,11 +4,14 @@ Owns the one place of a reader that knows the store on the disk; the rest is as 
 it for the engine's process.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from topics.protocol.http.origins import OriginRule
 from topics.server.access.guard import Guard
-from topics.server.assembly import guard_of, origins_of
+from topics.server.access.keys import Entry, KeySource
+from topics.server.assembly import origins_of
 from topics.server.exchange.observer import Observer
 from topics.server.exchange.tracing import spans
 from topics.server.transport.limits import MESSAGE_BYTES_MAX, Limits, Timeouts
@@ -40,9 +43,19 @@ class ReaderParts(msgspec.Struct, frozen=True):
         return Timeouts(idle_s=self.settings.keep_alive_ms / 1000)
 
 
-def parts_of(settings: Settings) -> ReaderParts:
-    """Raises Unusable, BadKeys."""
-    guard = guard_of(settings)
+def parts_of(settings: Settings, keys: Sequence[Entry] | None = None) -> ReaderParts:
+    """Put a reader together.
+
+    Args:
+        settings: Of the server; where keys come from is not looked at.
+        keys: Those in force; None where the server asks for none.
+
+    Raises:
+        Unusable: There is no data directory.
+    """
+    guard = None
+    if keys is not None:
+        guard = Guard(KeySource(tuple(keys), None), asks_at_probes=settings.probe_auth)
     slow_s = settings.slow_request_ms / 1000 if settings.slow_request_ms else None
     return ReaderParts(
         settings,

@@ -78,7 +78,6 @@ class Pool:
         self._loop: asyncio.AbstractEventLoop
         self._shared: Shared
         self._arrivals = Arrivals()
-        self._reloads = 0
         self._tick_handle: asyncio.TimerHandle | None = None
         self._is_ending = False
         self._all_ended = asyncio.Event()
@@ -102,13 +101,15 @@ class Pool:
         if self._is_ending:
             return
         self.page.clear(process.index)
-        process.released, process.reloads = self._releases.number, self._reloads
+        process.released = self._releases.number
         values = {setting.name: getattr(self._settings, setting.name) for setting in TABLE}
+        values |= {"api_keys": None, "api_keys_file": None}  # it is told of those in force
         hello = {
             "index": process.index,
             "readers": len(self._processes),
             "log_format": self._settings.log_format,
             "settings": pickle.dumps(Settings(**values)),
+            "has_keys": self._exchange.keys is not None,
         }
 
         def make_channel(ours: socket.socket) -> Channel:
@@ -125,6 +126,12 @@ class Pool:
             return channel
 
         process.start(hello, self._memory_file, make_channel, failed=lambda: self._on_gone(process))
+        self._tell_keys(process)
+
+    def _tell_keys(self, process: ReaderProcess) -> None:
+        keys = self._exchange.keys
+        if keys is not None:
+            process.send({"keys": pickle.dumps(keys.entries)})
 
     def _on_gone(self, process: ReaderProcess) -> None:
         """A reader has ended, or its channel has: start another."""
@@ -186,10 +193,9 @@ class Pool:
         self._releases.cleared(wholly)
 
     def reload(self) -> None:
-        """The keys were read again."""
-        self._reloads += 1
-        for process in self._ready():
-            process.send({"reload": True})
+        """The keys were read again: all readers have those in force, one that is just starting too."""
+        for process in self._processes:
+            self._tell_keys(process)
 
     def _ready(self) -> list[ReaderProcess]:
         return [each for each in self._processes if each.standing is Standing.READY]
@@ -371,8 +377,6 @@ class Pool:
         if "ready" in message:
             process.ready(self._loop.time())
             self._releases.process_ready(process)
-            if process.reloads != self._reloads:
-                process.send({"reload": True})
             self._tell_in_flight()  # before any connection goes there
         elif "stats" in message:
             process.stats = message["stats"]

@@ -57,7 +57,6 @@ class ReaderProcess:
         channel: None once its process has ended.
         stats: What the process told of itself last.
         released: The last erasure of whose files it holds none.
-        reloads: How often keys had been read again when it was started.
         in_flight: Requests in flight there, by key.
         told: What it was told of requests in flight elsewhere.
         given: Connections that were given to it and have not come back; it says how many it has.
@@ -70,7 +69,6 @@ class ReaderProcess:
         self.stats: dict[str, float] = {}
         self.restarts = 0
         self.released = 0
-        self.reloads = 0
         self.in_flight: dict[str, int] = {}
         self.told: Counter[str] = Counter()
         self.given = 0

@@ -70,6 +70,11 @@ class Reader:
     def __init__(self, hello: dict[str, Any], channel_socket: socket.socket, page: int) -> None:
         self._index = int(hello["index"])
         self._settings = pickle.loads(hello["settings"])
+        self._has_keys = bool(hello["has_keys"])
+        self._keys: list[Entry] | None = None
+        """Those in force in the engine's process, which alone reads where they come from."""
+        self._keys_told = asyncio.Event()
+        self._has_begun = False
         memory = mmap.mmap(page, page_bytes(hello["readers"]))
         self._view = PageView(memory, self._index)
         self._channel_socket = channel_socket
@@ -102,6 +107,8 @@ class Reader:
             on_relayed=lambda data: self._relay.received(data),
         )
         self._questions = Questions(self._channel.send, lambda: self._channel.is_clear)
+        if self._has_keys:
+            await self._keys_told.wait()
         await self._begin()
         self._tick()
         self._channel.send({"ready": True})
@@ -112,7 +119,7 @@ class Reader:
     async def _begin(self) -> None:
         settings = self._settings
         for attempt in range(BEGINS):
-            parts = parts_of(settings)
+            parts = parts_of(settings, self._keys)
             follower = Follower(settings.limits, parts.store, moved=self._on_moved)
             shell = ReaderShell(
                 settings.limits,
@@ -147,7 +154,9 @@ class Reader:
             peer=holders.peer,
             timeouts=parts.timeouts,
         )
-        self._exchange = exchange
+        self._exchange, self._has_begun = exchange, True
+        if self._keys is not None:
+            exchange.put_keys(self._keys)  # others may have come while it began
         self._relay = Relay(self._shared, self._channel, exchange, settings.limits)
         self._shared.exchange = Upgrading(exchange, self._dispatch)
         gc.freeze()
@@ -364,10 +373,16 @@ class Reader:
         elif "rest" in message:
             if self._shell.look():
                 self._parts.store.pass_retired()
-        elif "reload" in message:
-            self._task(self._exchange.reload())
+        elif "keys" in message:
+            self._put_keys(pickle.loads(message["keys"]))
         elif "drain" in message:
             self._task(self._drain())
+
+    def _put_keys(self, entries: list[Entry]) -> None:
+        self._keys = entries
+        self._keys_told.set()
+        if self._has_begun:
+            self._exchange.put_keys(entries)
 
     def _task(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
