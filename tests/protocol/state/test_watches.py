@@ -613,6 +613,21 @@ def test_records_that_cannot_be_read_after_their_topic_has_gone_change_nothing(
     assert viewer.told() == []
 
 
+def test_a_stream_that_ends_waits_for_no_copies(engine: Harness) -> None:
+    """Who makes them may forget them. (§6, §7.5)"""
+
+    class Owed:
+        is_passed = False
+
+    engine.engine.watches.copies_before = lambda topic: Owed()
+    viewer = Viewer(engine).open()
+    assert viewer.told() == []
+    watched = viewer.session.watched["t"]
+    assert isinstance(watched.copies, Owed)
+    viewer.close()
+    assert watched.copies is None
+
+
 def test_streams_of_a_topic_that_another_node_has_end(engine: Harness) -> None:
     """A session without a stream stays as it is, and so do streams of other topics."""
     engine.put("other")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from topics.protocol.driver.group_commit import Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.state.topic import Topic
 from topics.server.readers.awaited_copies import AGAIN_S, AwaitedCopies, Question
@@ -17,6 +18,7 @@ class Reader:
     def __init__(self) -> None:
         self.may_lack = True
         self.asked: list[tuple[str, Then]] = []
+        self.taken_back: list[str] = []
         self.timers: list[tuple[float, Callable[[], object]]] = []
         self.rests = 0
         self.copies = AwaitedCopies(self, self._rest)
@@ -27,8 +29,16 @@ class Reader:
     def may_lack_copies(self, topic: Topic) -> bool:
         return self.may_lack
 
-    def when_copied(self, name: str, then: Then) -> None:
-        self.asked.append((name, then))
+    def when_copied(self, name: str, then: Then) -> Ticket:
+        asked = name, then
+        self.asked.append(asked)
+
+        def cancel() -> None:
+            if asked in self.asked:
+                self.asked.remove(asked)
+                self.taken_back.append(name)
+
+        return Ticket(cancel)
 
     def later(self, delay_s: float, call: Callable[[], object]) -> None:
         self.timers.append((delay_s, call))
@@ -99,3 +109,42 @@ def test_a_question_that_is_refused_is_asked_again() -> None:
     again()
     reader.answer()
     assert one.is_passed
+
+
+def test_a_question_goes_with_the_last_stream_that_waits() -> None:
+    """Or the engine would be asked for ever where a router is slow."""
+    reader = Reader()
+    one = reader.waits()
+    also, gone = reader.waits(), reader.waits()
+    assert also is gone
+    del gone
+    del one
+    assert reader.taken_back == ["dest-1"]
+    assert [name for name, _ in reader.asked] == ["dest-1"]  # for the one that came later
+    del also
+    assert reader.taken_back == ["dest-1", "dest-1"]
+    assert reader.asked == []
+    again = reader.waits()
+    reader.answer()
+    assert again.is_passed
+
+
+def test_nobody_asks_again_for_a_stream_that_is_gone() -> None:
+    """While the engine is asked again later."""
+    reader = Reader()
+    one = reader.waits()
+    reader.answer(Rejection(ErrorCode.NOT_READY, "repeat"))
+    del one
+    [(_, again)] = reader.timers
+    again()
+    assert reader.asked == []
+
+
+def test_an_answer_for_a_stream_that_has_just_gone_changes_nothing() -> None:
+    """It was on its way."""
+    reader = Reader()
+    one = reader.waits()
+    [(_, then)] = reader.asked
+    del one
+    then(None)
+    assert reader.rests == 0

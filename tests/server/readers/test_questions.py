@@ -177,7 +177,7 @@ def test_a_question_without_an_answer_is_refused_in_time(monkeypatch: pytest.Mon
 
 def test_where_answers_are_not_to_be_had_soon_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A channel that is full, many that wait, or one that waits for long: until that is over."""
-    monkeypatch.setattr(asking, "WAITING_MAX", 3)
+    monkeypatch.setattr(asking, "LISTS_MAX", 3)
 
     async def story(asker: Asker) -> None:
         questions = asker.questions
@@ -196,6 +196,27 @@ def test_where_answers_are_not_to_be_had_soon_nobody_asks(monkeypatch: pytest.Mo
         asker.answer(2, TopicsListed([], None))
         asker.answer(3, TopicsListed([], None))
         assert questions.is_prompt
+
+    told(story)
+
+
+def test_copies_are_waited_for_as_long_as_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read in the engine's process would wait as long; a slow router says nothing of how soon a list is
+    to be had. (§6)"""
+    monkeypatch.setattr(asking, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(asking, "LISTS_MAX", 2)
+    monkeypatch.setattr(asking, "PROMPT_S", -1.0)
+
+    async def story(asker: Asker) -> None:
+        tickets = [asker.ask(GetTopic("a", touch=False)) for _ in range(3)]
+        assert asker.questions.is_prompt
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert asker.replies == []
+        asker.answer(1, Rejection(ErrorCode.TOPIC_NOT_FOUND, "no such topic"))
+        assert asker.replies.pop().code is ErrorCode.TOPIC_NOT_FOUND
+        tickets[1].cancel()
+        assert asker.sent[3:] == [{"unasked": 2}]
 
     told(story)
 

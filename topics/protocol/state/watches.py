@@ -249,6 +249,7 @@ class Watches:
         if watched in stream.passing:
             stream.passing.remove(watched)
         watched.is_queued = False
+        watched.copies = None
 
     def _unlist(self, watched: Watched) -> None:
         listed = self._by_topic[watched.topic_id]

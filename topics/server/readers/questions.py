@@ -8,7 +8,8 @@ rests on nothing that the reader has applied.  A topic's state is asked for befo
 destination of routers: the engine answers once they have copied what the read is to show, and the
 read is decided where the log stands then.
 
-Invariants: every question is answered once, by the engine or at `PATIENCE_S`; what was read in the
+Invariants: every question is answered once, that for a list by the engine or at `PATIENCE_S`, and that
+for copies when they are there, as a read in the engine's process waits for them; what was read in the
 reader before the question is told with it.
 """
 
@@ -25,10 +26,11 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome, RoutersListed, TopicShown, TopicsListed
 
 PATIENCE_S: Final = 5.0
-"""How long a question waits for its answer."""
+"""How long the question for a list waits for its answer."""
 PROMPT_S: Final = 1.0
-"""Where one has waited for so long, others are asked in the engine's process itself."""
-WAITING_MAX: Final = 256
+"""Where one for a list has waited for so long, others are asked in the engine's process itself: it is not
+a slow router that they wait for."""
+LISTS_MAX: Final = 256
 """And where so many wait."""
 
 Question: TypeAlias = ListTopics | ListRouters | GetTopic
@@ -55,7 +57,7 @@ class _Waiting(msgspec.Struct, eq=False):
     kind: type[Question]
     deliver: Deliver
     since_s: float
-    timer: asyncio.TimerHandle
+    timer: asyncio.TimerHandle | None
 
 
 class Questions:
@@ -72,14 +74,16 @@ class Questions:
         self._loop = asyncio.get_running_loop()
         self._number = 0
         self._waiting: dict[int, _Waiting] = {}
+        self._lists: dict[int, _Waiting] = {}
+        """Those of them that ask for lists."""
 
     @property
     def is_prompt(self) -> bool:
-        """Whether a question that is asked now is answered soon."""
-        waiting = self._waiting
-        if not self._is_clear() or len(waiting) >= WAITING_MAX:
+        """Whether the engine decides soon what it is asked now."""
+        lists = self._lists
+        if not self._is_clear() or len(lists) >= LISTS_MAX:
             return False
-        oldest = next(iter(waiting.values()), None)
+        oldest = next(iter(lists.values()), None)
         return oldest is None or self._loop.time() - oldest.since_s < PROMPT_S
 
     def ask(self, question: Question, reads: Mapping[int, int], deliver: Deliver) -> Ticket:
@@ -90,8 +94,11 @@ class Questions:
         """
         self._number += 1
         number, kind = self._number, type(question)
-        timer = self._loop.call_later(PATIENCE_S, self._give_up, number)
-        self._waiting[number] = _Waiting(kind, deliver, self._loop.time(), timer)
+        waiting = _Waiting(kind, deliver, self._loop.time(), None)
+        self._waiting[number] = waiting
+        if kind is not GetTopic:
+            self._lists[number] = waiting
+            waiting.timer = self._loop.call_later(PATIENCE_S, self._give_up, number)
         self._send(
             {
                 "asked": number,
@@ -105,18 +112,22 @@ class Questions:
 
     def answered(self, message: Message) -> None:
         """What the engine found; nobody may want to know any more."""
-        waiting = self._waiting.pop(message["answered"], None)
+        waiting = self._take(message["answered"])
         if waiting is None:
             return
-        waiting.timer.cancel()
         found = message["found"]
         result = _refusal(found) if isinstance(found, list) else _DECODE[waiting.kind](found)
         waiting.deliver(Reply(result))
 
-    def _forget(self, number: int) -> None:
+    def _take(self, number: int) -> _Waiting | None:
         waiting = self._waiting.pop(number, None)
-        if waiting is not None:
+        self._lists.pop(number, None)
+        if waiting is not None and waiting.timer is not None:
             waiting.timer.cancel()
+        return waiting
+
+    def _forget(self, number: int) -> None:
+        if self._take(number) is not None:
             self._send({"unasked": number})
 
     def _give_up(self, number: int) -> None:
