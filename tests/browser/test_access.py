@@ -46,6 +46,8 @@ class Site:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
+    """Asked for before `page`, so that it outlives the page: a browser asks for the site's icon when it
+    likes, and complains of a site that went away meanwhile."""
     site = Site()
     yield site
     site.close()
@@ -66,7 +68,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 
 
 def test_a_page_on_another_port_is_leased_no_job(
-    api: Api, server: Server, page: Any, site: Site, console: Console
+    api: Api, server: Server, site: Site, page: Any, console: Console
 ) -> None:
     """An image or a frame of it reaches the server without a preflight, and is refused. (§10.8, §0.11)"""
     console.forgives_failures = True
@@ -117,7 +119,7 @@ CALLS = """async (server) => {
 
 
 def test_a_page_that_was_named_may_call(
-    start: Callable[..., Server], page: Any, site: Site, console: Console
+    start: Callable[..., Server], site: Site, page: Any, console: Console
 ) -> None:
     """With a key in a header, after a preflight; and reads an event stream with the key in its
     address. Answers that are refusals are read, too. (§0.11, §7.1)"""
@@ -129,7 +131,7 @@ def test_a_page_that_was_named_may_call(
 
 
 def test_a_page_that_was_not_named_may_not(
-    start: Callable[..., Server], page: Any, site: Site, console: Console
+    start: Callable[..., Server], site: Site, page: Any, console: Console
 ) -> None:
     """Not even with a key. (§0.11)"""
     server = start(api_keys=KEY)
