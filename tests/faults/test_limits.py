@@ -66,6 +66,12 @@ def limited(server: Server, which: int, most: int) -> Iterator[None]:
             resource.prlimit(server.pid, which, before)
 
 
+def assert_takes_writes(api: Api) -> None:
+    """It does once the log has room: what was written before may have to be sealed first."""
+    body = {"records": [{"data": "again"}]}
+    until("a write", lambda: api.ask("POST", "/v0/topics/t", body).status == 200)
+
+
 def restarted(server: Server) -> Api:
     server.kill()
     return Api(server.start().connect(Http1))
@@ -129,7 +135,7 @@ def test_no_file_may_grow(start: Callable[..., Server], durability: str) -> None
 
     tally.assert_kept(restarted(server))
     assert len(tally.acked) > 10
-    assert Api(server.connect(Http1)).append("t", "again")["count"]
+    assert_takes_writes(Api(server.connect(Http1)))
 
 
 def address_space_bytes(pid: int) -> int:
@@ -165,4 +171,4 @@ def test_no_memory_is_left(start: Callable[..., Server], durability: str) -> Non
     else:
         api = restarted(server)
     tally.assert_kept(api)
-    assert api.append("t", "again")["count"]
+    assert_takes_writes(api)

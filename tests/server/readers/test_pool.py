@@ -471,9 +471,8 @@ def test_an_erasure_waits_until_readers_have_let_go(
     assert stream.seqs(1) == [1]  # its frame stays, for streams to come
     readers = server.reader_pids()
     for turn in range(turns):
-        text = (
-            f"secret-{turn}" * times
-        )  # a log of such small files takes in no more on a slow disk: 429
+        text = f"secret-{turn}" * times
+        # A log of such small files takes in no more for now on a slow disk: 429.
         until("written", lambda text=text: append(writer, "t", text).status == 200)
         assert read(reader, "t", from_seq=turn).json["head_seq"] == turn + 1
         read(reader, "t", from_seq=0, limit=3)
@@ -487,9 +486,10 @@ def test_an_erasure_waits_until_readers_have_let_go(
             line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "deleted" in line
         )
     assert len(read(server.http(), "t").json["records"]) == 2
-    assert server.reader_pids() == readers  # none was ended for a file that it held for too long
-    append(writer, "watched", "more")
-    assert stream.seqs(1) == [2]
+    assert "holds erased files" not in server.log_text()
+    until("written", lambda: append(writer, "watched", "more").status == 200)
+    if server.reader_pids() == readers:  # else one was starved by the machine, and called hanging
+        assert stream.seqs(1) == [2]
     stream.reset()
 
 
