@@ -1,10 +1,11 @@
 """Hypothesis plays client, clock and disk; the model says what each answer may be.
 
 The same rules run over a store in memory, where there is no restart, and over a simulated disk that
-is cut, killed and stopped.
+is cut, killed and stopped.  `TOPICS_TESTS_EXAMPLES` asks for more of them.
 """
 
 import dataclasses
+import os
 from typing import Any
 
 import hypothesis.strategies as st
@@ -23,7 +24,7 @@ MATCHES = st.sampled_from((None, "x", "x*", "y.1", "*"))
 SUBJECTS = st.sampled_from((None, "x", "x.*", "y.>", ">"))
 
 PROFILE = settings(
-    max_examples=150,
+    max_examples=int(os.environ.get("TOPICS_TESTS_EXAMPLES", "60")),
     stateful_step_count=50,
     deadline=None,
     derandomize=True,

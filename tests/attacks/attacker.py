@@ -5,7 +5,7 @@ Owns sockets; knows no more of HTTP than where an answer ends.
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +48,12 @@ def send(connection: socket.socket, data: bytes) -> bool:
     except OSError:
         return False
     return True
+
+
+def end(connection: socket.socket) -> None:
+    """Nothing more comes: else the server gives what may yet come five seconds."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_WR)
 
 
 def rest(connection: socket.socket) -> bytes:

@@ -12,6 +12,7 @@ from .attacker import (
     answer,
     asked,
     connected,
+    end,
     hits,
     post,
     rest,
@@ -87,6 +88,7 @@ def test_chunk_extensions_are_bounded(server: Server) -> None:
     for endless in (b"1;" + b"x" * (4 << 20), b"0\r\n" + b"a: b\r\n" * (1 << 19)):
         with connected(server) as connection:
             send(connection, CHUNKED + endless)
+            end(connection)
             assert not rest(connection).startswith(b"HTTP/1.1 2")
 
 

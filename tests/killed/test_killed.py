@@ -1,8 +1,8 @@
 """Real brokers and three nodes under load, whose processes are killed and paused. (§8.2 of the cluster)
 
-A sample by default: one broker and a short session.  The whole run is `pytest -m long tests/killed`:
-three brokers and settings as by default, of which `TOPICS_TESTS_KILLS` (60) processes are killed or
-paused.  `TOPICS_TESTS_SEED` repeats an order of blows; nothing repeats the clients' timing.
+`pytest -m long tests/killed` has a sample, with one broker and a short session (`-k sample`), and the
+whole run: three brokers and settings as by default, of which `TOPICS_TESTS_KILLS` (60) processes are
+killed or paused.  `TOPICS_TESTS_SEED` repeats an order of blows; nothing repeats the clients' timing.
 """
 
 import os
@@ -188,10 +188,13 @@ def totals(cluster: Cluster, watching: Sequence[Watcher]) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_sample_of_kills(tmp_path: Path) -> None:
+def test_a_sample_of_kills(tmp_path: Path, is_full: bool) -> None:
     """One broker: nothing acknowledged is lost or doubled, on any node; streams and jobs go on at
     another node; the nodes agree. (§8.2)"""
+    if not is_full:
+        pytest.skip("a minute of kills: pytest -m long -k sample")
     each = len(WITH_ANY) + 1  # one of them strikes twice
     cluster = lived(tmp_path, count=1, kills=each, session_ms=2000, kinds=WITH_ANY)
 

@@ -33,6 +33,12 @@ class Cluster:
         [found] = self._admin.list_offsets({place: OffsetSpec.earliest()}).values()
         return int(found.result(PATIENCE_SECONDS).offset)
 
+    def durable(self, node: NodeServer) -> int | None:
+        """What a node said that it has on its disk, as the leader heard it last."""
+        seen = self.servers.leader().ask("/v0/cluster")["nodes"]
+        found: dict[str, int | None] = {each["url"]: each["durable"] for each in seen}
+        return found[node.url]
+
     def followers(self) -> list[NodeServer]:
         leader = self.servers.leader()
         return [node for node in self.servers.alive if node is not leader]
@@ -110,13 +116,20 @@ def without(node: NodeServer, position: str) -> list[object]:
     return [data for data in datas(node, position) if str(data).startswith("without")]
 
 
-def test_the_leader_trims_by_itself_and_a_silent_node_is_not_waited_for(cluster: Cluster) -> None:
-    """It is, until it was silent for the retention: then its place goes, and when it comes back it
+@pytest.mark.long
+def test_the_leader_trims_by_itself_and_a_silent_node_is_not_waited_for(
+    cluster: Cluster, is_full: bool
+) -> None:
+    """It is waited for until it was silent for the retention: then its place goes, and when it comes back it
     finds that out, takes a snapshot, and has all of it."""
+    if not is_full:
+        pytest.skip("the least retention is a minute: pytest -m long")
     silent = cluster.followers()[0]
+    append(silent, "before")
+    until(lambda: cluster.durable(silent) is not None, "what it has is not told")
     silent.kill()
-    seen = cluster.servers.leader().ask("/v0/cluster")["nodes"]
-    durable = {node["url"]: node["durable"] for node in seen}[silent.url]
+    durable = cluster.durable(silent)
+    assert durable is not None
     here = cluster.followers()[0]
     for number in range(20):
         position = append(here, f"without {number}")
