@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import orjson
 import pytest
+from attacks.attacker import answer, connected, post
 from contract.hosts import OWN
 from contract.server import environment, until
 from contract.streams import Ended as StreamEnded
@@ -618,18 +619,11 @@ def test_bytes_that_are_no_request_are_answered_as_ever(served: WithReaders) -> 
     wire = served.http()
     put(wire, "odd")
     for nonsense in (b"\r\n\r\nNONSENSE\r\n\r\n", b"GET /v0/topics/odd HTTP/9.9\r\n\r\n"):
-        raw = socket.create_connection(("127.0.0.1", served.port))
-        body = b'{"from_seq":0}'
-        line = b"POST /v0/topics/odd/diff HTTP/1.1\r\nHost: localhost\r\n"
-        kind = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
-        raw.sendall(line + kind + body)
-        page = raw.recv(65536)
-        while not page.endswith(b"}"):
-            page += raw.recv(65536)
-        assert page.startswith(b"HTTP/1.1 200")
-        raw.sendall(nonsense)
-        assert raw.recv(65536).split()[1] in (b"400", b"505")
-        raw.close()
+        with connected(served) as raw:
+            raw.sendall(post("/v0/topics/odd/diff", b'{"from_seq":0}'))
+            assert answer(raw)[0] == 200
+            raw.sendall(nonsense)
+            assert answer(raw)[0] in (400, 505)
 
 
 def watching(server: WithReaders, *topics: str, **fields: object) -> str:
