@@ -233,6 +233,12 @@ class Settings:
         NETWORK,
         "Processes that serve reads beside the engine's; 0: none.",
     )
+    busy_poll_us: int = _row(
+        200,
+        _integer(0, 10_000),
+        NETWORK,
+        "How long a lone client's next request is waited for awake, µs; 0: never.",
+    )
     trusted_proxies: tuple[str, ...] = _row(
         (), _networks, NETWORK, "Proxies whose X-Forwarded-For is believed, comma-separated."
     )

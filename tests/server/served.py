@@ -55,6 +55,10 @@ class FakeRuntime:
         await asyncio.Event().wait()
         raise AssertionError
 
+    @property
+    def has_threads_at_work(self) -> bool:
+        return False
+
     def end_turns_by(self, soon: Any) -> None:
         """It has no turns."""
 
@@ -91,6 +95,7 @@ def main(directory: Path, port: int, fault: str = "") -> int:
         port_file=directory / "port",
         keep_alive_ms=75_000,
         readers=0,
+        busy_poll_us=200,
         data_dir=directory / "data",
         limits=Limits(max_body_bytes=1 << 20),
         trusted_proxies=(),

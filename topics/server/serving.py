@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from topics.server.process import latecomers
+from topics.server.process.cpus import busy_poll_s
 from topics.server.process.foreground import GRACE_S, announce, run, write_port_file
 from topics.server.process.settings import ProcessSettings
 from topics.server.process.signals import Stop
@@ -42,6 +43,8 @@ class ServerSettings(ProcessSettings, Protocol):
     def trusted_proxies(self) -> Sequence[str]: ...
     @property
     def readers(self) -> int: ...
+    @property
+    def busy_poll_us(self) -> int: ...
 
 
 class Readers(Protocol):
@@ -74,6 +77,10 @@ class ServedRuntime(Protocol):
     def exchange(self) -> Any: ...
     @property
     def topics(self) -> int: ...
+    @property
+    def has_threads_at_work(self) -> bool:
+        """Whether threads need the interpreter, which the loop's would else keep."""
+
     async def start(self) -> None: ...
     async def wait_failed(self) -> Exception: ...
 
@@ -148,7 +155,9 @@ class _Server:
             ),
             peer=Holders(settings.trusted_proxies).peer,
             timeouts=Timeouts(idle_s=settings.keep_alive_ms / 1000),
+            busy_poll_s=busy_poll_s(settings.busy_poll_us, 1 + settings.readers),
         )
+        shared.busy_poll.may_poll = lambda: not runtime.has_threads_at_work
         runtime.end_turns_by(shared.turns.when_given)
         runtime.exchange.more.append(shared.families)
         readers = _readers(settings, runtime)

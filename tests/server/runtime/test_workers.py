@@ -4,11 +4,12 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from topics.server.runtime.workers import Worker
+from topics.server.runtime.workers import AtWork, Worker
 
 
 def play(story: Callable[[Worker], Awaitable[None]]) -> None:
@@ -80,6 +81,31 @@ def test_the_loop_goes_on_while_a_call_waits() -> None:
         assert await waiting
 
     play(story)
+
+
+def test_calls_that_threads_have_yet_to_end_are_counted() -> None:
+    """Those of several workers, and of a pool, whatever comes of them: the loop knows when none is left."""
+    at_work = AtWork()
+    may_go = threading.Event()
+
+    async def main() -> None:
+        workers = [Worker("of-a-test", at_work) for _ in range(2)]
+        with ThreadPoolExecutor(1) as pool:
+            reading = at_work.run(pool, lambda: may_go.wait(100))
+            failing = at_work.run(pool, lambda: _raise(OSError("no space")))
+            for worker in workers:
+                worker.do(lambda: may_go.wait(100))  # nobody asks what came of it
+            ended = [asyncio.ensure_future(each.wait_for(lambda: None)) for each in workers]
+            await asyncio.sleep(0)
+            assert at_work.calls == 6
+            may_go.set()
+            await asyncio.gather(reading, failing, *ended, return_exceptions=True)
+        assert at_work.calls == 0
+        for worker in workers:
+            worker.stop()
+
+    asyncio.run(main())
+    assert at_work.calls == 0
 
 
 def test_a_cancelled_wait_disturbs_nothing() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from topics.server.transport.busy_poll import BusyPoll
 from topics.server.transport.connection import PREFACE, SMALL_BYTES, is_foreign
 from topics.server.transport.connection_life import State
 from topics.server.transport.http1 import Http1
@@ -160,6 +161,26 @@ def test_a_connection_that_ended_has_no_more_turns() -> None:
     rig.connection.data_received(GET)
     rig.lose()
     assert rig.exchange.heads == []
+
+
+def test_a_lone_client_that_asks_again_at_once_is_waited_for() -> None:
+    """The loop has another pass until its time is over, or the client is gone."""
+    rig = Rig()
+    now_s = 0.0
+    rig.shared.busy_poll = poll = BusyPoll(rig.loop.call_soon, lambda: now_s, 1.0)
+    passes = []
+    poll.may_poll = lambda: bool(passes.append(None)) or len(passes) < 3
+    rig.send(GET)
+    assert not passes  # it may be the only one
+    rig.send(GET)
+    assert len(passes) == 3
+    now_s = 2.0
+    rig.send(GET)  # late
+    assert len(passes) == 3
+    rig.lose()
+    again = Rig(shared=rig.shared)
+    again.send(GET)
+    assert len(passes) == 3
 
 
 def test_a_crowd_that_sends_much_shares_what_one_pass_receives() -> None:

@@ -112,6 +112,10 @@ class ClusterNode:
     async def wait_failed(self) -> Exception:
         return await asyncio.shield(self._failed)
 
+    @property
+    def has_threads_at_work(self) -> bool:
+        return self._runtime.has_threads_at_work
+
     def end_turns_by(self, soon: Callable[[Callable[[], None]], object]) -> None:
         self._runtime.end_turns_by(soon)
 

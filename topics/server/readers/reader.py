@@ -27,6 +27,7 @@ from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.shell import Phase
 from topics.server.process import latecomers, logs
+from topics.server.process.cpus import busy_poll_s
 from topics.server.process.foreground import run_on_loop
 from topics.server.readers.assembly import ReaderParts, parts_of
 from topics.server.readers.channel import Channel, Handed
@@ -153,7 +154,9 @@ class Reader:
             limits=parts.transport_limits(most),
             peer=holders.peer,
             timeouts=parts.timeouts,
+            busy_poll_s=busy_poll_s(settings.busy_poll_us, 1 + settings.readers),
         )
+        self._shared.busy_poll.may_poll = lambda: not shell.has_threads_at_work
         self._exchange, self._has_begun = exchange, True
         if self._keys is not None:
             exchange.put_keys(self._keys)  # others may have come while it began

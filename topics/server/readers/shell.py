@@ -39,6 +39,7 @@ from topics.server.readers.follower import Follower
 from topics.server.readers.page import PageView
 from topics.server.readers.questions import Questions
 from topics.server.runtime.clock import Clock
+from topics.server.runtime.workers import AtWork
 
 log = logging.getLogger("topics.readers")
 
@@ -93,6 +94,7 @@ class ReaderShell:
         self._deadlines_made = 0
         self._alarm: asyncio.TimerHandle | None = None
         self._is_working = False
+        self._at_work = AtWork()
         self._readers = ThreadPoolExecutor(4, "topics-read")
         self._pager = ThreadPoolExecutor(2, "topics-page")
         self._zipper = ThreadPoolExecutor(1, "topics-zip")
@@ -104,7 +106,7 @@ class ReaderShell:
     async def begin(self) -> None:
         """Read the directory on a thread.  Raises what keeps it from being read."""
         shown = self._view.load()
-        await self._loop.run_in_executor(self._readers, self.follower.begin, shown)
+        await self._at_work.run(self._readers, partial(self.follower.begin, shown))
         self.look()
         while self.look() is False:
             await asyncio.sleep(UNSYNCED_S)
@@ -291,7 +293,7 @@ class ReaderShell:
 
     def _work_soon(self) -> None:
         for fetch in self.engine.take_fetches():
-            reading = self._loop.run_in_executor(self._readers, fetch.read)
+            reading = self._at_work.run(self._readers, fetch.read)
             reading.add_done_callback(partial(self._fetched, fetch))
         if self.engine.scans.due and not self._is_working:
             self._is_working = True
@@ -392,20 +394,25 @@ class ReaderShell:
             pressure=0.0,
         )
 
+    @property
+    def has_threads_at_work(self) -> bool:
+        """As `Runtime` has it."""
+        return self._at_work.calls > 0
+
     def later(self, delay_s: float, call: Callable[[], object]) -> object:
         return self._loop.call_later(delay_s, call)
 
     def read_in_thread(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        return self._loop.run_in_executor(self._readers, call)
+        return self._at_work.run(self._readers, call)
 
     def decode_in_thread(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        return self._loop.run_in_executor(self._readers, call)
+        return self._at_work.run(self._readers, call)
 
     def page_in_thread(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        return self._loop.run_in_executor(self._pager, call)
+        return self._at_work.run(self._pager, call)
 
     def zip_in_thread(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        return self._loop.run_in_executor(self._zipper, call)
+        return self._at_work.run(self._zipper, call)
 
 
 def _moved() -> Rejection:

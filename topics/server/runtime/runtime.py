@@ -40,7 +40,7 @@ from topics.server.exchange.payload import log_damage
 from topics.server.exchange.shell import PHASES, Phase
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.freed_memory import FreedMemory, trim
-from topics.server.runtime.workers import Worker
+from topics.server.runtime.workers import AtWork, Worker
 
 log = logging.getLogger("topics")
 
@@ -96,9 +96,10 @@ class Runtime:
         self._alarm_ms: int | None = None
         self._checked_ms = self.clock.steady_ms
         self._asked_s = 0.0
-        self._syncer = Worker("topics-sync")
-        self._writer = Worker("topics-log")
-        self._maintainer = Worker("topics-maintain")
+        self._at_work = AtWork()
+        self._syncer = Worker("topics-sync", self._at_work)
+        self._writer = Worker("topics-log", self._at_work)
+        self._maintainer = Worker("topics-maintain", self._at_work)
         self._freed = FreedMemory(
             lambda: self.store.stats.bytes_written_total,
             lambda: bool(self.engine.state.memory.full) or not self.driver.maintenance.is_idle,
@@ -445,6 +446,11 @@ class Runtime:
         )
 
     @property
+    def has_threads_at_work(self) -> bool:
+        """Whether a thread has a call to make: it needs the interpreter now and then."""
+        return self._at_work.calls > 0
+
+    @property
     def topics(self) -> int:
         """The number of topics."""
         return len(self.engine.state.by_id)
@@ -459,17 +465,17 @@ class Runtime:
 
     def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Wait for a disk without blocking the event loop."""
-        return self._loop.run_in_executor(self._readers, call)
+        return self._at_work.run(self._readers, call)
 
     def decode_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Parse a large body, one at a time, because parsing takes memory, too."""
-        return self._loop.run_in_executor(self._decoder, call)
+        return self._at_work.run(self._decoder, call)
 
     def page_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Make a large answer, of megabytes, two at a time: what is in the making takes memory, too,
         and a small read does not wait behind it."""
-        return self._loop.run_in_executor(self._pager, call)
+        return self._at_work.run(self._pager, call)
 
     def zip_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Compress a large answer, one at a time, to leave the CPU to others."""
-        return self._loop.run_in_executor(self._zipper, call)
+        return self._at_work.run(self._zipper, call)

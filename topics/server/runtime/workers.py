@@ -1,17 +1,42 @@
 """Threads that wait for a disk, so that the event loop does not.
 
 A worker is one thread that makes calls in order.  Unlike the threads of `concurrent.futures` it is
-a daemon: a disk that hangs does not keep the process from ending.
+a daemon: a disk that hangs does not keep the process from ending.  `AtWork` counts the calls that any
+thread has yet to end.
 """
 
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 Done: TypeAlias = Callable[[Any, BaseException | None], None]
 """Called on the loop with what a call returned, or with None and what it raised."""
+
+
+class AtWork:
+    """Calls that were given to threads, and whose end the event loop has not heard of.
+
+    Attributes:
+        calls: How many.
+    """
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def run(self, executor: Executor, call: Callable[[], T]) -> "asyncio.Future[T]":
+        """Make a call on a thread of a pool."""
+        future = asyncio.get_running_loop().run_in_executor(executor, call)
+        self.calls += 1
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, _: object) -> None:
+        self.calls -= 1
 
 
 class Worker:
@@ -19,10 +44,12 @@ class Worker:
 
     Args:
         name: Of the thread, as a debugger shows it.
+        at_work: Counts them, with those of others.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, at_work: AtWork | None = None) -> None:
         self._name = name
+        self._at_work = at_work or AtWork()
         self._calls: SimpleQueue[tuple[Callable[[], Any], Done | None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -33,6 +60,7 @@ class Worker:
             self._loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._live, name=self._name, daemon=True)
             self._thread.start()
+        self._at_work.calls += 1
         self._calls.put((call, done))
 
     async def wait_for(self, call: Callable[[], Any]) -> Any:
@@ -64,13 +92,17 @@ class Worker:
                 value = call()
             except BaseException as raised:
                 error = raised
-            if done is not None:
-                self._report(done, value, error)
+            self._report(done, value, error)
             # Hold nothing of a call while waiting for the next: it may be a body of 64 MiB.
             del given, call, done, value, error
 
-    def _report(self, done: Done, value: Any, error: BaseException | None) -> None:
+    def _report(self, done: Done | None, value: Any, error: BaseException | None) -> None:
         try:
-            self._loop.call_soon_threadsafe(done, value, error)
+            self._loop.call_soon_threadsafe(self._ended, done, value, error)
         except RuntimeError:
             return  # the loop is closed: nothing waits for the result any more
+
+    def _ended(self, done: Done | None, value: Any, error: BaseException | None) -> None:
+        self._at_work.calls -= 1
+        if done is not None:
+            done(value, error)

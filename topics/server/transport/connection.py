@@ -154,6 +154,7 @@ class Connection(asyncio.Protocol):
             self._speaker.close()
         self._speaker = None
         self.set_busy(False)
+        self.shared.busy_poll.gone(self)
         if self in self.shared.connections:
             self.shared.connections.discard(self)
             self.shared.connection_shares.give_back(self._holder)
@@ -306,7 +307,12 @@ class Connection(asyncio.Protocol):
         if is_busy is not self._is_busy:
             self._is_busy = is_busy
             shared = self.shared
-            shared.busy += 1 if is_busy else -1
+            if is_busy:
+                shared.busy += 1
+                shared.busy_poll.asked(self)
+            else:
+                shared.busy -= 1
+                shared.busy_poll.answered(self)
             if not shared.busy and shared.when_quiet is not None:
                 shared.when_quiet()
 

@@ -15,6 +15,7 @@ from topics.protocol.state.shares import Shares
 from topics.server.exchange.interface import Exchange
 from topics.server.transport.bodies import Bodies
 from topics.server.transport.budget import Budget, Stopwatch
+from topics.server.transport.busy_poll import BusyPoll
 from topics.server.transport.discards import Discards
 from topics.server.transport.guards import Guards
 from topics.server.transport.http1_heads import Heads
@@ -42,6 +43,7 @@ class Shared:
 
     Args:
         peer: In whose share a connection from an address counts.
+        busy_poll_s: How long the next request of a lone client is waited for awake.
 
     Attributes:
         busy: Connections with a request in flight.
@@ -58,6 +60,7 @@ class Shared:
         loop: asyncio.AbstractEventLoop | None = None,
         clock: Callable[[], float] | None = None,
         peer: Callable[[str], Holder] = holder_at,
+        busy_poll_s: float = 0.0,
     ) -> None:
         self.exchange = exchange
         self.peer = peer
@@ -72,6 +75,7 @@ class Shared:
         self.walks = Walks(
             self.turns, self.stopwatch, self.clock, self.loop.time, self.limits.turn_s
         )
+        self.busy_poll = BusyPoll(self.loop.call_soon, self.clock, busy_poll_s)
         self.reads = Reads(self.loop.call_soon, self.limits.pass_bytes)
         self.discards = Discards(self.loop.call_soon)
         self.bodies = Bodies(self.limits.bodies_bytes, self.limits.body_free_bytes)
