@@ -229,9 +229,11 @@ class _Server:
 
 async def _reload(runtime: ServedRuntime, readers: "Readers | None") -> None:
     """SIGHUP: read the keys again, in every process."""
-    await runtime.exchange.reload()
-    if readers is not None:
-        readers.reload()
+    try:
+        await runtime.exchange.reload()
+    finally:  # no process goes on with keys that another has lost
+        if readers is not None:
+            readers.reload()
 
 
 async def _sent(shared: Any) -> None:

@@ -1,5 +1,6 @@
 """Watch commands: where a session begins, what limits it, and what a stream shows first (§7)."""
 
+import msgspec
 import pytest
 
 from protocol.harness import Harness, refusal
@@ -8,6 +9,7 @@ from topics.protocol.http import bodies
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.access import Caller, unknown_key
 from topics.protocol.model.commands import Begin
+from topics.protocol.model.holder import Holder
 from topics.protocol.model.permission import permitted
 from topics.protocol.state.watched import Stream, StreamEnd
 from topics.protocol.state.watches import SESSION_TTL_MS, Session
@@ -221,3 +223,22 @@ def test_a_removed_key_has_no_sessions_and_no_streams(engine: Harness) -> None:
     assert (mine.caller.streams, other.caller.streams) == (0, 1)
     assert kept.stream is not None
     assert kept.stream.ended_by is None
+
+
+def test_sessions_without_topics_go_with_their_key_as_others_do(engine: Harness) -> None:
+    """Leniently a session may have no topic that is there: it takes no memory, and ends like any
+    other. (§7.2, §7.7)"""
+    mine, other = Owner(engine, "mine"), Owner(engine, "other")
+    holder = Holder("mine", is_key=True)
+    watches = engine.engine.watches
+    for n, topic in enumerate(("none", "t", "none")):
+        body = b'{"topics":{"%b":{}}}' % topic.encode()
+        command = bodies.parse_watch(body, engine.limits, wid=f"w{n}", lenient=True)
+        engine.ask(msgspec.structs.replace(permitted(command, mine.caller), holder=holder))
+    assert watches.session_shares.held(holder) == 3
+    kept, _ = other.open(other.post())
+
+    engine.engine.revoke(mine.caller)
+
+    assert list(watches.sessions) == [kept.wid]
+    assert watches.byte_shares.held(holder) == watches.session_shares.held(holder) == 0

@@ -40,6 +40,16 @@ def test_the_total_is_for_all_together() -> None:
     assert taken(shares, LOCAL) == 1
 
 
+def test_nothing_is_held_by_nobody() -> None:
+    """Who takes nothing holds nothing, and can give that back whatever else it gave back before."""
+    shares = Shares("max_things", 10)
+    for amount in (0, 0, 4):
+        shares.take(KEY, amount)
+    for amount in (4, 0, 0):
+        shares.give_back(KEY, amount)
+    assert (shares.used, shares.held(KEY), shares.most_held) == (0, 0, 0)
+
+
 def test_no_total_is_no_bound() -> None:
     """0 is unlimited. (§11)"""
     for holder in (Holder("a"), KEY):

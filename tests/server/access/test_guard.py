@@ -166,6 +166,32 @@ def test_a_file_is_read_again(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_fault_of_one_key_keeps_no_other_in_force(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What each key that is gone has open is ended, whatever came of the one before. (§0.2)"""
+    file = tmp_path / "keys"
+    file.write_text("a\nb\nc\n")
+    source = source_of(None, file)
+    assert source is not None
+    known = Guard(source)
+    gone: list[Caller] = []
+
+    def revoke(caller: Caller) -> None:
+        gone.append(caller)
+        raise RuntimeError("of a test")
+
+    async def in_thread(call: Callable[[], list[Entry]]) -> list[Entry]:
+        return call()
+
+    callers = [known.keys.find(token) for token in (b"a", b"b")]
+    file.write_text("c\n")
+    asyncio.run(known.reload(in_thread, revoke))
+
+    assert sorted(map(id, gone)) == sorted(map(id, callers))
+    assert caplog.text.count("RuntimeError: of a test") == 2
+
+
 @pytest.mark.parametrize("text", ["", "a:bogus\n", "a\na\n", "env\n"])
 def test_a_bad_file_leaves_the_keys_in_force(
     tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture

@@ -81,13 +81,13 @@ class Shares:
     def take(self, holder: Holder = NOBODY, amount: int = 1) -> None:
         """Count; `require` comes before, where it may be too much."""
         self.used += amount
-        if holder.name:
+        if holder.name and amount:  # else there would be a holder of nothing
             self._held[holder] = self._held.get(holder, 0) + amount
 
     def give_back(self, holder: Holder = NOBODY, amount: int = 1) -> None:
         self.used -= amount
         assert self.used >= 0
-        if holder.name:
+        if holder.name and amount:
             left = self._held[holder] - amount
             assert left >= 0
             if left:

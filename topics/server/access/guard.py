@@ -84,10 +84,14 @@ class Guard:
     # ------------------------------------------------------------------ other keys
 
     def replace(self, entries: list[Entry], revoke: Callable[[Caller], None]) -> Change:
-        """Put other keys in force; `revoke` is as `reload` has it."""
+        """Put other keys in force; `revoke` is as `reload` has it, and where it fails for one key, the
+        others lose what they have open all the same."""
         change = self.keys.replace(entries)
         for caller in change.revoked:
-            revoke(caller)
+            try:
+                revoke(caller)
+            except Exception:
+                log.exception("what a key that is gone has open could not be ended")
         return change
 
     @property
