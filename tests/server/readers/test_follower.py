@@ -16,6 +16,7 @@ from topics.protocol.model.errors import Corrupt, Rejection
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Parked, StablePage
 from topics.protocol.state import state
+from topics.protocol.state.hot_memory import freeze
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.topic import RESERVE_FIRST
 from topics.server.readers.follower import Follower
@@ -325,6 +326,66 @@ def test_large_runs_are_freed_once_they_are_sealed() -> None:
         pass
 
     assert not follower.state.memory.buried
+
+
+@pytest.mark.parametrize("by", ["delete", "cap"])
+def test_what_the_engine_dropped_in_part_is_dropped_here(by: str) -> None:
+    """The engine freezes a run to seal it, and drops it when its records are gone; here it is a part of
+    a longer one. Its text must not stay: an erasure waits for that. (§5)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("t", durability="disk"))
+    writer.do(appended("t", *["x" * 20_000] * 3))
+    follower = begun(writer, files)
+    freeze(writer.driver.engine.state.topics["t"])
+    writer.do(appended("t", *["y" * 20_000] * 2))
+    writer.do(
+        put("t", durability="disk", cap_records=2) if by == "cap" else deleted("t", before_seq=4)
+    )
+
+    for wait_ms in (1000, 61_000, 1000, 1000):
+        writer.advance(wait_ms)
+        writer.driver.nudge()
+        writer.settle()
+        while not follower.follow(writer.shown):
+            pass
+
+    while follower.free_some():
+        pass
+    runs = [(run.first_seq, run.count) for run in writer.driver.engine.state.topics["t"].runs]
+    assert [(run.first_seq, run.count) for run in follower.state.topics["t"].runs] == runs
+    assert runs == [(4, 2)]
+    assert follower.state.memory.total_bytes == 0
+    assert not follower.state.memory.buried
+
+
+def test_the_end_of_a_run_is_dropped_with_its_begin() -> None:
+    """The engine dropped each part when it was dead; here no event names the second."""
+    files = SimFiles()
+    writer = Writer(files, wal_file_bytes=1 << 20)
+    writer.do(put("t", durability="disk"))
+    writer.do(appended("t", 1, 2, 3))
+    follower = begun(writer, files)
+    freeze(writer.driver.engine.state.topics["t"])
+    writer.do(appended("t", 4, 5))
+    runs: list[list[int]] = []
+    for before_seq, wait_ms in ((4, 300), (6, 61_000)):
+        writer.do(deleted("t", before_seq=before_seq))
+        writer.driver.nudge()
+        writer.advance(wait_ms)
+        while not follower.follow(writer.shown):
+            pass
+        runs.append([run.first_seq for run in writer.driver.engine.state.topics["t"].runs])
+    assert runs == [[4], []]
+    assert not list(writer.driver.engine.state.topics["t"].runs)
+    assert not list(follower.state.topics["t"].runs)
+    writer.do(appended("t", "z"))
+    assert follower.follow(writer.shown)
+    at_ms = writer.now_ms
+    page = {"from_seq": 0, "limit": 10}
+    assert asked(follower.engine, "t", at_ms, **page) == asked(
+        writer.driver.engine, "t", at_ms, **page
+    )
 
 
 def test_what_is_released_is_freed_while_it_follows() -> None:

@@ -413,6 +413,28 @@ class State:
                     self._release(topic, run)
         self.memory.resort(topic)
 
+    def drop_dead(self, topic: Topic) -> None:
+        """Drop the hot runs of a topic that have no live record; only where no maintenance does.
+
+        Where events come from a log, nothing freezes a hot run.  So one may reach further than that of
+        the process that wrote them, which then drops, or seals, a part of it only: no event names
+        the rest any more, once that is dead.
+        """
+        gone = topic.gone_through()
+        dead = [
+            run
+            for run in topic.runs
+            if isinstance(run, HotRun)
+            and not run.volatile
+            and (run.dead == run.count or run.first_seq + run.count - 1 <= gone)
+        ]
+        for run in dead:
+            topic.runs.replace(run.first_seq, run.first_seq, [])
+            self._release(topic, run)
+        if dead:
+            self.memory.bury_large(dead)
+            self.memory.resort(topic)
+
     def _release(self, topic: Topic, run: Run) -> None:
         """A run is no longer one of the topic's."""
         if isinstance(run, HotRun):

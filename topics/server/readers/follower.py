@@ -21,6 +21,8 @@ from topics.protocol.engine import Engine
 from topics.protocol.model.events import (
     Event,
     RunRef,
+    RunsDropped,
+    RunsSealed,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
@@ -110,6 +112,9 @@ class Follower:
             self._touched[queue_id] = None
         if isinstance(event, TopicConfigured):
             self._configured(event, ttl_ms)
+        elif isinstance(event, RunsSealed | RunsDropped):
+            # Dead text would stay, in a log file that the engine has unlinked, or after an erasure.
+            self.state.drop_dead(self.state.by_id[event.topic_id])
         elif isinstance(event, TopicCreated) and not self.is_whole(
             topic := self.state.by_id[event.topic_id]
         ):
