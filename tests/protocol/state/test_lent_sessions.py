@@ -5,14 +5,17 @@ import pickle
 import pytest
 
 from protocol.harness import Harness
-from protocol.viewers import Pulling, Viewer
+from protocol.viewers import Pulling, Socket, Viewer
 from topics.protocol.model.access import Caller
 from topics.protocol.state.lent_sessions import (
     LentSession,
+    Standing,
     borrow,
     give_back,
+    go_on,
     image_of,
     lend,
+    standing_of,
     take_back,
 )
 from topics.protocol.state.watched import Stream
@@ -180,6 +183,84 @@ def test_another_instance_that_the_stream_met_comes_back(pair: Pair) -> None:
 
     pair.append(8)
     assert viewer.open().told() == ["t 2", "t caught up at 2"]
+
+
+def test_an_instance_that_only_the_other_process_met_keeps_its_last_head(pair: Pair) -> None:
+    """It was deleted here before the session came back with it. (§7.5)"""
+    pair.append(1, 2)
+    viewer = Viewer(pair.lender).open()
+    viewer.told()
+    viewer.close()
+    pair.drop()
+    pair.put()
+    pair.append(7, 8, 9)
+    session, stand_in, there = pair.lend(viewer)
+    assert there.told()[0].startswith("t lost")
+    pair.lender.drop()
+
+    pair.take_back(session, stand_in)
+
+    assert viewer.open().told() == ["t deleted at 3"]
+
+
+def moved(pair: Pair) -> tuple[Socket, Socket]:
+    """A socket of the other process that has read a topic, and its half here."""
+    there, here = Socket(pair.borrower), Socket(pair.lender)
+    there.subscribe("t", nodes=("me",))
+    assert there.told() == ["t 1-2", "t caught up at 2"]
+    return there, here
+
+
+def move(pair: Pair, there: Socket, here: Socket) -> None:
+    standing: Standing = pickle.loads(pickle.dumps(standing_of(there.stream.watched["t"])))
+    go_on(pair.watches, here.stream, standing)
+    there.close()
+
+
+def test_a_socket_goes_on_where_its_other_half_stood(pair: Pair) -> None:
+    """With its filters, and counted as what is subscribed here. (§7.7, §11)"""
+    pair.append(1, 2)
+    there, here = moved(pair)
+    view = there.stream.watched["t"].view
+    pair.append(3)
+    move(pair, there, here)
+
+    assert here.told() == ["t 3", "t caught up at 3"]
+    assert here.stream.watched["t"].view == view
+    assert pair.watches.byte_shares.used == here.stream.watched["t"].memory_bytes
+    here.close()
+    assert pair.watches.byte_shares.used == 0
+
+
+@pytest.mark.parametrize("is_made_anew", [True, False])
+def test_a_socket_is_told_of_a_topic_that_is_gone_where_it_goes_on(
+    pair: Pair, is_made_anew: bool
+) -> None:
+    """Whether or not another has its name: nobody subscribed to that one. (§7.5, §7.7)"""
+    pair.append(1, 2)
+    there, here = moved(pair)
+    pair.lender.append(3)
+    pair.lender.drop()
+    if is_made_anew:
+        pair.lender.put()
+        pair.lender.append(*range(9))
+    move(pair, there, here)
+
+    assert here.told() == ["t deleted at 3"]
+
+
+def test_so_many_last_heads_are_kept(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond that the other process's knowledge counts."""
+    monkeypatch.setattr("topics.protocol.state.watches.LAST_HEADS", 2)
+    pair.append(1, 2)
+    there, here = moved(pair)
+    pair.lender.drop()
+    for name in ("u", "v"):
+        pair.lender.put(name)
+        pair.lender.drop(name)
+    move(pair, there, here)
+
+    assert here.told() == ["t deleted at 0"]
 
 
 def test_a_session_that_was_forgotten_with_its_key_is_not_taken_back(pair: Pair) -> None:

@@ -1,10 +1,14 @@
 """Both ends of a relayed WebSocket, on one loop."""
 
 import asyncio
+import pickle
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from topics.protocol.model.commands import View
+from topics.protocol.state.lent_sessions import Standing, standing_of
+from topics.protocol.state.watched import Watched
 from topics.server.readers.message_frames import Kind
 from topics.server.readers.relayed_socket import RelayedSocket
 
@@ -35,6 +39,9 @@ class Echo:
     def hear_binary(self) -> None:
         self.hear(b"binary")
 
+    def adopt(self, standing: Standing) -> None:
+        self.say(b"adopted %b" % standing.name.encode())
+
     def say(self, text: bytes) -> None:
         self.said.append(text)
         self.wake()
@@ -55,6 +62,28 @@ async def opened(joined: Joined, echo: Echo) -> RelayedSocket:
     assert found == [None]
     relayed.listen(lambda: None)
     return relayed
+
+
+def test_what_was_watched_in_the_reader_goes_on_in_its_place_among_commands() -> None:
+    """A command that follows finds it there, and one before does not. (§7.7)"""
+
+    async def story() -> None:
+        joined, echo = Joined(), Echo()
+        relayed = await opened(joined, echo)
+        standing = standing_of(Watched("t", 1, 5, View(1, 1)))
+        relayed.say(Kind.TEXT, b"before")
+        relayed.say(Kind.MOVED, pickle.dumps(standing))
+        relayed.say(Kind.TEXT, b"after")
+        found: list[bytes] = []
+        async with asyncio.timeout(20):
+            while len(found) < 3:
+                while (taken := relayed.take()) is not None:
+                    found.append(taken[1])
+                await asyncio.sleep(0)
+        assert found == [b"before", b"adopted t", b"after"]
+        relayed.close()
+
+    asyncio.run(story())
 
 
 def test_messages_come_back_in_order_whatever_their_size() -> None:

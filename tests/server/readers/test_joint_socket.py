@@ -1,6 +1,7 @@
 """WebSockets in readers: what is subscribed there, and what goes to the engine's process."""
 
 import asyncio
+import pickle
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.state.watched import StreamEnd
 from topics.server.exchange.shell import Phase
 from topics.server.exchange.socket_feed import SocketFeed
-from topics.server.readers.joint_socket import JointSocket, subscription
+from topics.server.readers.joint_socket import JointSocket
 from topics.server.readers.message_frames import Kind
 
 from .served import WithReaders, append, kill, put
@@ -280,23 +281,6 @@ def test_a_key_that_is_removed_ends_its_sockets(tmp_path: Path) -> None:
         server.__exit__(None, None, None)
 
 
-def test_a_subscription_is_repeated_for_one_topic_from_where_it_stands() -> None:
-    """With what it said about all topics, and about this one."""
-    fields = {
-        "op": "subscribe",
-        "request_id": "s",
-        "node": "n",
-        "topics": {"a": {"tail": True, "match": "x"}, "b": None},
-    }
-    assert subscription(fields, "a", 7) == (
-        b'{"op":"subscribe","node":"n","topics":{"a":{"match":"x","from_seq":7}}}'
-    )
-    single = {"op": "subscribe", "topic": "c", "from_ts": 3, "limit": 5}
-    assert subscription(single, "c", 0) == (
-        b'{"op":"subscribe","limit":5,"topics":{"c":{"from_seq":0}}}'
-    )
-
-
 class Relayed:
     """The engine's half, as far as it is told something."""
 
@@ -312,12 +296,14 @@ class Relayed:
     def close(self) -> None: ...
 
     def say(self, kind: Kind, text: bytes = b"") -> None:
-        self.said.append(orjson.loads(text))
+        assert kind is Kind.MOVED
+        self.said.append(pickle.loads(text))
 
 
-def test_a_topic_that_was_made_anew_is_not_subscribed_where_its_socket_moves() -> None:
-    """Its watcher is told that the one before it is gone; records of another come to nobody who did not
-    ask. (§7.5, §7.7)"""
+@pytest.mark.parametrize("is_made_anew", [True, False])
+def test_a_topic_that_is_gone_where_its_socket_moves_is_told(is_made_anew: bool) -> None:
+    """Its watcher is told that it is gone, with its last head, whatever this process knew of that;
+    records of another of its name come to nobody who did not ask. (§7.5, §7.7)"""
 
     async def story() -> None:
         files = SimFiles()
@@ -340,18 +326,30 @@ def test_a_topic_that_was_made_anew_is_not_subscribed_where_its_socket_moves() -
         heard = [orjson.loads(each) for _ in range(6) if (each := socket.take()) is not None]
         assert [each["op"] for each in heard] == ["subscribed", "record", "caught_up"]
 
-        writer.do(DeleteTopic("t", False))
         writer.do(put_command("t", durability="ephemeral"))
         assert follower.follow(writer.shown)
+        writer.do(appended("t", 3))
+        writer.do(DeleteTopic("t", False))
+        if is_made_anew:
+            writer.do(put_command("t", durability="ephemeral"))
+            writer.do(appended("t", *range(10)))
         for stream in list(follower.engine.watches.streams):
             stream.end(StreamEnd.MOVED)
+        assert socket.take() is None
+        there: Any = SimpleNamespace(
+            engine=writer.driver.engine, limits=LIMITS, phase=Phase.READY, now_ms=writer.now_ms
+        )
+        half = SocketFeed(there)
+        half.listen(lambda: None)
+        [standing] = relayed.said
+        half.adopt(standing)
 
-        found = [orjson.loads(each) for _ in range(4) if (each := socket.take()) is not None]
+        found = [orjson.loads(each) for _ in range(4) if (each := half.take()) is not None]
         assert [(each["op"], each["topic"], each["head_seq"]) for each in found] == [
-            ("topic_deleted", "t", 2)
+            ("topic_deleted", "t", 3)
         ]
-        assert relayed.said == []
         socket.close()
+        half.close()
 
     asyncio.run(story())
 
@@ -400,7 +398,33 @@ def test_a_frame_that_a_thread_reads_comes_before_its_topic_moves() -> None:
 
         found = [orjson.loads(each) for _ in range(4) if (each := socket.take()) is not None]
         assert [[r["$seq"] for r in each["records"]] for each in found] == [[1]]
-        assert [each["topics"] for each in relayed.said] == [{"t": {"from_seq": 1}}]
+        assert [(each.name, each.cursor) for each in relayed.said] == [("t", 1)]
         socket.close()
 
     asyncio.run(story())
+
+
+def test_what_a_socket_subscribed_is_not_kept_as_it_came(served: WithReaders) -> None:
+    """A command may have 256 KiB, of which a subscription holds what it counts: its names and filters.
+    (§11)"""
+    names = [f"kept-{n}" for n in range(60)]
+    for name in names:
+        put(served.http(), name)
+    client = talk(served)
+
+    def own_kib() -> int:
+        lines = [
+            line
+            for pid in served.reader_pids()
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        ]
+        return sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
+
+    client.say(op="subscribe", topic=names[0], from_seq=0, ignored="x" * 240_000).until(
+        "subscribed"
+    )
+    before = own_kib()
+    for name in names[1:]:
+        client.say(op="subscribe", topic=name, from_seq=0, ignored="x" * 240_000)
+        client.until("subscribed")
+    assert own_kib() - before < 8 << 10

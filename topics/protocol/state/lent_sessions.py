@@ -1,4 +1,5 @@
-"""Watch sessions that another process carries for a while: what of them goes there, and comes back.
+"""Watch sessions that another process carries for a while: what of them goes there, and comes back;
+and the topics of a WebSocket of which another process has the other half.
 
 A session belongs to the engine's process, and its stream may be another's: the session is lent with
 its positions, and comes back with those that the stream has reached.  Meanwhile a stream without
@@ -44,21 +45,35 @@ class LentSession(msgspec.Struct, frozen=True):
     is_behind: bool = False
 
 
+def standing_of(watched: Watched) -> Standing:
+    return Standing(
+        watched.name,
+        watched.topic_id,
+        watched.cursor,
+        watched.view,
+        watched.place,
+        watched.last_head_seq,
+        watched.is_heir,
+        watched.is_stale,
+    )
+
+
+def _watched_of(standing: Standing) -> Watched:
+    return Watched(
+        standing.name,
+        standing.topic_id,
+        standing.cursor,
+        standing.view,
+        standing.place,
+        standing.last_head_seq,
+        is_heir=standing.is_heir,
+        is_stale=standing.is_stale,
+    )
+
+
 def image_of(session: Session) -> LentSession:
     """What goes to another process, and comes back from it."""
-    topics = tuple(
-        Standing(
-            each.name,
-            each.topic_id,
-            each.cursor,
-            each.view,
-            each.place,
-            each.last_head_seq,
-            each.is_heir,
-            each.is_stale,
-        )
-        for each in session.watched.values()
-    )
+    topics = tuple(standing_of(each) for each in session.watched.values())
     return LentSession(session.wid, session.heartbeat_ms, session.holder, topics, session.is_behind)
 
 
@@ -93,7 +108,7 @@ def take_back(
             head_seq = watched.last_head_seq
             if watched.topic_id != each.topic_id:
                 watches.move_to(watched, each.topic_id)
-                head_seq = 0
+                head_seq = watches.last_head_of(each.topic_id)
             watched.cursor, watched.place = each.cursor, each.place
             # The topic may have been deleted, with its last head, before the other process knew.
             watched.last_head_seq = max(head_seq, each.last_head_seq)
@@ -104,19 +119,7 @@ def take_back(
 
 def borrow(watches: Watches, image: LentSession, now_ms: int, owner: Caller = ANYONE) -> Session:
     """Have the session here, so that its stream can be opened."""
-    watched = {
-        each.name: Watched(
-            each.name,
-            each.topic_id,
-            each.cursor,
-            each.view,
-            each.place,
-            each.last_head_seq,
-            is_heir=each.is_heir,
-            is_stale=each.is_stale,
-        )
-        for each in image.topics
-    }
+    watched = {each.name: _watched_of(each) for each in image.topics}
     session = Session(
         image.wid, watched, image.heartbeat_ms, now_ms, owner=owner, holder=image.holder
     )
@@ -133,3 +136,12 @@ def give_back(watches: Watches, session: Session) -> LentSession:
     image = image_of(session)
     watches.forget(session)
     return image
+
+
+def go_on(watches: Watches, stream: Stream, standing: Standing) -> None:
+    """A socket watches here, from where it stands, what it watched in another process; where that topic
+    is gone meanwhile, whatever has its name now, its client is told so."""
+    watched = _watched_of(standing)
+    watched.last_head_seq = max(watched.last_head_seq, watches.last_head_of(watched.topic_id))
+    watches.subscribe(stream, watched)
+    watched.is_first_look = False

@@ -47,6 +47,8 @@ from topics.protocol.state.watched import (
     memory_bytes_of,
 )
 
+LAST_HEADS: Final = 1024
+"""Of so many topics that were deleted last, the last head is kept."""
 SESSION_TTL_MS: Final = 300_000
 
 
@@ -101,6 +103,8 @@ class Watches:
         self._find = find
         self._shared = SharedFrames()
         self._held: set[int] = set()
+        self._last_heads: OrderedDict[int, int] = OrderedDict()
+        """Of topics that were deleted lately, for watchers that come from another process."""
         self.crowds = Crowds(lambda topic_id: self._by_topic.get(topic_id, ()), self._news_for)
         self.copies_before: Callable[[Topic], Copies | None] = lambda _: None
         """The copies that a topic is still to get before a stream that was sent all of it is at its
@@ -284,11 +288,18 @@ class Watches:
         """A topic was deleted: its watchers get its last head, with an open stream or later.  Seqs
         that were given out and not shown yet count: their appends are acknowledged all the same."""
         self._shared.forget(topic.topic_id)
+        self._last_heads[topic.topic_id] = topic.head_seq
+        if len(self._last_heads) > LAST_HEADS:
+            self._last_heads.popitem(last=False)
         for watched in self._by_topic.get(topic.topic_id, ()):
             watched.last_head_seq = topic.head_seq
             if watched.stream is not None:
                 watched.stream.queue(watched)
                 watched.stream.wake()
+
+    def last_head_of(self, topic_id: int) -> int:
+        """The last head of a topic that was deleted lately; 0 of any other."""
+        return self._last_heads.get(topic_id, 0)
 
     def on_removed(self, topic_id: int) -> None:
         """Records of a topic were deleted: no stream gets a frame that was made before."""

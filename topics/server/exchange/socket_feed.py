@@ -19,6 +19,7 @@ from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.outcomes import Appended
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
+from topics.protocol.state.lent_sessions import Standing, go_on
 from topics.protocol.state.watched import Stream, StreamEnd
 from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
@@ -173,6 +174,11 @@ class SocketFeed:
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         wake()
+
+    def adopt(self, standing: Standing) -> None:
+        """Watch a topic from where another process's half of the socket stood in it."""
+        go_on(self._engine.watches, self._stream, standing)
+        self._on_news()
 
     def hear(self, text: bytes) -> None:
         assert not self.is_busy

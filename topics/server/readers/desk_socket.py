@@ -5,9 +5,11 @@ is to be sent.  Knows nothing of WebSocket's frames, which are the reader's.
 """
 
 import logging
+import pickle
 from typing import Final, Protocol, runtime_checkable
 
 from topics.protocol.model.records import Buffer
+from topics.protocol.state.lent_sessions import Standing
 from topics.server.exchange.interface import Answer, Head, SourceSocket
 from topics.server.readers.lanes import Lane
 from topics.server.readers.message_frames import Framing, Intake, Kind, Messages
@@ -27,6 +29,13 @@ class Replying(Protocol):
 
     @property
     def has_replies(self) -> bool: ...
+
+
+@runtime_checkable
+class Adopting(Protocol):
+    """A socket that goes on with what its other half watched."""
+
+    def adopt(self, standing: Standing, /) -> None: ...
 
 
 class DeskSocket:
@@ -98,6 +107,9 @@ class DeskSocket:
             try:
                 if kind is Kind.TEXT:
                     socket.hear(message)
+                elif kind is Kind.MOVED:
+                    assert isinstance(socket, Adopting)
+                    socket.adopt(pickle.loads(message))
                 else:
                     socket.hear_binary()
             except Exception:

@@ -8,16 +8,15 @@ Invariants: commands are carried out in their order, so one of this process wait
 those before it; a topic is subscribed in one half.
 """
 
+import pickle
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
-
-import orjson
+from typing import Final, NamedTuple
 
 from topics.protocol.http import websocket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
-from topics.protocol.state.frames import DeletedFrame
+from topics.protocol.state.lent_sessions import standing_of
 from topics.protocol.state.watched import StreamEnd, WatchPlace
 from topics.server.exchange.interface import Answer, SourceSocket
 from topics.server.exchange.shell import Phase
@@ -27,7 +26,6 @@ from topics.server.readers.relayed_socket import RelayedSocket
 from topics.server.readers.shell import ReaderShell
 
 _SUBSCRIBED: Final = b'{"op":"subscribed"'
-_BEGINS: Final = ("from_seq", "from_ts", "tail")
 
 
 class _Asked(NamedTuple):
@@ -36,12 +34,10 @@ class _Asked(NamedTuple):
     Attributes:
         adds: Topics that it subscribes.
         removes: A topic that it unsubscribes.
-        is_own: No command of the client's: its reply is not for the client.
     """
 
     adds: tuple[str, ...] = ()
     removes: str = ""
-    is_own: bool = False
 
 
 class Handshake:
@@ -91,8 +87,6 @@ class JointSocket:
         self._asked: deque[_Asked] = deque()
         self._there: set[str] = set()
         """Topics that are subscribed in the engine's process."""
-        self._fields: dict[str, dict[str, Any]] = {}
-        """The command by which each topic was subscribed here."""
         self._held: bytes | None = None
         """A command that waits: for replies, or for the log."""
         self._replies: deque[bytes] = deque()
@@ -175,8 +169,6 @@ class JointSocket:
             self._relay(text, _Asked(adds=names))
             return
         local.hear(text)
-        fields = orjson.loads(text)
-        self._fields |= dict.fromkeys(names, fields)
 
     def _local_half(self) -> SocketFeed | None:
         if self._local is None and self._may_be_local:
@@ -215,14 +207,16 @@ class JointSocket:
         return self._take_relayed() or self._take_local()
 
     def _take_relayed(self) -> bytes | None:
-        while (taken := self._relayed.take()) is not None:
-            kind, message = taken
-            if kind is not Kind.REPLY or self._on_reply(message):
-                return message
-        return None
+        taken = self._relayed.take()
+        if taken is None:
+            return None
+        kind, message = taken
+        if kind is Kind.REPLY:
+            self._on_reply(message)
+        return message
 
-    def _on_reply(self, message: bytes) -> bool:
-        """A command that was relayed has its reply; whether that is for the client."""
+    def _on_reply(self, message: bytes) -> None:
+        """A command that was relayed has its reply."""
         asked = self._asked.popleft()
         is_done = message.startswith(_SUBSCRIBED)
         if asked.removes:
@@ -234,7 +228,6 @@ class JointSocket:
                     self._shell.engine.watches.unsubscribe(self._local.stream, name)
         if not self._asked:
             self._go_on()
-        return not (asked.is_own and is_done)
 
     def _take_local(self) -> bytes | None:
         local = self._local
@@ -253,17 +246,12 @@ class JointSocket:
         return None
 
     def _move(self, local: SocketFeed) -> None:
-        """Have the engine's process go on with what is subscribed here, from where it stands."""
+        """Have the engine's process go on with what is watched here, from where it stands.  That knows
+        whether the topic is there any more, and what its last head was."""
         for name, watched in local.stream.watched.items():
             if watched.place is not WatchPlace.GONE:
-                if watched.topic_id not in self._shell.engine.state.by_id:
-                    # What has its name now is another topic, to which nobody subscribed.
-                    gone = DeletedFrame(name, watched.last_head_seq)
-                    self._replies.append(websocket.encode(gone))
-                    self._wake()
-                    continue
-                text = subscription(self._fields[name], name, watched.cursor)
-                self._relay(text, _Asked(adds=(name,), is_own=True))
+                self._there.add(name)
+                self._relayed.say(Kind.MOVED, pickle.dumps(standing_of(watched)))
 
     # ------------------------------------------------------------------ the end
 
@@ -276,14 +264,6 @@ class JointSocket:
         if local is not None:
             local.close()
         self._relayed.close()
-
-
-def subscription(fields: dict[str, Any], name: str, cursor: int) -> bytes:
-    """A command that subscribes one topic as another did, from a position."""
-    begin = (fields.get("topics") or {}).get(name) or {}
-    begin = {key: value for key, value in begin.items() if key not in _BEGINS}
-    rest = {k: v for k, v in fields.items() if k not in (*_BEGINS, "topic", "topics", "request_id")}
-    return orjson.dumps({**rest, "topics": {name: {**begin, "from_seq": cursor}}})
 
 
 def _nothing() -> None:

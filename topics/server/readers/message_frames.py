@@ -22,6 +22,8 @@ class Kind(IntEnum):
     """Of which nothing is read, so nothing is sent."""
     REPLY = 2
     """The reply to a command: each has one, in their order."""
+    MOVED = 3
+    """No command of the client's: where it stands in a topic that is the other process's from now on."""
 
 
 class Framing:
