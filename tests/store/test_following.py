@@ -104,7 +104,7 @@ def test_a_follower_lets_a_retired_file_go_once_it_is_read() -> None:
     """What is written to it before it is retired is read from what is open; it has no name then."""
     files, writer = begun()
     store, reader = following(files, batch(writer))
-    store.pass_retired()  # nothing is open yet
+    store.pass_retired()  # it has its name
     writer.append(1, b"one")
     assert store.follow(reader.apply, batch(writer), 1 << 20)
     store.pass_retired()
@@ -122,6 +122,40 @@ def test_a_follower_lets_a_retired_file_go_once_it_is_read() -> None:
     assert reader.content() == writer.content()
     assert open_log(store) == log_name(2)
     writer.append(1, b"three")
+    assert store.follow(reader.apply, batch(writer), 1 << 20)
+    assert reader.content() == writer.content()
+
+
+def test_a_follower_has_the_file_open_from_its_begin_on() -> None:
+    """What is written to it, before it is retired, is not lost with its name."""
+    files, writer = begun()
+    store, reader = following(files, batch(writer))
+    writer.append(1, b"one")
+    writer.store.sync()
+    writer.store.rotate()
+    files.other().unlink(log_name(1))
+    writer.append(1, b"two")
+
+    assert store.follow(reader.apply, batch(writer), 1 << 20)
+    assert reader.content() == writer.content()
+
+
+def test_a_follower_that_rests_keeps_a_file_that_may_grow() -> None:
+    """The writer may add to it and unlink it before the follower looks again."""
+    files, writer = begun()
+    store, reader = following(files, batch(writer))
+    store.rest()
+    assert open_log(store) == log_name(1)
+    writer.append(1, b"one")
+    writer.store.sync()
+    writer.store.rotate()
+    files.other().unlink(log_name(1))
+    assert store.follow(reader.apply, batch(writer), 1 << 20)
+
+    store.rest()
+
+    assert open_log(store) == ""
+    writer.append(1, b"two")
     assert store.follow(reader.apply, batch(writer), 1 << 20)
     assert reader.content() == writer.content()
 
@@ -295,9 +329,8 @@ def two_files() -> tuple[SimFiles, Ledger, FollowingStore, Ledger]:
 
 
 def spoil(files: SimFiles, name: str, at: int) -> None:
-    data = bytearray(files.tree()[name])
-    data[at] ^= 1
-    files.put(name, bytes(data))
+    """In the file itself: who has it open reads that."""
+    files.inodes[name].cache[at] ^= 1
 
 
 @pytest.mark.parametrize(
@@ -316,6 +349,18 @@ def test_damage_ahead_of_a_follower_is_told_with_its_place(number: int, at: int,
 
     with pytest.raises(Corrupt, match=says):
         store.follow(reader.apply, batch(writer), 1 << 20)
+
+
+def test_damage_at_the_end_of_the_log_is_told_with_its_place() -> None:
+    """There is no next file yet, and that is not what is wrong."""
+    files, writer = begun()
+    store, reader = following(files, batch(writer))
+    writer.append(1, b"one")
+    spoil(files, log_name(1), PAGE + SECTOR + 40)
+
+    with pytest.raises(Corrupt, match="batch 2 was written and does not verify") as told:
+        store.follow(reader.apply, batch(writer), 1 << 20)
+    assert log_name(1) in str(told.value)
 
 
 def test_a_batch_that_stands_where_another_should_is_not_applied() -> None:

@@ -307,6 +307,23 @@ def test_a_segment_stays_until_who_shares_the_files_knows_that_it_goes() -> None
     assert not [name for name in files.names() if name.endswith(".seg")]
 
 
+def test_a_log_file_stays_until_who_follows_the_log_has_read_it() -> None:
+    """A checkpoint makes it needless here; where there is none to go, nobody is waited for."""
+    files = SimFiles()
+    ledger = begun(files)
+    seen: list[list[str]] = []
+    ledger.store.before_unlinked = lambda: seen.append(files.names())
+    ledger.append(1, b"second")
+    ledger.checkpoint()
+    assert seen == []
+    ledger.append(1, b"third")
+    ledger.checkpoint()
+
+    [names] = seen
+    assert "0000000001.wal" in names
+    assert "0000000001.wal" not in files.names()
+
+
 def test_a_log_file_that_a_checkpoint_could_not_unlink_goes_with_the_next_clearing() -> None:
     """An erasure waits for that: its text is in no file then. (§5)"""
     files = SimFiles()

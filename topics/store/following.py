@@ -15,6 +15,7 @@ refers to it.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -99,6 +100,10 @@ class FollowingStore:
                 self._apply(position, batch, sink.apply)
         finally:
             walk.close()
+        with suppress(FileNotFoundError):
+            # It may be retired before there is more to follow, and more may stand in it.
+            self._open(self._position.file_number)
+            self._window.forget()
 
     # ------------------------------------------------------------------ going on
 
@@ -151,12 +156,19 @@ class FollowingStore:
             self._window.forget()
             found = self._here()
         if found is None:
-            self._turn_over()
+            end, path = self._position, self._window.path
+            damage = Corrupt(
+                path, end.offset, f"batch {end.batch + 1} was written and does not verify"
+            )
+            try:
+                self._turn_over()
+            except FileNotFoundError:
+                if self._is_named(end.file_number):
+                    raise damage from None
+                raise
             found = self._here()
-        if found is None:
-            end = self._position
-            what = f"batch {end.batch + 1} was written and does not verify"
-            raise Corrupt(self._window.path, end.offset, what)
+            if found is None:
+                raise damage
         return found
 
     def _here(self) -> tuple[Position, LogBatch] | None:
@@ -210,7 +222,10 @@ class FollowingStore:
             self._segments.let_go(number)
 
     def rest(self) -> None:
-        """Close the log's file; the next call of `follow` opens it again."""
+        """Close the log's file where the writer has unlinked it, which is after this reader has read it.
+        One that has its name stays open, as in `pass_retired`."""
+        if self._file is not None and self._is_named(self._position.file_number):
+            return
         self._close_file()
         self._texts = None
 

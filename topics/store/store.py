@@ -414,9 +414,12 @@ class DiskStore:
     def _retire(self) -> None:
         self._checkpoints.retire()
         self._files.sync_dir()
-        for number in numbers(self._files.names(), "wal"):
-            if number < self._checkpoints.oldest_log:
-                discard(self._files, log_name(number))
+        oldest = self._checkpoints.oldest_log
+        old = [number for number in numbers(self._files.names(), "wal") if number < oldest]
+        if old and self.before_unlinked is not None:
+            self.before_unlinked()  # who follows the log has read them then
+        for number in old:
+            discard(self._files, log_name(number))
 
     # -- the log -------------------------------------------------------------------------------
 
