@@ -304,6 +304,20 @@ def test_a_page_that_names_what_the_log_has_not_ends_it(home: Path) -> None:
     driven(home, story)
 
 
+@pytest.mark.parametrize("message", [{"end": "w"}, {"keys": b"no pickle"}])
+def test_a_fault_between_the_two_processes_ends_it(home: Path, message: dict[str, Any]) -> None:
+    """What they know of each other's sessions would not agree any more; it says where it was."""
+
+    async def story(engine: Engine) -> None:
+        await engine.heard("ready")
+        engine.channel.send(message)
+        assert await engine.code() == 1
+        assert engine.process.stderr is not None
+        assert b"a fault in reader 0" in engine.process.stderr.read()
+
+    driven(home, story)
+
+
 def test_a_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     """On standard error, and the process ends."""
     page_file = os.memfd_create("page")

@@ -271,6 +271,29 @@ def test_a_read_waits_while_the_log_is_applied_in_slices(monkeypatch: pytest.Mon
     told(story)
 
 
+def test_who_fails_when_the_log_is_there_keeps_up_nobody_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each of those who waited goes on for itself."""
+    monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1,))
+
+    async def story(rig: Rig) -> None:
+        for turn in range(3):
+            rig.writer.do(appended("t", turn))
+        rig.show()
+        assert not rig.shell.look()
+
+        def fail() -> None:
+            raise RuntimeError("of a test")
+
+        rig.shell.when_current(fail)
+        assert isinstance(rig.ask(), Ticket)
+        assert seqs(await rig.answer()) == [1, 2, 3]
+        assert "RuntimeError: of a test" in caplog.text
+
+    told(story)
+
+
 def test_a_read_that_was_given_up_while_it_waited_is_not_decided(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from topics.protocol.model.access import ANYONE, Caller
@@ -102,8 +103,8 @@ class Reader:
         """Serve until the engine's process says to stop, or ends; returns the exit code."""
         self._channel = Channel(
             self._channel_socket,
-            on_message=self._on_message,
-            on_handed=self._on_handed,
+            on_message=self._or_ends(self._on_message),
+            on_handed=self._or_ends(self._on_handed),
             on_end=self._on_engine_gone,
             on_relayed=lambda data: self._relay.received(data),
         )
@@ -169,6 +170,9 @@ class Reader:
 
     def _tick(self) -> None:
         self._tick_handle = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._or_ends(self._do_by_time)()
+
+    def _do_by_time(self) -> None:
         self._ticks += 1
         self._look()
         self._return_idle()
@@ -439,6 +443,19 @@ class Reader:
     def _on_engine_gone(self) -> None:
         # Nothing that is shown can be vouched for any more.
         os._exit(EXIT_BROKEN)
+
+    def _or_ends(self, call: Callable[..., None]) -> Callable[..., None]:
+        """A call after whose failure this process does not go on: what it and the engine's process
+        know of each other, who has which session and who waits for what, would not agree any more."""
+
+        def made(*given: Any) -> None:
+            try:
+                call(*given)
+            except Exception as error:
+                log.exception("a fault in reader %d", self._index)
+                self._on_broken(error)
+
+        return made
 
     def _on_broken(self, error: Exception) -> None:
         log.warning("reader %d ends, and begins anew: %s", self._index, error)

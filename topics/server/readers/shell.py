@@ -142,7 +142,10 @@ class ReaderShell:
             return
         calls, self._when_current = self._when_current, []
         for call in calls:
-            call()
+            try:
+                call()
+            except Exception:
+                log.exception("what waited for the log failed")  # and keeps up nothing else
 
     @property
     def can_follow(self) -> bool:
