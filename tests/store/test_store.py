@@ -296,7 +296,7 @@ def test_a_segment_stays_until_who_shares_the_files_knows_that_it_goes() -> None
     ledger.seal(1)
     ledger.drop_runs(1)
     seen: list[list[str]] = []
-    ledger.store.before_unlinked = lambda: seen.append(files.names())
+    ledger.store.before_unlinked = lambda is_patient: seen.append(files.names()) or is_patient
 
     ledger.store.sync()
     assert seen == []
@@ -308,20 +308,31 @@ def test_a_segment_stays_until_who_shares_the_files_knows_that_it_goes() -> None
 
 
 def test_a_log_file_stays_until_who_follows_the_log_has_read_it() -> None:
-    """A checkpoint makes it needless here; where there is none to go, nobody is waited for."""
+    """A checkpoint makes it needless here. It waits for nobody long: the file goes with the next one, or
+    with an erasure."""
     files = SimFiles()
     ledger = begun(files)
-    seen: list[list[str]] = []
-    ledger.store.before_unlinked = lambda: seen.append(files.names())
+    asked: list[bool] = []
+    is_read = False
+
+    def before_unlinked(is_patient: bool) -> bool:
+        asked.append(is_patient)
+        return is_read
+
+    ledger.store.before_unlinked = before_unlinked
     ledger.append(1, b"second")
     ledger.checkpoint()
-    assert seen == []
-    ledger.append(1, b"third")
-    ledger.checkpoint()
+    assert asked == []  # there was none to go
+    for _ in range(2):
+        ledger.append(1, b"more")
+        ledger.checkpoint()
+    assert asked == [False, False]
+    assert {"0000000001.wal", "0000000002.wal"} <= set(files.names())
 
-    [names] = seen
-    assert "0000000001.wal" in names
-    assert "0000000001.wal" not in files.names()
+    is_read = True
+    ledger.append(1, b"last")
+    ledger.checkpoint()
+    assert not {"0000000001.wal", "0000000002.wal"} & set(files.names())
 
 
 def test_a_log_file_that_a_checkpoint_could_not_unlink_goes_with_the_next_clearing() -> None:

@@ -111,7 +111,21 @@ def test_a_file_does_not_stay_for_ever() -> None:
     async def story() -> None:
         readers = Readers(lets_go=(True, True), follow_s=0.01)
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, readers.releases.unlinking, page_of(3, 2))
+        waiting = readers.releases.unlinking, page_of(3, 2)
+        assert not await loop.run_in_executor(None, *waiting)
+
+    run(story)
+
+
+def test_a_file_that_may_go_later_is_waited_for_a_moment() -> None:
+    """However long a reader may be behind elsewhere."""
+
+    async def story() -> None:
+        readers = Readers(lets_go=(True, True))
+        loop = asyncio.get_running_loop()
+        unlinking = readers.releases.unlinking
+        assert not await loop.run_in_executor(None, unlinking, page_of(3, 2), False)
+        assert await loop.run_in_executor(None, unlinking, page_of(3, 3), False)
 
     run(story)
 

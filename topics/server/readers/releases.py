@@ -21,6 +21,8 @@ RELEASE_S: Final = 5.0
 
 FOLLOW_S: Final = 5.0
 """How long a file stays for a reader that is behind; one that hangs is ended sooner."""
+MOMENT_S: Final = 0.05
+"""How long a file stays for a reader where it may as well go later: the thread has other work."""
 LOOK_S: Final = 0.002
 """Between two looks at how far readers are."""
 
@@ -53,13 +55,24 @@ class Releases:
         self.number = 0
         """Of the last erasure."""
 
-    def unlinking(self, page: Page) -> None:
+    def unlinking(self, page: Page, is_patient: bool = True) -> bool:
         """*Blocking*, on a thread: the page shows that files are dropped, which are to be unlinked.
-        Waits until each reader that serves has applied that; one that starts reads nothing yet."""
-        number, end_s = page.last.number, time.monotonic() + self._follow_s
+        Waits until each reader that serves has applied that; one that starts reads nothing yet.
+
+        Args:
+            is_patient: Wait for a reader that is behind; else for a moment, in which any other comes.
+
+        Returns:
+            Whether all have.
+        """
+        wait_s = self._follow_s if is_patient else MOMENT_S
+        number, end_s = page.last.number, time.monotonic() + wait_s
         with self._changed:
-            while self._is_any_behind(page, number) and time.monotonic() < end_s:
+            while self._is_any_behind(page, number):
+                if time.monotonic() >= end_s:
+                    return False
                 self._changed.wait(LOOK_S)
+        return True
 
     def _is_any_behind(self, page: Page, number: int) -> bool:
         return any(
