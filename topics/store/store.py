@@ -84,10 +84,13 @@ class DiskStore:
         """Unfinished log files of killed processes, and the size to truncate each to."""
         self._boundaries: dict[int, tuple[Position, int]] = {}
         self._dropped: list[tuple[int, int]] = []
-        self.before_unlinked: Callable[[bool], bool] | None = None
+        self.before_unlinked: Callable[[], None] | None = None
         """*Blocking*, on the thread that clears: waits until other processes know of each segment that is
-        dropped, and so have opened those that they still read; with True for some seconds, else for a
-        moment.  Whether they do."""
+        dropped, and so have opened those that they still read."""
+        self.is_read_by: Callable[[], Callable[[], bool]] | None = None
+        """Returns what tells whether other processes have read all that is in the log now."""
+        self._retiring: tuple[frozenset[int], Callable[[], bool]] = frozenset(), lambda: True
+        """Log files that go with the next checkpoint, once that is so."""
         self.when_cleared: Callable[[bool], None] | None = None
         """*Blocking*, on the thread that clears: tells other processes that files were unlinked; with
         True, waits until none of them holds one."""
@@ -417,8 +420,10 @@ class DiskStore:
         self._files.sync_dir()
         oldest = self._checkpoints.oldest_log
         old = [number for number in numbers(self._files.names(), "wal") if number < oldest]
-        if old and self.before_unlinked is not None and not self.before_unlinked(False):
-            return  # who follows the log may not have read them: they go with the next ones
+        if self.is_read_by is not None:
+            # Who follows the log may be somewhere in them; nobody is waited for.
+            (before, is_read), self._retiring = self._retiring, (frozenset(old), self.is_read_by())
+            old = [number for number in old if number in before] if is_read() else []
         for number in old:
             discard(self._files, log_name(number))
 
@@ -483,7 +488,7 @@ class DiskStore:
 
     def clear(self, *, wholly: bool = False) -> None:
         if self.before_unlinked is not None:
-            self.before_unlinked(True)
+            self.before_unlinked()
         self._unlink_dropped(self._log.synced_lsn)
         for number in numbers(self._files.names(), "wal"):
             if number < self._checkpoints.oldest_log:

@@ -519,7 +519,7 @@ def test_a_page_that_was_decided_is_read_from_a_file_that_goes_meanwhile() -> No
     diff = bodies.parse_diff("t", asks, LIMITS)
     page = follower.engine.submit(diff, token="read", moment=moment)
     segments._open_max = before
-    writer.disk.before_unlinked = lambda _: follower.follow(writer.shown)
+    writer.disk.before_unlinked = lambda: follower.follow(writer.shown)
 
     writer.do(deleted("t", before_seq=2, erase=True))
     writer.advance(1000)

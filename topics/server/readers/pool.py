@@ -90,9 +90,8 @@ class Pool:
         self._shared = shared
         self._releases = Releases(self._processes, self._loop, self._replace)
         self._runtime.driver.when_shown = self.show
-        self._store.before_unlinked = lambda is_patient: self._releases.unlinking(
-            self.page, is_patient
-        )
+        self._store.before_unlinked = lambda: self._releases.unlinking(self.page)
+        self._store.is_read_by = lambda: self._releases.is_read(self.page)
         self._store.when_cleared = self._cleared
         self.show()
         for process in self._processes:

@@ -21,8 +21,6 @@ RELEASE_S: Final = 5.0
 
 FOLLOW_S: Final = 5.0
 """How long a file stays for a reader that is behind; one that hangs is ended sooner."""
-MOMENT_S: Final = 0.05
-"""How long a file stays for a reader where it may as well go later: the thread has other work."""
 LOOK_S: Final = 0.002
 """Between two looks at how far readers are."""
 
@@ -55,24 +53,19 @@ class Releases:
         self.number = 0
         """Of the last erasure."""
 
-    def unlinking(self, page: Page, is_patient: bool = True) -> bool:
+    def unlinking(self, page: Page) -> None:
         """*Blocking*, on a thread: the page shows that files are dropped, which are to be unlinked.
-        Waits until each reader that serves has applied that; one that starts reads nothing yet.
-
-        Args:
-            is_patient: Wait for a reader that is behind; else for a moment, in which any other comes.
-
-        Returns:
-            Whether all have.
-        """
-        wait_s = self._follow_s if is_patient else MOMENT_S
-        number, end_s = page.last.number, time.monotonic() + wait_s
+        Waits until each reader that serves has applied that; one that starts reads nothing yet."""
+        number, end_s = page.last.number, time.monotonic() + self._follow_s
         with self._changed:
-            while self._is_any_behind(page, number):
-                if time.monotonic() >= end_s:
-                    return False
+            while self._is_any_behind(page, number) and time.monotonic() < end_s:
                 self._changed.wait(LOOK_S)
-        return True
+
+    def is_read(self, page: Page) -> Callable[[], bool]:
+        """*On any thread.* Tells from now on whether each reader that serves has applied what the page
+        shows now."""
+        number = page.last.number
+        return lambda: not self._is_any_behind(page, number)
 
     def _is_any_behind(self, page: Page, number: int) -> bool:
         return any(
