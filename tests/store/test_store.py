@@ -329,7 +329,7 @@ def test_a_log_file_stays_until_who_follows_the_log_has_read_it() -> None:
 
     ledger.append(1, b"last")
     ledger.store.clear()
-    assert [name for name in files.names() if name.endswith(".wal")][0] == "0000000004.wal"
+    assert next(name for name in files.names() if name.endswith(".wal")) == "0000000004.wal"
 
 
 def test_a_log_file_that_a_checkpoint_could_not_unlink_goes_with_the_next_clearing() -> None:

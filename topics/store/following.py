@@ -19,19 +19,17 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-import numpy as np
-
 from topics.protocol.model.errors import Corrupt, Unusable
 from topics.protocol.model.events import Event, RunRef
 from topics.protocol.model.ports import RecoverySink, StoreStats
-from topics.protocol.model.records import Buffer, StoredText
+from topics.protocol.model.records import StoredText
 from topics.store import identity
 from topics.store.checkpoint import Checkpoints
 from topics.store.files import File, Files
 from topics.store.layout import BATCH_HEADER, FIRST_BATCH, PAGE, aligned, log_name
+from topics.store.log_text import LogText
 from topics.store.replay import FileHeader, LogBatch, LogWalk, Window, applied, batch_at, header_of
 from topics.store.runs import SealedRun
-from topics.store.segment import read_exact
 from topics.store.segments import Segments
 from topics.store.wal import Position
 
@@ -128,21 +126,23 @@ class FollowingStore:
         return True
 
     def _apply(self, position: Position, batch: LogBatch, apply: Callable[[Event], None]) -> None:
-        applied(self._files, position, batch, apply, partial(self._stored, position))
+        stored = partial(self._stored, position, batch.body)
+        applied(self._files, position, batch, apply, stored)
         end = batch.end(position.offset)
         self._position = Position(position.file_number, end, batch.number, batch.digest)
 
-    def _stored(self, position: Position, at: int, size: int) -> StoredText:
+    def _stored(
+        self, position: Position, body: memoryview | None, at: int, size: int
+    ) -> StoredText:
         """The text at an offset of a batch's body, where the log has it."""
+        assert body is not None  # else there would be no event
         number = position.file_number
         if self._texts is None or self._texts[0] != number:
             # That which is open may have no name any more.
             self._texts = number, self._file or self._files.open(log_name(number))
         begin, file = position.offset + BATCH_HEADER.size + at, self._texts[1]
         path = f"{self._files.path}/{log_name(number)}"
-        return StoredText(
-            size, partial(_read_nowait, file, begin), partial(_read, file, path, begin)
-        )
+        return LogText(file, path, begin, body[at : at + size]).stored()
 
     def _next(self) -> tuple[Position, LogBatch]:
         if self._file is None:
@@ -271,12 +271,3 @@ class FollowingStore:
         self._close_file()
         self._segments.close()
         self._files.close()
-
-
-def _read_nowait(file: File, begin: int, start: int, end: int) -> Buffer | None:
-    view = np.empty(end - start, np.uint8).data
-    return view if file.read_nowait(view, begin + start) else None
-
-
-def _read(file: File, path: str, begin: int, start: int, end: int) -> Buffer:
-    return read_exact(file, path, begin + start, end - start)
