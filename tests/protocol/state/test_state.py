@@ -7,6 +7,7 @@ import pytest
 from protocol.harness import Harness, tagged
 from topics.protocol.model.events import Event, SeqsReserved
 from topics.protocol.model.limits import Limits
+from topics.protocol.state.hot_memory import freeze
 from topics.protocol.state.state import State
 from topics.store.memory import MemoryStore
 
@@ -55,6 +56,49 @@ def assert_sums(state: State, records: int) -> None:
 
     assert state.records_total == sum(count for count, _ in found) == records
     assert state.total_bytes == sum(size_bytes for _, size_bytes in found)
+
+
+@pytest.mark.parametrize(
+    ("by", "left"),
+    [("delete", [4]), ("cap", [4]), ("none", [1, 4]), ("all", [])],
+)
+def test_hot_runs_without_live_records_are_dropped_where_no_maintenance_does(
+    by: str, left: list[int]
+) -> None:
+    """Whether a delete or a floor took the last of them; their memory is free, and reads stay as they are.
+    (§4)"""
+    engine = Harness()
+    engine.append("a", "b", "c")
+    state, topic = engine.engine.state, engine.topic()
+    freeze(topic)
+    engine.append("d", "e")
+    assert [run.first_seq for run in topic.runs] == [1, 4]
+    if by == "cap":
+        engine.put(cap_records=2)
+    elif by != "none":
+        engine.delete(before_seq=6 if by == "all" else 4)
+    before = engine.seqs()
+
+    state.drop_dead(topic)
+
+    runs = list(topic.runs)
+    assert [run.first_seq for run in runs] == left
+    assert engine.seqs() == before
+    assert state.memory.total_bytes == sum(run.memory_bytes for run in runs)
+    assert (topic.topic_id in state.memory.unsealed) is bool(left)
+    engine.append("f")
+    assert engine.seqs()[-1] == 6
+
+
+def test_a_run_that_is_in_memory_alone_is_not_dropped_so() -> None:
+    """What is counted of an `ephemeral` topic's runs is the business of its memory."""
+    engine = Harness()
+    engine.put(durability="ephemeral")
+    engine.append("a", "b")
+    topic = engine.topic()
+    before = list(topic.runs)
+    engine.engine.state.drop_dead(topic)
+    assert list(topic.runs) == before
 
 
 def test_a_topic_that_was_deleted_is_nowhere() -> None:
