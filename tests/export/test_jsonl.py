@@ -1,5 +1,6 @@
 """Files of JSON lines."""
 
+import gzip
 import json
 from collections.abc import Iterator
 
@@ -7,6 +8,7 @@ import msgspec
 import pytest
 
 from topics.client import RawRecord
+from topics.export import jsonl
 from topics.export.jsonl import JsonlCodec
 from topics.export.manifest import Damaged
 from topics.testing import MemoryTopics
@@ -84,3 +86,16 @@ def test_what_is_not_compressed(compression: str) -> None:
     lake.append("x", b"not compressed at all")
     with pytest.raises(Damaged, match="x: "):
         list(JsonlCodec(compression).batches(lake, "x"))
+
+
+def test_a_line_that_unpacks_to_more_than_a_record_is_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A packed file may hold any number of bytes without a line end: they are not gathered."""
+    monkeypatch.setattr(jsonl, "BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(jsonl, "LINE_BYTES_MAX", 1 << 12)
+    lake = MemoryLake()
+    lake.create("t.jsonl.gz").write(gzip.compress(b'{"$seq":1,"data":"' + b"a" * (1 << 20)))
+
+    with pytest.raises(Damaged, match="a line has more than 4096 bytes"):
+        list(JsonlCodec("gzip").batches(lake, "t.jsonl.gz"))

@@ -146,7 +146,7 @@ def read_manifest(file: File, path: str, number: int) -> Manifest:
             raise Corrupt(path, 0, "the file is not this backup")
         if version != VERSION:
             raise Corrupt(path, 0, f"version {version} of backups is not read by this version")
-        body = read_at_most(file, size, offset)
+        body = read_at_most(file, min(size, file.size()), offset)
     except OSError as error:
         raise Corrupt(path, 0, f"cannot be read: {error.strerror}") from error
     if len(body) != size or digest(body) != expected:

@@ -118,7 +118,7 @@ def _set_flags(
     """Give a segment that is verified its delete flags.  Raises Corrupt."""
     file = target.open(name, write=True)
     try:
-        write_all(file, flags_of(backup, path, part), part.flags_offset)
+        write_all(file, flags_of(backup, path, part, file.size()), part.flags_offset)
         file.sync()
         file.forget_cache()
         _require_flags(file, f"{target.path}/{name}", manifest, part)

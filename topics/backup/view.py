@@ -9,11 +9,11 @@ import errno
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from topics.backup.layout import Manifest, Part, SegmentPart
 from topics.protocol.model.errors import Corrupt
-from topics.protocol.model.records import Buffer
+from topics.protocol.model.records import COLUMN_DTYPES, Buffer
 from topics.store.files import File, Files, read_at_most
 from topics.store.layout import (
     IDENTITY_NAME,
@@ -22,6 +22,9 @@ from topics.store.layout import (
     log_name,
     segment_name,
 )
+
+ROW_BYTES: Final = sum(dtype.itemsize for dtype in COLUMN_DTYPES.values())
+"""Of a record in the columns, which stand before the flags of a segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +212,7 @@ def _of_part(name: str, size: int, backup: File, part: Part) -> Callable[[], Fil
 def _of_segment(files: Files, path: str, backup: File, segment: SegmentPart) -> Callable[[], File]:
     def opened() -> File:
         copied = files.open(segment.copy)
-        flags = Held("flags", flags_of(backup, path, segment))
+        flags = Held("flags", flags_of(backup, path, segment, copied.size()))
         end = segment.flags_offset + segment.flags_bytes
         pieces = [
             Piece(0, segment.flags_offset, copied, 0),
@@ -222,13 +225,31 @@ def _of_segment(files: Files, path: str, backup: File, segment: SegmentPart) -> 
     return opened
 
 
-def flags_of(backup: File, path: str, segment: SegmentPart) -> bytes:
-    """The delete flags of a segment, one byte a record.  Raises Corrupt."""
-    raw = read_at_most(backup, segment.flags.size_bytes, segment.flags.offset)
+def flags_of(backup: File, path: str, segment: SegmentPart, copy_bytes: int) -> bytes:
+    """The delete flags of a segment, one byte a record.
+
+    Deflate makes a thousand bytes of one, and whoever made the backup has computed its digests: so the
+    flags are never more than the records that the copy has room for.
+
+    Args:
+        copy_bytes: Size of the segment's copy.
+
+    Raises:
+        Corrupt: They do not verify, or are more than the copy has records.
+    """
     what = f"the delete flags of segment {segment.number} do not verify"
-    if len(raw) != segment.flags.size_bytes or digest(raw) != segment.flags.digest:
+    end = segment.flags_offset + segment.flags_bytes
+    if end > copy_bytes or segment.flags_bytes * ROW_BYTES > segment.flags_offset:
         raise Corrupt(path, segment.flags.offset, what)
-    flags = zlib.decompress(raw)
+    if segment.flags.offset + segment.flags.size_bytes > backup.size():
+        raise Corrupt(path, backup.size(), "the file ends here")
+    raw = read_at_most(backup, segment.flags.size_bytes, segment.flags.offset)
+    if digest(raw) != segment.flags.digest:
+        raise Corrupt(path, segment.flags.offset, what)
+    try:
+        flags = zlib.decompressobj().decompress(raw, segment.flags_bytes + 1)
+    except zlib.error:
+        raise Corrupt(path, segment.flags.offset, what) from None
     if len(flags) != segment.flags_bytes or digest(flags) != segment.flags_digest:
         raise Corrupt(path, segment.flags.offset, what)
     return flags

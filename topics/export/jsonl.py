@@ -22,6 +22,8 @@ from topics.export.manifest import Damaged
 
 ROWS: Final = pa.schema([("seq", pa.int64()), ("line", pa.string())])
 BLOCK_BYTES: Final = 8 << 20
+LINE_BYTES_MAX: Final = 5 << 28
+"""Of one record: a server takes at most 1 GiB.  A few megabytes may unpack to any number of bytes."""
 COMPRESSIONS: Final = ("none", "zstd", "gzip")
 
 _SEQ: Final = re.compile(rb'\{"\$seq":([0-9]{1,19}),')
@@ -127,11 +129,13 @@ def _on_one_line(texts: pa.Array) -> pa.Array:
 
 
 def _rows(blocks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
-    """Raises ValueError: A line does not begin with a seq, or the last has no end."""
+    """Raises ValueError: A line does not begin with a seq or is too long, or the last has no end."""
     rest = b""
     for block in blocks:
         lines = (rest + block).splitlines(keepends=True)
         rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
+        if len(rest) > LINE_BYTES_MAX:
+            raise ValueError(f"a line has more than {LINE_BYTES_MAX} bytes")
         if lines:
             yield _batch(lines)
     if rest:

@@ -171,7 +171,8 @@ def check_section(file: File, path: str, row: Any) -> None:
 def read_exact(file: File, path: str, offset: int, size: int) -> memoryview:
     """Raises Corrupt: The file is too short, or the disk cannot read it."""
     try:
-        data = read_at_most(file, size, offset)
+        # No more memory than the file has bytes, whatever a damaged header says.
+        data = read_at_most(file, min(size, file.size()), offset)
     except OSError as error:
         raise Corrupt(path, offset, f"cannot be read: {error.strerror}") from error
     if len(data) != size:

@@ -35,3 +35,24 @@ def test_the_number_of_addresses_is_bounded() -> None:
     assert failures.of("old") == 0
     assert failures.of("busy") == ADDRESSES_MAX
     assert failures.total == 2 * ADDRESSES_MAX
+
+
+def test_the_counts_of_all_processes_are_one(caplog: pytest.LogCaptureFixture) -> None:
+    """Each process that serves the port hands its counts on, and one of them names the address: at
+    the same powers of ten as if it had refused all of them. (§12)"""
+    engine, readers = Failures(), [Failures(), Failures()]
+    with caplog.at_level(logging.WARNING, "topics.access"):
+        for reader in readers:
+            reader.hand_on()
+            for _ in range(60):
+                reader.note("192.0.2.1")
+        engine.note("192.0.2.1")
+        for reader in readers:
+            engine.note_all(reader.take())
+
+    assert readers[0].take() == {}
+    assert engine.of("192.0.2.1") == engine.total == 121
+    assert [record.getMessage() for record in caplog.records] == [
+        "10 requests with unknown keys from 192.0.2.1",
+        "100 requests with unknown keys from 192.0.2.1",
+    ]

@@ -32,6 +32,7 @@ from topics.protocol.model.commands import Append, Claim, Command, CreateWatch, 
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.permission import permitted
 from topics.protocol.model.records import Buffer
+from topics.server.access.failures import Failures
 from topics.server.access.guard import Guard
 from topics.server.access.key_ring import KeyRing
 from topics.server.access.keys import Entry
@@ -167,6 +168,7 @@ class TopicsExchange:
         memo = head.memo
         judged: Judged | None = None if memo is None else memo.judged
         header = fields.reader(head.headers) if judged is None else judged.header
+        head = self.slots.holders.named(head, header)
         call = Responder(self._runtime, self._observer, head, header, begun, OTHER)
         admitted = None
         try:
@@ -285,6 +287,11 @@ class TopicsExchange:
     def keys(self) -> KeyRing | None:
         """The keys in force; None where the server has none."""
         return None if self._guard is None else self._guard.keys
+
+    @property
+    def failures(self) -> Failures | None:
+        """The requests with unknown keys; None where the server has no keys."""
+        return None if self._guard is None else self._guard.failures
 
     @property
     def has_keys_file(self) -> bool:

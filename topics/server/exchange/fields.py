@@ -16,6 +16,7 @@ _LISTS: Final = frozenset(
         b"accept-encoding",
         b"authorization",
         b"content-encoding",
+        b"forwarded",
         b"if-none-match",
         b"prefer",
         b"traceparent",

@@ -394,6 +394,9 @@ class Pool:
             process.in_flight = message["in_flight"]
             self._count_in_flight()
             self._tell_in_flight()
+        elif "failures" in message:
+            if self._exchange.failures is not None:
+                self._exchange.failures.note_all(message["failures"])
         elif "returned" in message:
             self._loans.returned(process, message)
         elif "forgotten" in message:

@@ -149,6 +149,8 @@ class Reader:
             guard=parts.guard,
             trace_meta=settings.trace_meta,
         )
+        if exchange.failures is not None:
+            exchange.failures.hand_on()
         most = max_connections(settings.limits.max_connections)
         self._shared = Shared(
             exchange,
@@ -177,6 +179,7 @@ class Reader:
         self._look()
         self._return_idle()
         self._tell_in_flight()
+        self._tell_failures()
         if self._ticks % STATS_TICKS == 0:
             self._tell_stats()
             store = self._parts.store
@@ -200,6 +203,13 @@ class Reader:
         if counts != self._in_flight:
             self._in_flight = counts
             self._channel.send({"in_flight": counts})
+
+    def _tell_failures(self) -> None:
+        """Wrong keys are counted by address, whichever process met them (§12)."""
+        failures = self._exchange.failures
+        counts = {} if failures is None else failures.take()
+        if counts:
+            self._channel.send({"failures": counts})
 
     def _tell_stats(self) -> None:
         usage = resource.getrusage(resource.RUSAGE_SELF)
