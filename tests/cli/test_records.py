@@ -39,7 +39,7 @@ def test_text_from_a_pipe(memory: MemoryTopics, run: Any) -> None:
     assert live(memory, "hosts") == ['he said "hi"']
 
 
-@pytest.mark.parametrize("data", ["hello", "{", "", "{} {}"])
+@pytest.mark.parametrize("data", ["hello", "{", "", "{} {}", '1},{"data":2', "\udcff", "1\udcff"])
 def test_what_is_no_json_is_refused_before_it_is_sent(
     memory: MemoryTopics, run: Any, data: str
 ) -> None:
@@ -48,6 +48,37 @@ def test_what_is_no_json_is_refused_before_it_is_sent(
 
     assert done.exit_code == 2
     assert "--text" in done.stderr
+
+
+def test_json_that_python_has_no_number_for(memory: MemoryTopics, run: Any) -> None:
+    """A server keeps any number, and any nesting that it follows. (§0.3)"""
+    deep = "[" * 700 + "]" * 700
+    for data in ("1e999", "1" * 5000, deep):
+        assert run("publish", "jobs", data).exit_code == 0
+
+    records = memory.client.read("jobs", record_type=RawRecord)
+    assert [bytes(r.data).decode() for r in records] == ["1e999", "1" * 5000, deep]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["\udcff", "--text"], "is not text"),
+        (["1", "--tag", "\udcff"], "is not text"),
+        (["1", "--meta", "[1]"], "--meta is no JSON object"),
+        (["1", "--meta", '{},"tag":"x"'], "--meta is no JSON"),
+    ],
+    ids=repr,
+)
+def test_what_can_be_no_part_of_a_record(
+    memory: MemoryTopics, run: Any, args: list[str], told: str
+) -> None:
+    """Is refused in one line, and nothing is sent."""
+    done = run("publish", "jobs", *args)
+
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert list(memory.client.topics()) == []
 
 
 def test_the_same_key_appends_once(memory: MemoryTopics, run: Any) -> None:

@@ -87,6 +87,22 @@ def test_a_line_that_is_nested_too_deeply(shape: Shape, line: str) -> None:
         read(line % ("[" * 200_000 + "]" * 200_000), shape)
 
 
+@pytest.mark.parametrize(
+    ("format", "line", "what"),
+    [
+        ("ndjson", b'"\xff"', "utf-8"),
+        ("ndjson", b'1},{"data":2', "trailing"),
+        ("records", b'{"data":"\xff"}', "utf-8"),
+        ("records", b'{"data":1,"meta":[1]}', "meta is no object"),
+        ("raw", b"\xff", "utf-8"),
+    ],
+)
+def test_a_line_that_no_server_takes(format: Any, line: bytes, what: str) -> None:
+    """It is refused with its number, before the batch that it would spoil is sent."""
+    with pytest.raises(BadLine, match=rf"line 2: .*{what}"):
+        list(records(Lines(io.BytesIO(b'{"data":1}\n' + line)), Shape(format)))
+
+
 def test_what_read_prints_can_be_appended() -> None:
     """`topics read` prints lines that `--format records` takes, with their tag, node and meta."""
     text = (

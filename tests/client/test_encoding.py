@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import math
 import uuid
 from collections import OrderedDict, namedtuple
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.client import NewRecord
+from topics.client import NewRecord, RawRecord
 from topics.client.encoding import encode_record, is_json
 from topics.testing import MemoryTopics
 
@@ -106,6 +107,170 @@ def test_what_json_can_say_is_sent(face: Any, value: Any) -> None:
     face(script).do(lambda c: c.append("jobs", value, keyed=False))
 
     assert script.requests[0].content == b'{"records":[{"data":%b}]}' % msgspec.json.encode(value)
+
+
+RAW = msgspec.Raw
+FORGED = RAW(b'1},{"data":2,"tag":"admin"')
+
+
+@dataclasses.dataclass
+class Holder:
+    inner: Any
+
+
+NO_VALUE = [
+    (FORGED, r"not one JSON value \(.*trailing.*, at data$"),
+    (RAW(b'1,"tag":"admin"'), "at data$"),
+    (RAW(b""), r"\(it is empty\), at data$"),
+    (RAW(b" "), r"\(it is empty\), at data$"),
+    (RAW(b"NaN"), "at data$"),
+    (RAW(b'{"a":1'), "at data$"),
+    (RAW(b'"\xff"'), "utf-8.*, at data$"),
+    (RAW(rb'"\ud800"'), "at data$"),
+    (RAW(b"\xef\xbb\xbf1"), "at data$"),
+    ({"a": [1, FORGED]}, r"at data\.a\[1\]$"),
+    ([RAW(b"1],[2"), RAW(b"3")], r"at data\[0\]$"),
+    ((OrderedDict(b=FORGED),), r"at data\[0\]\.b$"),
+    (Holder({"k": (FORGED,)}), "in Holder, at data$"),
+    ([Struct(FORGED)], r"in Struct, at data\[0\]$"),
+    (NewRecord(FORGED, tag="own"), "at data$"),
+    (NewRecord(1, meta=RAW(b'{"a":1},"tag":"admin"')), "at meta$"),
+    (NewRecord(1, meta={"m": FORGED}), r"at meta\.m$"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "place"), NO_VALUE, ids=range(len(NO_VALUE)))
+def test_a_text_that_is_not_one_value_is_refused(face: Any, value: Any, place: str) -> None:
+    """Sent as it is, it would end the record around it, and begin others."""
+    for send in (
+        lambda c: c.append("jobs", 1, value),
+        lambda c: c.append_many("jobs", [1, value]),
+    ):
+        script = Script()
+        with pytest.raises(ValueError, match=place):
+            face(script).do(send)
+        assert not script.requests
+
+
+def test_what_default_gives_is_looked_at_too(face: Any) -> None:
+    """It is copied in the same way."""
+    for value in (b"x", [b"x"], {"a": b"x"}):
+        with pytest.raises(ValueError, match="not one JSON value"):
+            face(Script()).do(lambda c: c.append("jobs", value, default=lambda _: FORGED))  # noqa: B023
+
+
+@pytest.mark.parametrize("field", ["tag", "node"])
+def test_a_tag_and_a_node_are_text(field: str) -> None:
+    """A text of JSON in their place would be copied into the record as well."""
+    with pytest.raises(TypeError, match=f"a {field} is text, not Raw"):
+        encode_record(NewRecord(1, **{field: RAW(b'"x"},{"data":2')}))
+    with pytest.raises(TypeError, match=f"a {field} is text, not int"):
+        encode_record(NewRecord(1, **{field: 5}))
+
+
+def test_the_meta_of_a_record_that_was_read() -> None:
+    """A record without meta has an empty text there; `null` is no meta; anything but an object is
+    refused."""
+    assert encode_record(NewRecord(1, meta=RAW(b""))) == b'{"data":1}'
+    assert encode_record(NewRecord(1, meta=RAW(b" null "))) == b'{"data":1}'
+    assert encode_record(NewRecord(1, meta=RAW(b' {"a":1}'))) == b'{"data":1,"meta":{"a":1}}'
+    with pytest.raises(TypeError, match="meta is an object, not list"):
+        encode_record(NewRecord(1, meta=[1]))
+
+
+TEXTS = st.binary(max_size=6) | st.text(alphabet='1{}[],":a ', max_size=8).map(str.encode)
+
+
+@given(TEXTS, st.sampled_from([lambda r: r, lambda r: [r], lambda r: {"a": r}, Holder]))
+def test_a_text_is_one_value_wherever_it_stands(text: bytes, around: Any) -> None:
+    """Whatever the text: what is sent has one record of one field, and that text as a part of it."""
+    try:
+        record = encode_record(around(RAW(text)))
+    except ValueError:
+        return
+    fields = msgspec.json.decode(record)
+    assert list(fields) == ["data"]
+    assert msgspec.json.decode(text) == msgspec.json.decode(
+        msgspec.json.encode(msgspec.json.decode(text))
+    )
+    inner = fields["data"]
+    while inner != msgspec.json.decode(text):
+        (inner,) = inner.values() if isinstance(inner, dict) else inner
+
+
+def nested(levels: int, inner: Any = 1) -> Any:
+    for _ in range(levels):
+        inner = {"a": [inner]}
+    return inner
+
+
+@pytest.mark.parametrize("levels", [100, 200, 400])
+def test_a_value_is_as_deep_as_a_server_takes_it(memory_topics: MemoryTopics, levels: int) -> None:
+    """What is stored and read can be appended again, parsed and as text. (§0.3)"""
+    client = memory_topics.client
+    text = b'{"a":[' * levels + b"1" + b"]}" * levels
+
+    client.append("jobs", msgspec.Raw(text))
+    client.append("jobs", nested(levels))
+    client.append("jobs", nested(levels, {1}), default=list)
+
+    texts = [bytes(r.data) for r in client.read("jobs", record_type=RawRecord)]
+    assert texts == [text, text, text.replace(b"1", b"[1]")]
+
+
+def own_list() -> Any:
+    value: list[Any] = [1]
+    value.append({"a": value})
+    return value
+
+
+FAULTY = [
+    ("\ud800", "surrogates not allowed, at data$"),
+    ({"a": ["x\udfff"]}, r"surrogates not allowed, at data\.a\[0\]$"),
+    ({"a": {"k\ud800": 1}}, r"surrogates not allowed, in a name, at data\.a$"),
+    ([Holder("\ud800")], r"surrogates not allowed, at data\[0\]$"),
+    (NewRecord(1, tag="\ud800"), "surrogates not allowed, at tag$"),
+    (NewRecord(1, node="\ud800"), "surrogates not allowed, at node$"),
+    ({"a": [10**5000]}, r"this int: .*digits.*, at data\.a\[0\]$"),
+    (own_list(), r"a value that holds itself, at data\[1\]\.a$"),
+    ({"a": nested(6000)}, r"nested too deeply, at data\.a\.a\[0\].*…"),
+    (nested(400, [1, {"b": math.nan}]), r"nan, at data\.a\[0\].*….*\.a\[0\]\[1\]\.b$"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "place"), FAULTY, ids=range(len(FAULTY)))
+def test_what_cannot_be_sent_has_its_place(value: Any, place: str) -> None:
+    """Surrogates, integers of too many digits, a value that holds itself, and one that is nested
+    deeper than any server follows. (§0.3)"""
+    with pytest.raises(ValueError, match=place) as raised:
+        encode_record(value)
+    assert str(raised.value).isprintable()
+
+
+def test_a_shared_part_is_no_circle() -> None:
+    """A part that is there twice is sent twice, also where `default` makes it."""
+    part = [1]
+    assert encode_record([part, {"a": part, "b": b"x"}], default=lambda _: part) == (
+        b'{"data":[[1],{"a":[1],"b":[1]}]}'
+    )
+
+
+class Text(str):
+    pass
+
+
+def test_a_class_that_is_derived_from_a_type_of_json() -> None:
+    """Where msgspec does not know it, `default` is asked, and without one it is refused."""
+    with pytest.raises(TypeError, match=r"JSON has no form for Text, at data\.a"):
+        encode_record({"a": Text("x")})
+    assert encode_record([Text("x")], default=lambda value: str(value)) == b'{"data":["x"]}'
+
+
+@pytest.mark.parametrize("value", [Holder(object()), Holder(nested(2000))], ids=["type", "depth"])
+def test_a_fault_within_a_class_with_fields(value: Any) -> None:
+    """The error has the place of the class."""
+    with pytest.raises((TypeError, ValueError), match=r"at data\[0\]$"):
+        encode_record([value])
 
 
 def text(value: object) -> Any:

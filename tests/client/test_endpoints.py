@@ -322,3 +322,30 @@ def test_names_that_would_change_the_path_are_refused_here(face: Any, name: str)
         face(script).do(lambda c: c.delete_topic(name))
 
     assert script.requests == []
+
+
+@pytest.mark.parametrize(
+    ("use", "place"),
+    [
+        (lambda c, raw: c.append("jobs", 1, node=raw), "at node"),
+        (lambda c, raw: c.append_many("jobs", [1], node=raw), "at node"),
+        (lambda c, raw: c.producer("jobs", node=raw), "at node"),
+        (lambda c, raw: c.append("jobs", 1, config={"ttl_ms": raw}), r"at config\.ttl_ms"),
+        (lambda c, raw: c.put_topic("jobs", ttl_ms=raw), "at ttl_ms"),
+        (lambda c, raw: c.delete("jobs", before_seq=raw), "at before_seq"),
+        (lambda c, raw: c.purge("jobs", keep=raw), "at keep"),
+        (lambda c, raw: c.claim("jobs", node=raw), "at node"),
+        (lambda c, raw: c.ack("jobs", [1], node="n", lease_ids=[raw]), r"at lease_ids\[0\]"),
+        (lambda c, raw: c.put_router("r", raw, "b"), "at source"),
+    ],
+    ids=lambda c: c if isinstance(c, str) else "",
+)
+def test_no_field_of_a_request_writes_others(face: Any, use: Any, place: str) -> None:
+    """A text of JSON that is more than one value would add fields to the request; it is refused, and
+    nothing is sent."""
+    forged = msgspec.Raw(b'1,"erase":true')
+    script = Script()
+
+    with pytest.raises(ValueError, match=place):
+        face(script).do(lambda client: use(client, forged))
+    assert not script.requests

@@ -15,6 +15,7 @@ import pytest
 from bench.flights import Server
 from topics.client import (
     AsyncClient,
+    BadAnswer,
     Client,
     InvalidRequest,
     NewRecord,
@@ -264,6 +265,88 @@ def test_a_batch_that_fails(face: Any, fault: Any, kind: Any, first: str) -> Non
 
     story(face, log, told, batch_records=1, retry=Retry(for_s=0))
     assert log.records == ([0] if first == "in doubt" else [])
+
+
+def test_a_thread_that_fails(face: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the sender fails of, every record that waits is told, and every later one."""
+
+    def broken(*_: Any) -> None:
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+
+    def told(producer: Any) -> Any:
+        monkeypatch.setattr("topics.client.endpoints.append_batch", broken)
+        sent = yield lambda: producer.send(1)
+        with pytest.raises(MemoryError):
+            yield result(sent)
+        for _ in range(2):
+            with pytest.raises(NotSent, match="no more"):
+                yield lambda: producer.send(2)
+        with pytest.raises(MemoryError):
+            yield producer.flush
+        yield close(producer)
+
+    story(face, Log(), told)
+
+
+def test_an_answer_about_other_records(face: Any) -> None:
+    """A batch that is answered as more records than were sent is an error, and no record is given
+    the seq of another."""
+
+    def told(producer: Any) -> Any:
+        sent = yield lambda: producer.send(1)
+        with pytest.raises(BadAnswer, match="a batch of 1 was answered as 2 records"):
+            yield result(sent)
+        with pytest.raises(NotSent):
+            yield lambda: producer.send(2)
+        with pytest.raises(BadAnswer):
+            yield close(producer)
+
+    story(face, Log(appended(1, 2)), told)
+
+
+def test_a_thread_that_cannot_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record is not taken, and the next `send` tries again."""
+
+    def refused(_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    log = Log()
+    with (
+        Client(URL, transport=httpx.MockTransport(log)) as client,
+        client.producer("jobs") as producer,
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refused)
+            with pytest.raises(RuntimeError, match="new thread"):
+                producer.send(1)
+        assert producer.send(2).result(WAIT_S) == 1
+
+    assert log.records == [2]
+
+
+def test_a_task_that_is_cancelled() -> None:
+    """Who waits for a record is not cancelled with the task that sends, but told."""
+
+    async def run() -> None:
+        answered = asyncio.Event()
+
+        async def never(_: httpx.Request) -> httpx.Response:
+            answered.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async with AsyncClient(URL, transport=httpx.MockTransport(never)) as client:
+            sent = await client.producer("jobs", linger_ms=0).send(1)
+            await answered.wait()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            (sender,) = (task for task in others if task.get_name() == "produce-jobs")
+            sender.cancel()
+            with pytest.raises(Unreachable, match="cancelled before an answer"):
+                await sent
+
+    asyncio.run(run())
 
 
 def test_flush_tells_what_failed(face: Any) -> None:

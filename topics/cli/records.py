@@ -1,5 +1,6 @@
 """`topics publish`, `rm`, `purge`, `peek` and `drain`: single records, and their end."""
 
+import os
 import re
 import sys
 from itertools import islice
@@ -55,12 +56,10 @@ def publish(
     """
     from topics.client import NewRecord
 
-    record = NewRecord(
-        _value(data, "DATA", is_text=text),
-        tag=tag,
-        node=node,
-        meta=None if meta is None else _value(meta, "--meta", is_text=False),
-    )
+    marks = None if meta is None else _value(meta, "--meta", is_text=False)
+    if marks is not None and not bytes(marks).lstrip().startswith(b"{"):
+        raise Stop("--meta is no JSON object", UNUSABLE)
+    record = NewRecord(_value(data, "DATA", is_text=text), tag=tag, node=node, meta=marks)
     options: AppendOptions = {"create": False if no_create else None}
     if key is not None:
         options["idempotency_key"] = key
@@ -74,21 +73,21 @@ def publish(
 
 
 def _value(given: str, where: str, *, is_text: bool) -> Any:
-    import msgspec
+    from msgspec import Raw
 
-    content = given
+    from topics.client.encoding import why_not_json
+
     if given == "-":
         if sys.stdin is None:
             raise Stop("standard input is closed", UNUSABLE)
-        content = sys.stdin.buffer.read().decode("utf-8", "strict").rstrip("\n")
+        content = sys.stdin.buffer.read().rstrip(b"\n")
+    else:
+        content = os.fsencode(given)
     if is_text:
-        return content
-    try:
-        msgspec.json.decode(content, type=msgspec.Raw)
-        msgspec.json.decode(content)
-    except msgspec.DecodeError as error:
-        raise Stop(f"{where} is no JSON ({error}); give --text for text", UNUSABLE) from None
-    return msgspec.Raw(content.encode())
+        return content.decode("utf-8", "surrogateescape")
+    if (fault := why_not_json(content)) is not None:
+        raise Stop(f"{where} is no JSON ({fault}); give --text for text", UNUSABLE)
+    return Raw(content)
 
 
 @click.command("rm")

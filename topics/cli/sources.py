@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Final, Literal, Protocol, cast
 import msgspec
 
 from topics.client.decoding import decoder_of
+from topics.client.encoding import deep, why_not_json
 from topics.client.models import NewRecord
 
 Format = Literal["ndjson", "csv", "records", "raw"]
@@ -324,7 +325,7 @@ def records(lines: Lines, shape: Shape, header: bytes = b"") -> Iterator[NewReco
             continue
         try:
             record = parse(line, shape)
-        except (msgspec.DecodeError, UnicodeDecodeError, _NoField) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, _NoRecord) as error:
             raise BadLine(lines.line, str(error)) from None
         except RecursionError:
             raise BadLine(lines.line, "nested too deeply") from None
@@ -332,8 +333,8 @@ def records(lines: Lines, shape: Shape, header: bytes = b"") -> Iterator[NewReco
         yield record
 
 
-class _NoField(Exception):
-    pass
+class _NoRecord(Exception):
+    """Why a line is no record."""
 
 
 class _Line(msgspec.Struct, rename={"served_tag": "$tag", "served_node": "$node"}):
@@ -347,20 +348,25 @@ class _Line(msgspec.Struct, rename={"served_tag": "$tag", "served_node": "$node"
     meta: msgspec.Raw = msgspec.Raw(b"")
 
 
-_LINE: Final = msgspec.json.Decoder(_Line)
-_RAW: Final = msgspec.json.Decoder(msgspec.Raw)
+_line: Final = deep(msgspec.json.Decoder(_Line).decode)
 _OBJECT: Final = decoder_of(dict[str, Any])
 
 
 def _ndjson(line: bytes, shape: Shape) -> NewRecord:
-    data = _RAW.decode(line.strip())
+    if (fault := why_not_json(line)) is not None:
+        raise _NoRecord(fault)
+    data = msgspec.Raw(line.strip())
     if not shape.tag_fields:
         return NewRecord(data)
     return NewRecord(data, tag=_tag(_OBJECT(line), shape.tag_fields))
 
 
 def _record(line: bytes, shape: Shape) -> NewRecord:
-    found = _LINE.decode(line)
+    line.isascii() or line.decode()
+    found = _line(line)
+    meta = bytes(found.meta)
+    if meta and meta != b"null" and not meta.startswith(b"{"):
+        raise _NoRecord("meta is no object")
     tag = found.served_tag if found.tag is None else found.tag
     if shape.tag_fields:
         tag = _tag(_OBJECT(found.data), shape.tag_fields)
@@ -368,7 +374,7 @@ def _record(line: bytes, shape: Shape) -> NewRecord:
         found.data,
         tag=tag,
         node=found.served_node if found.node is None else found.node,
-        meta=found.meta if bytes(found.meta) else None,
+        meta=found.meta if meta else None,
     )
 
 
@@ -402,7 +408,7 @@ def _csv(lines: Lines, shape: Shape, header: bytes) -> Iterator[NewRecord]:
             fields = dict(zip(names, row, strict=True))
             data = {name: _value(text, shape) for name, text in fields.items()}
             yield NewRecord(data, tag=_tag(fields, shape.tag_fields))
-    except (csv.Error, _NoField) as error:
+    except (csv.Error, _NoRecord) as error:
         raise BadLine(lines.line, str(error)) from None
 
 
@@ -430,9 +436,9 @@ def _tag(data: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
     parts: list[str] = []
     for name in names:
         if name not in data:
-            raise _NoField(f'no field "{name}" to make the tag of')
+            raise _NoRecord(f'no field "{name}" to make the tag of')
         value = data[name]
         if not isinstance(value, str | int) or isinstance(value, bool):
-            raise _NoField(f'field "{name}" is neither text nor a whole number')
+            raise _NoRecord(f'field "{name}" is neither text nor a whole number')
         parts.append(str(value))
     return ".".join(parts)

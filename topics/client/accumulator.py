@@ -14,7 +14,7 @@ from typing import Any, Final, Unpack
 
 from topics.client import endpoints
 from topics.client.call import Call
-from topics.client.errors import NotSent, TopicsError
+from topics.client.errors import BadAnswer, NotSent, TopicsError
 from topics.client.models import Appended
 from topics.client.options import Config, ProducerOptions, WriteOptions, require
 
@@ -98,6 +98,8 @@ class Accumulator:
         if self._linger_s < 0:
             raise ValueError("linger_ms is not negative")
         self._options: WriteOptions = options
+        # What cannot be sent in any batch is refused here, and not by the first one.
+        endpoints.append_batch(topic, (), "", options)
         self.topic = topic
         self._prefix = f"{os.urandom(8).hex()}-"
         self._batches = 0
@@ -177,9 +179,15 @@ class Accumulator:
         return call, batch
 
     def appended(self, batch: Batch, answer: Appended) -> None:
-        """The batch that was taken is in the topic."""
+        """The batch that was taken is in the topic.
+
+        Raises:
+            BadAnswer: The answer counts other records than those that were sent.
+        """
         assert batch is self._sent
-        assert answer.count == len(batch.records)
+        if answer.count != len(batch.records):
+            what = f"a batch of {len(batch.records)} was answered as {answer.count} records"
+            raise BadAnswer("bad_answer", 200, what)
         batch.first_seq = answer.first_seq
         self._sent = None
         self._settle(batch)

@@ -14,7 +14,7 @@ from typing import Any, Final, Self, Unpack
 from topics.client.accumulator import Accumulator, Batch, copy_of
 from topics.client.aiosession import AsyncSession
 from topics.client.encoding import encode_record
-from topics.client.errors import TopicsError
+from topics.client.errors import TopicsError, Unreachable
 from topics.client.options import ProducerOptions
 
 _LOG: Final = logging.getLogger("topics.client")
@@ -164,10 +164,15 @@ class AsyncProducer:
         except (TopicsError, RuntimeError) as error:
             # RuntimeError: the client was closed before its producer; `aclose` raises it.
             self._fail(error)
-        except BaseException as error:
-            if self._accumulator.unsettled and isinstance(error, asyncio.CancelledError):
+        except asyncio.CancelledError:
+            if self._accumulator.unsettled:
                 what = "%d records of a producer that was not closed when its event loop ended"
                 _LOG.error(what, self._accumulator.unsettled)
+            # A task that waits for a record was not cancelled itself.
+            why = "the task that sends was cancelled before an answer came"
+            self._fail(Unreachable("unreachable", 0, why))
+            raise
+        except BaseException as error:
             self._fail(error)
             raise
 

@@ -5,29 +5,40 @@ silently write as text or as a list (bytes, a Decimal, a time, a set) is refused
 becomes what a program's own `default` makes of it.  A Struct, a dataclass or an attrs class names
 the types of its fields, so that `Record[T]` reads it back: it is sent.
 
-A NaN or an infinity has no form in JSON, and msgspec writes `null` in its place; it is refused.
-The search for one begins with two cheap tests that rule out nearly every value: without a `null` in
-the JSON none was written, and MessagePack writes every float as one byte and its eight, a NaN or an
-infinity with an exponent of ones.
+Invariant: what `encode` returns is one whole JSON value, whatever it was made of.  msgspec copies a
+`msgspec.Raw` as it is, and a text that closes the value around it would write fields and records of
+its own, so each is checked to be one value first.
+
+Nearly every value is encoded in C and looked over once.  One with a fault, one that only `default`
+can write, and one that is nested deeper than the program's stack has room for is encoded again,
+step by step (`_encode_in_steps`), which knows the place of each part and bounds no depth but that
+of a value without end.
 """
 
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from topics.client.models import NewRecord
 
+T = TypeVar("T")
+
 Default = Callable[[Any], Any]
 """Converts a value that JSON has no form for, or raises `TypeError`."""
 
-DEPTH_MAX: Final = 200
-"""Nesting of a value that goes through `default`: the depth that a server takes (§0.3)."""
+CONVERSIONS_MAX: Final = 200
+"""Of what `default` made, within what `default` made."""
+DEPTH_MAX: Final = 10_000
+"""Nesting that no server follows (§0.3): far beyond where any parser gives up."""
+PLACE_CHARS_MAX: Final = 200
 
-_SCALARS: Final = frozenset({str, int, float, bool, type(None), msgspec.Raw})
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _NAMES: Final = frozenset({str})
 _NOT_FINITE: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 """The first bytes of a NaN or an infinity in MessagePack.  In the text of a string they cannot
@@ -43,62 +54,95 @@ def encode_record(
 
     Raises:
         TypeError: JSON has no form for a part of it, and `default` gives none.
-        ValueError: It holds a NaN or an infinity.
+        ValueError: It holds a NaN, an infinity, half a surrogate pair, a `msgspec.Raw` that is not
+            one JSON value, or itself.
     """
     if not isinstance(value, NewRecord):
-        if tag is None and meta is None and is_json(value):
-            text = _json(value)
-            # A producer spends half of its time on a record here, so the common record skips the
-            # NewRecord and the search for a NaN; without a null there is none (`require_finite`).
-            if b"null" not in text:
-                return b'{"data":%b}' % text
+        if tag is None and meta is None:
+            return b'{"data":%b}' % encode(value, "data", default)
         value = NewRecord(value, tag=tag, meta=meta)
-    if not (is_json(value.data) and (value.meta is None or is_json(value.meta))):
-        value = msgspec.structs.replace(
-            value,
-            data=json_value(value.data, default),
-            meta=json_value(value.meta, default, "meta"),
-        )
-    text = _json(value)
-    require_finite(value, text)
-    return text
+    text = b'{"data":%b' % encode(value.data, "data", default)
+    if value.tag is not None:
+        text += b',"tag":%b' % _text(value.tag, "tag")
+    if value.node is not None:
+        text += b',"node":%b' % _text(value.node, "node")
+    # A record that was read without meta has an empty `msgspec.Raw` there.
+    if value.meta is not None and value.meta != msgspec.Raw():
+        meta_text = encode(value.meta, "meta", default).strip()
+        if meta_text != b"null":
+            if not meta_text.startswith(b"{"):
+                raise TypeError(f"meta is an object, not {_kind(value.meta)}")
+            text += b',"meta":%b' % meta_text
+    return text + b"}"
+
+
+def encode(value: Any, where: str = "", default: Default | None = None) -> bytes:
+    """One JSON value.
+
+    Args:
+        where: What the value is, for messages, e.g. "data"; empty for the object of a request.
+
+    Raises:
+        TypeError, ValueError: As `encode_record`; the message names the place.
+    """
+    if isinstance(value, msgspec.Raw) and why_not_json(value) is None:
+        return bytes(value)
+    try:
+        text = _json(value)
+        # Looked over when it is encoded: what holds itself has ended in a RecursionError above.
+        if is_json(value) and (b"null" not in text or not _may_hold_one(value)):
+            return text
+    except (TypeError, ValueError, RecursionError):
+        pass
+    return _encode_in_steps(value, where, default)
+
+
+def _text(value: object, where: str) -> bytes:
+    """A tag or a node."""
+    if not isinstance(value, str):
+        raise TypeError(f"a {where} is text, not {_kind(value)}")
+    return encode(value, where)
 
 
 def is_json(value: Any) -> bool:
-    """Whether the same value comes back from JSON; fast where it is made of built-in types."""
+    """Whether the same value comes back from JSON; fast where it is made of built-in types.
+
+    NaN and infinities are not looked for.  A value that refers to itself is walked for ever.
+    """
     values: Iterable[Any]
-    kind = type(value)
-    if kind in _SCALARS:
+    if type(value) in _SCALARS:
         return True
-    if kind is dict:
-        # One pass in C decides for most values; the loops below are for the others.
-        if not _NAMES.issuperset(map(type, value)) and not all(map(_is_name, value)):
+    stack = [value]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            # One pass in C decides for most values; the loops below are for the others.
+            if not _NAMES.issuperset(map(type, value)) and not all(map(_is_name, value)):
+                return False
+            values = value.values()
+        elif isinstance(value, list | tuple):
+            values = value
+        elif not _is_leaf(value):
             return False
-        values = value.values()
-    elif kind is list or kind is tuple:
-        values = value
-    elif isinstance(value, dict):
-        return all(map(_is_name, value)) and all(map(is_json, value.values()))
-    elif isinstance(value, list | tuple):
-        return all(map(is_json, value))
-    else:
-        return _is_leaf(value)
-    if _SCALARS.issuperset(map(type, values)):
-        return True
-    return all(type(inner) in _SCALARS or is_json(inner) for inner in values)
+        else:
+            continue
+        if not _SCALARS.issuperset(map(type, values)):
+            stack += [inner for inner in values if type(inner) not in _SCALARS]
+    return True
 
 
 def _is_name(name: object) -> bool:
-    return isinstance(name, str) and _is_scalar(name)
-
-
-def _is_scalar(value: object) -> bool:
-    """A type that JSON has, or a class derived from one, such as a member of a StrEnum."""
-    return isinstance(value, str | int | float | None | msgspec.Raw)
+    return isinstance(name, str)
 
 
 def _is_leaf(value: object) -> bool:
-    return _is_scalar(value) or _has_fields(value)
+    """A type that JSON has, a class derived from one, such as a member of a StrEnum, a text that is
+    JSON, or a class with fields."""
+    if isinstance(value, msgspec.Raw):
+        return why_not_json(value) is None
+    return isinstance(value, str | int | float | None) or (
+        _has_fields(value) and next(_faulty_texts(value), None) is None
+    )
 
 
 def _has_fields(value: object) -> bool:
@@ -110,88 +154,199 @@ def _has_fields(value: object) -> bool:
     )
 
 
-def json_value(value: Any, default: Default | None, where: str = "data") -> Any:
-    """The value itself where JSON has a form for it, else a copy with `default` applied.
+def _faulty_texts(value: Any) -> Iterator[str]:
+    """What is wrong with each `msgspec.Raw` of a class with fields."""
+    texts: list[msgspec.Raw] = []
+    # The hook gets each `msgspec.Raw`, which is JSON already, and what has no form in JSON.
+    msgspec.to_builtins(value, enc_hook=lambda part: texts.append(part))
+    for text in texts:
+        if isinstance(text, msgspec.Raw) and (fault := why_not_json(text)) is not None:
+            yield fault
 
-    Args:
-        where: What the value is, for the message: "data" or "meta".
+
+def why_not_json(text: msgspec.Raw | bytes) -> str | None:
+    """Why a text is not one JSON value in UTF-8 as a server takes it; None where it is."""
+    content = bytes(text)
+    try:
+        if not content.isascii():
+            content.decode()
+        _raw(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return str(error) if content.strip() else "it is empty"
+    except RecursionError:
+        return "nested too deeply"
+    return None
+
+
+def deep(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
+    """A decoder of msgspec that follows the nesting that a server follows.
+
+    msgspec follows what the callers have left of the interpreter's limit.  What is nested deeper is
+    decoded again, on a thread, which has an empty stack.
+    """
+
+    def decode_deep(text: bytes) -> T:
+        try:
+            return decode(text)
+        except RecursionError:
+            with ThreadPoolExecutor(1) as thread:
+                return thread.submit(decode, text).result()
+
+    return decode_deep
+
+
+_raw: Final = deep(msgspec.json.Decoder(msgspec.Raw).decode)
+
+
+# ------------------------------------------------------------------ step by step
+
+
+@dataclass(slots=True)
+class _Open:
+    """An object or an array that is being encoded.
+
+    Attributes:
+        parts: What is left of it, each part with its name or index.
+        end: The text that closes it.
+        conversions: How many conversions by `default` it lies in.
+        id: Of the container itself.
+        key: Name or index of the part that is being encoded.
+        is_begun: A part of it was encoded.
+    """
+
+    parts: Iterator[tuple[Any, Any]]
+    end: bytes
+    conversions: int
+    id: int
+    key: Any = None
+    is_begun: bool = False
+
+
+def _encode_in_steps(root: Any, where: str, default: Default | None) -> bytes:
+    """`encode` without recursion: as deep as the value is, with the place of what is refused."""
+    pieces: list[bytes] = []
+    path: list[_Open] = []
+    held: set[int] = set()
+    value, conversions = root, 0
+    while True:
+        if isinstance(value, dict | list | tuple):
+            if id(value) in held:
+                raise ValueError(f"a value that holds itself, at {_place(where, path)}")
+            if len(path) == DEPTH_MAX:
+                raise ValueError(f"nested too deeply, at {_place(where, path)}")
+            held.add(id(value))
+            is_object = isinstance(value, dict)
+            parts = iter(value.items()) if isinstance(value, dict) else enumerate(value)
+            path.append(_Open(parts, b"}" if is_object else b"]", conversions, id(value)))
+            pieces.append(b"{" if is_object else b"[")
+        elif (text := _leaf(value, where, path)) is not None:
+            pieces.append(text)
+        elif default is None:
+            raise TypeError(
+                f"JSON has no form for {_kind(value)}, at {_place(where, path)}: "
+                "convert it, or give default="
+            )
+        elif conversions == CONVERSIONS_MAX:
+            place = _place(where, path)
+            raise TypeError(f"default= goes on for ever, or nested too deeply, at {place}")
+        else:
+            value = default(value)
+            conversions += 1
+            continue
+        while path:
+            part = next(path[-1].parts, None)
+            if part is not None:
+                break
+            held.discard(path[-1].id)
+            pieces.append(path.pop().end)
+        else:
+            return b"".join(pieces)
+        opened = path[-1]
+        key, value = part
+        if opened.is_begun:
+            pieces.append(b",")
+        if opened.end == b"}":
+            pieces.append(_name(key, where, path[:-1]) + b":")
+        opened.key, opened.is_begun = key, True
+        conversions = opened.conversions
+
+
+def _leaf(value: Any, where: str, path: list[_Open]) -> bytes | None:
+    """The text of what is no container; None where JSON has no form for it.
 
     Raises:
-        TypeError: JSON has no form for it or for a part of it; the message names the place.
+        TypeError, ValueError: JSON has a form for its type, and none for this value.
     """
-    if is_json(value):
-        return value
-    if default is None:
-        place, part = next(_not_json(value, where))
-        raise TypeError(_refusal(place, part))
-    return _converted(value, default, where, 0)
+    if isinstance(value, msgspec.Raw):
+        if (fault := why_not_json(value)) is not None:
+            raise ValueError(f"{_not_one(fault)}, at {_place(where, path)}")
+        return bytes(value)
+    if not isinstance(value, str | int | float | None) and not _has_fields(value):
+        return None
+    inner = ""
+    try:
+        text = _json(value)
+        number, inner = _not_finite(value) if b"null" in text else (None, "")
+        if number is not None:
+            what = f"JSON has no form for {number}"
+        elif _has_fields(value) and (fault := next(_faulty_texts(value), None)) is not None:
+            what = f"{_not_one(fault)}, in {_kind(value)}"
+        else:
+            return text
+    except TypeError as error:
+        # Of a class that is derived from a type of JSON, `default` may know a form.
+        if not _has_fields(value):
+            return None
+        raise TypeError(f"{error}, at {_place(where, path)}") from None
+    except RecursionError:
+        what = "nested too deeply"
+    except UnicodeEncodeError as error:
+        raise _half_a_pair(error, f"at {_place(where, path)}") from None
+    except ValueError as error:
+        what = f"JSON has no form for this {_kind(value)}: {error}"
+    raise ValueError(f"{what}, at {_place(where, path, inner)}")
 
 
-def _refusal(place: str, part: object) -> str:
-    kind = type(part).__name__
-    if isinstance(part, dict):
-        name = next(name for name in part if not _is_name(name))
-        return f"JSON has no names but text: {name!r} ({type(name).__name__}), at {place}"
-    return f"JSON has no form for {kind}, at {place}: convert it, or give default="
+def _name(name: object, where: str, path: list[_Open]) -> bytes:
+    place = _place(where, path)
+    if isinstance(name, str):
+        try:
+            return _json(name)
+        except UnicodeEncodeError as error:
+            raise _half_a_pair(error, f"in a name, at {place}") from None
+    raise TypeError(f"JSON has no names but text: {name!r} ({_kind(name)}), at {place}")
 
 
-def _not_json(value: Any, where: str) -> Iterator[tuple[str, Any]]:
-    """The parts that JSON has no form for, each with its place."""
-    if isinstance(value, dict):
-        if not all(map(_is_name, value)):
-            yield where, value
-            return
-        for name, inner in value.items():
-            yield from _not_json(inner, f"{where}.{name}")
-    elif isinstance(value, list | tuple):
-        for index, inner in enumerate(value):
-            yield from _not_json(inner, f"{where}[{index}]")
-    elif not _is_leaf(value):
-        yield where, value
+def _half_a_pair(error: UnicodeEncodeError, place: str) -> UnicodeEncodeError:
+    """The same error, with the place of the text."""
+    reason = f"{error.reason}, {place}"
+    return UnicodeEncodeError(error.encoding, error.object, error.start, error.end, reason)
 
 
-def _converted(value: Any, default: Default, where: str, depth: int) -> Any:
-    if depth > DEPTH_MAX:
-        raise TypeError(f"default= goes on for ever, or nested too deeply, at {where[:100]}")
-    if isinstance(value, dict):
-        if not all(map(_is_name, value)):
-            raise TypeError(_refusal(where, value))
-        return {
-            name: _converted(inner, default, f"{where}.{name}", depth + 1)
-            for name, inner in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [
-            _converted(inner, default, f"{where}[{index}]", depth + 1)
-            for index, inner in enumerate(value)
-        ]
-    if _is_leaf(value):
-        return value
-    return _converted(default(value), default, where, depth + 1)
+def _not_one(fault: str) -> str:
+    return f"a msgspec.Raw is not one JSON value ({fault})"
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+def _place(where: str, path: list[_Open], inner: str = "") -> str:
+    """The place of a part, e.g. `data.a[1].b`; the middle of a long one is left out."""
+    steps = (f".{step.key}" if step.end == b"}" else f"[{step.key}]" for step in path)
+    place = (where + "".join(steps) + inner).removeprefix(".")
+    place = place.encode("utf-8", "backslashreplace").decode()
+    if len(place) <= PLACE_CHARS_MAX:
+        return place
+    half = PLACE_CHARS_MAX // 2
+    return f"{place[:half]}…{place[-half:]}"
 
 
 # ---------------------------------------------------------------------- numbers
 
 
-def require_finite(value: Any, text: bytes) -> None:
-    """Refuse a value that holds a NaN or an infinity.
-
-    Args:
-        text: Its JSON as msgspec encodes it.
-
-    Raises:
-        ValueError: It does; the message names the place.
-    """
-    if b"null" not in text or not _may_hold_one(value):
-        return
-    # Dataclasses, sets and the like as msgspec sends them: as dicts, lists and numbers.
-    builtins = msgspec.to_builtins(value, enc_hook=_as_null)
-    if not _is_finite(builtins):
-        where, number = next(_not_finite(builtins, ""))
-        raise ValueError(f"JSON has no form for {number}{f', at {where}' if where else ''}")
-
-
 def _may_hold_one(value: Any) -> bool:
+    """Whether a value may hold a NaN or an infinity, which msgspec writes as null."""
     try:
         return _NOT_FINITE.search(msgspec.msgpack.encode(value)) is not None
     except OverflowError:
@@ -199,30 +354,16 @@ def _may_hold_one(value: Any) -> bool:
         return True
 
 
-def _as_null(value: Any) -> None:
-    """`msgspec.Raw` is JSON already; any other type would have been refused before."""
-
-
-def _is_finite(builtins: Any) -> bool:
-    stack = [builtins]
+def _not_finite(value: Any) -> tuple[float | None, str]:
+    """The first NaN or infinity, with its place in the value; None where there is none."""
+    # Dataclasses, sets and the like as msgspec sends them: as dicts, lists and numbers.
+    stack = [(msgspec.to_builtins(value, enc_hook=lambda _part: None), "")]
     while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            stack += value.values()
-        elif isinstance(value, list | tuple):
-            stack += value
-        elif isinstance(value, float) and not isfinite(value):
-            return False
-    return True
-
-
-def _not_finite(value: Any, where: str) -> Iterator[tuple[str, float]]:
-    """Each NaN and infinity, with its place."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _not_finite(inner, f"{where}.{name}" if where else str(name))
-    elif isinstance(value, list | tuple):
-        for index, inner in enumerate(value):
-            yield from _not_finite(inner, f"{where}[{index}]")
-    elif isinstance(value, float) and not isfinite(value):
-        yield where, value
+        part, where = stack.pop()
+        if isinstance(part, dict):
+            stack += [(inner, f"{where}.{name}") for name, inner in reversed(part.items())]
+        elif isinstance(part, list | tuple):
+            stack += [(part[i], f"{where}[{i}]") for i in reversed(range(len(part)))]
+        elif isinstance(part, float) and not isfinite(part):
+            return part, where
+    return None, ""

@@ -13,7 +13,7 @@ import msgspec
 
 from topics.client.call import Call, Kept
 from topics.client.decoding import decoder_of
-from topics.client.encoding import encode_record
+from topics.client.encoding import encode, encode_record
 from topics.client.errors import InvalidRequest
 from topics.client.models import (
     Acked,
@@ -92,7 +92,7 @@ def _segment(name: str, kind: str) -> str:
 
 def put_topic(topic: str, config: Config) -> Call[Configured]:
     require(Config, config, "put_topic()")
-    return Call("PUT", topic_path(topic), decoder_of(Configured), body=_json(config))
+    return Call("PUT", topic_path(topic), decoder_of(Configured), body=encode(config))
 
 
 def merged(config: TopicConfig, changes: Config) -> Config:
@@ -315,7 +315,7 @@ def put_router(
         "allow_cycle": allow_cycle,
         "guarantee": guarantee,
     }
-    return Call("PUT", router_path(router), decoder_of(RouterConfig), body=_json(body))
+    return Call("PUT", router_path(router), decoder_of(RouterConfig), body=encode(body))
 
 
 def router(router: str) -> Call[Router]:
@@ -368,12 +368,13 @@ def trim_cluster(
     return Call("POST", "/v0/cluster/trim", decoder_of(dict[str, Any]), body=body)
 
 
-_json: Final = msgspec.json.Encoder().encode
-
-
 def _body(fields: Mapping[str, Any]) -> bytes:
-    """A JSON object without the fields that are None: the server's default holds for them."""
-    return _json({name: value for name, value in fields.items() if value is not None})
+    """A JSON object without the fields that are None: the server's default holds for them.
+
+    Raises:
+        TypeError, ValueError: JSON has no form for a field; the message names the place.
+    """
+    return encode({name: value for name, value in fields.items() if value is not None})
 
 
 def _word(value: bool) -> str:

@@ -102,7 +102,8 @@ class Producer:
 
         Raises:
             TypeError, ValueError: JSON has no form for it; other records are not affected.
-            NotSent: An earlier batch failed.
+            NotSent: An earlier batch failed, or the thread that sends did.
+            RuntimeError: The producer is closed, or there can be no thread; the record is not taken.
         """
         record = encode_record(value, tag=tag, meta=meta, default=self._default)
         size_bytes = len(record)
@@ -112,10 +113,13 @@ class Producer:
                 raise RuntimeError("the producer is closed")
             if not accumulator.has_room(size_bytes):
                 self._wait_for_room(size_bytes)
+            if self._thread is None:
+                # Before the record is taken: where there is no thread, it would never be sent.
+                self._thread = self._started()
             batch, wakes = accumulator.add(record)
             index = len(batch.records) - 1
             if wakes:
-                self._wake()
+                self._more.notify()
         return Sent(self, batch, index)
 
     def _wait_for_room(self, size_bytes: int) -> None:
@@ -165,13 +169,12 @@ class Producer:
             self._has_raised = True
             raise copy_of(self._accumulator.error)
 
-    def _wake(self) -> None:
-        if self._thread is None:
-            name = f"produce-{self._accumulator.topic}"
-            # A daemon: `_at_exit` closes the producer before the interpreter ends it.
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-            self._thread.start()
-        self._more.notify()
+    def _started(self) -> threading.Thread:
+        name = f"produce-{self._accumulator.topic}"
+        # A daemon: `_at_exit` closes the producer before the interpreter ends it.
+        thread = threading.Thread(target=self._run, name=name, daemon=True)
+        thread.start()
+        return thread
 
     def wait_for(self, batch: Batch, timeout_s: float | None) -> None:
         """Wait until a batch is settled; for `Sent.result`.
