@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -499,6 +500,28 @@ def test_an_interrupt_is_not_the_jobs_fault(face: Any) -> None:
             work(face, queue, kind(interrupt, max=2))
 
         assert sorted(queue.said) == ["claim 2", "nack 1 +0", "nack 2 +0"]
+
+
+def test_an_interrupt_while_hands_are_started_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """^C may come when some threads work already and others do not exist yet."""
+    submit, works = ThreadPoolExecutor.submit, threading.Event()
+    hands: list[Any] = []
+
+    def start(pool: ThreadPoolExecutor, *call: Any) -> Any:
+        if hands:
+            assert works.wait(60)
+            raise KeyboardInterrupt
+        hands.append(submit(pool, *call))
+        return hands[0]
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", start)
+    queue = Queue(*"abc")
+    with Client(URL, transport=httpx.MockTransport(queue)) as client:
+        working = client.work("jobs", lease_ms=9000)
+        with pytest.raises(KeyboardInterrupt), working:
+            working.run(lambda _job: works.set(), concurrency=4)
+
+    assert "ack 1" in queue.said
 
 
 def test_stopping_finishes_what_is_in_hand(face: Any) -> None:

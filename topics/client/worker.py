@@ -332,8 +332,8 @@ class Work(Generic[D]):
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(concurrency, thread_name_prefix=f"work-{self.queue}") as pool:
-            runs = [pool.submit(self._run, handler, on_error) for _ in range(concurrency)]
-            try:
+            try:  # from the first thread on: ^C may come while the others are started
+                runs = [pool.submit(self._run, handler, on_error) for _ in range(concurrency)]
                 return sum(run.result() for run in runs)
             finally:
                 self.stop()
