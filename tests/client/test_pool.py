@@ -15,6 +15,7 @@ import pytest
 import uvloop
 
 import topics.client.aiopool
+import topics.client.faults
 import topics.client.pool
 from topics.client import (
     AsyncClient,
@@ -174,7 +175,7 @@ def test_a_connection_that_was_idle_for_long(opened: Any, monkeypatch: pytest.Mo
     """The server may close it in this very moment; it is not used."""
     now_s = [0.0]
     for module in (topics.client.pool, topics.client.aiopool):
-        monkeypatch.setattr(module, "monotonic", lambda: now_s[0])
+        monkeypatch.setattr(module, "steady_s", lambda: now_s[0])
     with Peer() as peer:
         client = opened(peer.url)
         client.append()
@@ -712,3 +713,63 @@ def test_a_certificate_that_nobody_signed(opened: Any) -> None:
         pytest.raises(Unreachable, match="certificate verify failed"),
     ):
         opened(peer.url).append()
+
+
+def test_an_answer_that_came_while_the_client_was_stopped() -> None:
+    """A laptop that slept, or SIGSTOP: the time is over when the process goes on, and the answer is
+    there."""
+    ours, theirs = socket.socketpair()
+    theirs.sendall(b"HTTP/1.1 204 \r\n\r\n")
+
+    class Stopped:
+        """A socket whose first wait ends by its time, as after a stop."""
+
+        def __init__(self) -> None:
+            self.waits = 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(ours, name)
+
+        def recv(self, size: int) -> bytes:
+            self.waits += 1
+            if self.waits == 1:
+                raise TimeoutError
+            return ours.recv(size)
+
+    sock: Any = Stopped()
+    connection = topics.client.pool.Connection(sock)
+    connection.ask(b"", write_s=1, read_timeout_s=1)
+    assert connection.parser.status == 204
+
+    sock.waits = 0
+    with pytest.raises(topics.client.faults.OutOfTime):
+        connection.more()
+    ours.close()
+    theirs.close()
+
+
+def test_an_answer_that_comes_when_a_stopped_async_client_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The loop's timer rings long after its time, before the loop has looked at its sockets."""
+
+    async def story() -> None:
+        ours, theirs = socket.socketpair()
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(Connection, sock=ours)
+        assert isinstance(connection, Connection)
+        asked = loop.create_task(connection.ask(b"x", 30.0))
+        while connection._timer is None:
+            await asyncio.sleep(0)
+        now_s = loop.time
+        monkeypatch.setattr(loop, "time", lambda: now_s() + 3600)
+
+        connection._timed_out()
+        theirs.sendall(b"HTTP/1.1 204 \r\n\r\n")
+        await asked
+
+        assert connection.parser.status == 204
+        connection._transport.abort()
+        theirs.close()
+
+    asyncio.run(story())

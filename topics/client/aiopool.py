@@ -11,7 +11,6 @@ import select
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from topics.client.answer import AnswerHead, GatheredAnswer
@@ -19,6 +18,7 @@ from topics.client.call import Call
 from topics.client.faults import Broken, Fault, NotConnected, NotConnectedInTime, OutOfTime
 from topics.client.http1 import ResponseParser, check_size
 from topics.client.pool import CLOSED, CONNECTIONS_MAX, IDLE_S, os_error_text, tls_context
+from topics.client.steady import steady_s
 from topics.client.target import PreparedRequest, Target
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ BUFFERED_BYTES_MAX: Final = 256 << 10
 from the connection until the reader has taken it."""
 EYEBALLS_S: Final = 0.25
 """The pause before the next address of a host is tried in parallel (RFC 8305 §8)."""
+
+LATE_S: Final = 1.0
+"""A timer that rings later than that shows that this process did not run; and how much longer it waits
+then."""
 
 
 class Connection(asyncio.Protocol):
@@ -41,7 +45,7 @@ class Connection(asyncio.Protocol):
         self._fault: Fault | None = None
         self._arrival: asyncio.Future[None] | None = None
         """Done when bytes or the end arrive; None while no request waits for them."""
-        self._read_timeout_s = 0.0
+        self._read_timeout_s = self._due_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._unsent_bytes = 0
         self._is_paused = False
@@ -85,7 +89,7 @@ class Connection(asyncio.Protocol):
     def is_fresh(self) -> bool:
         """Whether a request may be sent: the server has neither closed the connection nor sent
         anything."""
-        if not self.parser.is_reusable or monotonic() - self.idle_since_s > IDLE_S:
+        if not self.parser.is_reusable or steady_s() - self.idle_since_s > IDLE_S:
             return False
         # What the kernel knows, the loop may not have read yet.
         return not self._poll.poll(0)
@@ -135,7 +139,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         self._arrival = self._loop.create_future()
         self._unsent_bytes = self._transport.get_write_buffer_size()
-        self._timer = self._loop.call_later(self._read_timeout_s, self._timed_out)
+        self._wait(self._read_timeout_s)
         try:
             await self._arrival
         finally:
@@ -144,12 +148,20 @@ class Connection(asyncio.Protocol):
         if self._fault is not None:
             raise self._fault
 
+    def _wait(self, seconds: float) -> None:
+        self._due_s = self._loop.time() + seconds
+        self._timer = self._loop.call_later(seconds, self._timed_out)
+
     def _timed_out(self) -> None:
+        if self._loop.time() - self._due_s > LATE_S:
+            # This process was stopped: what came meanwhile is read first.
+            self._wait(LATE_S)
+            return
         unsent_bytes = self._transport.get_write_buffer_size()
         if unsent_bytes < self._unsent_bytes:
             # The server still reads the request: a large body over a slow link takes its time.
             self._unsent_bytes = unsent_bytes
-            self._timer = self._loop.call_later(self._read_timeout_s, self._timed_out)
+            self._wait(self._read_timeout_s)
         elif unsent_bytes:
             self._break(OutOfTime("the server takes nothing more of the request"))
         else:
@@ -331,7 +343,7 @@ class AsyncPool:
             # It belongs to a loop that has ended.
             return
         self._used.discard(connection)
-        now_s = connection.idle_since_s = monotonic()
+        now_s = connection.idle_since_s = steady_s()
         if connection.is_reusable and not self.is_closed:
             self._idle.append(connection)
         else:

@@ -18,7 +18,6 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from topics.client.answer import AnswerHead, GatheredAnswer
@@ -32,6 +31,7 @@ from topics.client.faults import (
     Unwritten,
 )
 from topics.client.http1 import ResponseParser, check_size
+from topics.client.steady import steady_s
 from topics.client.target import PreparedRequest, Target
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Connection:
     def is_fresh(self) -> bool:
         """Whether a request may be sent: the server has neither closed the connection nor sent
         anything."""
-        is_idle_too_long = monotonic() - self.idle_since_s > IDLE_S
+        is_idle_too_long = steady_s() - self.idle_since_s > IDLE_S
         return not is_idle_too_long and not self._poll.poll(0)
 
     def ask(self, request: bytes, *, write_s: float, read_timeout_s: float) -> None:
@@ -104,7 +104,7 @@ class Connection:
     def more(self) -> None:
         """Wait for at least a byte, or the end, and parse it."""
         try:
-            data = self._sock.recv(RECV_BYTES)
+            data = self._received()
         except TimeoutError:
             raise OutOfTime("no answer in time") from None
         except OSError as error:
@@ -113,6 +113,16 @@ class Connection:
             self.parser.feed(data)
         else:
             self.parser.end()
+
+    def _received(self) -> bytes:
+        """What comes.  Where this process was stopped while it waited, the time is over as soon as it
+        goes on, and what came meanwhile is there all the same."""
+        try:
+            return self._sock.recv(RECV_BYTES)
+        except TimeoutError:
+            if not self._poll.poll(0):
+                raise
+            return self._sock.recv(RECV_BYTES)
 
     def body(self) -> bytes:
         """The whole body of an answer."""
@@ -272,7 +282,7 @@ class Pool:
                 # It belongs to the process that this one was forked from.
                 return
             self._used.discard(connection)
-            now_s = connection.idle_since_s = monotonic()
+            now_s = connection.idle_since_s = steady_s()
             dropped = []
             if connection.is_reusable and not self.is_closed:
                 self._idle.append(connection)

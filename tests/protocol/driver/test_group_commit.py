@@ -372,16 +372,66 @@ def test_a_disk_that_hangs_is_given_up(kind: type) -> None:
         host.driver.commit.rotate(lambda boundary, error: host.heard.append(repr(error)))
     host.ask(append("fsync", 1), "fsync")
     host.settle()
-    host.advance(ms=29_999)
+    _wait(host, ms=29_000)
     assert host.driver.commit.failure is None
 
-    host.advance(ms=1)
+    _wait(host, ms=2_000)
     assert "30000 ms" in str(host.driver.commit.failure)
     assert "fsync: 500 write_failed" in host.heard
     before = list(host.heard)
     while host.steps:
         host.next()
     assert host.heard == before
+
+
+def _wait(host: Slow, ms: int) -> None:
+    """Time in which the host's loop runs, and rings whenever it is asked to."""
+    until_ms = host.now_ms + ms
+    while host.now_ms < until_ms:
+        at_ms = host.driver.alarm_ms()
+        host.advance(max(min(until_ms, at_ms or until_ms) - host.now_ms, 0))
+
+
+@pytest.mark.parametrize("kind", [Sync, Write, Rotate])
+def test_a_process_that_was_stopped_does_not_take_its_disk_for_dead(kind: type) -> None:
+    """SIGSTOP, `docker pause`, a suspended machine: the disk may have answered, and nobody could hear
+    it.  However long and often, the log goes on. (§0.6)"""
+    host = Slow(sync_timeout_ms=30_000)
+    host.ask(append("fsync", 0, durability="fsync"), "make")
+    host.settle()
+    host.holds = {kind}
+    if kind is Rotate:
+        host.driver.commit.rotate(lambda boundary, error: host.heard.append(repr(error)))
+    host.ask(append("fsync", 1), "fsync")
+    host.settle()
+    for _ in range(5):
+        host.advance(ms=3_600_000)
+
+    host.holds = set()
+    while host.steps:
+        host.next()
+    host.settle()
+
+    assert host.driver.commit.failure is None
+    assert "fsync: done" in host.heard
+
+
+def test_a_report_that_is_there_wins_over_the_alarm() -> None:
+    """A disk took nearly as long as it may, and answered while the process was stopped: the loop hears
+    the report before it judges; without a report the next look judges."""
+    host = Slow(sync_timeout_ms=30_000)
+    host.ask(append("fsync", 0, durability="fsync"), "make")
+    host.settle()
+    host.holds = {Sync}
+    host.ask(append("fsync", 1), "fsync")
+    host.settle()
+    _wait(host, ms=29_900)
+
+    host.advance(ms=3_600_000)
+    assert host.driver.commit.failure is None
+
+    host.advance(ms=1_000)
+    assert "30000 ms" in str(host.driver.commit.failure)
 
 
 def test_what_cannot_be_encoded_is_not_true(host: Slow, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,3 +248,23 @@ def test_who_let_go_of_a_later_erasure_did_of_an_earlier_one(newest_first: bool)
         await asyncio.gather(*both)
 
     run(story)
+
+
+def test_readers_that_were_stopped_with_the_engine_are_given_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A container that is paused for an hour while an erasure waits: the reader answers afterwards, and is
+    not replaced."""
+    times = iter(range(0, 10**9, 3_600_000))
+    monkeypatch.setattr("topics.server.readers.releases._now_ms", lambda: next(times))
+
+    async def story() -> None:
+        readers = Readers(lets_go=(True, False), release_s=5.0)
+        waits = readers.erased()
+        while not readers.releases.number:
+            await asyncio.sleep(0)
+        readers.releases.released(readers.processes[1], readers.releases.number)
+        await waits
+        assert readers.replaced == []
+
+    run(story)

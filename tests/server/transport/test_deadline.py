@@ -94,3 +94,30 @@ def test_a_deadline_that_is_closed_keeps_nothing_alive() -> None:
     deadline.set(loop.now_s + 1)
     loop.advance(20)
     assert rung == []
+
+
+def test_a_process_that_was_stopped_reads_before_it_calls_a_client_late() -> None:
+    """The timer rings long after its time: what the client sent meanwhile has yet to be read, and puts
+    the deadline off; a client that sent nothing is late a second after."""
+    loop, deadline, rung = timer()
+    start_s = loop.now_s
+    deadline.set(start_s + 10)
+    loop.now_s += 3600
+    loop.advance(0.5)
+    assert rung == []
+    deadline.set(loop.now_s + 10)
+    loop.advance(9)
+    assert rung == []
+    loop.now_s += 3600
+    loop.advance(2)
+    assert rung == [start_s + 3600 + 9.5 + 3600 + 1]
+
+
+def test_a_loop_that_is_always_late_ends_its_connections_all_the_same() -> None:
+    """It is put off once."""
+    loop, deadline, rung = timer()
+    deadline.set(loop.now_s + 10)
+    for _ in range(2):
+        loop.now_s += 3600
+        loop.advance(0)
+    assert len(rung) == 1

@@ -21,6 +21,7 @@ from typing import Final, Protocol, TypeAlias, final
 
 import msgspec
 
+from topics.protocol.driver.loop_time import LoopTime, tick_ms
 from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import ErrorCode, Rejection, WriteFailed
@@ -173,7 +174,8 @@ class GroupCommit:
 
     Args:
         flush_ms: How long a `disk` write may stay unsynced.
-        sync_timeout_ms: A step of the log that takes longer counts as failed; 0: never.
+        sync_timeout_ms: A step of the log that takes longer counts as failed; 0: never.  Time in which
+            the host did not run does not count.
 
     Attributes:
         writer: What the writer of the log is doing.
@@ -203,9 +205,11 @@ class GroupCommit:
         self._listener = listener
         self._flush_ms = flush_ms
         self._timeout_ms = sync_timeout_ms
+        self._loop_time = LoopTime(tick_ms(sync_timeout_ms))
         self._unit: list[PendingAnswer] = []
         self._on_its_way: list[PendingAnswer] = []
         self._writer_since_ms = 0
+        """By the loop's time, as `_sync_since_ms`."""
         self.is_turn_due = False
         self._when_written: deque[Callable[[WriteFailed | None], None]] = deque()
         self._when_rotated: Callable[[int, Exception | None], None] | None = None
@@ -227,7 +231,7 @@ class GroupCommit:
         """Have the host begin a step of the writer; its time runs where it is not over at once."""
         self._host.perform(step)
         if self._timeout_ms and self.writer is not _FREE:
-            self._writer_since_ms = self._host.steady_ms
+            self._writer_since_ms = self._loop_time.look(self._host.steady_ms)
 
     # ------------------------------------------------------------------ one write a turn
 
@@ -437,7 +441,7 @@ class GroupCommit:
 
     def want_sync(self) -> None:
         if self._sync_since_ms is None and self.failure is None:
-            self._sync_since_ms = self._host.steady_ms
+            self._sync_since_ms = self._loop_time.look(self._host.steady_ms)
             self._flush_at_ms = None
             self._host.perform(Sync())
 
@@ -492,19 +496,22 @@ class GroupCommit:
     def alarm_ms(self) -> int | None:
         """When `ring` is wanted, by the steady clock; None: not before something happens."""
         at_ms = self._flush_at_ms
-        if self._timeout_ms and self.failure is None:
-            if self._sync_since_ms is not None:
-                at_ms = _earlier(at_ms, self._sync_since_ms + self._timeout_ms)
-            if self.writer is not _FREE:
-                at_ms = _earlier(at_ms, self._writer_since_ms + self._timeout_ms)
+        if self._timeout_ms and self.failure is None and self._is_waiting:
+            next_ms = self._loop_time.next_ms
+            at_ms = next_ms if at_ms is None else min(at_ms, next_ms)
         return at_ms
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether a step of the log is under way."""
+        return self._sync_since_ms is not None or self.writer is not _FREE
 
     def ring(self) -> None:
         """Time went by: sync what is unsynced for too long, and fail where a disk hangs."""
         now_ms = self._host.steady_ms
         if self.failure is not None:
             return
-        if self._timeout_ms and self._hangs_since(now_ms - self._timeout_ms):
+        if self._timeout_ms and self._is_waiting and self._hangs(now_ms):
             self.fail(WriteFailed("log", f"the disk did not answer within {self._timeout_ms} ms"))
             return
         if self._flush_at_ms is None or now_ms < self._flush_at_ms:
@@ -518,14 +525,15 @@ class GroupCommit:
             self._move(WriterState.MARKING)
             self._begin(Mark())
 
-    def _hangs_since(self, since_ms: int) -> bool:
+    def _hangs(self, now_ms: int) -> bool:
+        """Whether a step takes too long; right after a time in which the host did not run, its report
+        may be there and has yet to be heard."""
+        since_ms = self._loop_time.look(now_ms) - self._timeout_ms
+        if self._loop_time.was_still:
+            return False
         return (self._sync_since_ms is not None and self._sync_since_ms <= since_ms) or (
             self.writer is not _FREE and self._writer_since_ms <= since_ms
         )
-
-
-def _earlier(one: int | None, other: int) -> int:
-    return other if one is None else min(one, other)
 
 
 def read_only() -> WriteFailed:

@@ -34,6 +34,7 @@ from topics.protocol.cluster.steps import (
     TakeSnapshot,
 )
 from topics.protocol.cluster.unit import Shard
+from topics.protocol.driver.loop_time import LoopTime
 from topics.protocol.model.errors import StoreError
 from topics.protocol.replication.commit import NOTHING_DURABLE, Durable
 from topics.protocol.replication.driver import ClusterDriver
@@ -47,6 +48,8 @@ log = logging.getLogger("topics.cluster")
 
 TICK_S: Final = 0.1
 """How often is looked at what takes too long, and at who is to lead."""
+STILL_MS: Final = 500
+"""Twice this between two looks: the process did not run."""
 SNAPSHOT_AGAIN_S: Final = 15.0
 """The longest pause between two attempts to take a snapshot."""
 LEAD_AGAIN_MS: Final = 1000
@@ -155,6 +158,9 @@ class ClusterHost:
         self._is_to_lead = False
         self._lead_at_s = 0.0
         self._tried_s = 0.0
+        self._ran = LoopTime(STILL_MS)
+        self._awake_ms = 0
+        """When this process went on after it was stopped, by the steady clock."""
         self._news: asyncio.Event = asyncio.Event()
         self._loss: HistoryLoss | None = None
         self._losses = 0
@@ -234,17 +240,28 @@ class ClusterHost:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
+            self._note_pause()
             if self._takes_too_long():
                 self.member.give_up()
             if self._is_to_lead:
                 self._try_to_lead()
+
+    def _note_pause(self) -> None:
+        """A process that was stopped has waited for nothing meanwhile, and what Kafka has answered is
+        heard first: its patience begins anew."""
+        now_ms = self._runtime.steady_ms
+        self._ran.look(now_ms)
+        if self._ran.was_still:
+            self._awake_ms, self._tried_s = now_ms, max(self._tried_s, time.monotonic())
 
     def _takes_too_long(self) -> bool:
         driver, state = self.member.driver, self.member.state
         if state in (NodeState.SEEKING, NodeState.BEGINNING, NodeState.PROVING):
             return (time.monotonic() - self._tried_s) * 1000 > self._give_up_ms
         since_ms = None if driver is None else driver.commit.proposed_ms
-        return since_ms is not None and self._runtime.steady_ms - since_ms > self._give_up_ms
+        if since_ms is None:
+            return False
+        return self._runtime.steady_ms - max(since_ms, self._awake_ms) > self._give_up_ms
 
     # ------------------------------------------------------------------ Standing
 

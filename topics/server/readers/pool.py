@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any, Final
 
 from topics.protocol.decide.topics import note_read
+from topics.protocol.driver.loop_time import LoopTime
 from topics.protocol.http.metrics import Family
 from topics.server.process.latecomers import http2
 from topics.server.readers.channel import Channel, Handed
@@ -42,6 +43,8 @@ from topics.server.transport.shared import Shared
 from topics.settings import TABLE, Settings
 
 TICK_S: Final = 0.25
+"""Between two looks at the readers.  No more counts of a longer pause: the readers were stopped, too, as
+when a container is paused, and have yet to show that they live."""
 END_S: Final = 3.0
 """How long readers may take to end in a stop."""
 PATIENCE: Final = 8
@@ -79,6 +82,7 @@ class Pool:
         self._shared: Shared
         self._arrivals = Arrivals()
         self._tick_handle: asyncio.TimerHandle | None = None
+        self._ran = LoopTime(int(TICK_S * 1000))
         self._is_ending = False
         self._all_ended = asyncio.Event()
 
@@ -241,9 +245,9 @@ class Pool:
         self._tick_handle = self._loop.call_later(TICK_S, self._tick)
         self.show()  # the clock may have another course
         self._tell_in_flight()
-        now_s = self._loop.time()
+        ran_ms = self._ran.look(int(self._loop.time() * 1000))
         for process in self._ready():
-            if process.hangs(self.page, now_s):
+            if process.hangs(self.page, ran_ms):
                 log.warning("reader %d hangs, and is replaced", process.index)
                 self._replace(process)
 
@@ -376,7 +380,7 @@ class Pool:
 
     def _on_message(self, process: ReaderProcess, message: dict[str, Any]) -> None:
         if "ready" in message:
-            process.ready(self._loop.time())
+            process.ready(self._ran.ms)
             self._releases.process_ready(process)
             self._tell_in_flight()  # before any connection goes there
         elif "stats" in message:

@@ -79,7 +79,7 @@ class ReaderProcess:
         self._relayed_before = 0
         self._cpu_before_s = 0.0
         self._seen: tuple[int, int] = (0, 0)
-        self._seen_s = 0.0
+        self._seen_ms = 0
 
     @property
     def takes(self) -> bool:
@@ -111,7 +111,7 @@ class ReaderProcess:
         self.standing = Standing.STARTING
         self.stats = {}
         self._begun_s = loop.time()
-        self._seen, self._seen_s = (0, 0), self._begun_s
+        self._seen = (0, 0)
         channel = self.channel = make_channel(ours)
         ours.send(pickle.dumps(hello))
 
@@ -136,19 +136,23 @@ class ReaderProcess:
 
         loop.run_in_executor(None, spawn).add_done_callback(spawned)
 
-    def ready(self, now_s: float) -> None:
-        """It serves from now on."""
+    def ready(self, ran_ms: int) -> None:
+        """It serves from now on.
+
+        Args:
+            ran_ms: How long the engine's process has looked at its readers by now.
+        """
         self.standing = Standing.READY
-        self._seen_s = now_s
+        self._seen_ms = ran_ms
         self.given = 0
 
-    def hangs(self, page: Page, now_s: float) -> bool:
-        """Whether it has shown no life for too long."""
+    def hangs(self, page: Page, ran_ms: int) -> bool:
+        """Whether it has shown no life for too long, while the engine's process looked at it."""
         applied, beat, _ = page.words(self.index)
         if (applied, beat) != self._seen:
-            self._seen, self._seen_s = (applied, beat), now_s
-        still_s = now_s - self._seen_s
-        return still_s >= (HANG_S if applied < page.last.number else LIFELESS_S)
+            self._seen, self._seen_ms = (applied, beat), ran_ms
+        still_ms = ran_ms - self._seen_ms
+        return still_ms >= 1000 * (HANG_S if applied < page.last.number else LIFELESS_S)
 
     def gone(self, now_s: float) -> float:
         """Its process has ended, or is ended here; returns in how many seconds another one is to

@@ -15,6 +15,7 @@ reader before the question is told with it.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -24,6 +25,7 @@ from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import GetTopic, ListRouters, ListTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome, RoutersListed, TopicShown, TopicsListed
+from topics.server.runtime.patience import Patience
 
 PATIENCE_S: Final = 5.0
 """How long the question for a list waits for its answer."""
@@ -57,7 +59,7 @@ class _Waiting(msgspec.Struct, eq=False):
     kind: type[Question]
     deliver: Deliver
     since_s: float
-    timer: asyncio.TimerHandle | None
+    patience: Patience | None = None
 
 
 class Questions:
@@ -94,11 +96,11 @@ class Questions:
         """
         self._number += 1
         number, kind = self._number, type(question)
-        waiting = _Waiting(kind, deliver, self._loop.time(), None)
+        waiting = _Waiting(kind, deliver, self._loop.time())
         self._waiting[number] = waiting
         if kind is not GetTopic:
             self._lists[number] = waiting
-            waiting.timer = self._loop.call_later(PATIENCE_S, self._give_up, number)
+            waiting.patience = Patience(self._loop, PATIENCE_S, partial(self._give_up, number))
         self._send(
             {
                 "asked": number,
@@ -122,8 +124,8 @@ class Questions:
     def _take(self, number: int) -> _Waiting | None:
         waiting = self._waiting.pop(number, None)
         self._lists.pop(number, None)
-        if waiting is not None and waiting.timer is not None:
-            waiting.timer.cancel()
+        if waiting is not None and waiting.patience is not None:
+            waiting.patience.cancel()
         return waiting
 
     def _forget(self, number: int) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from topics.protocol.driver.loop_time import LoopTime, tick_ms
 from topics.server.readers.page import Page
 from topics.server.readers.process import ReaderProcess, Standing
 
@@ -23,6 +24,8 @@ FOLLOW_S: Final = 5.0
 """How long a file stays for a reader that is behind; one that hangs is ended sooner."""
 LOOK_S: Final = 0.002
 """Between two looks at how far readers are."""
+LOOK_AT_RELEASES_S: Final = 0.25
+"""The same where a reader's message ends the wait, and time is counted."""
 
 log = logging.getLogger("topics.readers")
 
@@ -56,10 +59,9 @@ class Releases:
     def unlinking(self, page: Page) -> None:
         """*Blocking*, on a thread: the page shows that files are dropped, which are to be unlinked.
         Waits until each reader that serves has applied that; one that starts reads nothing yet."""
-        number, end_s = page.last.number, time.monotonic() + self._follow_s
+        number = page.last.number
         with self._changed:
-            while self._is_any_behind(page, number) and time.monotonic() < end_s:
-                self._changed.wait(LOOK_S)
+            self._wait_until(lambda: not self._is_any_behind(page, number), self._follow_s, LOOK_S)
 
     def is_read(self, page: Page) -> Callable[[], bool]:
         """*On any thread.* Tells from now on whether each reader that serves has applied what the page
@@ -116,7 +118,20 @@ class Releases:
     # ------------------------------------------------------------------
 
     def _wait_for(self, number: int) -> bool:
-        return self._changed.wait_for(lambda: self._are_released(number), self._release_s)
+        return self._wait_until(
+            lambda: self._are_released(number), self._release_s, LOOK_AT_RELEASES_S
+        )
+
+    def _wait_until(self, holds: Callable[[], bool], most_s: float, look_s: float) -> bool:
+        """Whether it holds before the time is over, of which only that counts in which this process
+        ran: readers were stopped with it."""
+        ran, most_ms = LoopTime(tick_ms(int(most_s * 1000))), int(most_s * 1000)
+        begun_ms = ran.look(_now_ms())
+        while not holds():
+            if ran.look(_now_ms()) - begun_ms >= most_ms and not ran.was_still:
+                return False
+            self._changed.wait(min(look_s, most_s))
+        return True
 
     def _are_released(self, number: int) -> bool:
         return all(
@@ -133,3 +148,7 @@ class Releases:
             if process.standing is not Standing.GONE and process.released < number:
                 log.warning("reader %d holds erased files, and is replaced", process.index)
                 self._replace(process)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

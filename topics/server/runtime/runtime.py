@@ -310,6 +310,10 @@ class Runtime:
         self._alarm = self._loop.call_later(delay_s, self._ring)
 
     def _ring(self) -> None:
+        """What threads have reported by now is heard first."""
+        self._loop.call_soon(self._rung)
+
+    def _rung(self) -> None:
         self._alarm = self._alarm_ms = None
         if self.phase is Phase.STOPPED:
             return

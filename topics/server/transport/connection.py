@@ -79,7 +79,7 @@ class Connection(asyncio.Protocol):
         self._is_queued = False
         self._is_busy = False
         self._meter = Meter(self._loop_s())
-        self._stall: asyncio.TimerHandle | None = None
+        self._stall: Deadline | None = None
         self._drained_bytes = 0
 
     # ------------------------------------------------------------------ called by the transport
@@ -148,8 +148,7 @@ class Connection(asyncio.Protocol):
         self._inbox.clear()
         self.shared.reads.forget(self)
         self.deadline.close()
-        if self._stall is not None:
-            self._stall.cancel()
+        self._end_stall()
         if self._speaker is not None and was is not State.FINISHING:
             self._speaker.close()
         self._speaker = None
@@ -162,13 +161,11 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.is_paused = True
         if self._stall is None:
-            self._stall = self.shared.loop.call_later(self._stall_s, self._on_stall)
+            self._stall_in(self._stall_s, self._on_stall)
 
     def resume_writing(self) -> None:
         self.is_paused = False
-        if self._stall is not None:
-            self._stall.cancel()
-            self._stall = None
+        self._end_stall()
         if self._speaker is not None and self.state is _OPEN:
             self._speaker.writable()
 
@@ -350,10 +347,8 @@ class Connection(asyncio.Protocol):
 
     def bide(self) -> None:
         """Give a client that does not read `write_s` more from now, in the kernel, too."""
-        if self._stall is not None:
-            self._stall.cancel()
         timeouts = self.shared.timeouts
-        self._stall = self.shared.loop.call_later(timeouts.write_s, self.abort)
+        self._stall_in(timeouts.write_s, self.abort)
         accepted: Any = self._transport.get_extra_info("socket")
         if accepted is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
             most_ms = int((timeouts.take_s + timeouts.write_s + timeouts.linger_s) * 1000)
@@ -436,7 +431,18 @@ class Connection(asyncio.Protocol):
             self.bide()
         elif self.state is not _LOST:
             left_s = max(self.shared.timeouts.write_s - self._stall_s, 0)
-            self._stall = self.shared.loop.call_later(left_s, self.abort)
+            self._stall_in(left_s, self.abort)
+
+    def _stall_in(self, delay_s: float, then: Callable[[], None]) -> None:
+        """Have a call made unless the client takes something in so many seconds."""
+        self._end_stall()
+        stall = self._stall = Deadline(self.shared.loop, then)
+        stall.set(self.shared.loop.time() + delay_s)
+
+    def _end_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.close()
+            self._stall = None
 
 
 def is_foreign(begin: bytes) -> bool:

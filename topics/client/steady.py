@@ -1,0 +1,12 @@
+"""How long something was left alone, the time in which the machine was suspended included.
+
+A server closes an idle connection by its own clock, which goes on while this machine sleeps.
+"""
+
+import time
+
+
+def steady_s() -> float:
+    """Seconds from an arbitrary point; `time.monotonic` stands still while Linux is suspended."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
