@@ -759,7 +759,7 @@ def test_an_answer_that_comes_when_a_stopped_async_client_goes_on(
         _, connection = await loop.create_connection(Connection, sock=ours)
         assert isinstance(connection, Connection)
         asked = loop.create_task(connection.ask(b"x", 30.0))
-        while connection._timer is None:
+        while connection._arrival is None:
             await asyncio.sleep(0)
         now_s = loop.time
         monkeypatch.setattr(loop, "time", lambda: now_s() + 3600)

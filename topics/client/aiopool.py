@@ -46,7 +46,7 @@ class Connection(asyncio.Protocol):
         self._arrival: asyncio.Future[None] | None = None
         """Done when bytes or the end arrive; None while no request waits for them."""
         self._read_timeout_s = self._due_s = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle
         self._unsent_bytes = 0
         self._is_paused = False
 
