@@ -20,3 +20,16 @@ def test_the_last_position_counts() -> None:
             "billing": {"orders": Position(5, "e-1"), "audit": Position(2)},
         }
         assert memory.client.topic(READERS).count == 3
+
+
+def test_two_streams_of_one_reader() -> None:
+    """Each publishes topics of its own, and takes back nothing that the other said."""
+    with MemoryTopics() as memory, RemoteSource(memory.client, ahead=1) as source:
+        publish(memory.client, "billing", {"orders": Position(3, "e-1")})
+        publish(memory.client, "billing", {"audit": Position(7, "e-2")})
+        publish(memory.client, "billing", {"orders": Position(4, "e-1")})
+
+        assert positions(source) == {
+            "billing": {"orders": Position(4, "e-1"), "audit": Position(7, "e-2")}
+        }
+        assert memory.client.topic(READERS).count == 1

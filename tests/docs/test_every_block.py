@@ -99,6 +99,7 @@ NOT_RUN: Final = {
     ("spark.md", "query = (spark.readStream"): "needs a JVM; tests/spark",
     ("spark.md", "(frame.selectExpr"): "needs a JVM; tests/spark",
     ("spark.md", "topics job sessions"): "needs a JVM; tests/spark",
+    ("spark.md", "def fan_out(rows, batch)"): "needs a JVM; tests/spark/test_writing.py",
     ("spark.md", "def work(rows, batch)"): "needs a JVM; tests/spark/test_connect.py",
     ("watching.md", "const answer = await fetch"): "a browser's; the page of tests/browser does so",
     (

@@ -73,6 +73,17 @@ def test_the_stamp_goes_beside_what_is_in_meta() -> None:
         assert found == {"_s": {"a": 1}, **json.loads(meta or "{}")}
 
 
+def test_the_stamp_of_another_write_is_left_out() -> None:
+    """A row of a topic that was written by Spark has its stamp: it would be one of this write."""
+    meta = '{"h": 1.0, "_topics_spark":{"a":"x"}, "note": "_topics_spark"}'
+    [row] = rows({"data": TEXT, "meta": TEXT}, {"data": "1", "meta": meta})
+    assert row.meta == b'{"h":1.0,"note":"_topics_spark"}'
+    assert row.encoded(b'"_topics_spark":{}').count(b'"_topics_spark":{') == 1
+    meta = '{"note":  "_topics_spark"}'
+    [row] = rows({"data": TEXT, "meta": TEXT}, {"data": "1", "meta": meta})
+    assert row.meta == meta.encode()
+
+
 def test_values_become_json() -> None:
     """Structs and maps are objects, arrays arrays, wherever they are nested."""
     inner = StructType([StructField("m", MapType(TEXT, ArrayType(MapType(TEXT, NUMBER))))])

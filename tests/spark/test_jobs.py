@@ -87,3 +87,20 @@ def test_compaction(reads: Reads, client: Client, name: str) -> None:
     assert deleted == 200 - len(expected)
     assert [r.data for r in client.read(name)] == expected
     assert job.in_place(reads.spark, client) == 0
+
+
+def test_compaction_of_a_topic_that_was_made_anew(reads: Reads, client: Client, name: str) -> None:
+    """Its copy is another one, though its head may be where the first one's was; so is the copy of a
+    topic whose name differs by a dot. (§1.4)"""
+    sink = {"url": reads.server.url}
+    to = f"{name}.latest"
+
+    def copy(topic: str, *values: int) -> None:
+        client.append(topic, *values)
+        Compaction(reads.options("url", subscribe=topic), sink, topic).copy(reads.spark, client, to)
+
+    copy(f"{name}.a", 1, 2)
+    client.delete_topic(f"{name}.a")
+    copy(f"{name}.a", 3, 4)
+    copy(f"{name}_a", 5, 6)
+    assert [record.data for record in client.read(to)] == [1, 2, 3, 4, 5, 6]

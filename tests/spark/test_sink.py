@@ -31,9 +31,25 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryTopics]:
         yield memory
 
 
-def sink(memory: MemoryTopics, since_ms: int | None = None, **options: str) -> Sink:
-    given = write_options({"url": "http://h", "topic": "t", **options})
-    return Sink(memory.client, given, "app", 3, since_ms)
+def sink(memory: MemoryTopics) -> Sink:
+    given = write_options({"url": "http://h", "topic": "t"})
+    return Sink(memory.client, given, "app", 3, find(memory.client, "spark.txn", "app"))
+
+
+def mark(memory: MemoryTopics, *markers: Marker) -> None:
+    client = memory.client
+    put(client, "spark.txn", find(client, "spark.txn", "app"), markers)
+
+
+def begin(memory: MemoryTopics) -> int:
+    """Version 3 is begun; when that was."""
+    mark(memory, Marker("app", 2, 3, topic="t", epoch=epoch(memory)))
+    return memory.now_ms
+
+
+def epoch(memory: MemoryTopics, name: str = "t") -> str:
+    memory.client.put_topic(name)
+    return memory.client.topic(name).epoch or ""
 
 
 def datas(memory: MemoryTopics) -> list[Any]:
@@ -42,14 +58,15 @@ def datas(memory: MemoryTopics) -> list[Any]:
 
 def test_sent_again_is_known_by_its_key(memory: MemoryTopics) -> None:
     """Within the topic's window: a task that is tried again appends what is missing. (§0.8)"""
-    began_ms = memory.now_ms
-    sink(memory, began_ms).send(CHUNKS[:3], 0)
+    begin(memory)
+    sink(memory).send(CHUNKS[:3], 0)
     memory.advance(ms=3_600_000)
 
-    written = sink(memory, began_ms).send(CHUNKS, 0)
+    written = sink(memory).send(CHUNKS, 0)
 
     assert datas(memory) == list(range(40))
-    assert (written.rows, written.deduped, written.heads) == (40, 30, {"t": 40})
+    assert (written.rows, written.deduped, written.heads) == ({"t": 40}, 30, {"t": 40})
+    assert written.epochs == {"t": epoch(memory)}
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -64,30 +81,31 @@ def test_two_attempts_at_once(memory: MemoryTopics, seed: int) -> None:
         for chunk in chunks:
             yield chunk
             if others and chance.random() < 0.5:
-                written.append(sink(memory, memory.now_ms).send([others.pop(0)], 0))
+                written.append(sink(memory).send([others.pop(0)], 0))
 
+    begin(memory)
     others = list(CHUNKS)
-    written.append(sink(memory, memory.now_ms).send(attempt(CHUNKS), 0))
-    written.append(sink(memory, memory.now_ms).send(others, 0))
+    written.append(sink(memory).send(attempt(CHUNKS), 0))
+    written.append(sink(memory).send(others, 0))
 
     assert sorted(datas(memory)) == list(range(40))
-    assert sum(each.rows for each in written) == 80
+    assert sum(each.rows.get("t", 0) for each in written) == 80
     assert sum(each.deduped for each in written) == 40
 
 
 def test_sent_again_later_is_known_by_its_stamp(memory: MemoryTopics) -> None:
     """Once keys are forgotten, too; chunks of other tasks, versions and applications are others."""
-    began_ms = memory.now_ms
-    sink(memory, began_ms).send([CHUNKS[0], CHUNKS[2]], 0)
+    began_ms = begin(memory)
+    sink(memory).send([CHUNKS[0], CHUNKS[2]], 0)
     memory.advance(ms=2 * 86_400_000)
     assert stamps(memory.client, "t", "app", 3, began_ms) == {(0, "0-x"), (0, "2-x")}
     assert stamps(memory.client, "t", "app", 4, began_ms) == set()
     assert stamps(memory.client, "nowhere", "app", 3, began_ms) == set()
 
-    written = sink(memory, began_ms).send(CHUNKS, 0)
+    written = sink(memory).send(CHUNKS, 0)
     assert sorted(datas(memory)) == list(range(40))
     assert written.deduped == 20
-    sink(memory, began_ms).send([CHUNKS[0]], 1)
+    sink(memory).send([CHUNKS[0]], 1)
     assert len(datas(memory)) == 50
 
 
@@ -140,7 +158,7 @@ def test_a_busy_server_is_waited_for() -> None:
         None,
     )
 
-    assert made.send(CHUNKS[:1], 0).rows == 10
+    assert made.send(CHUNKS[:1], 0).rows == {"t": 10}
     assert [round(pause) for pause in slept] == [7, 7]
 
 
@@ -163,18 +181,114 @@ def test_keys_fit() -> None:
     assert long != key_of("a" * 128, 3, 2, "n" * 200)
 
 
-def test_the_newest_marker_counts(memory: MemoryTopics) -> None:
-    """Of each application its own, and the older ones are deleted."""
-    client = memory.client
-    assert find(client, "spark.txn", "app") is None
-    put(client, "spark.txn", Marker("app", 1, 1, {"t": 9}, 10))
-    put(client, "spark.txn", Marker("other", 7, 7))
-    put(client, "spark.txn", Marker("app", 1, 2))
-    put(client, "spark.txn", Marker("app", 1, 2))
+def test_a_copy_of_a_stamp_is_none(memory: MemoryTopics) -> None:
+    """A router copies records with their meta: the chunk of another topic is not this topic's. (§6)"""
+    begin(memory)
+    memory.client.put_router("r", source="t", dest="u")
+    sink(memory).send(CHUNKS, 0)
+    assert stamps(memory.client, "t", "app", 3, 0) == {(0, f"{n}-x") for n in range(4)}
+    assert stamps(memory.client, "u", "app", 3, 0) == set()
+    # The stamps of earlier versions named no topic.
+    old = {"_topics_spark": {"a": "app", "v": 3, "p": 7, "c": "old"}}
+    memory.client.append("u", 1, meta=old)
+    assert stamps(memory.client, "u", "app", 3, 0) == {(7, "old")}
 
-    assert find(client, "spark.txn", "app") == Known(Marker("app", 1, 2), memory.now_ms)
-    assert find(client, "spark.txn", "other") == Known(Marker("other", 7, 7), memory.now_ms)
-    assert client.topic("spark.txn").count == 2
+
+def known(memory: MemoryTopics) -> Known:
+    return find(memory.client, "spark.txn", "app")
+
+
+def dones(memory: MemoryTopics) -> dict[str | None, int]:
+    return {topic: each.marker.done for topic, each in known(memory).placed.items()}
+
+
+def test_the_newest_marker_counts(memory: MemoryTopics) -> None:
+    """Of each application and topic its own, and those that it overtakes are deleted."""
+    client = memory.client
+    assert known(memory).placed == {}
+    mark(memory, Marker("app", 1, 1, {"t": 9}, 10, "t"), Marker("app", 4, 4, topic="u"))
+    put(client, "spark.txn", find(client, "spark.txn", "other"), [Marker("other", 7, 7)])
+    mark(memory, Marker("app", 1, 2, topic="t"))
+    mark(memory, Marker("app", 2, 2, topic="t"))
+
+    assert dones(memory) == {"t": 2, "u": 4}
+    assert find(client, "spark.txn", "other").whole == Marker("other", 7, 7)
+    mark(memory, Marker("app", 5, 5, topic="u"))
+    mark(memory, Marker("app", 6, 6, topic="u"))
+    mark(memory, Marker("app", 3, 3, topic="t"))
+    assert client.topic("spark.txn").count == 3
     client.append("spark.txn", {"app": 5}, tag="broken")
     with pytest.raises(SparkFailure, match='no marker of "broken"'):
         find(client, "spark.txn", "broken")
+
+
+def test_an_idle_topic_keeps_no_heap_of_markers(memory: MemoryTopics) -> None:
+    """Its marker is written anew, and is as old as it was."""
+    mark(memory, Marker("app", 1, 1, topic="idle"), Marker("app", 0, 0, topic="t"))
+    at_ms = memory.now_ms
+    memory.advance(ms=1000)
+    for version in range(1, 300):
+        mark(memory, Marker("app", version, version, topic="t"))
+
+    assert dones(memory) == {"idle": 1, "t": 299}
+    assert known(memory).placed["idle"].at_ms == at_ms
+    assert memory.client.topic("spark.txn").count < 70
+
+
+def test_writers_to_two_topics_at_once(memory: MemoryTopics) -> None:
+    """Whichever has read what before the other appended: no marker goes back."""
+    client = memory.client
+    mark(memory, Marker("app", 1, 1, topic="t"), Marker("app", 1, 1, topic="u"))
+    for version in range(2, 200):
+        both = known(memory)
+        put(client, "spark.txn", both, [Marker("app", version, version, topic="t")])
+        put(client, "spark.txn", both, [Marker("app", version, version, topic="u")])
+        assert dones(memory) == {"t": version, "u": version}
+
+
+def test_a_topic_that_was_made_anew_has_no_version(memory: MemoryTopics) -> None:
+    """A marker is of an instance; that of a restored directory goes on. (§1.4)"""
+    first = epoch(memory)
+    mark(memory, Marker("app", 3, 3, topic="t", epoch=first))
+    assert known(memory).standing("t", first, 3).is_done
+    memory.client.delete_topic("t")
+    assert not known(memory).standing("t", "", 3).is_done
+    assert not known(memory).standing("t", epoch(memory), 3).is_done
+    restored = f"restored-{first.rpartition('-')[2]}"
+    assert known(memory).standing("t", restored, 3).is_done
+
+
+def test_the_marker_of_an_earlier_version_of_topics(memory: MemoryTopics) -> None:
+    """It was one an application. The topics that it names have its version; of others the stamps
+    decide, so that what was skipped is written, and what is there is not written again."""
+    client = memory.client
+    begin_ms = memory.now_ms
+    first = Sink(client, write_options({"url": "http://h", "topic": "t"}), "app", 3, None)
+    first.send(CHUNKS[:2], 0)
+    old = {"app": "app", "done": 3, "begun": 3, "topics": {"u": 9}, "rows": 40}
+    client.append("spark.txn", old, tag="app")
+    memory.advance(ms=2 * 86_400_000)
+
+    assert known(memory).standing("u", epoch(memory, "u"), 3).is_done
+    assert known(memory).standing("u", epoch(memory, "u"), 2).is_done
+    assert not known(memory).standing("u", epoch(memory, "u"), 4).is_done
+    assert known(memory).standing("t", epoch(memory), 3).since_ms < begin_ms
+    written = sink(memory).send(CHUNKS, 0)
+    assert sorted(datas(memory)) == list(range(40))
+    assert written.deduped == 20
+    mark(memory, Marker("app", 3, 3, topic="t", epoch=epoch(memory)))
+    assert sink(memory).send(CHUNKS, 0).skipped == 40
+
+
+def test_when_a_version_may_have_begun(memory: MemoryTopics) -> None:
+    """What nothing tells is looked for among all records."""
+    at = epoch(memory)
+    mark(memory, Marker("app", 1, 5, topic="t", epoch=at))
+    began_ms = memory.now_ms
+    assert known(memory).standing("t", at, 5).since_ms == began_ms
+    assert known(memory).standing("t", at, 4).since_ms == 0
+    memory.advance(ms=1000)
+    mark(memory, Marker("app", -1, 5))
+    assert known(memory).standing("u", at, 5).since_ms == began_ms + 1000
+    assert known(memory).standing("t", at, 5).since_ms == began_ms
+    assert known(memory).standing("t", at, 6).since_ms == began_ms + 1000

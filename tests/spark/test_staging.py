@@ -21,8 +21,8 @@ def test_chunks_come_back(tmp_path: Path) -> None:
 
 def test_the_first_decision_stands(tmp_path: Path) -> None:
     """A repeated batch has made other files by then; a draft of a decision is none."""
-    home = staging.folder(f"file://{tmp_path}", "app", 4)
-    assert home == tmp_path / "app" / "4"
+    home = staging.folder(f"file://{tmp_path}", "app", 4, "t", "")
+    assert home.is_relative_to(tmp_path / "app")
     home.mkdir(parents=True)
     (home / f"{staging.MANIFEST}.77").write_text('["torn')
     assert staging.decide(home, ["0-1.chunks"]) == ["0-1.chunks"]
@@ -32,7 +32,22 @@ def test_the_first_decision_stands(tmp_path: Path) -> None:
     assert staging.decide(home, ["0-9.chunks"]) == ["0-9.chunks"]
 
 
-@pytest.mark.parametrize("version", [0, 12])
-def test_versions_are_apart(tmp_path: Path, version: int) -> None:
-    """Each has its folder."""
-    assert staging.folder(str(tmp_path), "a", version) != staging.folder(str(tmp_path), "a", 1)
+@pytest.mark.parametrize(
+    "other", [(0, "t", "e"), (12, "t", "e"), (1, "u", "e"), (1, None, "e"), (1, "t", "f")]
+)
+def test_decisions_are_apart(tmp_path: Path, other: tuple[int, str | None, str]) -> None:
+    """Each version of each topic, of each server's history, has its folder."""
+    one = staging.folder(str(tmp_path), "a", 1, "t", "e")
+    assert staging.folder(str(tmp_path), "a", *other) != one
+    assert staging.folder(str(tmp_path), "a", 1, "t", "e") == one
+
+
+def test_the_decision_of_an_earlier_version_of_topics(tmp_path: Path) -> None:
+    """It did not name its target: it stands for the topics of its chunks, and for no others."""
+    old = tmp_path / "app" / "1"
+    name, _ = staging.spool(old, 0, 5, [Chunk("t", "0-a", ROWS)])
+    staging.decide(old, [name])
+
+    assert staging.folder(str(tmp_path), "app", 1, "t", "e") == old
+    assert staging.folder(str(tmp_path), "app", 1, None, "e") == old
+    assert staging.folder(str(tmp_path), "app", 1, "u", "e") != old

@@ -63,6 +63,52 @@ def test_a_version_is_written_once(reads: Reads, client: Client, name: str) -> N
     assert client.topic(name).config.idempotency_window_ms == 86_400_000
 
 
+def test_a_version_is_of_one_topic(reads: Reads, client: Client, name: str) -> None:
+    """Delta's idiom: one version of one application into several targets; each has it once. By the
+    option and by the column, and again where a topic was deleted and created anew. (§1.4)"""
+    frame = reads.spark.range(0, 100, numPartitions=2).selectExpr("cast(id AS string) AS data")
+    both = frame.selectExpr("data", f"concat('{name}.', elt(1 + data % 3, 'a', 'b', 'c')) AS topic")
+    given = {"txnAppId": name, "txnVersion": 1}
+    topics = [f"{name}.{letter}" for letter in "abc"]
+    for topic in [*topics[:2], *topics[:2]]:
+        write(frame, reads, topic, **given)
+    assert [sorted(datas(client, topic)) for topic in topics[:2]] == [list(range(100))] * 2
+
+    for _ in range(2):
+        write(both, reads, None, **given)
+    assert [client.topic(topic).count for topic in topics] == [100, 100, 33]
+    for _ in range(2):
+        write(both, reads, None, **{**given, "txnVersion": 2})
+    assert [client.topic(topic).count for topic in topics] == [134, 133, 66]
+    markers = [m.data for m in client.read("spark.txn", match=name)]
+    assert {m["topic"]: (m["done"], m["rows"]) for m in markers} == {
+        topics[0]: (2, 34), topics[1]: (2, 33), topics[2]: (2, 33)
+    }  # fmt: skip
+
+    client.delete_topic(topics[0])
+    write(frame, reads, topics[0], **{**given, "txnVersion": 2})
+    assert sorted(datas(client, topics[0])) == list(range(100))
+
+
+def test_markers_of_an_earlier_version_of_topics(reads: Reads, client: Client, name: str) -> None:
+    """They were one an application, so that a second target was skipped: the topics that they name
+    have the version, and the others get what they lack of it, once."""
+    frame = reads.spark.range(0, 100, numPartitions=2).selectExpr("cast(id AS string) AS data")
+    given = {"txnAppId": name, "txnVersion": 7}
+    write(frame, reads, f"{name}.a", **given)
+    write(frame, reads, f"{name}.b", **{**given, "chunkRecords": 10})
+    client.delete("spark.txn", before_seq=1 << 40, match=("tag", "Eq", name))
+    old = {"app": name, "done": 7, "begun": 7, "topics": {f"{name}.a": 100}, "rows": 100}
+    client.append("spark.txn", old, tag=name)
+
+    for topic in ("a", "b", "c", "a", "b", "c"):
+        write(frame, reads, f"{name}.{topic}", **{**given, "chunkRecords": 10})
+    for topic in "abc":
+        assert sorted(datas(client, f"{name}.{topic}")) == list(range(100)), topic
+    write(frame, reads, f"{name}.a", **{**given, "txnVersion": 8})
+    assert client.topic(f"{name}.a").count == 200
+
+
 @pytest.mark.parametrize("window", ["24h", "1ms"])
 def test_a_task_that_fails_in_the_middle(
     reads: Reads, client: Client, name: str, window: str
@@ -107,6 +153,59 @@ def test_a_plan_that_does_not_repeat_itself(
 
     assert len(datas(client, name)) == 500
     assert list((home / "staged").rglob("*.chunks")) == []
+
+
+def test_what_is_staged_is_of_one_topic(
+    reads: Reads, client: Client, home: Path, name: str
+) -> None:
+    """What was decided for one target, and not appended before a failure, is not another's."""
+    spark = reads.spark
+    first, second = (
+        spark.range(lo, lo + 10, numPartitions=1).selectExpr("cast(id AS string) AS data")
+        for lo in (0, 100)
+    )
+    given = {
+        "txnAppId": name, "txnVersion": 1, "writeMode": "staged", "stagingDir": home / "staged",
+    }  # fmt: skip
+    client.put_topic(f"{name}.a", cap_records=5, discard="reject")
+    with pytest.raises(Exception, match="full"):
+        write(first, reads, f"{name}.a", **given)
+    write(second, reads, f"{name}.b", **given)
+    client.put_topic(f"{name}.a", cap_records=50, discard="reject")
+    write(second, reads, f"{name}.a", **given)
+
+    assert datas(client, f"{name}.a") == list(range(10)), "the first attempt's"
+    assert datas(client, f"{name}.b") == list(range(100, 110))
+    assert list((home / "staged").rglob("*.chunks")) == []
+
+
+@pytest.mark.parametrize("mode", ["direct", "staged"])
+def test_a_stream_to_topics_of_a_column(
+    reads: Reads, client: Client, home: Path, name: str, mode: str
+) -> None:
+    """A batch that is done is done for all its topics; another sink of the same checkpoint gets it."""
+    client.append(name, *range(20))
+    options = {"writeMode": mode, **({"stagingDir": str(home / "s")} if mode == "staged" else {})}
+
+    def run(column: str | None) -> None:
+        frame = reads.stream("url", startingOffsets="earliest").select("data")
+        if column is not None:
+            frame = frame.selectExpr("data", f"concat('{name}.', {column}) AS topic")
+        writer = frame.writeStream.format("topics").option("url", reads.server.url)
+        if column is None:
+            writer = writer.option("topic", f"{name}.z")
+        writer = writer.options(**options).option("checkpointLocation", str(home / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        for path in (home / "checkpoint" / "commits").glob("*0*"):
+            path.unlink()
+
+    run("elt(1 + int(data) % 2, 'a', 'b')")
+    run("elt(1 + int(data) % 2, 'a', 'c')")
+    assert client.topic(f"{name}.a").count == client.topic(f"{name}.b").count == 10
+    assert f"{name}.c" not in {each.topic for each in client.topics(prefix=name)}
+    run(None)
+    run(None)
+    assert sorted(datas(client, f"{name}.z")) == list(range(20))
 
 
 def test_a_stream_from_topic_to_topic(reads: Reads, client: Client, home: Path, name: str) -> None:

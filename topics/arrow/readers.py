@@ -7,10 +7,11 @@ has the reader's name as its tag and as its data
     {"reader": "billing", "topics": {"orders": {"seq": 480000, "epoch": "2b4f57fe9e64a177-1"}}}
 
 where `seq` is the last record that the reader has dealt with.  Of a reader's records the last one
-counts for each topic that it names.
+counts for each topic that it names.  So several streams can be one reader, each of topics of its own.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -18,7 +19,7 @@ import msgspec
 from topics.arrow.columns import schema
 from topics.arrow.loss import Gap
 from topics.arrow.source import NoSuchTopic, Source, Wanted
-from topics.client import Client
+from topics.client import Client, RawRecord, TopicNotFound
 
 READERS: Final = "topics.readers"
 
@@ -41,12 +42,21 @@ _decode: Final = msgspec.json.Decoder(_Published).decode
 def publish(client: Client, reader: str, positions: Mapping[str, Position]) -> None:
     """Say how far a reader came; its earlier records are deleted.
 
+    What they say of other topics stays.  Of two streams of one reader that publish at once, one may
+    repeat an older position of the other's topics until that publishes again: a position is never
+    ahead of its stream.
+
     Raises:
         TopicsError: The server refused, or could not be reached.
     """
-    said = _Published(reader, dict(positions))
-    appended = client.append(READERS, said, tag=reader)
-    client.delete(READERS, before_seq=appended.first_seq, match=("tag", "Eq", reader))
+    whose = ("tag", "Eq", reader)
+    before: dict[str, Position] = {}
+    with suppress(TopicNotFound):
+        for item in client.read(READERS, match=whose, record_type=RawRecord):
+            if isinstance(item, RawRecord) and (said := _said(bytes(item.data))) is not None:
+                before |= said.topics if said.reader == reader else {}
+    appended = client.append(READERS, _Published(reader, {**before, **positions}), tag=reader)
+    client.delete(READERS, before_seq=appended.first_seq, match=whose)
 
 
 def positions(source: Source) -> dict[str, dict[str, Position]]:
@@ -64,9 +74,13 @@ def positions(source: Source) -> dict[str, dict[str, Position]]:
         if isinstance(batch, Gap):
             continue
         for text in batch.column("data").to_pylist():
-            try:
-                said = _decode(text)
-            except msgspec.DecodeError:
-                continue
-            found.setdefault(said.reader, {}).update(said.topics)
+            if (said := _said(text)) is not None:
+                found.setdefault(said.reader, {}).update(said.topics)
     return found
+
+
+def _said(text: str | bytes) -> _Published | None:
+    try:
+        return _decode(text)
+    except msgspec.DecodeError:
+        return None

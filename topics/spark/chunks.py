@@ -17,7 +17,7 @@ from typing import Final
 
 import orjson
 
-from topics.spark.encoding import Row
+from topics.spark.encoding import STAMP, Row
 from topics.spark.errors import SparkFailure
 
 PENDING_BYTES: Final = 128 << 20
@@ -33,10 +33,12 @@ class Chunk:
     rows: tuple[Row, ...]
 
     def records(self, app: str, version: int, part: int) -> list[bytes]:
-        """The records; the first bears the stamp by which a late replay finds the chunk."""
-        stamp = b'"_topics_spark":' + orjson.dumps(
-            {"a": app, "v": version, "p": part, "c": self.name}
-        )
+        """The records; the first bears the stamp by which a late replay finds the chunk.
+
+        The stamp names the topic, as a router's copy of the record bears it in another one.
+        """
+        made = {"a": app, "v": version, "p": part, "c": self.name, "t": self.topic}
+        stamp = b'"%b":%b' % (STAMP.encode(), orjson.dumps(made))
         first, *rest = self.rows
         return [first.encoded(stamp), *(row.encoded() for row in rest)]
 

@@ -28,6 +28,8 @@ from topics.spark.options import WriteOptions
 COLUMNS: Final = ("data", "tag", "node", "meta", "topic", "seq")
 ALIASES: Final = {"value": "data", "key": "tag"}
 """Names of Kafka's sink."""
+STAMP: Final = "_topics_spark"
+"""The member of `meta` in which the first record of a chunk says which chunk that is."""
 
 _validate: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -99,8 +101,8 @@ class Columns:
                 body += b',"tag":' + orjson.dumps(tag)
             if node is not None:
                 body += b',"node":' + orjson.dumps(node)
-            if meta is not None and _checked(meta, "meta").lstrip()[:1] != b"{":
-                raise SparkFailure(f"meta is no JSON object: {meta[:80]!r}")
+            if meta is not None:
+                meta = _own_meta(meta)
             source = topic if self.topic is not None and topic is not None else ""
             yield Row(body, meta, target, source, seq)
 
@@ -162,6 +164,21 @@ def _checked(text: bytes, what: str) -> bytes:
             f"{what} is not JSON: {text[:80]!r} ({error}); for plain text set dataFormat text"
         ) from None
     return text
+
+
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def _own_meta(meta: bytes) -> bytes:
+    """`meta` of a record, without the stamp of the write that the row was read of."""
+    if _checked(meta, "meta").lstrip()[:1] != b"{":
+        raise SparkFailure(f"meta is no JSON object: {meta[:80]!r}")
+    if STAMP.encode() not in meta:
+        return meta
+    members = _members(meta)
+    if members.pop(STAMP, None) is None:
+        return meta
+    return msgspec.json.encode(members)
 
 
 def _data_texts(kind: DataType, is_text: bool, column: pa.Array) -> Iterator[bytes]:

@@ -23,7 +23,7 @@ from topics.client.options import WriteOptions as AppendWriteOptions
 from topics.spark.chunks import Chunk
 from topics.spark.errors import SparkFailure, url_checked
 from topics.spark.options import WriteOptions
-from topics.spark.transactions import stamps
+from topics.spark.transactions import Known, stamps
 
 KEY_CHARS_MAX: Final = 256
 """§0.8."""
@@ -43,19 +43,30 @@ def key_of(app: str, version: int, part: int, name: str) -> str:
     return key
 
 
-def require_window(client: Client, topic: str, window_ms: int, *, is_needed: bool) -> None:
-    """Make a topic remember keys for at least a time; its other settings stay.
+def epoch_of(client: Client, topic: str) -> str:
+    """The instance of a topic; empty where there is none."""
+    try:
+        return client.topic(topic, touch=False).epoch or ""
+    except TopicNotFound:
+        return ""
+
+
+def require_window(client: Client, topic: str, window_ms: int, *, is_needed: bool) -> str:
+    """Make a topic remember keys for at least a time; its other settings stay.  Returns its epoch.
 
     Raises:
         SparkFailure: The key may not change it, and a replay would depend on it.
     """
+    epoch = ""
     try:
         try:
-            config = client.topic(topic, touch=False).config
-            if config.idempotency_window_ms < window_ms:
+            state = client.topic(topic, touch=False)
+            epoch = state.epoch or ""
+            if state.config.idempotency_window_ms < window_ms:
                 client.configure_topic(topic, idempotency_window_ms=window_ms)
         except TopicNotFound:
             client.put_topic(topic, idempotency_window_ms=window_ms)
+            epoch = epoch_of(client, topic)
     except Forbidden:
         if is_needed:
             raise SparkFailure(
@@ -63,6 +74,7 @@ def require_window(client: Client, topic: str, window_ms: int, *, is_needed: boo
                 "may not set that: set its idempotency_window_ms, give the key the scope admin, or "
                 "lower the option minIdempotencyWindow"
             ) from None
+    return epoch
 
 
 @dataclass(slots=True)
@@ -70,40 +82,58 @@ class Written:
     """What came of chunks.
 
     Attributes:
-        heads: Topic -> the greatest last seq of an append.
+        rows: By topic.
         deduped: Rows that had been appended before.
+        skipped: Rows to topics that have the version as a whole; no other field counts them.
+        heads: Topic -> the greatest last seq of an append.
+        epochs: Topic -> the instance that was appended to.
     """
 
-    rows: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
     deduped: int = 0
+    skipped: int = 0
     heads: dict[str, int] = field(default_factory=dict)
+    epochs: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: "Written") -> None:
-        self.rows += other.rows
+        for topic, rows in other.rows.items():
+            self.rows[topic] = self.rows.get(topic, 0) + rows
         self.deduped += other.deduped
+        self.skipped += other.skipped
         for topic, seq in other.heads.items():
             self.heads[topic] = max(seq, self.heads.get(topic, 0))
+        self.epochs.update(other.epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What a sink knows of a topic.
+
+    Attributes:
+        is_done: It has the version as a whole.
+        present: The chunks (part, name) that it has, where their keys may be forgotten.
+    """
+
+    epoch: str
+    is_done: bool = False
+    present: frozenset[tuple[int, str]] = frozenset()
 
 
 class Sink:
     """Appends the chunks of one version of an application."""
 
     def __init__(
-        self, client: Client, options: WriteOptions, app: str, version: int, since_ms: int | None
+        self, client: Client, options: WriteOptions, app: str, version: int, known: Known | None
     ) -> None:
         """
         Args:
-            since_ms: When this version may first have been tried, the server's time; None: the
-                version is this try's own.
+            known: What the application has written; None: the version is this try's own.
         """
         self._client = client
         self._options = options
         self._app, self._version = app, version
-        # Half of the window, because clocks differ and a batch takes its time.
-        is_late = since_ms is not None and now_ms() - since_ms > options.window_ms // 2
-        self._scan_ms = since_ms if is_late else None
-        self._is_transaction = since_ms is not None
-        self._present: dict[str, set[tuple[int, str]]] = {}
+        self._known = known
+        self._targets: dict[str, _Target] = {}
 
     def send(self, chunks: Iterable[Chunk], part: int) -> Written:
         """*Blocking.* Append what is not there yet.
@@ -114,24 +144,34 @@ class Sink:
         """
         written = Written()
         for chunk in chunks:
-            if self._is_present(chunk, part):
-                written.rows += len(chunk.rows)
+            target = self._target(chunk.topic)
+            if target.is_done:
+                written.skipped += len(chunk.rows)
+                continue
+            written.epochs[chunk.topic] = target.epoch
+            written.rows[chunk.topic] = written.rows.get(chunk.topic, 0) + len(chunk.rows)
+            if (part, chunk.name) in target.present:
                 written.deduped += len(chunk.rows)
             else:
                 self._append(chunk, part, written)
         return written
 
-    def _is_present(self, chunk: Chunk, part: int) -> bool:
-        if chunk.topic not in self._present:
-            require_window(
-                self._client, chunk.topic, self._options.window_ms, is_needed=self._is_transaction
-            )
-            self._present[chunk.topic] = (
-                set()
-                if self._scan_ms is None
-                else stamps(self._client, chunk.topic, self._app, self._version, self._scan_ms)
-            )
-        return (part, chunk.name) in self._present[chunk.topic]
+    def _target(self, topic: str) -> _Target:
+        if topic not in self._targets:
+            self._targets[topic] = self._looked_at(topic)
+        return self._targets[topic]
+
+    def _looked_at(self, topic: str) -> _Target:
+        known, window_ms = self._known, self._options.window_ms
+        epoch = require_window(self._client, topic, window_ms, is_needed=known is not None)
+        if known is None:
+            return _Target(epoch)
+        standing = known.standing(topic, epoch, self._version)
+        # Half of the window, because clocks differ and a batch takes its time.
+        if standing.is_done or now_ms() - standing.since_ms <= window_ms // 2:
+            return _Target(epoch, standing.is_done)
+        found = stamps(self._client, topic, self._app, self._version, standing.since_ms)
+        return _Target(epoch, present=frozenset(found))
 
     def _append(self, chunk: Chunk, part: int, written: Written) -> None:
         records = chunk.records(self._app, self._version, part)
@@ -141,7 +181,6 @@ class Sink:
             appended = self._client.session.do(call)
         except (BatchTooLarge, PayloadTooLarge) as error:
             raise SparkFailure(f"{error}; lower the option chunkRecords or chunkBytes") from None
-        written.rows += len(records)
         if appended.deduped:
             written.deduped += len(records)
         head = written.heads.get(chunk.topic, 0)

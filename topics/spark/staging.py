@@ -4,18 +4,24 @@ Where a replay may give a task other rows, or the same in another order, what is
 decided once.  Tasks write their chunks to files here; the driver names the files of the first
 complete attempt in a manifest, and only these are appended, whatever a replay makes.
 
-    {stagingDir}/{app}/{version}/{part}-{attempt}.chunks     a chunk a line
-    {stagingDir}/{app}/{version}/manifest.json               ["0-17.chunks", ...]
+    {stagingDir}/{app}/{version}-{target}/{part}-{attempt}.chunks     a chunk a line
+    {stagingDir}/{app}/{version}-{target}/manifest.json               ["0-17.chunks", ...]
+
+The target is a digest of the topic, or of the column that names it, and of the history of the server:
+what was decided for one is not appended to another.  Earlier versions of this program did not
+name the target, and a decision of theirs that is for these topics stands.
 """
 
 import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import orjson
 
 from topics.spark.chunks import Chunk
 from topics.spark.encoding import Row
@@ -38,8 +44,23 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(_Line).decode
 
 
-def folder(staging_dir: str, app: str, version: int) -> Path:
-    return Path(staging_dir.removeprefix("file://").removeprefix("file:")) / app / str(version)
+def folder(staging_dir: str, app: str, version: int, topic: str | None, history: str) -> Path:
+    """*Blocking.* Where a version's chunks for a topic are; None: for those that a column names."""
+    base = Path(staging_dir.removeprefix("file://").removeprefix("file:")) / app / str(version)
+    if _was_decided(base, topic):
+        return base
+    target = blake2b(orjson.dumps([topic, history]), digest_size=12).hexdigest()
+    return base.with_name(f"{version}-{target}")
+
+
+def _was_decided(base: Path, topic: str | None) -> bool:
+    """Whether an earlier version of this program has decided what a topic is to get."""
+    manifest = base / MANIFEST
+    if not manifest.exists():
+        return False
+    names = json.loads(manifest.read_text())
+    chunks = (chunk for name in names for chunk in spooled(base / name))
+    return topic is None or all(chunk.topic == topic for chunk in chunks)
 
 
 def spool(home: Path, part: int, attempt: int, chunks: Iterable[Chunk]) -> tuple[str, int]:

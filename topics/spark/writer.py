@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -26,8 +27,8 @@ from topics.spark.chunks import Chunk, chunks
 from topics.spark.encoding import columns_of, is_sourced
 from topics.spark.errors import BadOption, explained
 from topics.spark.options import WriteOptions
-from topics.spark.sink import Sink, Written, client_of, require_window
-from topics.spark.transactions import NONE, Known, Marker, find, put
+from topics.spark.sink import Sink, Written, client_of, epoch_of, require_window
+from topics.spark.transactions import Known, Marker, find, put
 
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -73,49 +74,81 @@ class _Writing:
             is_sourced=self._is_sourced,
         )
 
-    def _home(self, app: str, version: int) -> Path:
+    def _home(self, app: str, version: int, history: str) -> Path:
         assert self._options.staging_dir is not None
-        return staging.folder(self._options.staging_dir, app, version)
+        topic = self._options.topic
+        return staging.folder(self._options.staging_dir, app, version, topic, history)
 
     def _write_part(
-        self, batches: Iterator[pa.RecordBatch], app: str, version: int, since_ms: int | None
+        self,
+        batches: Iterator[pa.RecordBatch],
+        app: str,
+        version: int,
+        known: Known | None,
+        history: str,
     ) -> Message:
         """Append, or stage, one task's rows."""
         context: Any = TaskContext.get()
         part, attempt = context.partitionId(), context.taskAttemptId()
         if self._options.mode == "staged":
-            name, rows = staging.spool(
-                self._home(app, version), part, attempt, self._chunks(batches)
-            )
-            return Message(app, version, written=Written(rows), staged=name)
+            home = self._home(app, version, history)
+            name, _ = staging.spool(home, part, attempt, self._chunks(batches))
+            return Message(app, version, staged=name)
         with client_of(self._options) as client:
-            sink = Sink(client, self._options, app, version, since_ms)
+            sink = Sink(client, self._options, app, version, known)
             return Message(app, version, written=sink.send(self._chunks(batches), part))
 
     def _finish(
-        self, client: Client, messages: Sequence[Message], known: Known | None, *, is_marked: bool
+        self, client: Client, messages: Sequence[Message], known: Known | None, history: str
     ) -> Written:
-        """Append what is staged, then say that the version is done."""
+        """Append what is staged; what was written of it, and was before."""
         written = Written()
         first = messages[0]
         if self._options.mode == "staged":
-            home = self._home(first.app, first.version)
-            since_ms = known.at_ms if known is not None else None
-            sink = Sink(client, self._options, first.app, first.version, since_ms)
+            home = self._home(first.app, first.version, history)
+            sink = Sink(client, self._options, first.app, first.version, known)
             names = staging.decide(home, [m.staged for m in messages if m.staged is not None])
             for part, name in enumerate(names):
                 written.add(sink.send(staging.spooled(home / name), part))
         else:
             for message in messages:
                 written.add(message.written)
-        if is_marked:
-            marker = Marker(first.app, first.version, first.version, written.heads, written.rows)
-            put(client, self._options.txn_topic, marker)
-        if self._options.mode == "staged":
-            staging.clear(self._home(first.app, first.version))
         if written.deduped:
-            log.info("%d of %d rows had been appended before", written.deduped, written.rows)
+            rows = sum(written.rows.values())
+            log.info("%d of %d rows had been appended before", written.deduped, rows)
+        if written.skipped:
+            log.warning(
+                'version %d of "%s" was written before to the topics of %d rows: these were not '
+                "appended",
+                first.version,
+                first.app,
+                written.skipped,
+            )
         return written
+
+    def _clear(self, app: str, version: int, history: str) -> None:
+        """Remove what a version has staged: what becomes of it is marked, or does not matter."""
+        if self._options.mode == "staged":
+            staging.clear(self._home(app, version, history))
+
+    def _markers(self, client: Client, app: str, version: int, written: Written) -> list[Marker]:
+        """What says that a version is done: a marker of each topic that it wrote to."""
+        epochs = dict(written.epochs)
+        if self._options.topic is not None and self._options.topic not in epochs:
+            # Without a row it is done, too.
+            epochs[self._options.topic] = epoch_of(client, self._options.topic)
+        return [
+            Marker(
+                app,
+                version,
+                version,
+                {topic: written.heads[topic]} if topic in written.heads else {},
+                written.rows.get(topic, 0),
+                topic,
+                epoch,
+            )
+            for topic, epoch in sorted(epochs.items())
+        ]
 
 
 class TopicsWriter(_Writing, DataSourceArrowWriter):
@@ -133,50 +166,72 @@ class TopicsWriter(_Writing, DataSourceArrowWriter):
         self._app = options.app or uuid.uuid4().hex
         self._version = options.version or 0
         self._known: Known | None = None
+        self._history = ""
         self._is_done = False
         with client_of(options) as client:
             if self._is_transaction:
                 self._begin(client)
-            if options.topic is not None and not self._is_done:
-                require_window(
-                    client, options.topic, options.window_ms, is_needed=self._is_transaction
-                )
+            elif options.topic is not None:
+                require_window(client, options.topic, options.window_ms, is_needed=False)
 
     def _begin(self, client: Client) -> None:
         """Learn what was done, and say that this version is begun: from then on it may be there in
         part."""
-        topic = self._options.txn_topic
-        known = find(client, topic, self._app)
-        self._is_done = known is not None and self._version <= known.marker.done
-        if not self._is_done and (known is None or known.marker.begun < self._version):
-            done = NONE if known is None else known.marker.done
-            put(client, topic, Marker(self._app, done, self._version))
-            known = find(client, topic, self._app)
+        options, topic = self._options, self._options.topic
+        known = find(client, options.txn_topic, self._app)
+        begun = known.whole
+        if topic is not None:
+            epoch = epoch_of(client, topic)
+            self._is_done = known.standing(topic, epoch, self._version).is_done
+            if self._is_done:
+                return
+            epoch = require_window(client, topic, options.window_ms, is_needed=True)
+            begun = known.of(topic, epoch)
+        if begun.begun < self._version:
+            marker = replace(begun, begun=self._version, of_seq=0, at_ms=0)
+            put(client, options.txn_topic, known, [marker])
+            known = find(client, options.txn_topic, self._app)
         self._known = known
+        if options.mode == "staged":
+            self._history = epoch_of(client, options.txn_topic)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
         if self._is_done:
             return Message(self._app, self._version, is_skipped=True)
         with explained():
-            since_ms = self._known.at_ms if self._known is not None else None
-            return self._write_part(iterator, self._app, self._version, since_ms)
+            return self._write_part(iterator, self._app, self._version, self._known, self._history)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         found = [each for each in messages if isinstance(each, Message) and not each.is_skipped]
         if self._is_done:
             log.warning(
-                'version %d of "%s" was written before: nothing was appended',
+                'version %d of "%s" was written to "%s" before: nothing was appended',
                 self._version,
                 self._app,
+                self._options.topic,
             )
         if found:
             with explained(), client_of(self._options) as client:
-                self._finish(client, found, self._known, is_marked=self._is_transaction)
+                written = self._finish(client, found, self._known, self._history)
+                if self._is_transaction:
+                    self._mark(client, written)
+                self._clear(self._app, self._version, self._history)
+
+    def _mark(self, client: Client, written: Written) -> None:
+        """Say that the version is done where it was written to."""
+        made = self._markers(client, self._app, self._version, written)
+        known = find(client, self._options.txn_topic, self._app)
+        # That a batch with the column `topic` has begun matters no more; what an earlier version of
+        # this program has done does.
+        is_ended = known.is_only_begun and known.whole.begun == self._version
+        drops_whole = self._options.topic is None and is_ended
+        if made or drops_whole:
+            put(client, self._options.txn_topic, known, made, drops_whole=drops_whole)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """What was appended stays: tried again under the same version, it is not appended twice."""
-        if self._options.mode == "staged" and not self._is_transaction:
-            staging.clear(self._home(self._app, self._version))
+        if not self._is_transaction:
+            self._clear(self._app, self._version, self._history)
 
 
 class TopicsStreamWriter(_Writing, DataSourceStreamArrowWriter):
@@ -194,23 +249,45 @@ class TopicsStreamWriter(_Writing, DataSourceStreamArrowWriter):
         app = str(context.getLocalProperty(QUERY_ID))
         with explained(), client_of(self._options) as client:
             known = find(client, self._options.txn_topic, app)
-            if known is None:
+            if not known.placed:
                 # All tasks of the first batch say so, and under one key.
-                put(client, self._options.txn_topic, Marker(app))
+                key = f"spark-txn:{app}"
+                put(client, self._options.txn_topic, known, [Marker(app)], key=key)
                 known = find(client, self._options.txn_topic, app)
-            if known is not None and version <= known.marker.done:
+            if self._is_done(client, known, version):
                 return Message(app, version, is_skipped=True)
-            return self._write_part(iterator, app, version, known.at_ms if known else None)
+            history = self._history(client)
+            return self._write_part(iterator, app, version, known, history)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         found = [each for each in messages if isinstance(each, Message) and not each.is_skipped]
         if not found:
             return
+        app, txn_topic = found[0].app, self._options.txn_topic
         with explained(), client_of(self._options) as client:
-            known = find(client, self._options.txn_topic, found[0].app)
-            if known is not None and batchId <= known.marker.done:
+            known = find(client, txn_topic, app)
+            if self._is_done(client, known, batchId):
                 return
-            self._finish(client, found, known, is_marked=True)
+            history = self._history(client)
+            written = self._finish(client, found, known, history)
+            made = self._markers(client, app, batchId, written)
+            if self._options.topic is None:
+                rows = sum(written.rows.values())
+                made.append(Marker(app, batchId, batchId, dict(written.heads), rows))
+            put(client, txn_topic, known, made, drops_whole=known.is_only_begun)
+            self._clear(app, batchId, history)
+
+    def _is_done(self, client: Client, known: Known, version: int) -> bool:
+        """Whether a batch is done: a query has one sink, so with the column `topic` it is for all
+        topics, also where the batch's rows are for others this time."""
+        topic = self._options.topic
+        if topic is None:
+            return version <= known.whole.done
+        return known.standing(topic, epoch_of(client, topic), version).is_done
+
+    def _history(self, client: Client) -> str:
+        is_staged = self._options.mode == "staged"
+        return epoch_of(client, self._options.txn_topic) if is_staged else ""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """What was appended stays: the batch is tried again, and it is not appended twice."""

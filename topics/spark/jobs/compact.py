@@ -3,12 +3,14 @@
     topics job compact --url http://127.0.0.1:4000 --topic settings --to settings.latest
     topics job compact --url http://127.0.0.1:4000 --topic settings --in-place
 
-A copy is one transaction whose version is the head that was read, so the same copy twice is one.  In
-place, every older record of a tag is deleted, one request a tag that has any; a record that comes
-meanwhile is newer and stays.  Records without a tag have no key, and stay or are copied all.
+A copy is one transaction whose version is the head that was read, so the same copy twice is one; of a
+topic that was deleted and created again, it is another copy.  In place, every older record of a tag is
+deleted, one request a tag that has any; a record that comes meanwhile is newer and stays.  Records
+without a tag have no key, and stay or are copied all.
 """
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -54,7 +56,10 @@ class Compaction:
     def copy(self, spark: "SparkSession", client: "Client", to: str) -> int:
         """Append the newest records to another topic, in order of their seqs; the head that was
         read."""
-        head = client.topic(self.topic, touch=False).head_seq
+        state = client.topic(self.topic, touch=False)
+        head = state.head_seq
+        if self._was_copied(client, to, head):
+            return head
         (
             self.newest(spark, head)
             .repartition(1)
@@ -64,12 +69,20 @@ class Compaction:
             .options(**self.sink)
             .options(
                 topic=to,
-                txnAppId=f"compact-{_token(self.topic)}-{_token(to)}"[:128],
+                txnAppId=f"compact-{_digest(self.topic, state.epoch or '')}",
                 txnVersion=str(head),
             )
             .save()
         )
         return head
+
+    def _was_copied(self, client: "Client", to: str, head: int) -> bool:
+        """Whether an earlier version of this program has made this copy, under another name."""
+        from topics.spark.transactions import find
+
+        app = f"compact-{_token(self.topic)}-{_token(to)}"[:128]
+        done = find(client, "spark.txn", app).whole
+        return done.done == head and to in done.topics
 
     def in_place(self, spark: "SparkSession", client: "Client") -> int:
         """Delete what is older than the newest record of its tag; how many records that were."""
@@ -83,6 +96,10 @@ class Compaction:
             answer = client.delete(self.topic, before_seq=row.newest, match=("tag", "Eq", row.tag))
             deleted += answer.deleted
         return deleted
+
+
+def _digest(*names: str) -> str:
+    return blake2b(repr(names).encode(), digest_size=16).hexdigest()
 
 
 def _token(name: str) -> str:
