@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 from protocol.harness import text_of
 from sim.files import SimFiles
 
+from topics.protocol.decide import reads
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import (
@@ -20,6 +22,8 @@ from topics.protocol.model.commands import (
     ReadPage,
 )
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.state.selection import ReadQuery, Selection, select
+from topics.protocol.state.topic import Topic
 from topics.server.exchange.shell import Phase
 from topics.server.readers import follower as followers
 from topics.server.readers.follower import Follower
@@ -28,7 +32,7 @@ from topics.server.readers.questions import Message, Questions, answer, command_
 from topics.server.readers.shell import ReaderShell
 from topics.store.following import FollowingStore
 
-from .writing import LIMITS, START_MS, Writer, appended, put
+from .writing import LIMITS, START_MS, Writer, appended, deleted, put
 
 
 class Clock:
@@ -269,6 +273,65 @@ def test_a_read_waits_while_the_log_is_applied_in_slices(monkeypatch: pytest.Mon
         assert seqs(await rig.answer()) == [1, 2, 3, 4, 5]
 
     told(story)
+
+
+def test_a_read_in_parts_is_answered_while_the_log_is_applied_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A delete that is applied already does not hide a record while one that was appended before that
+    delete is not shown yet: the engine never showed that. (§3, §5)"""
+    monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1,))
+    in_one_turn(monkeypatch, through=1)
+
+    async def story(rig: Rig) -> None:
+        rig.writer.do(appended("t", 1, 2, 3, tag="x"))
+        rig.show()
+        assert rig.shell.look()
+        assert isinstance(rig.ask(match="x", limit=3), Ticket)
+        rig.writer.do(appended("t", 4, tag="x"))
+        rig.writer.do(deleted("t", before_seq=3))
+        rig.writer.do(appended("t", 5, tag="x"))
+        rig.show()
+        for _ in range(2):
+            assert not rig.shell.look()
+        assert rig.follower.engine.state.topics["t"].count == 2  # 3 and 4, of which 4 is not shown
+        rig.shell._work()
+        assert not rig.answers
+        assert seqs(await rig.answer()) == [3, 4, 5]
+
+    told(story)
+
+
+def test_a_long_poll_ends_when_the_log_is_applied_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time may be over before: what it is told is of one moment, too. (§3)"""
+    monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1,))
+
+    async def story(rig: Rig) -> None:
+        rig.write(1)
+        assert rig.shell.look()
+        assert isinstance(rig.ask(from_seq=1, match="none", wait_ms=1000), Ticket)
+        rig.writer.do(appended("t", 2))
+        rig.writer.do(deleted("t", before_seq=3))
+        rig.show()
+        rig.clock.steady_ms += 1001
+        assert not rig.shell.look()
+        rig.shell._ring()
+        assert not rig.answers
+        page: Any = await rig.answer()
+        assert (page.head_seq, page.earliest_seq) == (2, 3)
+
+    told(story)
+
+
+def in_one_turn(monkeypatch: pytest.MonkeyPatch, *, through: int) -> None:
+    """The first turn of a read looks no further."""
+
+    def looked(topic: Topic, query: ReadQuery) -> Selection:
+        page = select(topic, msgspec.structs.replace(query, through=through))
+        page.is_partial = True
+        return page
+
+    monkeypatch.setattr(reads, "select", looked)
 
 
 def test_who_fails_when_the_log_is_there_keeps_up_nobody_else(

@@ -2,15 +2,16 @@
 
 A command that finds its records by tag, or deletes many, looks at the runs of its topic one by one.
 A turn looks at a bounded number of them, so that other clients have theirs: a read goes on filling
-its page in later turns, and a delete goes on finding (`Finding`) and is decided in one turn at its
-end, as one event, which takes a bit for each record of a run at most.  Columns that a disk must give
-first are read on a thread meanwhile.
+its page in later turns (`Filling`), and a delete goes on finding (`Finding`) and is decided in one turn
+at its end, as one event, which takes a bit for each record of a run at most.  Columns that a disk must
+give first are read on a thread meanwhile.
 
-Invariant: what a delete removes was live in the turn in which it is decided.  A piece that was found
-before and changed since is looked at again.
+Invariant: each takes effect at one moment, its last turn.  What a read answers is live then, and what
+it lacks is not; a delete removes what it finds then, whatever was appended after it came.  What was
+found before and changed since is looked at again.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -24,10 +25,11 @@ from topics.protocol.model.events import MARKS_BYTES, SPAN_BYTES, Marks
 from topics.protocol.model.limits import LOOKS_MAX
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Wake
-from topics.protocol.model.ports import Run, TagMatch
+from topics.protocol.model.ports import Extent, Run, TagMatch
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.run_list import seq_spans
-from topics.protocol.state.topic import WARMED_MAX, Topic, look_cost
+from topics.protocol.state.selection import ReadQuery, Selection, select
+from topics.protocol.state.topic import WARMED_MAX, Tombstone, Topic, look_cost
 
 LOOKS_AGAIN_MAX: Final = 8
 """After so many looks at pieces that changed meanwhile, those that changed again are looked at in
@@ -165,15 +167,118 @@ class PartialScans:
         self._unit.fetches.append(Warming((), warmed, runs))
 
 
+# ---------------------------------------------------------------------- what a read finds
+
+
+class Filling:
+    """A page that is filled in several turns, and is that of the last one's moment.
+
+    It holds seqs and no run between two turns: a run may be sealed, merged or erased meanwhile.
+
+    Args:
+        ask: What is asked for now, and the tombstone of a cursor from another instance.  The topic's
+            config, head and first record have a part in both.
+        first: What the first turn selected.
+
+    Attributes:
+        next_seq: Cursor behind the last seq looked at.
+        is_over: Nothing more is looked for.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        ask: Callable[[], tuple[ReadQuery, Tombstone | None]],
+        first: Selection,
+    ) -> None:
+        self._topic = topic
+        self._ask = ask
+        self._look_up()
+        self._begin()
+        self._add(first)
+
+    def _look_up(self) -> int:
+        """What is asked for now, and what it lost; returns the seq behind which records begin."""
+        self._query, recreated = self._ask()
+        lost = self._topic.tombstone(self._query.from_seq)
+        self._stone = recreated or lost
+        return self._query.from_seq if recreated or not lost else lost.gap_to
+
+    def _begin(self) -> None:
+        """Nothing was looked at yet."""
+        self._seqs: list[int] = []
+        self._size_bytes = self._scanned = 0
+        self._removed = self._topic.removed
+        self._hole: Tombstone | None = None
+        self.next_seq = self._query.from_seq
+        self.is_over = False
+
+    def go_on(self) -> None:
+        """Drop what is gone, and look at as many runs as one turn may."""
+        self._settle()
+        budget_bytes = self._query.budget_bytes - self._size_bytes
+        left = msgspec.structs.replace(
+            self._query,
+            from_seq=self.next_seq,
+            limit=self._query.limit - len(self._seqs),
+            budget_bytes=max(budget_bytes, 0),
+        )
+        more = select(self._topic, left)
+        if self._seqs and sum(map(text_bytes, more.extents)) > budget_bytes:
+            # The first record of a selection always fits, and here it is not the first.
+            self.is_over = True
+        else:
+            self._add(more)
+
+    def _settle(self) -> None:
+        """Make what was found before what a look finds now."""
+        topic, before = self._topic, self._query
+        after = self._look_up()
+        is_farther_back = self._query.from_seq < before.from_seq
+        if is_farther_back or self._query.skip_nodes != before.skip_nodes:
+            self._begin()  # what was passed over may be wanted now
+        self.next_seq = max(self.next_seq, after)
+        if self._removed != topic.removed or (self._seqs and self._seqs[0] <= after):
+            self._removed = topic.removed
+            self._seqs = topic.live_among([seq for seq in self._seqs if seq > after])
+            self._size_bytes = topic.text_of(self._seqs) if self._seqs else 0
+
+    def _add(self, more: Selection) -> None:
+        if self._stone is None and more.tombstone is not None:
+            # Only the first look can stand before a hole: one that ends for want of looks stands before
+            # a run.
+            self._hole = more.tombstone
+        for run, spans in more.extents:
+            for lo, hi in spans:
+                self._seqs += range(run.first_seq + lo, run.first_seq + hi)
+        self._size_bytes += sum(map(text_bytes, more.extents))
+        self._scanned += more.scanned
+        self.next_seq = more.next_seq
+        self.is_over = not more.is_partial
+
+    def page(self) -> Selection:
+        """The page, in the turn in which it is over."""
+        extents = self._topic.runs.extents_of(self._seqs) if self._seqs else []
+        stone = self._stone or self._hole
+        return Selection(extents, len(self._seqs), self.next_seq, self._scanned, stone)
+
+
+def text_bytes(extent: Extent) -> int:
+    """Bytes of the text of the records of an extent, the commas between them left out."""
+    sizes = extent.run.columns.size
+    return sum(int(sizes[lo:hi].sum(dtype=np.int64)) for lo, hi in extent.spans)
+
+
 # ---------------------------------------------------------------------- what a delete finds
 
 
 class _Piece(msgspec.Struct):
-    """Live rows of one run that are to go, as they were found: spans of seqs, as `RecordsDeleted` has
-    them, or bits a row, as `Marks` has them, whichever is shorter."""
+    """Live rows of one run that are to go, as they were found among its first `reached` rows: spans of
+    seqs, as `RecordsDeleted` has them, or bits a row, as `Marks` has them, whichever is shorter."""
 
     run: Run
     dead: int
+    reached: int
     spans: bytes
     bits: bytes
     rows: int
@@ -186,15 +291,22 @@ class Finding:
     """Live records of a topic below a seq, of a tag or all: their spans, run by run.
 
     Attributes:
+        before_seq: None: all that there are when it is decided.
         pieces: By first seq of the run.
     """
 
     topic: Topic
     match: TagMatch | None
-    before_seq: int
+    before_seq: int | None
     pieces: dict[int, _Piece] = field(default_factory=dict)
     gone_through: int = 0
     left: int = field(default_factory=lambda: LOOKS_MAX)
+
+    @property
+    def end_seq(self) -> int:
+        """Nothing from here on is to go: the head of this moment is the last bound."""
+        end_seq = self.topic.head_seq + 1
+        return end_seq if self.before_seq is None else min(self.before_seq, end_seq)
 
     def search(self) -> Iterator[Sequence[Run]]:
         """Look at every run; yields at the end of each part of it runs to be warmed before the next.
@@ -223,7 +335,8 @@ class Finding:
             for first_seq in [s for s in self.pieces if s <= topic.gone_through()]:
                 del self.pieces[first_seq]
             self.gone_through = topic.gone_through()
-        runs = {run.first_seq: run for run in topic.runs_below(self.before_seq)}
+        end_seq = self.end_seq
+        runs = {run.first_seq: run for run in topic.runs_below(end_seq)}
         for first_seq in [s for s in self.pieces if s not in runs]:
             del self.pieces[first_seq]
         return [
@@ -232,17 +345,22 @@ class Finding:
             if (piece := self.pieces.get(first_seq)) is None
             or piece.run is not run
             or piece.dead != run.dead
+            or piece.reached < min(run.count, end_seq - first_seq)
         ]
 
     def _look(self, run: Run) -> None:
         topic = self.topic
         self.left -= look_cost(run)
         dead = run.dead
-        rows = topic.hits(run, self.match, before_seq=self.before_seq)
+        end_seq = self.end_seq
+        rows = topic.hits(run, self.match, before_seq=end_seq)
         sizes = int(topic.sizes(run)[rows].sum(dtype=np.int64)) if len(rows) else 0
         spans, bits = _told(run, rows)
         self.left -= len(rows) // FOUND_COST
-        self.pieces[run.first_seq] = _Piece(run, dead, spans, bits, run.count, len(rows), sizes)
+        reached = min(run.count, end_seq - run.first_seq)
+        self.pieces[run.first_seq] = _Piece(
+            run, dead, reached, spans, bits, run.count, len(rows), sizes
+        )
 
     def keep(self, newest: int) -> None:
         """Leave the newest of what was found where they are."""
@@ -254,7 +372,7 @@ class Finding:
             if newest >= 0:
                 del self.pieces[first_seq]
                 continue
-            rows = self.topic.hits(piece.run, self.match, before_seq=self.before_seq)
+            rows = self.topic.hits(piece.run, self.match, before_seq=self.end_seq)
             rows = rows[: -(newest + records)]
             piece.rows = piece.run.count
             piece.spans, piece.bits = _told(piece.run, rows)

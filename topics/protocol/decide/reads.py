@@ -7,11 +7,10 @@ readers are known to this process only.
 from collections.abc import Generator, Sequence
 
 import msgspec
-import numpy as np
 
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.decide.page_tags import page_tag
-from topics.protocol.decide.partial_scans import PartialScans
+from topics.protocol.decide.partial_scans import Filling, PartialScans
 from topics.protocol.decide.topics import note_read
 from topics.protocol.model.commands import Diff, ReadPage
 from topics.protocol.model.moment import Moment
@@ -24,7 +23,7 @@ from topics.protocol.model.outcomes import (
     StablePage,
     Wake,
 )
-from topics.protocol.model.ports import Extent, Run
+from topics.protocol.model.ports import Run
 from topics.protocol.state.recent_pages import FEW, RecentPages, key_of
 from topics.protocol.state.selection import ReadQuery, Selection, seek, select
 from topics.protocol.state.topic import Tombstone, Topic
@@ -61,9 +60,8 @@ class Reads:
         if recreated is not None:
             selection.tombstone = recreated
         if selection.is_partial:
-            self._scans.begin(
-                topic, token, self._read_on(topic, command, token, reading, selection)
-            )
+            filling = Filling(topic, lambda: _reading(topic, command), selection)
+            self._scans.begin(topic, token, self._read_on(topic, command, token, filling))
             return Parked(command.wait_ms or None)
         if not command.wait_ms or not _is_idle(topic, selection):
             text = None if key is None else self.recent.place_for(topic, key, selection)
@@ -93,37 +91,16 @@ class Reads:
         )
 
     def _read_on(
-        self,
-        topic: Topic,
-        command: Diff,
-        token: object,
-        reading: ReadQuery,
-        page: Selection,
+        self, topic: Topic, command: Diff, token: object, filling: Filling
     ) -> Generator[Sequence[Run], Moment, Page | None]:
         """Fill a page that ended because a turn looks at so many runs only (§3.2)."""
-        while page.is_partial:
-            budget_bytes = reading.budget_bytes - sum(map(_text_bytes, page.extents))
-            yield topic.cold_from(page.next_seq + 1)
-            left = ReadQuery(
-                page.next_seq,
-                reading.limit - page.count,
-                max(budget_bytes, 0),
-                reading.skip_nodes,
-                reading.match,
-            )
-            more = select(topic, left)
-            if more.tombstone is not None and (page.count or page.tombstone is not None):
-                break  # lost meanwhile: the reader meets it when it asks on from here
-            if page.count and sum(map(_text_bytes, more.extents)) > budget_bytes:
-                break  # the first record of a selection always fits, and here it is not the first
-            page.tombstone = page.tombstone or more.tombstone
-            page.extents += more.extents
-            page.count += more.count
-            page.scanned += more.scanned
-            page.next_seq, page.is_partial = more.next_seq, more.is_partial
+        while not filling.is_over:
+            yield topic.cold_from(filling.next_seq + 1)
+            filling.go_on()
+        page = filling.page()
         waits = command.wait_ms and not self._scans.is_late(token)
         if waits and _is_idle(topic, page):
-            self._park(topic, command, token, reading, page)
+            self._park(topic, command, token, _reading(topic, command)[0], page)
             return None
         return _page(topic, page, command)
 
@@ -223,12 +200,6 @@ def _records(page: Selection, command: Diff | ReadPage, text: PageText | None) -
 
 def _gap(stone: Tombstone | None) -> Gap | None:
     return None if stone is None else Gap(stone.gap_from, stone.gap_to, stone.reason)
-
-
-def _text_bytes(extent: Extent) -> int:
-    """Bytes of the text of the records of an extent, the commas between them left out."""
-    sizes = extent.run.columns.size
-    return sum(int(sizes[lo:hi].sum(dtype=np.int64)) for lo, hi in extent.spans)
 
 
 def _reading(topic: Topic, command: Diff) -> tuple[ReadQuery, Tombstone | None]:

@@ -11,7 +11,7 @@ from topics.protocol.model.commands import Append, DeleteRecords, Purge
 from topics.protocol.model.events import TopicCreated
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Appended, Deleted, Gate, Outcome, Parked, Purged
-from topics.protocol.model.ports import Run, TagMatch
+from topics.protocol.model.ports import Run
 from topics.protocol.state.topic import Topic
 
 # Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
@@ -103,7 +103,7 @@ class RecordCommands:
                 return _gone(Deleted, topic, deleted, gate, erases=topic.topic_id)
             return _gone(Deleted, topic, deleted, gate)
 
-        finding = _finding(topic, command.match, command.before_seq)
+        finding = Finding(topic, command.match, command.before_seq)
         return self._remove(finding, 0, outcome, token, moment)
 
     def purge(self, command: Purge, token: object, moment: Moment) -> Outcome | Parked:
@@ -113,7 +113,7 @@ class RecordCommands:
         def outcome(purged: int, gate: Gate) -> Purged:
             return _gone(Purged, topic, purged, gate)
 
-        finding = _finding(topic, command.match, command.seq)
+        finding = Finding(topic, command.match, command.seq)
         return self._remove(finding, command.keep or 0, outcome, token, moment)
 
     def _remove(
@@ -135,12 +135,6 @@ class RecordCommands:
 
         found = self._scans.begin(finding.topic, token, scan())
         return Parked(None) if found is None else found
-
-
-def _finding(topic: Topic, match: TagMatch | None, before_seq: int | None) -> Finding:
-    """What a delete is to find, bounded by the head at its call."""
-    end_seq = topic.head_seq + 1
-    return Finding(topic, match, end_seq if before_seq is None else min(before_seq, end_seq))
 
 
 def _gone(

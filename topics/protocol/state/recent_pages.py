@@ -39,7 +39,7 @@ class RecentPage(msgspec.Struct, frozen=True):
     """A page as it was chosen.
 
     Attributes:
-        removed: What `_removed` said of its topic.
+        removed: What `Topic.removed` was.
         through: The `published_seq` that it reached; None where it ended before.
     """
 
@@ -72,7 +72,7 @@ class RecentPages:
         if page is None:
             return None
         has_more = page.through is not None and page.through != topic.published_seq
-        if has_more or page.removed != _removed(topic):
+        if has_more or page.removed != topic.removed:
             self._drop(key)
             return None
         self._pages.move_to_end(key)
@@ -89,7 +89,7 @@ class RecentPages:
             self._once.add(key)
             return None
         through = None if chosen.next_seq < topic.published_seq else topic.published_seq
-        removed = _removed(topic)
+        removed = topic.removed
 
         def keep(text: bytes) -> None:
             records = Records((), text=PageText(text))
@@ -121,11 +121,6 @@ class RecentPages:
         of_topic.discard(key)
         if not of_topic:
             del self._by_topic[key[0]]
-
-
-def _removed(topic: Topic) -> tuple[int, int, int]:
-    """What every removal of records of a topic changes: deletes, evictions, expiry."""
-    return topic.deletes, topic.head_seq - topic.count, topic.gone_through()
 
 
 def key_of(topic: Topic, asked: Diff | ReadPage) -> Key | None:

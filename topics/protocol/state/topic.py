@@ -174,11 +174,10 @@ class Topic:
     def first_live_seq(self) -> int:
         """Seq of the first live record, `head_seq + 1` where none is; kept, as it never falls, and not
         looked for again before a record is removed."""
-        gone_through = self.gone_through()
-        removed = self.deletes, self.head_seq - self.count, gone_through
+        removed = self.removed
         if removed == self._earliest_of:
             return self._earliest
-        seq = max(self._earliest, gone_through + 1)
+        seq = max(self._earliest, removed[-1] + 1)
         for run, lo, hi in self.runs.windows(seq) if self.count else ():
             live = run.flags[lo:hi] == LIVE
             at = int(live.argmax())
@@ -189,6 +188,21 @@ class Topic:
             seq = self.head_seq + 1
         self._earliest, self._earliest_of = seq, removed
         return seq
+
+    @property
+    def removed(self) -> tuple[int, int, int]:
+        """What every removal of records changes, a delete, an eviction or an expiry, and nothing
+        else does."""
+        return self.deletes, self.head_seq - self.count, self.gone_through()
+
+    def live_among(self, seqs: Sequence[int]) -> list[int]:
+        """Those of some seqs, ascending, whose records are live."""
+        gone_through, live = self.gone_through(), []
+        for run, spans in self.runs.extents_of(seqs) if seqs and self.runs else ():
+            for lo, hi in spans:
+                rows = np.flatnonzero(run.flags[lo:hi] == LIVE) + (run.first_seq + lo)
+                live += rows.tolist()
+        return [seq for seq in live if seq > gone_through]
 
     def live_between(self, first_seq: int, last_seq: int) -> tuple[int, int]:
         """(records, bytes of text) live in [first_seq, last_seq]."""

@@ -6,7 +6,8 @@ when it arrived is applied here; until then it waits, and the log is applied in 
 other connections have their turn.  Before a read of a destination that may lack copies the engine is asked
 for them, and the read is decided where the page stands when it has answered (`when_copied`).
 
-Invariant: no answer shows less than the page did when its request arrived.
+Invariant: no answer shows less than the page did when its request arrived, and each shows what one page
+shows: a read that goes on in parts, or waits, is answered while all of the newest is applied.
 """
 
 import asyncio
@@ -88,6 +89,7 @@ class ReaderShell:
         self._loop = asyncio.get_running_loop()
         self._started_ms = self.clock.steady_ms
         self._is_going_on = False
+        self._is_current = False
         self._when_current: list[Callable[[], None]] = []
         self._parked: dict[object, tuple[str, Deliver]] = {}
         self._deadlines: list[tuple[int, int, object]] = []
@@ -126,6 +128,7 @@ class ReaderShell:
         except Exception as error:
             self._broken(error)
             return False
+        self._is_current = is_current
         if is_current:
             self._answer_woken()
         elif not self._is_going_on:
@@ -298,7 +301,7 @@ class ReaderShell:
         for fetch in self.engine.take_fetches():
             reading = self._at_work.run(self._readers, fetch.read)
             reading.add_done_callback(partial(self._fetched, fetch))
-        if self.engine.scans.due and not self._is_working:
+        if self.engine.scans.due and self._is_current and not self._is_working:
             self._is_working = True
             self._loop.call_soon(self._work)
 
@@ -309,8 +312,11 @@ class ReaderShell:
 
     def _work(self) -> None:
         self._is_working = False
-        self.engine.scans.step(self.moment)
-        self._answer_woken()
+        # While the log is being applied, records are gone here that were deleted after those were
+        # appended that are not shown yet: no moment of the engine was like that.
+        if self._is_current:
+            self.engine.scans.step(self.moment)
+            self._answer_woken()
 
     # ------------------------------------------------------------------ time
 
@@ -337,6 +343,9 @@ class ReaderShell:
 
     def _ring(self) -> None:
         self._alarm = None
+        if not self._is_current:
+            self.when_current(self._ring)
+            return
         now_ms = self.clock.steady_ms
         while self._deadlines and (
             self._deadlines[0][0] <= now_ms or self._deadlines[0][2] not in self._parked
