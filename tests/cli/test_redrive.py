@@ -53,7 +53,7 @@ def test_a_rehearsal_changes_nothing(dead: MemoryTopics, run: Any) -> None:
     done = run("redrive", "dead", "--to", "jobs", "--dry-run")
 
     assert (done.exit_code, done.stderr) == (0, "2 would be moved from dead to jobs\n")
-    assert done.stdout.splitlines()[0] == "dead 1 -> jobs t\\u000a1 (deliveries: 1)"
+    assert done.stdout.splitlines()[0] == "dead 1 -> jobs t\\n1 (deliveries: 1)"
     assert raw(dead, "dead") == before
     assert raw(dead, "jobs") == []
 

@@ -174,14 +174,14 @@ def test_on_a_terminal(scripted: Any, run: Any, monkeypatch: pytest.MonkeyPatch)
         meta=msgspec.Raw(b'{"m":1}'),
     )
     said: list[str] = []
-    monkeypatch.setattr(click, "echo", said.append)
+    monkeypatch.setattr(click, "echo", lambda text, **_: said.append(text))
 
     watch_module.Coloured().print("jobs", record)
 
     (line,) = said
     assert "\x1b[36mjobs\x1b[0m" in line
     assert click.unstyle(line) == (
-        '15:06:40.123 jobs #4097 a\\u001b[2J @w\\u000a {"x":"é\\u009b1m\\u007f"} {"m":1}'
+        '15:06:40.123 jobs #4097 a\\u001b[2J @w\\n {"x":"é\\u009b1m\\u007f"} {"m":1}'
     )
 
 

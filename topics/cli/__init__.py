@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from topics.cli.exits import Guarded
+from topics.cli.printing import say
 from topics.version import VERSION
 
 COMMANDS: Final = {
@@ -72,7 +73,7 @@ class Commands(Guarded):
             if not ctx.resilient_parsing and not names_one(rest):
                 # Before topics could be configured from here, it showed the server's settings.
                 hint = "`topics config` without a topic is `topics settings` now"
-                click.echo(f"topics: {hint}", err=True)
+                say(f"topics: {hint}", err=True)
                 return "settings", self.get_command(ctx, "settings"), rest
         return name, found, rest
 

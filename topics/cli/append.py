@@ -25,6 +25,7 @@ import click
 from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, UNUSABLE, Stop, counted, refusals, were
 from topics.cli.moments import age_ms
+from topics.cli.printing import say, say_json
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
@@ -153,9 +154,9 @@ def command(
         else:
             job.all(stream, shape, offset)
     if as_json:
-        click.echo(json.dumps(job.counts))
+        say_json(json.dumps(job.counts))
     else:
-        click.echo(job.summary, err=True)
+        say(job.summary, err=True)
 
 
 class Import:
@@ -289,7 +290,7 @@ class Import:
 
     def _count(self, answer: "Appended", offset: int) -> None:
         if answer.created:
-            click.echo(f"topics: {self._topic} did not exist; it was created", err=True)
+            say(f"topics: {self._topic} did not exist; it was created", err=True)
         self.records += answer.count
         self.deduped += answer.count if answer.deduped else 0
         self.offset = offset

@@ -6,6 +6,7 @@ import sys
 import click
 
 from topics.cli.exits import REFUSED, UNUSABLE, Stop
+from topics.cli.printing import confirmed, say, say_json
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
 dry_run_option = click.option(
@@ -23,14 +24,13 @@ def confirm(what: str, *, yes: bool) -> None:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise Stop(f"{what}: give --yes to do it, or --dry-run to see", UNUSABLE)
-    click.echo(f"{what}. ", nl=False, err=True)
-    if not click.confirm("Go on?", default=False, err=True):
+    if not confirmed(f"{what}. Go on?"):
         raise Stop("nothing was changed", REFUSED)
 
 
 def rehearsed(what: str, *, as_json: bool, topic: str, records: int) -> None:
     """The end of a dry run: a sentence on standard error, or one JSON object as the answer."""
     if as_json:
-        click.echo(json.dumps({"topic": topic, "records": records, "dry_run": True}))
+        say_json(json.dumps({"topic": topic, "records": records, "dry_run": True}))
     else:
-        click.echo(what, err=True)
+        say(what, err=True)

@@ -1,14 +1,14 @@
 """`topics backup`: a running server's directory, copied at one point of its log."""
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, print_rich
+from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted
 from topics.cli.offline import refusals
+from topics.cli.printing import print_table, say, say_json
 from topics.cli.progress import byte_bar
 
 if TYPE_CHECKING:
@@ -113,13 +113,13 @@ def _say(manifest: "Manifest", removed: list[int], *, as_json: bool) -> int:
     if as_json:
         _print_json([manifest])
         return OK
-    click.echo(
+    say(
         f"backup {manifest.number} of {manifest.source}: {counted(manifest.records, 'record')} in "
         f"{counted(manifest.topics, 'topic')}; {manifest.copied_bytes:,} bytes of "
         f"{counted(len(manifest.segments), 'segment')} were new"
     )
     if removed:
-        click.echo(f"removed: {', '.join(f'backup {number}' for number in removed)}")
+        say(f"removed: {', '.join(f'backup {number}' for number in removed)}")
     return OK
 
 
@@ -139,7 +139,7 @@ def _list(dest: Path, *, as_json: bool) -> int:
     else:
         _print_table(manifests)
     for damage in catalog.damaged:
-        click.echo(f"topics: {damage}", err=True)
+        say(f"topics: {damage}", err=True)
     return CORRUPT if catalog.damaged else OK
 
 
@@ -156,9 +156,9 @@ def _verify(dest: Path, *, as_json: bool) -> int:
     if as_json:
         _print_json(manifests)
     elif not damages:
-        click.echo(f"{counted(len(manifests), 'backup')}: everything verifies")
+        say(f"{counted(len(manifests), 'backup')}: everything verifies")
     for damage in damages:
-        click.echo(f"topics: {damage}", err=True)
+        say(f"topics: {damage}", err=True)
     return CORRUPT if damages else OK
 
 
@@ -171,7 +171,7 @@ def _print_json(manifests: "list[Manifest]") -> None:
     import msgspec
 
     for manifest in manifests:
-        click.echo(
+        say_json(
             msgspec.json.encode(
                 {
                     "backup": manifest.number,
@@ -193,20 +193,18 @@ def _print_json(manifests: "list[Manifest]") -> None:
 
 
 def _print_table(manifests: "list[Manifest]") -> None:
-    from rich.console import Console
-    from rich.table import Table
+    print_table(
+        *(">backup", "<taken", ">topics", ">records", ">segments", ">segment bytes", ">new bytes"),
+        ">log bytes",
+        rows=map(_row, manifests),
+    )
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column("backup", justify="right", no_wrap=True)
-    table.add_column("taken", no_wrap=True)
-    for name in ("topics", "records", "segments", "segment bytes", "new bytes", "log bytes"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for manifest in manifests:
-        numbers = [
-            *(manifest.topics, manifest.records, len(manifest.segments)),
-            sum(part.size_bytes for part in manifest.segments),
-            manifest.copied_bytes,
-            sum(log.part.size_bytes for log in manifest.logs),
-        ]
-        table.add_row(str(manifest.number), when(manifest), *(f"{each:,}" for each in numbers))
-    print_rich(Console(file=sys.stdout, width=120, highlight=False), table)
+
+def _row(manifest: "Manifest") -> list[str]:
+    numbers = [
+        *(manifest.topics, manifest.records, len(manifest.segments)),
+        sum(part.size_bytes for part in manifest.segments),
+        manifest.copied_bytes,
+        sum(log.part.size_bytes for log in manifest.logs),
+    ]
+    return [str(manifest.number), when(manifest), *(f"{each:,}" for each in numbers)]

@@ -1,7 +1,6 @@
 """`topics cluster`: how the nodes of a cluster stand, as one of them says it."""
 
 import json
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from topics.cli.asking import confirm, dry_run_option, yes_option
-from topics.cli.exits import REFUSED, UNUSABLE, Stop, counted, output, print_rich
+from topics.cli.exits import REFUSED, UNUSABLE, Stop, counted, output
+from topics.cli.printing import print_table, say, say_json
 from topics.cli.target import with_client
 from topics.cli.topic import json_option, print_json
 
@@ -62,13 +62,13 @@ def adopt(data_dir: Path, name: str, undo: bool, as_json: bool) -> None:
     if as_json:
         # Not the cluster's id: it is what nodes know one another by.
         of_node = {} if undo else {"cluster": made.name, "node": made.node}
-        click.echo(json.dumps({"data_dir": str(data_dir), "adopted": not undo, **of_node}))
+        say_json(json.dumps({"data_dir": str(data_dir), "adopted": not undo, **of_node}))
         return
     if undo:
-        click.echo(f"{data_dir}: a single server's directory again")
+        say(f"{data_dir}: a single server's directory again")
         return
-    click.echo(f'{data_dir}: the first node of cluster "{name}"')
-    click.echo("start it before any other node; --undo takes it back until then")
+    say(f'{data_dir}: the first node of cluster "{name}"')
+    say("start it before any other node; --undo takes it back until then")
 
 
 def _require_new_cluster(name: str) -> None:
@@ -138,7 +138,7 @@ def status(client: "Client", as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.encode(found))
+        say_json(msgspec.json.encode(found))
     if not found.get("enabled"):
         raise Stop("the server is in no cluster", REFUSED)
     if not as_json:
@@ -185,7 +185,7 @@ def trim(
         if as_json:
             print_json(plan)
         elif not plan["records"]:
-            click.echo(f"nothing goes: {_waits_for(plan)}", err=True)
+            say(f"nothing goes: {_waits_for(plan)}", err=True)
         return
     what = f"This removes {counted(plan['records'], 'record')} of Kafka's log, for good"
     if alone:
@@ -195,11 +195,11 @@ def trim(
     if as_json:
         print_json(done)
     else:
-        click.echo(f"the log begins at {done['before']:,} now; {_waits_for(plan)}", err=True)
+        say(f"the log begins at {done['before']:,} now; {_waits_for(plan)}", err=True)
 
 
 def _explain(plan: dict[str, Any]) -> None:
-    click.echo(
+    say(
         f"the log has offsets {plan['log_start']:,} to {plan['log_end']:,}; those before "
         f"{plan['before']:,} may go, which are {plan['records']:,}",
         err=True,
@@ -207,35 +207,29 @@ def _explain(plan: dict[str, Any]) -> None:
     for each in plan["positions"]:
         needs = "all of it" if each["offset"] is None else f"it from {each['offset']:,} on"
         copy = "" if each["is_copy"] else ", and is no copy of what is before"
-        click.echo(f"  {each['node']} needs {needs}{copy}", err=True)
+        say(f"  {each['node']} needs {needs}{copy}", err=True)
 
 
 def _print(found: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    click.echo(
+    say(
         f"cluster {found['cluster']}, shard {found['shard']}, term {found['term']}; "
         f"as {found['node']} knows it"
     )
     if found.get("log_start") is not None and found.get("log_end") is not None:
-        click.echo(f"log {found['log_start']:,} to {found['log_end']:,}{_trimming(found)}")
-    table = Table(box=None, pad_edge=False)
-    for name in ("node", "role", "url"):
-        table.add_column(name, overflow="fold")
-    for name in ("index", "durable", "lag units", "lag ms", "seen ms ago"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for node in found["nodes"]:
-        numbers = [node.get(name) for name in NUMBERS]
-        table.add_row(node["node"], node["role"], node["url"], *map(_digits, numbers))
-    print_rich(Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400), table)
+        say(f"log {found['log_start']:,} to {found['log_end']:,}{_trimming(found)}")
+    rows = [
+        [node["node"], node["role"], node["url"], *(_digits(node.get(name)) for name in NUMBERS)]
+        for node in found["nodes"]
+    ]
+    titles = (">index", ">durable", ">lag units", ">lag ms", ">seen ms ago")
+    print_table("<node", "<role", "<url", *titles, rows=rows)
     loss = found.get("loss")
     if loss is not None:
         aside = loss.get("set_aside")
         mended = (
             "" if aside is None else f"; another node's snapshot took its place, it is in {aside}"
         )
-        click.echo(
+        say(
             f"topics: the log has lost what {found['node']} rests on (unit {loss['index']}): "
             f"{loss['what']}{mended}",
             err=True,
@@ -245,7 +239,7 @@ def _print(found: dict[str, Any]) -> None:
         source = snapshot["source"]
         whom = "of another node, and none gives one" if source is None else f"of {source}"
         trouble = "" if snapshot["trouble"] is None else f" ({snapshot['trouble']})"
-        click.echo(
+        say(
             f"{found['node']} takes a snapshot {whom}: {snapshot['copied_bytes'] / 1e6:,.0f} of "
             f"{snapshot['total_bytes'] / 1e6:,.0f} MB{trouble}"
         )

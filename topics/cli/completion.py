@@ -76,8 +76,10 @@ def command(context: click.Context, shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
+    from topics.cli.exits import output
+
     kind = get_completion_class(shell)
     assert kind is not None
     # Bash's script asks the running bash for its version, which click does by starting one.
     made = kind(context.find_root().command, {}, "topics", "_TOPICS_COMPLETE")
-    click.echo(made.source())
+    output().write(made.source().encode() + b"\n")

@@ -8,12 +8,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
+from typing import Any, BinaryIO, Final, TextIO, cast
 
 import click
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from topics.cli.printing import print_traceback, say
+from topics.visible import visible
 
 OK: Final = 0
 REFUSED: Final = 1
@@ -43,9 +43,15 @@ class Guarded(click.Group):
     """A group whose commands return exit codes, and end quietly when the reader of a pipe closes
     it."""
 
+    def main(self, *args: Any, **rest: Any) -> Any:
+        sys.excepthook = print_traceback
+        return super().main(*args, **rest)
+
     def make_context(self, *args: Any, **rest: Any) -> click.Context:
         try:
             return super().make_context(*args, **rest)
+        except click.UsageError as error:
+            raise _visible(error) from None
         except OSError as error:
             # The help and the version are printed in here; where the pipe is closed, click itself
             # would end with 1.
@@ -56,6 +62,8 @@ class Guarded(click.Group):
             code = super().invoke(ctx)
             if sys.stdout is not None:
                 sys.stdout.flush()
+        except click.UsageError as error:
+            raise _visible(error) from None
         except Stop as stop:
             code = _print_end(stop.message, stop.code)
         except KeyboardInterrupt:
@@ -75,18 +83,6 @@ def output() -> BinaryIO:
     if sys.stdout is None:
         raise Stop("standard output is closed", UNUSABLE)
     return sys.stdout.buffer
-
-
-def print_rich(console: "Console", *things: Any) -> None:
-    """Print what rich draws.
-
-    It is drawn into memory first: rich itself would end the process with 1 where the reader of a
-    pipe closes it.
-    """
-    with console.capture() as drawn:
-        for thing in things:
-            console.print(thing)
-    click.echo(drawn.get(), nl=False, color=console.is_terminal)
 
 
 def counted(count: int, noun: str) -> str:
@@ -131,6 +127,12 @@ def spare_httpx_main() -> None:
     sys.modules.setdefault("httpx._main", cast("Any", None))  # httpx does without it then
 
 
+def _visible(error: click.UsageError) -> click.UsageError:
+    """The error, whose message may quote what was pasted or completed."""
+    error.message = "\n".join(map(visible, error.message.split("\n")))
+    return error
+
+
 def _missing(error: ModuleNotFoundError) -> int:
     """The exit code where a package of an extra is not installed; what else is missing is a bug.
 
@@ -157,7 +159,7 @@ def _unwritten(error: OSError) -> int:
 def _print_end(message: str, code: int) -> int:
     """Print the last line of the command; returns its exit code."""
     try:
-        click.echo(f"topics: {message}", err=True)
+        say(f"topics: {message}", err=True)
     except OSError:
         # Standard error is closed; the exit code is all that is left.
         _abandon(sys.stderr)

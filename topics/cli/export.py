@@ -20,6 +20,7 @@ from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop
 from topics.cli.export_care import compact, reconcile, repair, status, verify
 from topics.cli.export_place import failures, opened, place_option, size_bytes
 from topics.cli.moments import age_ms
+from topics.cli.printing import say, say_json
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
@@ -402,7 +403,7 @@ def _exporting(
         OsLake(to), settings, compression=given["compression"], with_variants=with_variants
     ) as target:
         for note in target.notes:
-            click.echo(f"topics: {note}", err=True)
+            say(f"topics: {note}", err=True)
         yield FileExport(target, engine=made, target_bytes=size, tidies=given["follow"] is not None)
 
 
@@ -418,11 +419,11 @@ def _tell_plan(source: "Source", to: Path, job: "Job", *, as_json: bool) -> None
         count = max(each.last_seq - each.first_seq + 1, 0)
         if as_json:
             row = {"event": "plan", "topic": name, "from": each.first_seq, "to": each.last_seq}
-            click.echo(msgspec.json.encode({**row, "seqs": count, "epoch": each.epoch}))
+            say_json(msgspec.json.encode({**row, "seqs": count, "epoch": each.epoch}))
         elif count:
-            click.echo(f"{name}: would export seqs {each.first_seq:,} to {each.last_seq:,}")
+            say(f"{name}: would export seqs {each.first_seq:,} to {each.last_seq:,}")
         else:
-            click.echo(f"{name}: nothing to export")
+            say(f"{name}: nothing to export")
 
 
 def _tell_deletes(

@@ -17,8 +17,8 @@ from topics.cli.export_place import (
     size_bytes,
 )
 from topics.cli.export_progress import compared_line
+from topics.cli.printing import print_table, say, say_json
 from topics.cli.target import with_client
-from topics.cli.watch import visible
 
 if TYPE_CHECKING:
     from topics.client import Client
@@ -32,9 +32,9 @@ def _tell(row: Any, text: str, *, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.encode(row))
+        say_json(msgspec.json.encode(row))
     else:
-        click.echo(text)
+        say(text)
 
 
 def _are_tables(to: Path) -> bool:
@@ -60,7 +60,7 @@ def status(client: "Client | None", to: Path, path: Path | None, as_json: bool) 
             about = {"format": settings.format, "by": settings.by}
             _tell({**about, "tag_prefix": settings.tag_prefix, "topics": rows}, "", as_json=True)
         else:
-            click.echo(
+            say(
                 f"{to}: {settings.format}" + (f" by {settings.by}" if settings.by != "none" else "")
             )
             _print(rows)
@@ -113,19 +113,14 @@ def _row(lineage: "Lineage", heads: dict[str, int]) -> dict[str, Any]:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    """A table, without rich: it would take as long to load as all the rest."""
     columns = ["from", "to", "rows", "deleted", "erased", "lost", "handed_off", "files", "bytes"]
     if any("lag" in row for row in rows):
         columns.append("lag")
-    lines = [["topic", *(name.replace("_", " ") for name in columns)]]
-    for row in rows:
-        lines.append(
-            [visible(row["topic"]), *(f"{row[name]:,}" if name in row else "" for name in columns)]
-        )
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for first, *rest in lines:
-        cells = [first.ljust(widths[0]), *map(str.rjust, rest, widths[1:])]
-        click.echo("  ".join(cells).rstrip())
+    cells = (
+        [row["topic"], *(f"{row[name]:,}" if name in row else "" for name in columns)]
+        for row in rows
+    )
+    print_table("<topic", *(">" + name.replace("_", " ") for name in columns), rows=cells)
 
 
 @click.command("verify")
@@ -179,7 +174,7 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
             row |= {"ok": is_whole, "problems": problems, "topics": deeply, "recreated": others}
             _tell(row, "", as_json=True)
         else:
-            click.echo(
+            say(
                 f"{counted(checked.files, 'file')}, {counted(checked.rows, 'record')}: "
                 + (
                     "all verify"
@@ -188,12 +183,12 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
                 )
             )
             for each in compared:
-                click.echo(_accounted(catalogue.lineages[each.topic][-1]))
-                click.echo(compared_line(each))
+                say(_accounted(catalogue.lineages[each.topic][-1]))
+                say(compared_line(each))
         for problem in checked.problems:
-            click.echo(f"topics: {to / problem.path}: {problem.what}", err=True)
+            say(f"topics: {to / problem.path}: {problem.what}", err=True)
         for topic in others:
-            click.echo(f'topics: topic "{topic}" is another one now; it is not compared', err=True)
+            say(f'topics: topic "{topic}" is another one now; it is not compared', err=True)
         return OK if is_whole else CORRUPT
 
 
@@ -317,5 +312,5 @@ def repair(client: "Client", to: Path, path: Path | None, as_json: bool) -> int:
             as_json=as_json,
         )
         for problem in done.left:
-            click.echo(f"topics: {to / problem.path}: {problem.what}", err=True)
+            say(f"topics: {to / problem.path}: {problem.what}", err=True)
         return CORRUPT if done.left else OK

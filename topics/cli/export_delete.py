@@ -4,9 +4,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from topics.cli.exits import UNUSABLE, Stop, were
+from topics.cli.printing import confirmed, say, say_json
 
 if TYPE_CHECKING:
     from topics.arrow.source import Source
@@ -49,7 +48,7 @@ def then_delete(
         count = carry_out(client, plan)
         event("deleted", topic=topic, before_seq=plan.bound.before_seq, count=count)
         if not given["as_json"]:
-            click.echo(f"{topic}: {were(count, 'record')} deleted")
+            say(f"{topic}: {were(count, 'record')} deleted")
 
 
 def tell_deletes(
@@ -68,7 +67,7 @@ def tell_deletes(
 def _print_event(what: str, **said: Any) -> None:
     import msgspec
 
-    click.echo(msgspec.json.encode({"event": what, **said}))
+    say_json(msgspec.json.encode({"event": what, **said}))
 
 
 def _nothing(what: str, **said: Any) -> None:
@@ -111,9 +110,9 @@ def _show(plan: "Plan", event: Callable[..., None], *, as_json: bool) -> None:
         return
     limits = ", ".join(f"{name}: through {last:,}" for name, last in bound.limits.items())
     if plan.is_empty:
-        click.echo(f"{plan.topic}: nothing to delete ({limits})")
+        say(f"{plan.topic}: nothing to delete ({limits})")
         return
-    click.echo(
+    say(
         f"{plan.topic}: the records from seq {plan.earliest_seq:,} to {bound.before_seq - 1:,} are "
         f"to be deleted for every reader ({limits})"
     )
@@ -122,5 +121,5 @@ def _show(plan: "Plan", event: Callable[..., None], *, as_json: bool) -> None:
 def _ask(plan: "Plan") -> None:
     if sys.stdin is None or not sys.stdin.isatty():
         raise Stop("--then-delete asks on a terminal; give --yes where there is none", UNUSABLE)
-    if not click.confirm(f"Delete them in {plan.topic}?", err=True):
+    if not confirmed(f"Delete them in {plan.topic}?"):
         raise Stop("nothing was deleted", UNUSABLE)

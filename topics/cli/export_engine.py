@@ -10,9 +10,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from topics.cli.exits import UNUSABLE, Stop
+from topics.cli.printing import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +91,7 @@ def chosen(
     span_bytes = _span_bytes(source, job, to)
     if span_bytes < SPAN_OF_SPARK_BYTES or find_spec("pyspark") is None:
         return "direct"
-    click.echo(f"topics: {span_bytes / 1e9:,.0f} GB: by Spark, unless --engine direct", err=True)
+    say(f"topics: {span_bytes / 1e9:,.0f} GB: by Spark, unless --engine direct", err=True)
     return "spark"
 
 

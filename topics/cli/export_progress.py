@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from topics.cli.exits import counted
+from topics.cli.printing import say, say_above, say_json
+from topics.visible import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -37,7 +37,7 @@ class Telling:
         if self._bar is not None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(topic, total=last - first + 1, figures="")
+            self._task = self._bar.add_task(visible(topic), total=last - first + 1, figures="")
 
     def read(self, topic: str, seq: int, size_bytes: int) -> None:
         if self._bar is None or self._task is None:
@@ -88,19 +88,19 @@ class Telling:
         )
         if not self._as_json:
             with self.paused():
-                click.echo(summary(result))
+                say(summary(result))
 
     def event(self, what: str, **said: Any) -> None:
         if self._as_json:
             import msgspec
 
-            click.echo(msgspec.json.encode({"event": what, **said}))
+            say_json(msgspec.json.encode({"event": what, **said}))
 
     def _say(self, text: str) -> None:
         if self._bar is not None:
-            self._bar.console.print(f"topics: {text}", markup=False, highlight=False)
+            say_above(self._bar, f"topics: {text}")
         else:
-            click.echo(f"topics: {text}", err=True)
+            say(f"topics: {text}", err=True)
 
     @contextmanager
     def paused(self) -> Iterator[None]:

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, were
 from topics.cli.export_place import opened
+from topics.cli.printing import say_json
 
 if TYPE_CHECKING:
     from topics.client import Client
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 def _tell(row: Any, text: str, *, as_json: bool) -> None:
     import msgspec
 
-    click.echo(msgspec.json.encode(row) if as_json else text)
+    say_json(msgspec.json.encode(row) if as_json else text)
 
 
 def verify_tables(

@@ -7,6 +7,7 @@ import click
 
 from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted
 from topics.cli.offline import refusals, unused
+from topics.cli.printing import print_table, say, say_json
 from topics.cli.progress import byte_bar
 
 if TYPE_CHECKING:
@@ -49,11 +50,11 @@ def command(data_dir: Path, as_json: bool, repair: bool, quarantine: bool, yes: 
         import msgspec
 
         seen = {**_plain(report), "ok": report.ok, "topics": [_topic_row(t) for t in topics]}
-        click.echo(msgspec.json.encode(seen))
+        say_json(msgspec.json.encode(seen))
     else:
         _print(report, topics)
     for problem in report.problems:
-        click.echo(f"topics: {problem.path}: byte {problem.offset}: {problem.what}", err=True)
+        say(f"topics: {problem.path}: byte {problem.offset}: {problem.what}", err=True)
     return OK if report.ok else CORRUPT
 
 
@@ -113,9 +114,9 @@ def _topic_row(topic: "TopicImage") -> dict[str, Any]:
 def _print(report: "Report", topics: "list[TopicImage]") -> None:
     end = "stopped cleanly" if report.clean else "not stopped cleanly"
     about = f"format {report.format_version}, instance {report.instance_id}"
-    click.echo(f"{report.path}: {about}, {end}")
+    say(f"{report.path}: {about}, {end}")
     if report.torn_bytes:
-        click.echo(f"{report.torn_bytes:,} bytes of torn log, which the next start sets aside")
+        say(f"{report.torn_bytes:,} bytes of torn log, which the next start sets aside")
     _table(
         "log",
         ["format", "bytes", "used", "batches", "events", "last batch"],
@@ -157,9 +158,11 @@ def _print(report: "Report", topics: "list[TopicImage]") -> None:
         ],
     )
     if report.others:
-        click.echo(f"\nnot the store's: {', '.join(report.others)}")
+        say()
+        say(f"not the store's: {', '.join(report.others)}")
     found = len(report.problems)
-    click.echo(f"\n{counted(found, 'problem')}" if found else "\nEverything verifies.")
+    say()
+    say(counted(found, "problem") if found else "Everything verifies.")
 
 
 def _verdict(is_verified: bool, **remarks: bool) -> str:
@@ -168,19 +171,8 @@ def _verdict(is_verified: bool, **remarks: bool) -> str:
 
 
 def _table(title: str, columns: list[str], rows: list[tuple[str, list[int], str]]) -> None:
-    """Rows of a name, numbers and a remark, under a title.
-
-    Plain text: there may be a hundred thousand rows, for which a library's table takes minutes.
-    """
-    if not rows:
-        return
-    texts = [
-        [name, *(f"{number:,}" for number in numbers), remark] for name, numbers, remark in rows
-    ]
-    texts.insert(0, [title, *columns, ""])
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    lines = []
-    for name, *numbers, remark in texts:
-        cells = [text.rjust(width) for text, width in zip(numbers, widths[1:-1], strict=True)]
-        lines.append("  ".join([name.ljust(widths[0]), *cells, remark]).rstrip())
-    click.echo("\n" + "\n".join(lines))
+    """Rows of a name, numbers and a remark, under a title."""
+    if rows:
+        say()
+        cells = ([name, *(f"{number:,}" for number in numbers), end] for name, numbers, end in rows)
+        print_table(f"<{title}", *(f">{column}" for column in columns), "<", rows=cells)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from topics.cli.exits import OK, UNUSABLE, Stop, counted, refusals
+from topics.cli.printing import say
 from topics.cli.target import with_server
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def compact(
             job = Compaction(source, sink, topic)
             if to is not None:
                 head = job.copy(spark, client, to)
-                click.echo(f"{to} has the newest records of {topic} through seq {head}")
+                say(f"{to} has the newest records of {topic} through seq {head}")
             else:
-                click.echo(f"{counted(job.in_place(spark, client), 'record')} deleted")
+                say(f"{counted(job.in_place(spark, client), 'record')} deleted")
     return OK

@@ -14,6 +14,7 @@ from typing import Any, Final
 import click
 
 from topics.cli.exits import UNUSABLE, Stop, output
+from topics.cli.printing import say, say_json
 from topics.server.access.keys import BadKeys, Entry, parse_line
 
 SECRET_BYTES: Final = 32
@@ -62,10 +63,10 @@ def new(scopes: str, prefixes: tuple[str, ...], as_json: bool) -> None:
     secret = "tk_" + secrets.token_urlsafe(SECRET_BYTES)
     (entry,) = _entries(f"{secret}{_suffix(scopes, prefixes)}", "the new key")
     if as_json:
-        click.echo(json.dumps({"secret": secret, "entry": entry.text}))
+        say_json(json.dumps({"secret": secret, "entry": entry.text}))
         return
-    click.echo(f"secret  {secret}")
-    click.echo(f"entry   {entry.text}")
+    say(f"secret  {secret}")
+    say(f"entry   {entry.text}")
 
 
 @command.command("hash")
@@ -90,7 +91,7 @@ def hash_(scopes: str, prefixes: tuple[str, ...]) -> None:
             if suffix and ":" in line:
                 raise Stop(f"line {number}: it has rights of its own already", UNUSABLE)
             for entry in _entries(line + suffix, f"line {number}"):
-                click.echo(entry.text)
+                say(entry.text)
 
 
 def _suffix(scopes: str, prefixes: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from topics.cli.exits import REFUSED, Stop, were
-from topics.cli.watch import visible, warn
+from topics.cli.printing import warn
 from topics.client import Appended, Client, Job, NewRecord, Tombstone, TopicsError, TopicState
 
 BATCH: Final = 100
@@ -185,10 +185,10 @@ class Redrive:
     def _line(self, letter: Any, where: str) -> str:
         parts = [f"{self._source.topic} {letter.seq} -> {self._queue}{where}"]
         if letter.tag is not None:
-            parts.append(visible(letter.tag))
+            parts.append(letter.tag)
         deliveries = (letter.meta or {}).get(f"{MARKS}deliveries")
         if deliveries is not None:
-            parts.append(f"(deliveries: {visible(bytes(deliveries).decode())})")
+            parts.append(f"(deliveries: {bytes(deliveries).decode('utf-8', 'replace')})")
         return " ".join(parts)
 
 

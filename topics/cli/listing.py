@@ -1,15 +1,23 @@
 """`topics topics`: the list of topics."""
 
-import sys
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from topics.cli.exits import output, print_rich
+from topics.cli.exits import output
+from topics.cli.printing import Table, say_json
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from topics.client import Client, TopicSummary
+
+PAGE_TOPICS: Final = 1000
+"""As many as the server lists at a time."""
+COLUMNS: Final = ("<topic", ">records", ">bytes", ">first seq", ">head seq")
+OF_QUEUES: Final = (">ready", ">in flight", ">delayed")
 
 
 @click.command("topics")
@@ -25,26 +33,24 @@ def command(client: "Client", prefix: str, as_json: bool) -> None:
         import msgspec
 
         for topic in found:
-            click.echo(msgspec.json.encode(topic))
+            say_json(msgspec.json.encode(topic))
     else:
-        _print_table(list(found))
+        _print_table(iter(found))
 
 
-def _print_table(found: "list[TopicSummary]") -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _print_table(found: "Iterator[TopicSummary]") -> None:
+    """The topics as they come; the columns of queues from the first page on that has one."""
+    table, has_queues = Table(*COLUMNS), False
+    is_first = True
+    while (page := list(islice(found, PAGE_TOPICS))) or is_first:
+        if not has_queues and any(topic.queue is not None for topic in page):
+            table, has_queues = Table(*COLUMNS, *OF_QUEUES), True
+        table.print(map(_row, page))
+        is_first = False
 
-    has_queues = any(topic.queue is not None for topic in found)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("topic", overflow="fold")
-    for name in ("records", "bytes", "first seq", "head seq"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("ready", "in flight", "delayed") if has_queues else ():
-        table.add_column(name, justify="right", no_wrap=True)
-    for topic in found:
-        numbers = [topic.count, topic.bytes, topic.earliest_seq, topic.head_seq]
-        if topic.queue is not None:
-            numbers += [topic.queue.ready, topic.queue.in_flight, topic.queue.delayed]
-        table.add_row(topic.topic, *(f"{number:,}" for number in numbers))
-    # Into a pipe a name is never folded: the program that reads it needs the whole name.
-    print_rich(Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400), table)
+
+def _row(topic: "TopicSummary") -> list[str]:
+    numbers = [topic.count, topic.bytes, topic.earliest_seq, topic.head_seq]
+    if topic.queue is not None:
+        numbers += [topic.queue.ready, topic.queue.in_flight, topic.queue.delayed]
+    return [topic.topic, *(f"{number:,}" for number in numbers)]

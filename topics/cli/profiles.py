@@ -23,6 +23,7 @@ import msgspec
 from click.core import ParameterSource
 
 from topics.cli.exits import UNUSABLE, Stop
+from topics.cli.printing import say_fields, say_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -189,6 +190,6 @@ def command(as_json: bool) -> None:
     for name, profile in load_profiles(config_file()).items():
         url = _PASSWORD.sub(r"\1***", profile.url)
         if as_json:
-            click.echo(json.dumps({"profile": name, "url": url}))
+            say_json(json.dumps({"profile": name, "url": url}))
         else:
-            click.echo(f"{name}\t{url}")
+            say_fields(name, url)

@@ -1,6 +1,5 @@
 """`topics read`: records on standard output, one a line, and losses on standard error."""
 
-import sys
 from bisect import bisect_right
 from errno import EAGAIN
 from typing import TYPE_CHECKING, Final
@@ -10,6 +9,7 @@ import click
 from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop, output, refusals, were
 from topics.cli.moments import at_ms
+from topics.cli.printing import is_terminal, record_filter, say
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def command(
         options["from_ts"] = since
     else:
         options["from_seq"] = begin_seq(client, topic, from_seq, tail, last, match)
-    waits = follow or _is_for_a_person()
+    waits = follow or is_terminal()
     printer = Printer(topic, options.get("from_seq", 0), only_data=only_data, waits=waits)
     print_all(client.read(topic, record_type=RawRecord, **options), printer, until)
     return LOST if strict and printer.losses else OK
@@ -163,10 +163,6 @@ def before_last(client: "Client", topic: str, count: int, match: str | None) -> 
         span *= 4
 
 
-def _is_for_a_person() -> bool:
-    return sys.stdout is not None and sys.stdout.isatty()
-
-
 class Printer:
     """Writes records and losses, and knows how far it came.
 
@@ -193,9 +189,10 @@ class Printer:
         self._ends: list[int] = []
         self._seqs: list[int] = []
         self._encode = msgspec.json.Encoder().encode
+        self._shown = record_filter()
 
     def print(self, record: "RawRecord") -> None:
-        self._lines += bytes(record.data) if self._only_data else self._encode(record)
+        self._lines += self._shown(bytes(record.data) if self._only_data else self._encode(record))
         self._lines += b"\n"
         self._ends.append(len(self._lines))
         self._seqs.append(record.seq)
@@ -222,9 +219,7 @@ class Printer:
     def lost(self, tombstone: "Tombstone") -> None:
         self.losses += 1
         span = f"{tombstone.gap_from} to {tombstone.gap_to}"
-        click.echo(
-            f"topics: records {span} of {self._topic} are lost ({tombstone.reason})", err=True
-        )
+        say(f"topics: records {span} of {self._topic} are lost ({tombstone.reason})", err=True)
 
     @property
     def done(self) -> str:

@@ -11,6 +11,7 @@ import click
 from topics.cli.asking import confirm, dry_run_option, rehearsed, yes_option
 from topics.cli.completion import topic_argument
 from topics.cli.exits import UNUSABLE, Stop, counted, output, were
+from topics.cli.printing import record_filter, say
 from topics.cli.target import with_client
 from topics.cli.topic import json_option, print_json
 from topics.cli.watch import Coloured
@@ -69,7 +70,7 @@ def publish(
     else:
         again = ", which was there already" if done.deduped else ""
         made = f"; {topic} was created" if done.created else ""
-        click.echo(f"{topic} {done.first_seq}{again}{made}")
+        say(f"{topic} {done.first_seq}{again}{made}")
 
 
 def _value(given: str, where: str, *, is_text: bool) -> Any:
@@ -132,7 +133,7 @@ def rm(
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{were(done.deleted, 'record')} removed from {topic}", err=True)
+        say(f"{were(done.deleted, 'record')} removed from {topic}", err=True)
 
 
 def _glob(match: str | None) -> Any:
@@ -219,7 +220,7 @@ def purge(
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{were(done.purged, 'record')} removed from {topic}", err=True)
+        say(f"{were(done.purged, 'record')} removed from {topic}", err=True)
 
 
 @click.command("peek")
@@ -235,7 +236,7 @@ def peek(client: "Client", queue: str, limit: int, as_json: bool) -> None:
 
     from topics.client import RawRecord
 
-    out = output()
+    out, shown = output(), record_filter()
     items = client.read(queue, include_tags=True, record_type=RawRecord)
     records = islice((item for item in items if isinstance(item, RawRecord)), limit)
     if not as_json and sys.stdout.isatty():
@@ -244,7 +245,7 @@ def peek(client: "Client", queue: str, limit: int, as_json: bool) -> None:
             printer.print(queue, record)
         return
     for record in records:
-        out.write(msgspec.json.encode(record) + b"\n")
+        out.write(shown(msgspec.json.encode(record)) + b"\n")
 
 
 @click.command("drain")
@@ -265,7 +266,7 @@ def drain(client: "Client", topic: str, dry_run: bool, yes: bool) -> None:
     count = state.count if state.queue is None else state.queue.ready
     what = f"{counted(count, 'record')} of {topic}"
     if dry_run:
-        click.echo(f"{what} would be printed and removed", err=True)
+        say(f"{what} would be printed and removed", err=True)
         return
     out = output()
     confirm(f"This prints and removes {what}", yes=yes)
@@ -273,7 +274,7 @@ def drain(client: "Client", topic: str, dry_run: bool, yes: bool) -> None:
         drained = _drain_queue(client, topic, out)
     else:
         drained = _drain_log(client, topic, state.head_seq, out)
-    click.echo(f"{were(drained, 'record')} drained from {topic}", err=True)
+    say(f"{were(drained, 'record')} drained from {topic}", err=True)
 
 
 def _drain_queue(client: "Client", topic: str, out: Any) -> int:
@@ -284,6 +285,7 @@ def _drain_queue(client: "Client", topic: str, out: Any) -> int:
     class Drained(Job[msgspec.Raw], frozen=True, kw_only=True):
         meta: msgspec.Raw = msgspec.Raw(b"")  # type: ignore[assignment]
 
+    shown = record_filter()
     drained = 0
     node = "topics-drain"
     while True:
@@ -295,7 +297,7 @@ def _drain_queue(client: "Client", topic: str, out: Any) -> int:
             record = RawRecord(
                 seq=job.seq, ts_ms=job.ts_ms, node=job.node, tag=job.tag, data=job.data, **about
             )
-            out.write(msgspec.json.encode(record) + b"\n")
+            out.write(shown(msgspec.json.encode(record)) + b"\n")
         out.flush()
         drained += client.ack(topic, found.jobs, node=node).acked
 
@@ -305,6 +307,7 @@ def _drain_log(client: "Client", topic: str, head_seq: int, out: Any) -> int:
 
     from topics.client import RawRecord
 
+    shown = record_filter()
     drained = 0
     last_seq = 0
     waiting = 0
@@ -315,12 +318,12 @@ def _drain_log(client: "Client", topic: str, head_seq: int, out: Any) -> int:
 
     for item in client.read(topic, include_tags=True, record_type=RawRecord):
         if not isinstance(item, RawRecord):
-            click.echo(f"topics: records {item.gap_from} to {item.gap_to} of {topic} are lost "
+            say(f"topics: records {item.gap_from} to {item.gap_to} of {topic} are lost "
                        f"({item.reason})", err=True)  # fmt: skip
             continue
         if item.seq > head_seq:
             break
-        out.write(msgspec.json.encode(item) + b"\n")
+        out.write(shown(msgspec.json.encode(item)) + b"\n")
         last_seq = item.seq
         waiting += 1
         if waiting == DRAINED:

@@ -6,8 +6,8 @@ import click
 
 from topics.cli.completion import topic_argument, topic_option
 from topics.cli.exits import INTERRUPTED, UNUSABLE, Stop, refusals
+from topics.cli.printing import say, warn
 from topics.cli.target import with_client
-from topics.cli.watch import warn
 
 if TYPE_CHECKING:
     from topics.cli.letters import Redrive
@@ -42,11 +42,11 @@ def command(
         raise Stop(f"{queue} cannot be redriven to itself", UNUSABLE)
     source = client.topic(dead_letters, touch=False)
     _require_queue(client.topic(queue, touch=False))
-    redrive = Redrive(client, source, queue, match, click.echo)
+    redrive = Redrive(client, source, queue, match, say)
     if dry_run:
         count = redrive.rehearse()
         _warn_of_left(redrive, dead_letters, "of them are leased or delayed, and would stay")
-        click.echo(f"{count:,} would be moved from {dead_letters} to {queue}", err=True)
+        say(f"{count:,} would be moved from {dead_letters} to {queue}", err=True)
         return
     try:
         with refusals(lambda: redrive.done):
@@ -54,7 +54,7 @@ def command(
     except KeyboardInterrupt:
         raise Stop(f"interrupted; {redrive.done}", INTERRUPTED) from None
     _warn_of_left(redrive, dead_letters, "more are leased or delayed: move them when that is over")
-    click.echo(redrive.done, err=True)
+    say(redrive.done, err=True)
 
 
 def _require_queue(state: "TopicState") -> None:

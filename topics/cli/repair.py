@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from topics.cli.exits import CORRUPT, OK, counted
 from topics.cli.offline import unused
+from topics.cli.printing import say
 
 if TYPE_CHECKING:
     from topics.repair.plan import Plan
@@ -27,27 +26,27 @@ def repaired(data_dir: Path, *, may_lose: bool, is_agreed: bool) -> int:
         files = OsFiles(data_dir)
         found = plan(files)
     for line in _lines(found, may_lose=may_lose):
-        click.echo(line)
+        say(line)
     if not found.mends and not found.loses:
         return OK if found.report.ok else CORRUPT
     is_damaged = found.loses or not found.report.ok
     if not is_agreed:
         if found.mends or (may_lose and found.loses):
-            click.echo("nothing was changed; --yes does it")
+            say("nothing was changed; --yes does it")
         return CORRUPT if is_damaged else OK
     try:
         kept = perform(files, found, now_ms=int(time.time() * 1000), may_lose=may_lose)
     finally:
         files.close()
     for name in kept:
-        click.echo(f"kept as {name}")
+        say(f"kept as {name}")
     with unused(data_dir):
         left = plan(OsFiles(data_dir))
     if left.report.ok:
-        click.echo("done; everything verifies")
+        say("done; everything verifies")
         return OK
     for problem in left.report.problems:
-        click.echo(f"topics: {problem.path}: byte {problem.offset}: {problem.what}", err=True)
+        say(f"topics: {problem.path}: byte {problem.offset}: {problem.what}", err=True)
     return CORRUPT
 
 

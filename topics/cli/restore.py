@@ -8,6 +8,7 @@ import click
 from topics.cli.backup import when
 from topics.cli.exits import counted
 from topics.cli.offline import refusals
+from topics.cli.printing import say, say_json
 from topics.cli.progress import byte_bar
 
 
@@ -38,9 +39,9 @@ def command(src: Path, data_dir: Path, number: int | None, as_json: bool) -> Non
             target.close()
     if as_json:
         made = {"data_dir": str(data_dir), "backup": manifest.number, "source": manifest.source}
-        click.echo(json.dumps({**made, "records": living.records, "topics": living.topics}))
+        say_json(json.dumps({**made, "records": living.records, "topics": living.topics}))
         return
-    click.echo(
+    say(
         f"{data_dir}: backup {manifest.number} of {manifest.source}, taken {when(manifest)}: "
         f"{counted(living.records, 'record')} in {counted(living.topics, 'topic')}"
     )

@@ -7,10 +7,10 @@ import click
 from topics.cli.asking import confirm, dry_run_option, yes_option
 from topics.cli.completion import router_argument, topic_argument
 from topics.cli.exits import Guarded, counted, output
+from topics.cli.printing import say
 from topics.cli.routers import filter_of
 from topics.cli.target import with_client
 from topics.cli.topic import json_option, print_json
-from topics.cli.watch import visible
 
 if TYPE_CHECKING:
     from topics.client import Client
@@ -69,7 +69,7 @@ def create(
         print_json(made)
     else:
         verb = "was created" if made.created else "is as asked"
-        click.echo(f"{name} {verb}: {source} -> {dest}", err=True)
+        say(f"{name} {verb}: {source} -> {dest}", err=True)
 
 
 @group.command("info")
@@ -84,7 +84,7 @@ def info(client: "Client", name: str, as_json: bool) -> None:
         return
     output()
     rows = [
-        ("router", visible(found.router)),
+        ("router", found.router),
         ("copies", f"{found.source} -> {found.dest}"),
         ("filter", filter_of(found) or "none"),
         ("guarantee", found.guarantee),
@@ -95,9 +95,9 @@ def info(client: "Client", name: str, as_json: bool) -> None:
     if found.lost_total:
         rows.append(("lost", f"{found.lost_total:,} were lost before they were forwarded"))
     if found.blocked is not None:
-        rows.append(("blocked", f"{found.blocked.code}: {visible(found.blocked.message)}"))
+        rows.append(("blocked", f"{found.blocked.code}: {found.blocked.message}"))
     for field, text in rows:
-        click.echo(f"{field:<12}{text}")
+        say(f"{field:<12}{text}")
 
 
 @group.command("delete")
@@ -115,11 +115,11 @@ def delete(client: "Client", name: str, dry_run: bool, yes: bool, as_json: bool)
         if as_json:
             print_json({"router": name, "lag": found.lag, "dry_run": True})
         else:
-            click.echo(f"{what} would be deleted", err=True)
+            say(f"{what} would be deleted", err=True)
         return
     confirm(f"This deletes {what}", yes=yes)
     done = client.delete_router(name)
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{name} was deleted", err=True)
+        say(f"{name} was deleted", err=True)

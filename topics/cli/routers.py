@@ -1,24 +1,23 @@
 """`topics routers`: the routers, as a table or as a graph."""
 
-import sys
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from topics.cli.completion import topic_option
-from topics.cli.exits import UNUSABLE, Stop, output, print_rich
+from topics.cli.exits import UNUSABLE, Stop, output
+from topics.cli.printing import print_table, say_json, say_lines, styled
 from topics.cli.target import with_client
-from topics.cli.watch import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from rich.console import Console
-    from rich.text import Text
-    from rich.tree import Tree
-
+    from topics.cli.printing import Part
     from topics.client import Client, RouterSummary
+
+BRANCH: Final = "\u251c\u2500\u2500 "
+LAST: Final = "\u2514\u2500\u2500 "
 
 
 @click.command("routers")
@@ -50,43 +49,31 @@ def command(
         import msgspec
 
         for router in found:
-            click.echo(msgspec.json.encode(router))
+            say_json(msgspec.json.encode(router))
     elif graph:
-        print_rich(_console(), *drawings(found))
+        say_lines(drawing(found))
     else:
-        _print_table(list(found))
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    # Into a pipe a name is never folded: the program that reads it needs the whole name.
-    return Console(
-        file=sys.stdout, width=None if sys.stdout.isatty() else 1000, highlight=False, markup=False
-    )
+        _print_table(found)
 
 
 def _print_table(routers: "Iterable[RouterSummary]") -> None:
-    from rich.table import Table
+    print_table(
+        *("<router", "<source", "<dest", "<filter", "<guarantee", ">forwarded", ">lag", "<blocked"),
+        rows=map(_row, routers),
+    )
 
-    table = Table(box=None, pad_edge=False)
-    for name in ("router", "source", "dest", "filter", "guarantee"):
-        table.add_column(name, overflow="fold")
-    for name in ("forwarded", "lag"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("blocked", style="red")
-    for router in routers:
-        table.add_row(
-            router.router,
-            router.source,
-            router.dest,
-            filter_of(router),
-            router.guarantee,
-            f"{router.forwarded_total:,}",
-            f"{router.lag:,}",
-            router.blocked.code if router.blocked is not None else "",
-        )
-    print_rich(_console(), table)
+
+def _row(router: "RouterSummary") -> "list[Part]":
+    return [
+        router.router,
+        router.source,
+        router.dest,
+        filter_of(router),
+        router.guarantee,
+        f"{router.forwarded_total:,}",
+        f"{router.lag:,}",
+        styled(router.blocked.code if router.blocked is not None else "", fg="red"),
+    ]
 
 
 def filter_of(router: "RouterSummary") -> str:
@@ -95,34 +82,28 @@ def filter_of(router: "RouterSummary") -> str:
         case None:
             return ""
         case str(pattern):
-            return visible(pattern)
+            return pattern
         case (_, "Eq", pattern) if pattern.endswith("*"):
-            return f"= {visible(pattern)}"
+            return f"= {pattern}"
         case (_, _, pattern):
-            return visible(pattern)
+            return pattern
 
 
-def drawings(routers: "Iterable[RouterSummary]") -> "list[Tree]":
-    """The graph as trees: one from each topic that is a source and no destination; and for the
-    routers that are left, which lie on rings or behind them, one from the first topic of each
+def drawing(routers: "Iterable[RouterSummary]") -> "Iterator[list[Part]]":
+    """The lines of the graph, as trees: one from each topic that is a source and no destination; and
+    for the routers that are left, which lie on rings or behind them, one from the first topic of each
     ring."""
-    from rich.text import Text
-    from rich.tree import Tree
-
     edges: dict[str, list[RouterSummary]] = defaultdict(list)
     source_of: dict[str, str] = {}
     for router in sorted(routers, key=lambda router: router.router):
         edges[router.source].append(router)
         source_of[router.dest] = router.source
     drawn: set[str] = set()
-    trees = []
     for topic in sorted(edges, key=lambda topic: (topic in source_of, topic)):
         if topic not in drawn:
             root = _upstream(topic, source_of)
-            tree = Tree(Text(root, style="bold cyan"))
-            _grow(tree, root, edges, drawn)
-            trees.append(tree)
-    return trees
+            yield [styled(root, bold=True, fg="cyan")]
+            yield from _grown(root, edges, drawn)
 
 
 def _upstream(topic: str, source_of: dict[str, str]) -> str:
@@ -136,41 +117,52 @@ def _upstream(topic: str, source_of: dict[str, str]) -> str:
     return min(list(seen)[seen[topic] :])
 
 
-def _grow(
-    tree: "Tree", root: str, edges: "dict[str, list[RouterSummary]]", drawn: set[str]
-) -> None:
-    """Add all that is downstream of a root to its tree, the branches of each topic once.
+def _grown(
+    root: str, edges: "dict[str, list[RouterSummary]]", drawn: set[str]
+) -> "Iterator[list[Part]]":
+    """The lines of all that is downstream of a root, the branches of each topic once.
 
     With an explicit stack, because a chain may be longer than Python's recursion limit.
     """
-    from rich.text import Text
-
-    path: list[str] = []
-    stack: list[tuple[int, str, Tree, Text]] = [(0, root, tree, Text())]
+    drawn.add(root)
+    path = [root]
+    stack = _branches(edges, root, "", 1)
     while stack:
-        depth, topic, branch, label = stack.pop()
+        depth, before, corner, router = stack.pop()
+        topic = router.dest
         del path[depth:]
+        line: list[Part] = [styled(before + corner, dim=True), *_edge(router)]
         if topic in path:
-            label.append("  (a ring)", style="not dim bold")
+            line.append(styled("  (a ring)", bold=True))
         elif topic in drawn:
-            label.append("  (drawn above)" if topic in edges else "")
+            line += ["  (drawn above)"] if topic in edges else []
         else:
             drawn.add(topic)
             path.append(topic)
-            labels = [(router.dest, _edge(router)) for router in edges.get(topic, ())]
-            below = [(depth + 1, dest, branch.add(text), text) for dest, text in labels]
-            stack += reversed(below)
+            stem = before + ("\u2502   " if corner == BRANCH else "    ")
+            stack += _branches(edges, topic, stem, depth + 1)
+        yield line
 
 
-def _edge(router: "RouterSummary") -> "Text":
-    from rich.text import Text
+def _branches(
+    edges: "dict[str, list[RouterSummary]]", topic: str, stem: str, depth: int
+) -> "list[tuple[int, str, str, RouterSummary]]":
+    """What hangs on a topic, the last one first."""
+    found = edges.get(topic, ())
+    last = len(found) - 1
+    made = [(depth, stem, LAST if n == last else BRANCH, each) for n, each in enumerate(found)]
+    return made[::-1]
 
-    text = Text(f"{router.router} -> ", style="dim")
-    text.append(router.dest, style="not dim cyan")
+
+def _edge(router: "RouterSummary") -> "list[Part]":
+    parts: list[Part] = [
+        styled(f"{router.router} -> ", dim=True),
+        styled(router.dest, fg="cyan"),
+    ]
     if only := filter_of(router):
-        text.append(f"  only {only}", style="not dim magenta")
+        parts.append(styled(f"  only {only}", fg="magenta"))
     if router.lag:
-        text.append(f"  lag {router.lag:,}", style="not dim yellow")
+        parts.append(styled(f"  lag {router.lag:,}", fg="yellow"))
     if router.blocked is not None:
-        text.append(f"  blocked: {router.blocked.code}", style="not dim red")
-    return text
+        parts.append(styled(f"  blocked: {router.blocked.code}", fg="red"))
+    return parts

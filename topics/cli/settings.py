@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from topics.cli.printing import say, say_lines
 from topics.cli.serve import keys_of, setting_options, settings_of
 from topics.settings import TABLE, Setting, Settings, shown
 
@@ -21,17 +22,17 @@ def command(as_json: bool, **options: Any) -> None:
     settings = settings_of(options)
     keys_of(settings)
     for note in settings.notes:
-        click.echo(f"topics: {note}", err=True)
+        say(f"topics: {note}", err=True)
     if as_json:
         rows = {setting.name: _described(setting, settings) for setting in TABLE}
-        click.echo(json.dumps(rows, indent=2))
+        say_lines([line] for line in json.dumps(rows, indent=2).split("\n"))
         return
     for group in dict.fromkeys(setting.group for setting in TABLE):
-        click.echo(f"# {group}")
+        say(f"# {group}")
         for setting in TABLE:
             if setting.group == group:
-                click.echo(_line(setting, settings))
-        click.echo()
+                say(_line(setting, settings))
+        say()
 
 
 def _line(setting: Setting, settings: Settings) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from topics.cli.exits import OK, UNUSABLE, Stop
+from topics.cli.printing import say, say_json
 
 
 @click.group("spark")
@@ -28,9 +29,9 @@ def doctor(as_json: bool) -> int:
     is_well = True
     for finding in examine():
         if as_json:
-            click.echo(json.dumps({"ok": finding.is_well, "text": finding.text}))
+            say_json(json.dumps({"ok": finding.is_well, "text": finding.text}))
         else:
-            click.echo(f"{'ok' if finding.is_well else 'no':3} {finding.text}")
+            say(f"{'ok' if finding.is_well else 'no':3} {finding.text}")
         is_well &= finding.is_well
     return OK if is_well else UNUSABLE
 
@@ -45,11 +46,11 @@ def offsets(checkpoint: Path, as_json: bool) -> int:
     """
     batch, found = _committed(checkpoint)
     if as_json:
-        click.echo(json.dumps({name: at["seq"] + 1 for name, at in found.items()}))
+        say_json(json.dumps({name: at["seq"] + 1 for name, at in found.items()}))
         return OK
-    click.echo(f"batch {batch}")
+    say(f"batch {batch}")
     for name, at in sorted(found.items()):
-        click.echo(f"{name}  through seq {at['seq']}  epoch {at['id']}")
+        say(f"{name}  through seq {at['seq']}  epoch {at['id']}")
     return OK
 
 

@@ -14,11 +14,10 @@ import click
 
 from topics.cli.exits import INTERRUPTED, OK, output
 from topics.cli.moments import age_ms
+from topics.cli.printing import Table, say_json, say_lines
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from topics.client import Client, TopicSummary
 
 TOPICS_SHOWN: Final = 20
@@ -154,15 +153,9 @@ def _print_looks(
         now = look(client, prefix)
         if as_json:
             found = {**headline(now, before), "busiest": rows(now, before, limit)}
-            click.echo(msgspec.json.encode(found))
+            say_json(msgspec.json.encode(found))
         else:
-            from rich.console import Console
-
-            from topics.cli.exits import print_rich
-
-            width = None if sys.stdout.isatty() else 400
-            console = Console(file=sys.stdout, width=width, highlight=False)
-            print_rich(console, summary(headline(now, before)), _table(rows(now, before, limit)))
+            say_lines([line] for line in drawn(now, before, rows(now, before, limit)))
         sys.stdout.flush()
         if once:
             return
@@ -170,8 +163,9 @@ def _print_looks(
 
 
 def _draw(client: "Client", prefix: str, limit: int, every_s: float) -> None:
-    from rich.console import Console, Group
+    from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
 
     console = Console(highlight=False)
     before: Sample | None = None
@@ -179,7 +173,7 @@ def _draw(client: "Client", prefix: str, limit: int, every_s: float) -> None:
         while True:
             now = look(client, prefix)
             shown = rows(now, before, min(limit, max(console.height - 5, 1)))
-            live.update(Group(summary(headline(now, before)), _table(shown)), refresh=True)
+            live.update(Text("\n".join(drawn(now, before, shown))), refresh=True)
             before = now
             time.sleep(every_s)
 
@@ -214,14 +208,14 @@ def size(amount: float) -> str:
     return f"{amount:.1f} TiB"
 
 
-def _table(shown: Sequence[Row]) -> "Table":
-    from rich.table import Table
+def drawn(now: Sample, before: Sample | None, shown: Sequence[Row]) -> list[str]:
+    """The lines of one look."""
+    table = Table(
+        *("<topic", ">appended/s", ">records", ">size", ">ready", ">in flight", ">delayed")
+    )
+    return [*summary(headline(now, before)).split("\n"), *table.lines(list(map(_cells, shown)))]
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column("topic", overflow="fold")
-    for name in ("appended/s", "records", "size", "ready", "in flight", "delayed"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in shown:
-        jobs = ("" if n is None else f"{n:,}" for n in (row.ready, row.in_flight, row.delayed))
-        table.add_row(row.topic, f"{row.rate:,.1f}", f"{row.records:,}", size(row.bytes), *jobs)
-    return table
+
+def _cells(row: Row) -> list[str]:
+    jobs = ("" if n is None else f"{n:,}" for n in (row.ready, row.in_flight, row.delayed))
+    return [row.topic, f"{row.rate:,.1f}", f"{row.records:,}", size(row.bytes), *jobs]

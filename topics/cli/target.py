@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from topics.cli.exits import UNUSABLE, Stop, refusals, spare_httpx_main
+from topics.cli.printing import say
 from topics.cli.profiles import choose_server
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class _RetryNotice:
     def _give(self) -> None:
         if not self._is_given:
             self._is_given = True
-            click.echo(f"topics: {self._url} does not answer yet; trying again", err=True)
+            say(f"topics: {self._url} does not answer yet; trying again", err=True)
 
 
 WAITING_S: Final = 2.0
@@ -151,7 +152,7 @@ class WaitNotice:
     def give(self) -> None:
         if not self.is_given:
             self.is_given = True
-            click.echo(f"topics: waiting for {self._url}", err=True)
+            say(f"topics: waiting for {self._url}", err=True)
 
 
 class NoticingConnections:

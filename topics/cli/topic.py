@@ -8,8 +8,8 @@ from topics.cli.asking import confirm, dry_run_option, rehearsed, yes_option
 from topics.cli.completion import topic_argument
 from topics.cli.exits import REFUSED, Stop, counted, output
 from topics.cli.fields import changes_of, config_options, given
+from topics.cli.printing import say, say_json
 from topics.cli.target import with_client
-from topics.cli.watch import visible
 
 if TYPE_CHECKING:
     from topics.client import Client, TopicState
@@ -49,7 +49,7 @@ def create(client: "Client", name: str, exist_ok: bool, as_json: bool, **options
     if as_json:
         print_json(made)
     else:
-        click.echo(f"{name} was created: {_summary(made.config)}", err=True)
+        say(f"{name} was created: {_summary(made.config)}", err=True)
 
 
 @click.command("config")
@@ -74,7 +74,7 @@ def configure(client: "Client", name: str, changes: tuple[str, ...], as_json: bo
         print_json(config)
         return
     for field, value in plain(config).items():
-        click.echo(f"{field}={_shown(value)}")
+        say(f"{field}={_shown(value)}")
 
 
 def names_one(args: list[str]) -> bool:
@@ -114,7 +114,7 @@ def info(client: "Client", name: str, as_json: bool) -> None:
         return
     output()
     for field, text in _described(state):
-        click.echo(f"{field:<14}{text}")
+        say(f"{field:<14}{text}")
 
 
 @click.command("delete")
@@ -141,7 +141,7 @@ def delete(
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{what} were deleted", err=True)
+        say(f"{what} were deleted", err=True)
 
 
 def plain(value: Any) -> dict[str, Any]:
@@ -158,13 +158,13 @@ def print_json(value: Any) -> None:
     import msgspec
 
     output()
-    click.echo(msgspec.json.encode(value))
+    say_json(msgspec.json.encode(value))
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return "" if value is None else visible(str(value))
+    return "" if value is None else str(value)
 
 
 def _summary(config: Any) -> str:
@@ -181,7 +181,7 @@ def _summary(config: Any) -> str:
 
 def _described(state: "TopicState") -> "list[tuple[str, str]]":
     rows = [
-        ("topic", visible(state.topic)),
+        ("topic", state.topic),
         ("config", _summary(state.config)),
         ("records", f"{state.count:,}"),
         ("bytes", f"{state.bytes:,}"),
@@ -211,7 +211,7 @@ def _described(state: "TopicState") -> "list[tuple[str, str]]":
 def _lost(state: "TopicState") -> str:
     """What the topic lost in the last day; deletes are no loss."""
     parts = [
-        f"{counted(each.records, UNITS.get(each.reason, 'record'))} by {visible(each.reason)}"
+        f"{counted(each.records, UNITS.get(each.reason, 'record'))} by {each.reason}"
         for each in state.lost_24h
     ]
     return ", ".join(parts) or "nothing"

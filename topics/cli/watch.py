@@ -1,22 +1,20 @@
 """`topics watch`: records of topics as they come, and on standard error the state of the stream."""
 
-import re
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, OK, UNUSABLE, Stop, output, refusals
 from topics.cli.moments import at_ms
+from topics.cli.printing import Part, record_filter, say, styled, warn
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
     from topics.client import Begin, Client, RawRecord, Tombstone, TopicsError
-
-_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 @click.command("watch")
@@ -105,13 +103,9 @@ def _loss(topic: str, tombstone: "Tombstone") -> str:
 
 def report_connection(why: "TopicsError | None") -> None:
     if why is None:
-        click.secho("topics: connected again", fg="green", err=True)
+        say(styled("topics: connected again", fg="green"), err=True)
     else:
         warn(f"{why}; trying again")
-
-
-def warn(message: str) -> None:
-    click.secho(f"topics: {message}", fg="yellow", err=True)
 
 
 class Plain:
@@ -122,10 +116,11 @@ class Plain:
 
         self._out = out
         self._encode = msgspec.json.Encoder().encode
+        self._shown = record_filter()
 
     def print(self, topic: str, record: "RawRecord") -> None:
         head = b'{"topic":%b,' % self._encode(topic)
-        self._out.write(head + self._encode(record)[1:] + b"\n")
+        self._out.write(self._shown(head + self._encode(record)[1:]) + b"\n")
         # A reader may be waiting for each record.
         self._out.flush()
 
@@ -135,22 +130,17 @@ class Coloured:
 
     def print(self, topic: str, record: "RawRecord") -> None:
         at = time.strftime("%H:%M:%S", time.localtime(record.ts_ms // 1000))
-        parts = [
-            click.style(f"{at}.{record.ts_ms % 1000:03}", dim=True),
-            click.style(visible(topic), fg="cyan"),
-            click.style(f"#{record.seq}", fg="green"),
+        parts: list[Part] = [
+            styled(f"{at}.{record.ts_ms % 1000:03}", dim=True),
+            styled(topic, fg="cyan"),
+            styled(f"#{record.seq}", fg="green"),
         ]
         if record.tag is not None:
-            parts.append(click.style(visible(record.tag), fg="magenta"))
+            parts.append(styled(record.tag, fg="magenta"))
         if record.node is not None:
-            parts.append(click.style(f"@{visible(record.node)}", fg="blue"))
-        parts.append(visible(bytes(record.data).decode()))
+            parts.append(styled(f"@{record.node}", fg="blue"))
+        parts.append(bytes(record.data).decode("utf-8", "replace"))
         if bytes(record.meta):
-            parts.append(click.style(visible(bytes(record.meta).decode()), dim=True))
-        click.echo(" ".join(parts))
-
-
-def visible(text: str) -> str:
-    """Text without control characters: the writer of a record must not control the reader's
-    terminal."""
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+            parts.append(styled(bytes(record.meta).decode("utf-8", "replace"), dim=True))
+        first, *rest = parts
+        say(first, *(each for part in rest for each in (" ", part)))

@@ -18,8 +18,8 @@ import click
 from topics.cli.completion import topic_argument
 from topics.cli.exits import FAILED, INTERRUPTED, OK, UNUSABLE, Stop, counted
 from topics.cli.moments import age_ms
+from topics.cli.printing import say, warn
 from topics.cli.target import with_async_client
-from topics.cli.watch import warn
 
 if TYPE_CHECKING:
     from topics.client import AsyncClient, AsyncHeldJob, AsyncWork
@@ -159,7 +159,7 @@ class Runner:
         done = working.result()
         if self._fault is not None:
             raise Stop(f"{self._words[0]}: {self._fault.strerror}", UNUSABLE)
-        click.echo(self._summary(done), err=True)
+        say(self._summary(done), err=True)
         return FAILED if self._failed and ends_by_itself and not self._is_stopping else OK
 
     def _signalled(self, working: Any) -> None:

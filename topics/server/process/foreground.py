@@ -21,6 +21,7 @@ from topics.server.process import logs, port_file
 from topics.server.process.settings import ProcessSettings
 from topics.server.process.signals import EXIT_HUNG, Stop
 from topics.server.transport.listener import Unbindable, bound_address, listen
+from topics.visible import visible
 
 GRACE_S: Final = 5.0
 """How long requests in flight may take to complete after a SIGTERM."""
@@ -71,7 +72,7 @@ def run(settings: ProcessSettings, main: Main) -> int:
         if code == EXIT_HUNG:
             log.exception("the server failed")
         else:
-            print(f"topics: {logs.escaped(str(failure))}", file=sys.stderr)
+            print(f"topics: {visible(str(failure))}", file=sys.stderr)
         return code
     finally:
         faulthandler.cancel_dump_traceback_later()

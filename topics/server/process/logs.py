@@ -1,7 +1,7 @@
 """What the server writes about itself, one line an event, on standard error.
 
-Owns the two formats, the escaping that keeps a client from writing lines of its own, and the bound
-on how often one kind of line is written.  Knows nothing of what is worth a line, and never sees a
+Owns the two formats and the bound on how often one kind of line is written.  What a client wrote is
+spelled out (`topics.visible`), so that it writes no line of its own.  Knows nothing of what is worth a line, and never sees a
 header, a query or a body.
 
 Invariant: a record is one line, whatever its message holds.  Only a traceback in the text format
@@ -16,6 +16,8 @@ from typing import Final, TextIO
 
 import orjson
 
+from topics.visible import visible, visible_json
+
 BURST: Final = 10
 """Lines of one kind in one window; the rest are counted, and their number is logged afterwards."""
 
@@ -23,24 +25,14 @@ WINDOW_S: Final = 10.0
 KINDS_MAX: Final = 1000
 """Kinds remembered; beyond it all start afresh, so that a flood of kinds holds no memory."""
 
-# C0, DEL and C1, and the separators that some readers of logs take for the end of a line.
-_CONTROL: Final = {
-    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09
-} | {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x2028: "\\u2028", 0x2029: "\\u2029"}
-
-
-def escaped(text: str) -> str:
-    """Text that stays on its line and moves no cursor."""
-    return text.translate(_CONTROL)
-
 
 class TextFormat(logging.Formatter):
     """For people: time, level, message; a traceback below, each line marked."""
 
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        line = f"{clock} {record.levelname.lower():<7} {escaped(record.getMessage())}"
-        return "\n".join([line, *(f"  | {escaped(part)}" for part in _traceback(self, record))])
+        line = f"{clock} {record.levelname.lower():<7} {visible(record.getMessage())}"
+        return "\n".join([line, *(f"  | {visible(part)}" for part in _traceback(self, record))])
 
 
 class JsonFormat(logging.Formatter):
@@ -56,7 +48,7 @@ class JsonFormat(logging.Formatter):
         traceback = _traceback(self, record)
         if traceback:
             entry["traceback"] = _encodable("\n".join(traceback))
-        return orjson.dumps(entry).decode()
+        return visible_json(orjson.dumps(entry).decode())
 
 
 class RateLimit(logging.Filter):

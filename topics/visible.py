@@ -1,0 +1,42 @@
+"""Text of others on its way to a terminal, a log, or a person: what would steer the reader is spelled
+out.
+
+Owns which characters those are, for every line that this package prints or logs.  They are the controls
+of ASCII and of Latin-1 (a terminal obeys U+009B as it does ESC and a bracket), the separators that some
+readers take for the end of a line, the marks that reorder the text beside them (Unicode UAX 9) or are
+never seen, and lone surrogates, which no encoding has.
+"""
+
+import re
+from typing import Final
+
+_SEEN: Final = "\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+_HIDDEN: Final = re.compile(f"[\x00-\x1f\x7f-\x9f{_SEEN}\ud800-\udfff\U000e0000-\U000e007f]")
+_HIDDEN_IN_JSON: Final = re.compile(
+    f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_SEEN}\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def visible(text: str) -> str:
+    """Text that stays on its line, moves no cursor and reorders nothing."""
+    return text if text.isprintable() else _HIDDEN.sub(_escape, text)
+
+
+def visible_json(text: str) -> str:
+    """JSON of the same value that steers nothing: between tokens it has other blanks, and the strings
+    have escapes."""
+    return _HIDDEN_IN_JSON.sub(_escape_in_json, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found[0]
+    if char in _SHORT:
+        return _SHORT[char]
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def _escape_in_json(found: re.Match[str]) -> str:
+    # Outside of a string a carriage return is a blank, and within one it cannot stand.
+    return " " if found[0] == "\r" else _escape(found)
