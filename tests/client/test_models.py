@@ -27,7 +27,7 @@ ANSWERS: dict[type[msgspec.Struct], str] = {
     models.Purged: "Purged",
     models.QueueCounts: "QueueCounters",
     models.Ready: "Ready",
-    models.Record: "Record",
+    models.Record: "TopicRecord",
     models.Router: "RouterState",
     models.RouterConfig: "RouterPut",
     models.RouterDeleted: "RouterDeleted",

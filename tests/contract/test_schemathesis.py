@@ -36,6 +36,11 @@ BEYOND: Final[Mapping[str, str]] = {
     r"the cursor is not one of ours": "a cursor is opaque, and only the server makes one",
     r"not the id of a frame, nor a session's cursor": "the same",
     r"\d+ lease_ids for \d+ seqs": "two arrays of the same length",
+    r"expected \[\"tag\"": "the first two items of an array of three",
+    r"Glob .* does not end in \*": "the last item of such an array",
+    r"\w+ and \w+ exclude each other": "rules between fields, of which generators of clients make "
+    "types that nobody can fill in",
+    r"expected before_seq or match": "the same",
     r"dest is the source itself": "a value that is not that of another field",
     r"dead_letter names the topic itself": "a value that is not that in the path",
     r"Expected `int( \| null)?`, got `float`": "1.0 is an integer to JSON schema (§0.6)",

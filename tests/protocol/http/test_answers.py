@@ -373,7 +373,7 @@ PAIRS: Final = [
     (client.TopicSummary, models.TopicSummary),
     (client.QueueCounts, models.QueueCounters),
     (client.TopicConfig, TopicConfig),
-    (client.Record, models.Record),
+    (client.Record, models.TopicRecord),
     (client.Job, models.Job),
     (client.Tombstone, models.Tombstone),
     (client.RouterSummary, models.RouterSummary),

@@ -76,7 +76,7 @@ class ErrorDetail(msgspec.Struct, kw_only=True):
     ] = UNSET
 
 
-class Error(msgspec.Struct, kw_only=True):
+class ErrorEnvelope(msgspec.Struct, kw_only=True):
     """Whatever is not 2xx (§0.5)."""
 
     error: Annotated[ErrorDetail, Meta(description="What went wrong.")]
@@ -201,7 +201,7 @@ MetaData = Annotated[
 ]
 
 
-class Record(msgspec.Struct, kw_only=True):
+class TopicRecord(msgspec.Struct, kw_only=True):
     seq: Seq = field(name="$seq")
     ts: Ts = field(name="$ts")
     node: Node = field(name="$node", default=UNSET)
@@ -234,7 +234,7 @@ class Tombstone(msgspec.Struct, kw_only=True):
 
 class Page(msgspec.Struct, kw_only=True):
     topic: TopicName
-    records: Annotated[list[Record], Meta(description="In order.")]
+    records: Annotated[list[TopicRecord], Meta(description="In order.")]
     next_from_seq: Annotated[Natural, Meta(description="Where to go on.")]
     head_seq: HeadSeq
     earliest_seq: EarliestSeq
@@ -254,7 +254,7 @@ class Loss(msgspec.Struct, kw_only=True):
 
 
 class StablePage(msgspec.Struct, kw_only=True):
-    records: Annotated[list[Record], Meta(description="In order.")]
+    records: Annotated[list[TopicRecord], Meta(description="In order.")]
     tombstone: Annotated[Loss | None, Meta(description="What was lost, or `null`.")]
     next_from_seq: Annotated[Natural, Meta(description="Where to go on.")]
 
@@ -292,7 +292,7 @@ Deadline = Annotated[Natural, Meta(description="Through when the lease holds.")]
 Deliveries = Annotated[int, Meta(ge=1, description="How often it was delivered, now included.")]
 
 
-class Job(Record, kw_only=True):
+class Job(TopicRecord, kw_only=True):
     """A leased record (§10.2)."""
 
     lease_id: LeaseId
@@ -422,7 +422,7 @@ class Session(msgspec.Struct, kw_only=True):
     topics: Annotated[dict[str, Position], Meta(description="By name.")]
 
 
-class WatchedRecord(Record, kw_only=True):
+class WatchedRecord(TopicRecord, kw_only=True):
     """A record as a stream sends it; without `data` where `include_data` is false."""
 
     data: Data | UnsetType = UNSET
@@ -678,24 +678,15 @@ LimitsInForce: Final = msgspec.defstruct(
 
 METRICS: Final[dict[str, Any]] = {
     "type": "object",
-    "description": "One key a family: a number, or a list of samples with their labels.",
-    "properties": {"performance": {"$ref": "#/components/schemas/Performance"}},
-    "required": ["performance"],
-    "patternProperties": {
-        "^(topics|process)_": {
-            "anyOf": [
-                {"type": "number"},
-                {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "properties": {"value": {"type": "number"}},
-                        "required": ["value"],
-                        "additionalProperties": {"type": "string"},
-                    },
-                },
-            ]
+    "description": "One key a family, `topics_…` or `process_…`: a number, or a list of samples, each with "
+    "its labels and its `value`.",
+    "properties": {
+        "performance": {
+            "description": "How long it took.",
+            "$ref": "#/components/schemas/Performance",
         }
     },
+    "required": ["performance"],
+    "additionalProperties": True,
 }
 """The JSON of `topics.protocol.http.metrics.as_json`."""

@@ -64,29 +64,11 @@ def begins_with(prefix: str) -> TagRange:
     return TagRange(raw, _after(raw))
 
 
-MATCH_SCHEMA: Final[dict[str, Any]] = {
-    "anyOf": [
-        {"type": "string"},
-        {
-            "type": "array",
-            "prefixItems": [{"const": "tag"}, {"const": "Eq"}, {"type": "string"}],
-            "minItems": 3,
-            "maxItems": 3,
-        },
-        {
-            "type": "array",
-            "prefixItems": [
-                {"const": "tag"},
-                {"const": "Glob"},
-                {"type": "string", "pattern": r"\*$"},
-            ],
-            "minItems": 3,
-            "maxItems": 3,
-        },
-        {"type": "null"},
-    ]
-}
-"""What `parse_match` takes, and null, as a JSON schema."""
+MATCH_TYPES: Final[list[dict[str, Any]]] = [
+    {"type": "string"},
+    {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3},
+]
+"""What `parse_match` takes, as JSON schemas of which one fits."""
 
 
 def parse_match(value: Any, path: str = "$.match") -> TagRange:

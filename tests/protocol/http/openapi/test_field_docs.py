@@ -1,6 +1,7 @@
 """Rules between the fields of a body: the document says of each body what the server does (§8.5)."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -50,37 +51,26 @@ CASES: list[tuple[str, dict[str, st.SearchStrategy[Any]], Callable[[bytes], obje
 
 
 @pytest.mark.parametrize(("name", "fields", "parse"), CASES, ids=[case[0] for case in CASES])
-def test_a_body_is_good_where_the_document_allows_it(
+def test_a_body_that_is_taken_is_allowed(
     name: str, fields: dict[str, st.SearchStrategy[Any]], parse: Callable[[bytes], object]
 ) -> None:
-    """Fields that exclude each other, of which one is needed, null as good as absent: any body of
-    these fields is allowed by the one and taken by the other, or neither. (§2 to §5, §7)"""
+    """Null is as good as absent, a name as good as a list of it: what the server takes, the document
+    allows.  Which fields exclude each other, it says in words. (§2 to §5, §7)"""
     schema = {"$ref": f"#/components/schemas/{name}", "components": COMPONENTS}
     validator = Draft202012Validator(schema)
 
     @given(st.fixed_dictionaries({}, optional=fields))
     def holds(body: dict[str, Any]) -> None:
         is_taken = status_of(parse, json.dumps(body).encode()) == 200
-        assert validator.is_valid(body) is is_taken
+        assert validator.is_valid(body) or not is_taken
 
     holds()
 
 
 def test_words_are_of_fields_that_there_are() -> None:
-    """None is left over from a field that went; and a rule names fields of its own body."""
+    """None is left over from a field that went; and what is said of a body names its own fields."""
     for kind, words in FIELDS.items():
         assert words.keys() == set(kind.__struct_encode_fields__), kind.__name__
     for kind, whole in WHOLE.items():
-        assert names_in(whole) <= set(kind.__struct_encode_fields__), kind.__name__
-
-
-def names_in(rule: Any) -> set[str]:
-    """The fields that a schema's rules name."""
-    found: set[str] = set()
-    if isinstance(rule, dict):
-        found |= {*rule.get("required", ()), *rule.get("properties", ())}
-        rule = list(rule.values())
-    if isinstance(rule, list):
-        for each in rule:
-            found |= names_in(each)
-    return found
+        named = set(re.findall(r"`(\w+)`", whole))
+        assert named <= set(kind.__struct_encode_fields__), kind.__name__

@@ -11,7 +11,7 @@ from msgspec import Meta, Raw
 from topics.protocol.model.config import Discard, Guarantee, TopicType
 from topics.protocol.model.durability import Durability
 from topics.protocol.model.limits import META_KEYS_MAX
-from topics.protocol.model.tags import MATCH_SCHEMA
+from topics.protocol.model.tags import MATCH_TYPES
 
 Natural = Annotated[int, Meta(ge=0)]
 _ABSENT: Final[Any] = None
@@ -22,7 +22,7 @@ AnyJson = Annotated[Raw, Meta(description="Any JSON value; kept byte for byte.")
 MetaObject = Annotated[
     Raw, Meta(extra_json_schema={"type": ["object", "null"], "maxProperties": META_KEYS_MAX})
 ]
-TagPattern = Annotated[Raw, Meta(extra_json_schema=MATCH_SCHEMA)]
+TagPattern = Annotated[Raw, Meta(extra_json_schema={"anyOf": [*MATCH_TYPES, {"type": "null"}]})]
 
 
 class ConfigBody(msgspec.Struct):

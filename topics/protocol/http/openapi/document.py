@@ -23,12 +23,12 @@ from topics.protocol.http.openapi.operations import (
     JSON,
     OPERATIONS,
     TAGS,
-    TEXT,
     Operation,
     Parameter,
     Schema,
     Shape,
 )
+from topics.protocol.http.openapi.wording import NAMED, plain
 from topics.protocol.http.routes import ROUTES, BodyRule, Probe, Route
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode
@@ -39,8 +39,10 @@ DESCRIPTION: Final = (
     "A persistent event engine: append-only topics that are read by cursor, where loss is reported and "
     "never silent. Bodies are JSON, and may be gzipped. Fields and parameters that are not "
     "described are ignored in requests, and to be ignored in answers, which may grow. `null` in an "
-    "optional field is the same as leaving it out. HEAD is answered as GET, without a body. "
-    "`GET /v0/limits` lists the bounds in force."
+    "optional field is the same as leaving it out. With the header `Prefer: handling=strict` what the "
+    "server does not know in the query or the body is refused, with what may have been meant in "
+    "`error.detail.did_you_mean`. HEAD is answered as GET, without a body. `GET /v0/limits` lists the "
+    "bounds in force."
 )
 _REF: Final = "#/components/schemas/{name}"
 _RESPONSE: Final = "#/components/responses/"
@@ -57,7 +59,7 @@ _VALIDATORS: Final[Schema] = {
     "ETag": {"description": "Of this page, byte for byte.", "schema": {"type": "string"}},
     "Cache-Control": {
         "description": "A cache asks again before each use; `private` where there are keys.",
-        "schema": {"enum": ["no-cache", "private, no-cache"]},
+        "schema": {"type": "string", "enum": ["no-cache", "private, no-cache"]},
     },
 }
 _EVERY: Final = (ErrorCode.INVALID_REQUEST, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL)
@@ -89,15 +91,6 @@ SCHEMES: Final[dict[str, Schema]] = {
 }
 """How a key may be given (§0.2, §7.1)."""
 
-_PARAMETER: Final = "#/components/parameters/{name}"
-PREFER: Final = Parameter(
-    "Prefer",
-    "`handling=strict`: what the server does not know in the query or the body is refused, with what"
-    " may have been meant in `error.detail.did_you_mean`; else it is ignored.",
-    TEXT,
-    "header",
-)
-
 
 @cache
 def document() -> bytes:
@@ -120,7 +113,6 @@ def build() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": _schemas(),
-            "parameters": {"Prefer": _parameter(PREFER)},
             "responses": responses,
             "securitySchemes": SCHEMES,
         },
@@ -147,7 +139,6 @@ def _operation(route: Route, operation: Operation, responses: dict[str, Any]) ->
     found["parameters"] = [
         *(_parameter(each, example.name) for each in _names(route)),
         *(_parameter(each, example.query.get(each.name)) for each in operation.parameters),
-        {"$ref": _PARAMETER.format(name="Prefer")},
     ]
     if operation.body is not None:
         asked = {"schema": _ref(operation.body), "example": orjson.loads(example.body)}
@@ -184,7 +175,7 @@ def _parameter(each: Parameter, example: str | None = None) -> dict[str, Any]:
         "in": each.place,
         "required": each.required,
         "description": each.description,
-        "schema": each.schema,
+        "schema": plain(each.schema, _REF),
     }
     if example is not None:
         is_text = each.schema.get("type") == "string"
@@ -205,7 +196,7 @@ def _good(operation: Operation, said: str, example: Example) -> dict[str, Any]:
         return {"101": {"description": said, "x-messages": asked}}
     content = {
         media: {
-            "schema": shape if isinstance(shape, dict) else _ref(shape),
+            "schema": plain(shape, _REF) if isinstance(shape, dict) else _ref(shape),
             "example": example.answer[media],
         }
         for media, shape in operation.answer.items()
@@ -265,7 +256,7 @@ def _refused(route: Route, operation: Operation, responses: dict[str, Any]) -> d
         by_status.setdefault(STATUSES[code], []).append(code)
     refused = {}
     for status, found in by_status.items():
-        name = ".".join(code.code for code in found)
+        name = "".join(word.title() for code in found for word in code.code.split("_"))
         responses.setdefault(name, _refusal(status, found))
         refused[str(status)] = {"$ref": _RESPONSE + name}
     return refused
@@ -274,15 +265,16 @@ def _refused(route: Route, operation: Operation, responses: dict[str, Any]) -> d
 def _refusal(status: int, found: list[ErrorCode]) -> dict[str, Any]:
     names = [code.code for code in found]
     examples = {code.code: {"value": refusal_of(code)} for code in found}
-    # Those beside the code are named for checkers that look at this part of the schema alone.
-    others: Schema = {"message": {"type": "string"}, "detail": {"type": "object"}}
-    own = {"properties": {"error": {"properties": {"code": {"enum": names}, **others}}}}
     refusal: dict[str, Any] = {
         "description": ", ".join(f"`{name}`" for name in names),
-        "content": {JSON: {"schema": {**_ref(models.Error), **own}, "examples": examples}},
+        "x-codes": names,
+        "content": {JSON: {"schema": _ref(models.ErrorEnvelope), "examples": examples}},
     }
     if status in (429, 503):
-        seconds = {"description": "In seconds.", "schema": {"type": "integer", "minimum": 1}}
+        seconds = {
+            "description": "In seconds.",
+            "schema": plain({"type": "integer", "minimum": 1}, _REF),
+        }
         refusal["headers"] = {"Retry-After": seconds}
     return refusal
 
@@ -294,7 +286,7 @@ def _schemas() -> dict[str, Any]:
     """Components by name: bodies with their words, answers with what is always there."""
     asked = {shape: None for each in OPERATIONS.values() for shape in _asked(each)}
     answered = {shape: None for each in OPERATIONS.values() for shape in _answered(each)}
-    always = (models.Error, models.Performance)
+    always = (models.ErrorEnvelope, models.Performance)
     kinds = {kind.__name__: kind for kind in (*_within(asked), *_within((*answered, *always)))}
     _, components = msgspec.json.schema_components(kinds.values(), ref_template=_REF)
     assert components.keys() == kinds.keys(), "two shapes of one name"
@@ -309,6 +301,9 @@ def _schemas() -> dict[str, Any]:
             **_ref(models.Performance),
         }
         components[answer]["required"].append("performance")
+    components = {name: plain(schema, _REF) for name, schema in components.items()}
+    assert not components.keys() & NAMED.keys(), "two shapes of one name"
+    components |= NAMED
     return {name: _tidy(components[name]) for name in sorted(components)}
 
 
@@ -351,16 +346,19 @@ def _within(roots: Iterable[Shape]) -> list[Shape]:
 
 
 def _finish_body(kind: Shape, schema: Schema) -> None:
-    """Words, bounds and defaults; null, for "as left out", is no default worth telling."""
-    schema.update(WHOLE.get(kind, {}))
+    """Words and bounds.  A default is words, too: generators make a field that has one required, or
+    send it where the caller said nothing."""
+    schema["description"] = WHOLE.get(kind, schema.get("description", ""))
     for name, field in schema["properties"].items():
         field.pop("default", None)
         field.update(FIELDS[kind][name])
+        if "default" in field:
+            field["description"] += f" Default: {orjson.dumps(field.pop('default')).decode()}."
 
 
 def _finish_answer(kind: Shape, schema: Schema) -> None:
     """What is answered is there, whatever default it would have in a request."""
-    schema["description"] = WHOLE.get(kind, {}).get("description", schema.get("description", ""))
+    schema["description"] = WHOLE.get(kind, schema.get("description", ""))
     words = [FIELDS[base] for base in kind.__mro__ if base in FIELDS]
     for name, field in schema["properties"].items():
         field.pop("default", None)
@@ -373,6 +371,7 @@ def _finish_answer(kind: Shape, schema: Schema) -> None:
 
 def _tidy(schema: Schema) -> Schema:
     """Docstrings are one line here, without the sections that only the code is read with."""
-    said = " ".join(schema.pop("description", "").split())
+    said = " ".join(schema.get("description", "").split())
     said = re.sub(r" \(§[^)]*\)", "", said)
-    return {**schema, "description": said} if said else schema
+    rest = {key: value for key, value in schema.items() if key != "description"}
+    return {**rest, "description": said} if said else rest

@@ -2,8 +2,9 @@
 
 Which fields there are, and their types, come from the bodies themselves (`topics.protocol.http.bodies`);
 here is what a type cannot say.  A fragment is JSON schema: a description, a default that is not
-null, and bounds that no setting moves.  Bounds that only clamp are described in words, since a greater
-number is no error (§0.3).
+null, which the document puts into words, and bounds that no setting moves.  Bounds that only clamp
+are described in words, since a greater number is no error (§0.3); so are rules between fields, of
+which generators of clients make types that nobody can fill in.
 """
 
 from collections.abc import Mapping
@@ -27,24 +28,10 @@ Fragment: TypeAlias = dict[str, Any]
 Fields: TypeAlias = Mapping[str, Fragment]
 
 TOPIC: Final[Fragment] = {"pattern": f"^{TOPIC_PATTERN}$"}
-_U64: Final[Fragment] = {"maximum": bodies.U64_MAX}
 
 
 def _says(description: str, more: Fragment | None = None, **bounds: object) -> Fragment:
     return {"description": description, **(more or {}), **bounds}
-
-
-_GIVEN: Final[Fragment] = {"not": {"type": "null"}}
-"""Null is as good as absent (§0.3), so a rule about fields that are there is about such ones."""
-
-
-def _given(name: str) -> Fragment:
-    return {"required": [name], "properties": {name: _GIVEN}}
-
-
-def _not_both(one: str, other: str) -> Fragment:
-    """Two fields exclude each other."""
-    return {"not": {"required": [one, other], "properties": {one: _GIVEN, other: _GIVEN}}}
 
 
 def _defaults(config: msgspec.Struct, words: Fields) -> Fields:
@@ -66,20 +53,20 @@ _CONFIG: Final[Fields] = _defaults(
         "type": _says(
             "A log, or a queue whose records can be worked off; fixed once it exists; `log` at first."
         ),
-        "ttl_ms": _says("Records older than this are gone; 0: never.", _U64),
-        "cap_records": _says("The most records the topic holds; 0: no cap.", _U64),
-        "cap_bytes": _says("The most bytes it holds, as they are served; 0: no cap.", _U64),
+        "ttl_ms": _says("Records older than this are gone; 0: never."),
+        "cap_records": _says("The most records the topic holds; 0: no cap."),
+        "cap_bytes": _says("The most bytes it holds, as they are served; 0: no cap."),
         "discard": _says("What a full topic does: lose its oldest records, or answer 422."),
         "durable": _says("Short for `fsync`; `durability` has the last word."),
         "durability": _says("What an acknowledged write survives; `disk` where nothing is said."),
         "priority": _says("-1000 to 1000: which topic's news a stream sends first."),
         "auto_priority": _says("Without a priority: 1000 after a read, halved each minute."),
         "auto_create": _says("In a write's config: whether the write may make the topic."),
-        "idempotency_window_ms": _says("How long keys are remembered; 0: not at all.", _U64),
+        "idempotency_window_ms": _says("How long keys are remembered; 0: not at all."),
         "dedupe_node": _says("Whether readers may leave out their own records."),
         "lease_ms": _says("Queues: how long a claim holds a job; clamped to 100 to 86400000."),
         "claim_jitter_ms": _says("Queues: a claim waits for others; at most 5000."),
-        "max_deliveries": _says("Queues: then a job goes to `dead_letter`; 0: never.", _U64),
+        "max_deliveries": _says("Queues: then a job goes to `dead_letter`; 0: never."),
         "dead_letter": _says("Queues: the topic for jobs that were delivered too often.", TOPIC),
         "leases_durable": _says("Queues: whether leases survive a crash."),
     },
@@ -105,8 +92,8 @@ _MATCH: Final = _says(
     "last `*`; a string is `Glob` if it ends in `*`, else `Eq`. At most 16 KiB of text."
 )
 _BEGIN: Final[Fields] = {
-    "from_seq": _says("Records after this number; 0, as absent, is the earliest there is.", _U64),
-    "from_ts": _says("Instead of `from_seq`: from the first record at or after this time.", _U64),
+    "from_seq": _says("Records after this number; 0, as absent, is the earliest there is."),
+    "from_ts": _says("Instead of `from_seq`: from the first record at or after this time."),
     "match": _MATCH,
     "node": _says("One name or a list: leave out what they wrote."),
 }
@@ -196,19 +183,19 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     },
     RouterConfig: {**_ENDS, **_ROUTER},
     bodies.DeleteBody: {
-        "before_seq": _says("Records with a smaller number.", _U64),
+        "before_seq": _says("Records with a smaller number."),
         "match": _MATCH,
         "erase": _says("Answer when the bytes are gone, too.", default=False),
     },
     bodies.PurgeBody: {
-        "seq": _says("Records with a smaller number; 0: none. Not with `keep`.", _U64),
-        "keep": _says("All but the newest so many that match; 0: all.", _U64),
+        "seq": _says("Records with a smaller number; 0: none. Not with `keep`."),
+        "keep": _says("All but the newest so many that match; 0: all."),
         "filter": _says(
             "A NATS subject: `*` is one token, a final `>` one or more.", pattern=SUBJECT_PATTERN
         ),
     },
     bodies.TrimBody: {
-        "before": _says("The records before this offset, however young. Not with `now`.", _U64),
+        "before": _says("The records before this offset, however young. Not with `now`."),
         "now": _says("All that no live node needs, however young.", default=False),
         "alone": _says(
             "Also where one node alone has the data: they end with its disk.", default=False
@@ -230,21 +217,16 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
 }
 """Every field of every body, and of the configs that answers hold."""
 
-WHOLE: Final[Mapping[type[msgspec.Struct], Fragment]] = {
-    bodies.DeleteBody: _says(
-        "What to delete: `before_seq`, `match`, or what both say.",
-        anyOf=[_given("before_seq"), _given("match")],
-    ),
-    bodies.PurgeBody: _says("What to purge; nothing said is everything.", _not_both("seq", "keep")),
-    bodies.TrimBody: _says("How far to trim.", _not_both("before", "now")),
-    bodies.DiffBody: _not_both("from_seq", "from_ts"),
-    bodies.BeginBody: _not_both("from_seq", "from_ts"),
-    websocket.SubscribeBody: {
-        "anyOf": [_given("topics"), {**_given("topic"), **_not_both("from_seq", "from_ts")}],
-        **_not_both("topic", "topics"),
-    },
-    bodies.HeldBody: _says("Jobs, and whose they are."),
-    bodies.ConfigBody: _says("A topic's config; a field left out has its default."),
-    TopicConfig: _says("A topic's config in force, every field given."),
+WHOLE: Final[Mapping[type[msgspec.Struct], str]] = {
+    bodies.DeleteBody: "What to delete: `before_seq`, `match`, or what both say; at least one of them.",
+    bodies.PurgeBody: "What to purge; nothing said is everything. `seq` and `keep` exclude each other.",
+    bodies.TrimBody: "How far to trim. `before` and `now` exclude each other.",
+    bodies.DiffBody: "What to read. `from_seq` and `from_ts` exclude each other.",
+    bodies.BeginBody: "Where a topic begins. `from_seq` and `from_ts` exclude each other.",
+    websocket.SubscribeBody: "One `topic` with its beginning, where `from_seq` and `from_ts` exclude "
+    "each other, or `topics`.",
+    bodies.HeldBody: "Jobs, and whose they are.",
+    bodies.ConfigBody: "A topic's config; a field left out has its default.",
+    TopicConfig: "A topic's config in force, every field given.",
 }
 """What a body means as a whole, and rules between its fields."""

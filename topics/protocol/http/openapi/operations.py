@@ -105,7 +105,7 @@ _READY: Final = "200 while requests are served; 503 while the log is replayed an
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "GET /": Operation(
-        "server", "page", "The page for people; HTML without data.", {"text/html": TEXT}
+        "server", "getConsole", "The page for people; HTML without data.", {"text/html": TEXT}
     ),
     "GET /v0/topics": Operation(
         "topics",
@@ -136,7 +136,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "POST /v0/topics/:": Operation(
         "records",
-        "append",
+        "appendRecords",
         "Append records: all of them, with consecutive numbers, or none.",
         _json(models.Appended),
         bodies.AppendBody,
@@ -167,7 +167,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "POST /v0/topics/:/diff": Operation(
         "records",
-        "diff",
+        "readRecords",
         "Read what comes after a cursor, and what was lost there.",
         _json(models.Page),
         bodies.DiffBody,
@@ -175,7 +175,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "GET /v0/topics/:/records": Operation(
         "records",
-        "readPage",
+        "readRecordsPage",
         "Read what comes after a cursor as a page that caches may keep, and ask again about.",
         _json(models.StablePage),
         parameters=(
@@ -204,7 +204,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "POST /v0/topics/:/purge": Operation(
         "records",
-        "purge",
+        "purgeRecords",
         "Remove records, said in the words of NATS.",
         _json(models.Purged),
         bodies.PurgeBody,
@@ -212,7 +212,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "POST /v0/topics/:/claim": Operation(
         "queues",
-        "claim",
+        "claimJobs",
         "Lease jobs to a worker.",
         _json(models.Claimed),
         bodies.ClaimBody,
@@ -220,7 +220,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "POST /v0/topics/:/ack": Operation(
         "queues",
-        "ack",
+        "ackJobs",
         "Jobs are done: delete them.",
         _json(models.Acked),
         bodies.HeldBody,
@@ -228,7 +228,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "POST /v0/topics/:/nack": Operation(
         "queues",
-        "nack",
+        "nackJobs",
         "Give jobs back, to be claimed now or later.",
         _json(models.Nacked),
         bodies.NackBody,
@@ -236,7 +236,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "POST /v0/topics/:/extend": Operation(
         "queues",
-        "extend",
+        "extendJobs",
         "Keep jobs for longer.",
         _json(models.Extended),
         bodies.ExtendBody,
@@ -244,7 +244,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "GET /v0/topics/:/work": Operation(
         "queues",
-        "work",
+        "streamJobs",
         "Jobs as a stream of events, leased when they are sent.",
         _EVENT_STREAM,
         parameters=(
@@ -304,7 +304,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "GET /v0/watch/:": Operation(
         "watch",
-        "watch",
+        "streamWatch",
         "A session's stream of events.",
         _EVENT_STREAM,
         parameters=(
@@ -322,7 +322,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "GET /v0/ws": Operation(
         "watch",
-        "socket",
+        "openSocket",
         "A WebSocket that reads and writes; its messages are JSON text.",
         {},
         refusals=(ErrorCode.THROTTLED,),
@@ -333,30 +333,30 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "ping": (websocket.Envelope,),
         },
     ),
-    "GET /v0/health": Operation("server", "health", _HEALTH, _json(models.Health)),
-    "GET /healthz": Operation("server", "healthz", _HEALTH, _json(models.Health)),
+    "GET /v0/health": Operation("server", "getHealth", _HEALTH, _json(models.Health)),
+    "GET /healthz": Operation("server", "getHealthz", _HEALTH, _json(models.Health)),
     "GET /v0/ready": Operation(
         "server",
-        "ready",
+        "getReady",
         _READY,
         _json(models.Ready),
         refusals=(ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN, ErrorCode.REPLICA_BEHIND),
     ),
     "GET /readyz": Operation(
         "server",
-        "readyz",
+        "getReadyz",
         _READY,
         _json(models.Ready),
         refusals=(ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN, ErrorCode.REPLICA_BEHIND),
     ),
     "GET /v0/metrics": Operation(
         "server",
-        "metrics",
+        "getMetrics",
         "Metrics as Prometheus text, or as JSON where `Accept` asks for it.",
-        {"text/plain": TEXT, JSON: models.METRICS},
+        {"text/plain": TEXT, JSON: {"$ref": "#/components/schemas/Metrics"}},
     ),
     "GET /v0/limits": Operation(
-        "server", "limits", "Every bound in force.", _json(models.LimitsInForce)
+        "server", "getLimits", "Every bound in force.", _json(models.LimitsInForce)
     ),
     "POST /v0/cluster/trim": Operation(
         "server",
@@ -367,11 +367,11 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         refusals=(ErrorCode.TRIM_REFUSED,),
     ),
     "GET /v0/cluster": Operation(
-        "server", "cluster", "The cluster that the server is in.", _json(models.Cluster)
+        "server", "getCluster", "The cluster that the server is in.", _json(models.Cluster)
     ),
     "GET /v0/stats/history": Operation(
         "server",
-        "history",
+        "getHistory",
         "The last hour in figures: what the console's charts are drawn of. A step without a row is one "
         "in which nothing was asked of the server.",
         _json(models.History),
@@ -386,23 +386,23 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "GET /v0/openapi.json": Operation(
         "server",
-        "openapi",
+        "getOpenapi",
         "This document.",
-        _json({"type": "object", "required": ["openapi", "info", "paths"]}),
+        _json({"type": "object"}),
     ),
     "GET /v0/docs": Operation(
-        "server", "docs", "This document, to read and to try.", {"text/html": TEXT}
+        "server", "getDocs", "This document, to read and to try.", {"text/html": TEXT}
     ),
     "GET /v0/docs/:": Operation(
         "server",
-        "docsFile",
+        "getDocsFile",
         "A file of that page.",
         {"text/javascript": TEXT, "text/css": TEXT},
         refusals=(ErrorCode.NOT_FOUND,),
     ),
     "GET /v0/console/:": Operation(
         "server",
-        "consoleFile",
+        "getConsoleFile",
         "A file of the page at `/`.",
         {"text/javascript": TEXT, "text/css": TEXT},
         refusals=(ErrorCode.NOT_FOUND,),
