@@ -3,6 +3,7 @@
 import gzip
 import json
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ GOOD: dict[str, Any] = {
 }
 
 NOT_JSON = [
-    b"", b" ", b"{", b"}", b"nonsense", b"{'a':1}", b"{\"a\":1,}", b"{\"a\" 1}", b"{}{}", b"{} x",
+    b" ", b"{", b"}", b"nonsense", b"{'a':1}", b"{\"a\":1,}", b"{\"a\" 1}", b"{}{}", b"{} x",
     b"\xef\xbb\xbf{}", b"\xff\xfe{\x00}\x00", b"{\"a\":\"\xff\"}", b"{\"a\":\"\xed\xa0\x80\"}",
     b"{\"a\":\"\xc0\xaf\"}", b"{\"a\":NaN}", b"{\"a\":Infinity}", b"{\"a\":-Infinity}", b"{\"a\":01}",
     b"{\"a\":1.}", b"{\"a\":.5}", b"{\"a\":+1}", b"{\"a\":1e}", b"{\"a\":0x1}", b"{\"a\":\"\n\"}",
@@ -324,13 +325,58 @@ def test_a_field_that_is_no_list_comes_once(api: Api, name: str, field: str) -> 
     assert api.ask("GET", f"/v0/topics/{name}").status == 404
 
 
-@pytest.mark.parametrize("place", ["put", "diff", "purge"])
-def test_no_body_and_no_type_is_an_empty_object(api: Api, name: str, place: str) -> None:
-    """All fields of these routes are optional. (§1.1, §3)"""
+OPTIONAL = ["put", "diff", "purge"]
+"""Places whose body has no field that is needed."""
+
+
+EMPTY: dict[str, Callable[[], object]] = {"plain": bytes, "chunked": lambda: iter(())}
+"""Bodies of no bytes."""
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("place", OPTIONAL)
+@pytest.mark.parametrize("kind", ["", "application/json", "text/plain", "x/y; charset=latin-1"])
+def test_no_body_is_an_empty_object(api: Api, name: str, place: str, kind: str) -> None:
+    """Where all fields are optional, whatever the type is; however no bytes are sent. (§0.3)"""
     method, target = PLACES[place]
     api.put(name)
 
-    assert api.ask(method, target.format(name=name), headers={"content-type": ""}).status == 200
+    for body in EMPTY.values():
+        answer = api.ask(method, target.format(name=name), body(), {"content-type": kind})
+        assert answer.status == 200, answer
+
+
+@pytest.mark.parametrize("place", OPTIONAL)
+def test_nothing_gzipped_is_no_body(api: Api, name: str, place: str) -> None:
+    """Its length is what it unpacks to. (§0.3)"""
+    method, target = PLACES[place]
+    api.put(name)
+
+    for body in (gzip.compress(b""), b""):
+        answer = api.ask(method, target.format(name=name), body, {"content-encoding": "gzip"})
+        assert answer.status == 200, answer
+
+
+@pytest.mark.parametrize("form", EMPTY)
+@pytest.mark.parametrize(("kind", "status"), [("application/json", 400), ("text/plain", 415)])
+def test_no_body_where_one_is_needed(
+    api: Api, name: str, form: str, kind: str, status: int
+) -> None:
+    """It is no JSON, or of another type. (§0.6)"""
+    answer = api.ask("POST", f"/v0/topics/{name}", EMPTY[form](), {"content-type": kind})
+
+    assert answer.status == status
+
+
+@pytest.mark.parametrize("place", OPTIONAL)
+def test_bytes_of_another_type_are_still_415(api: Api, name: str, place: str) -> None:
+    """Also where the head does not say that there are any. (§0.6)"""
+    method, target = PLACES[place]
+
+    answer = api.ask(
+        method, target.format(name=name), iter([b"{", b"}"]), {"content-type": "text/plain"}
+    )
+    assert (answer.status, answer.code) == (415, "unsupported_media_type")
 
 
 # Compression (§0.3).

@@ -191,8 +191,13 @@ def test_content_types(value: bytes, good: bool) -> None:
 
 
 def test_no_content_type() -> None:
-    """Only where there is no body. (§0.3)"""
+    """Only where there is no body; where a body is optional, one of no bytes has any type. (§0.3)"""
     routes.check_content_type(None, empty=True, rule=BodyRule.JSON)
+    routes.check_content_type(b"text/plain", empty=True, rule=BodyRule.JSON_OR_EMPTY)
+    assert (
+        status_of(lambda: routes.check_content_type(b"text/plain", empty=True, rule=BodyRule.JSON))
+        == 415
+    )
     rejection = refusal(routes.check_content_type, None, empty=False, rule=BodyRule.JSON)
     assert rejection.code is ErrorCode.UNSUPPORTED_MEDIA_TYPE
 

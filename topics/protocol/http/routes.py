@@ -53,7 +53,7 @@ class BodyRule(Enum):
     NONE = "none"
     JSON = "json"
     JSON_OR_EMPTY = "json or empty"
-    """An empty body without a Content-Type stands for `{}`."""
+    """A body of no bytes stands for `{}`, whatever its Content-Type is."""
 
 
 class Probe(Enum):
@@ -438,8 +438,13 @@ def parse_cursor(cursor: str) -> str:
 
 
 def check_content_type(value: bytes | None, *, empty: bool, rule: BodyRule) -> None:
-    """415 unless the body is declared as JSON (§0.3); UTF-8 is the only charset."""
-    if value is None and empty:
+    """415 unless the body is declared as JSON (§0.3); UTF-8 is the only charset.
+
+    Args:
+        value: The Content-Type; None where the head has none.
+        empty: The body has no bytes.
+    """
+    if empty and (value is None or rule is BodyRule.JSON_OR_EMPTY):
         return
     kind, *params = (value or b"").split(b";")
     charsets = [

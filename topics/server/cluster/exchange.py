@@ -296,7 +296,8 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
             return self._forward(pieces)
         judged, size = self._judged, sum(map(len, pieces))
         if not judged.has_kind:
-            routes.check_content_type(None, empty=not size, rule=judged.route.body)
+            kind = judged.header(b"content-type")
+            routes.check_content_type(kind, empty=not size, rule=judged.route.body)
         body = b"".join(pieces)
         if judged.is_gzipped and size:
             body = inflate(body, self.max_body_bytes)

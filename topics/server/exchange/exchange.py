@@ -78,7 +78,8 @@ class Judged(msgspec.Struct):
         label: Of its route, where requests are counted.
         needs_serving: It is answered only when the log was replayed.
         is_counted: It is a request in flight of whoever sent it; probes are not.
-        has_kind: It says what its body is, and that is JSON.
+        has_kind: It says what its body is, and that is JSON.  Where a body is optional, this is not
+            known before the body is, unless the head says how long that is.
         is_gzipped: Its body is.
         is_strict: What nobody would read of the request is refused.
         is_sound: It was checked whole, and the head alone is no reason to refuse it.
@@ -122,7 +123,8 @@ class Judged(msgspec.Struct):
         if rule is _NO_BODY:
             return
         kind = header(b"content-type")
-        if kind is not None:
+        may_be_empty = rule is BodyRule.JSON_OR_EMPTY and not (length or b"").strip(b"0")
+        if kind is not None and not may_be_empty:
             routes.check_content_type(kind, empty=False, rule=rule)
             self.has_kind = True
         self.is_gzipped = routes.check_content_encoding(header(b"content-encoding"))
@@ -364,7 +366,8 @@ class Admitted(msgspec.Struct, eq=False):
             body = pieces[0] if len(pieces) == 1 else None
             size = sum(map(len, pieces)) if body is None else len(body)
             if not judged.has_kind:
-                routes.check_content_type(None, empty=not size, rule=route.body)
+                kind = judged.header(b"content-type")
+                routes.check_content_type(kind, empty=not size, rule=route.body)
             if size > APART_BYTES:
                 return self._parse_apart(pieces)
             if body is None:
@@ -418,7 +421,7 @@ class Admitted(msgspec.Struct, eq=False):
         call, judged = self._call, self._judged
         parser = judged.parser
         assert parser is not None
-        if not body and self._is_bare():
+        if not body and judged.route.body is BodyRule.JSON_OR_EMPTY:
             body = b"{}"
         limits = call.runtime.limits
         query = routes.parse_query(self._query) if self._query else _NO_QUERY
@@ -482,10 +485,6 @@ class Admitted(msgspec.Struct, eq=False):
     def _cluster(self) -> ClusterAnswer:
         """What `GET /v0/cluster` says."""
         return ALONE
-
-    def _is_bare(self) -> bool:
-        """Whether an empty body stands for `{}` here."""
-        return self._judged.route.body is BodyRule.JSON_OR_EMPTY and not self._judged.has_kind
 
     def _stream(self, feed: StreamKind) -> Streaming:
         """A stream's head, and its frames unless only the head was asked for (HEAD)."""
