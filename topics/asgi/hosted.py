@@ -22,7 +22,7 @@ from topics.asgi.signals import Signals
 from topics.protocol.model.errors import ErrorCode, InUse
 from topics.server.exchange.interface import Answer, Head, Socket
 from topics.server.exchange.refusals import refusal
-from topics.server.process.logs import escaped
+from topics.visible import visible
 
 ONE_OWNER: Final = "one process owns a data directory, so the application runs with one worker"
 
@@ -195,7 +195,7 @@ def _limits(runtime: Any) -> Limits:
 
 def _line(failure: Exception) -> str:
     """What the host prints."""
-    text = escaped(str(failure) or repr(failure))
+    text = visible(str(failure) or repr(failure))
     return f"{text}; {ONE_OWNER}" if isinstance(failure, InUse) else text
 
 

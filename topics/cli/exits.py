@@ -129,7 +129,7 @@ def spare_httpx_main() -> None:
 
 def _visible(error: click.UsageError) -> click.UsageError:
     """The error, whose message may quote what was pasted or completed."""
-    error.message = "\n".join(map(visible, error.message.split("\n")))
+    error.message = "\n".join(map(visible, error.message.split("\n")))  # type: ignore[misc]
     return error
 
 
