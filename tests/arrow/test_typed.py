@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topics.arrow import typed as module
 from topics.arrow.columns import FIELDS, schema
-from topics.arrow.typed import BadRow, Mode, infer, typed, typed_schema
+from topics.arrow.payload import Unfit, fit
+from topics.arrow.typed import BadRow, Mode, infer, typed, typed_rows, typed_schema
 
 AB = pa.schema([("a", pa.int64()), ("b", pa.string())])
 
@@ -53,6 +53,16 @@ MIDNIGHT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
         (pa.float64(), "1", 1.0),
         (pa.float64(), "1e5", 100000.0),
         (pa.float64(), "1e999", "bad"),
+        (pa.float64(), "1" + "0" * 400, "bad"),
+        (pa.float64(), "9007199254740993", 9007199254740992.0),
+        (pa.float32(), "16777217", 16777216.0),
+        (pa.float32(), "1e39", "bad"),
+        (pa.float32(), "-1e39", "bad"),
+        (pa.float32(), '"1"', "bad"),
+        # The nearest float, and not that of the nearest double.
+        (pa.float32(), "1.00000005960464480", 1.0000001192092896),
+        (pa.float64(), "-0", 0.0),
+        (pa.string(), "-0", "-0"),
         (pa.float64(), '"1"', "bad"),
         (pa.bool_(), "true", True),
         (pa.bool_(), "0", "bad"),
@@ -66,11 +76,24 @@ MIDNIGHT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
         (pa.timestamp("us"), '"2026-01-01T00:00:00Z"', MIDNIGHT.replace(tzinfo=None)),
         (US, '"soon"', "bad"),
         (US, "5", "bad"),
+        (US, '"0001-01-01T00:00:00Z"', datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)),
+        (US, '"0000-12-31T23:59:59Z"', "bad"),
+        (US, '"0001-01-01T00:00:00+14:00"', "bad"),
+        (US, '"9999-12-31T23:59:59-14:00"', "bad"),
+        (US, '"2026-02-30T00:00:00Z"', "bad"),
+        (US, '"2026-01-01T00:00:00.1234567Z"', "bad"),
+        (pa.timestamp("ns"), '"3000-01-01T00:00:00Z"', "bad"),
         (pa.date32(), '"2026-01-01"', datetime.date(2026, 1, 1)),
         (pa.date32(), "5", "bad"),
+        (pa.date32(), '"0000-01-01"', "bad"),
+        (pa.date32(), '"9999-12-31"', datetime.date(9999, 12, 31)),
+        (pa.date32(), '"2026-02-29"', "bad"),
         (pa.decimal128(10, 2), "1.25", Decimal("1.25")),
         (pa.decimal128(10, 2), '"1.25"', Decimal("1.25")),
         (pa.decimal128(10, 2), "1.255", "bad"),
+        (pa.decimal128(10, 2), '"null"', "bad"),
+        (pa.decimal128(10, 2), "null", None),
+        (pa.decimal128(10, 2), '" 1"', Decimal("1.00")),
         (pa.list_(pa.int64()), "[1,null]", [1, None]),
         (pa.list_(pa.int64()), '[1,"x"]', "bad"),
         (pa.list_(pa.int64()), "{}", "bad"),
@@ -129,16 +152,40 @@ def test_very_deep_values() -> None:
     )
 
 
+ODD = [
+    0, -1, 127, 128, (1 << 24) + 1, (1 << 53) + 1, -(1 << 53) - 1, 1 << 63, 1 << 64, 10**38, 10**309,
+    -0.0, 0.1, 1e39, -1e39, 3.4028235e38, 1e308, "", "1.5", "null", "2026-01-01", "2026-02-30",
+    "0001-01-01T00:00:00Z", "0000-12-31", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00",
+    "2026-01-01T00:00:00", "2026-01-01 00:00+0100", "1e400", "2026-01-01T00:00:00.1234567Z",
+]  # fmt: skip
+"""Values at the ends of types, and beyond."""
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 65), 1 << 65) | st.text(max_size=5)
-    | st.floats(allow_nan=False, allow_infinity=False),
+    | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(ODD),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner),
     max_leaves=5,
 )  # fmt: skip
 types = st.recursive(
-    st.sampled_from([pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.int8(), US]),
+    st.sampled_from(
+        [
+            pa.int64(),
+            pa.float64(),
+            pa.float32(),
+            pa.string(),
+            pa.bool_(),
+            pa.int8(),
+            pa.uint64(),
+            US,
+            pa.timestamp("ns"),
+            pa.date32(),
+            pa.decimal128(10, 2),
+            pa.decimal128(38, 0),
+        ]
+    ),
     lambda inner: (
         inner.map(pa.list_)
+        | inner.map(lambda kind: pa.map_(pa.string(), kind))
         | st.dictionaries(st.sampled_from("abc"), inner, min_size=1, max_size=2).map(
             lambda fields: pa.struct(list(fields.items()))
         )
@@ -157,14 +204,53 @@ def test_batches_do_not_change_rows(rows: list[Any], members: dict[str, pa.DataT
     fields = pa.schema(list(members.items()))
     texts = [json.dumps(row) for row in rows]
 
-    together = typed(batch(*texts), fields)
-    wanted = together.schema.field("data").type
+    together = typed_rows(batch(*texts), fields)
+    wanted = together.batch.schema.field("data").type
 
-    singly, bad = module._parsed_singly(pa.array(texts), wanted)
-    assert datas(together) == singly.to_pylist()
-    assert [text is not None for text in together.column("_corrupt").to_pylist()] == bad.tolist()
+    fitting = [fitted(text, wanted) for text in texts]
+    assert [row for row, _ in fitting] == datas(together.batch)
+    corrupt = together.batch.column("_corrupt").to_pylist()
+    assert [text is not None for text in corrupt] == [count is None for _, count in fitting]
+    assert together.rounded == sum(count or 0 for _, count in fitting)
     for row, text in enumerate(texts):
-        assert datas(typed(batch(text), fields)) == [datas(together)[row]]
+        assert datas(typed(batch(text), fields)) == [datas(together.batch)[row]]
+
+
+def fitted(text: str, wanted: pa.DataType) -> tuple[Any, int | None]:
+    """What `fit` makes of one value, and how many integers it rounds; None where it does not fit."""
+    rounded: list[str] = []
+    try:
+        return pa.array([fit(text, wanted, rounded)], wanted)[0].as_py(), len(rounded)
+    except Unfit:
+        return None, None
+
+
+def test_integers_that_are_rounded_are_counted() -> None:
+    """A double holds those of 53 bits, and some others; of a row that does not fit none counts."""
+    fields = pa.schema([("d", pa.float64()), ("l", pa.list_(pa.float32())), ("b", pa.bool_())])
+    rows = batch(
+        '{"d":9007199254740993,"l":[16777217,1,16777218]}',
+        '{"d":9007199254740992,"l":[9007199254740993.5]}',
+        '{"d":9007199254740993,"b":1}',
+    )
+    assert (typed_rows(rows, fields).rounded, typed_rows(rows, fields).bad) == (2, 1)
+    assert typed_rows(rows.slice(0, 1), fields).rounded == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["a.b", "", '"', "\\", "\n", "\0", "ä", "data", "a\ud83d\ude00", "[]", "f0"], ids=repr
+)
+def test_any_name_of_a_member(name: str) -> None:
+    """Also of one that no parser of tables takes; one row does not fit, and the others do."""
+    name = name.encode("utf-16", "surrogatepass").decode("utf-16")
+    fields = pa.schema([(name, pa.struct([(name, pa.int64())])), ("f0x", pa.string())])
+    texts = [json.dumps({name: {name: 1}}), json.dumps({name: 1}), json.dumps({"f0x": [name]})]
+
+    made = typed(batch(*texts), fields)
+
+    assert datas(made)[0] == {name: {name: 1}, "f0x": None}
+    assert made.column("_corrupt").to_pylist() == [None, texts[1], None]
+    assert json.loads(datas(made)[2]["f0x"]) == [name]
 
 
 def test_one_bad_row_of_many() -> None:
@@ -189,14 +275,15 @@ def test_the_sample_fits_what_was_inferred(rows: list[dict[str, Any]]) -> None:
 def test_how_kinds_widen() -> None:
     """Integers and numbers to double, other mixtures and what says nothing to text."""
     rows = [
-        '{"i":1,"n":1,"m":1,"s":"x","o":{"x":1},"l":[1],"none":null,"e":{},"big":9223372036854775808}',
-        '{"i":2,"n":1.5,"m":"y","o":{"y":true},"l":[2.5],"el":[]}',
+        '{"i":1,"n":1,"exact":9007199254740993,"m":1,"s":"x","o":{"x":1},"l":[1],"none":null,"e":{},"big":9223372036854775808}',
+        '{"i":2,"n":1.5,"exact":1.5,"m":"y","o":{"y":true},"l":[2.5],"el":[]}',
         "[1]",
     ]
     assert infer([batch(*rows)]) == pa.schema(
         [
             ("i", pa.int64()),
             ("n", pa.float64()),
+            ("exact", pa.string()),
             ("m", pa.string()),
             ("s", pa.string()),
             ("o", pa.struct([("x", pa.int64()), ("y", pa.bool_())])),

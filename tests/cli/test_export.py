@@ -155,6 +155,15 @@ def test_members_become_columns(run: Run, place: Place, engine: Durable, tmp_pat
         "export", "t", "--to", tmp_path / "f", *place, "--data-schema", tmp_path / "schema.json"
     )
     assert "2 do not fit the schema" in told.stdout
+    (tmp_path / "double.json").write_text('{"n": "double"}')
+    engine.append({"data": {"n": 9007199254740993}})
+    engine.store.idle()
+    told = run(
+        "export", "t", "--to", tmp_path / "d", *place, "--data-schema", tmp_path / "double.json"
+    )
+    assert "2 do not fit the schema, 1 integer rounded" in told.stdout
+    (state,) = json.loads(run("export", "status", tmp_path / "d", "--json").stdout)["topics"]
+    assert (state["corrupt"], state["rounded"], state["filtered"]) == (2, 1, 0)
     found = rows(OsLake(tmp_path / "f"))
     assert (found[0]["data"], found[-2]["data"], found[-2]["_corrupt"]) == (
         {"n": 0},

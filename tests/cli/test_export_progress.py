@@ -25,6 +25,11 @@ def test_the_last_line() -> None:
         "8 records of 10 seqs exported and verified (2 deleted, 0 lost, 1 do not fit the schema), "
         "1 file, 5.0 MB"
     )
+    result.add(Commit("t", "e", 11, 20, 5, 2, filtered=3, rounded=1))
+    assert summary(result) == (
+        "13 records of 20 seqs exported and verified (4 deleted, 3 of other tags, 0 lost, "
+        "1 do not fit the schema, 1 integer rounded), 1 file, 5.0 MB"
+    )
 
 
 def test_events_are_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -147,6 +147,33 @@ def test_tags_of_a_prefix(memory: MemoryTopics) -> None:
             export(source, lake)
 
 
+@pytest.mark.parametrize("kind", ["server", "directory"])
+def test_records_of_other_tags_are_not_deleted_ones(
+    memory: MemoryTopics, tmp_path: Path, kind: str
+) -> None:
+    """Each has a count of its own, commit by commit, from whatever source. (§5)"""
+    records = [NewRecord(n, tag="ab"[n % 2]) for n in range(10)]
+    if kind == "server":
+        memory.client.append_many("t", records)
+        memory.client.delete("t", before_seq=4)
+        source: Any = remote(memory)
+    else:
+        engine = writer(tmp_path / "data")
+        engine.append(*({"data": r.data, "tag": r.tag} for r in records))
+        engine.delete("t", before_seq=4)
+        engine.store.idle()
+        source = opened(engine)
+    lake = MemoryLake()
+    with source:
+        settings = Settings("parquet", "none", tag_prefix="a")
+        result = export(source, lake, settings=settings, commit_seqs=4)
+
+    assert (result.rows, result.deleted, result.filtered, result.missed) == (3, 3, 4, 0)
+    lineage = load(lake).current("t")
+    assert lineage is not None
+    assert (lineage.rows, lineage.deleted, lineage.filtered) == (3, 3, 4)
+
+
 def test_a_topic_that_was_created_again(memory: MemoryTopics) -> None:
     """What the old one had is lost: a failure, or a new instance behind the old one's files."""
     client, lake = memory.client, MemoryLake()

@@ -1,15 +1,18 @@
 """The text of one JSON value as a value of an Arrow type.
 
 Owns what a typed column means: `fit` says which JSON fits which type, and as what.  It goes value by
-value; `topics.arrow.typed` uses a parser of whole batches where that gives the same.
+value; `topics.arrow.typed` and `topics.arrow.decoding` go by batches and columns, to the same end.
 
 A string field takes a string as it is and any other value as its JSON text, so a field of several
-kinds keeps them all.  Every other type takes its own kind alone: nothing is rounded and no text
-becomes a number.
+kinds keeps them all.  Every other type takes its own kind alone, and no text becomes a number.  A
+number becomes the nearest double or float, as every reader of JSON has it; integers that change by
+that are counted, and what would be infinite does not fit.  Times and dates are those of the years 1
+to 9999, which every reader of the columns has.
 """
 
 import re
 from collections.abc import Callable
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -17,13 +20,20 @@ import msgspec
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from topics.client.encoding import deep
+
 DEPTH_MAX: Final = 100
 """Levels of a type at most: a value is walked by recursion."""
 
+INFINITE: Final = frozenset((float("inf"), float("-inf")))
+DAYS: Final = range(date(1, 1, 1).toordinal() - date(1970, 1, 1).toordinal(), 2_932_897)
+"""Of the years 1 to 9999, since the epoch."""
+PER_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _NUMBER_BEGINS: Final = frozenset("-0123456789")
-_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_object: Final = deep(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
+_array: Final = deep(msgspec.json.Decoder(list[msgspec.Raw]).decode)
 _string: Final = msgspec.json.Decoder(str).decode
 
 
@@ -51,15 +61,18 @@ def array_of(text: str) -> list[str]:
         raise Unfit(str(error)) from None
 
 
-def fit(text: str, wanted: pa.DataType) -> Any:
+def fit(text: str, wanted: pa.DataType, rounded: list[str] | None = None) -> Any:
     """The value that `pa.array([value], wanted)` takes; None for `null`.
+
+    Args:
+        rounded: Gets the integers that the type does not hold exactly.
 
     Raises:
         Unfit: The JSON is of another kind, or out of the type's range.
         ValueError: `check` refuses the type.
     """
     text = text.strip(" \t\r\n")
-    return None if text == "null" else _maker(wanted)(text, wanted)
+    return None if text == "null" else _maker(wanted)(text, wanted, rounded)
 
 
 def check(wanted: pa.DataType, *, depth: int = 0) -> None:
@@ -73,51 +86,70 @@ def check(wanted: pa.DataType, *, depth: int = 0) -> None:
         check(wanted.field(index).type, depth=depth + 1)
 
 
-def _of_struct(text: str, wanted: pa.DataType) -> dict[str, Any]:
+Rounded = list[str] | None
+
+
+def _of_struct(text: str, wanted: pa.DataType, rounded: Rounded) -> dict[str, Any]:
     members = object_of(text)
     fields = [wanted.field(index) for index in range(wanted.num_fields)]
-    return {f.name: fit(members[f.name], f.type) for f in fields if f.name in members}
+    return {f.name: fit(members[f.name], f.type, rounded) for f in fields if f.name in members}
 
 
-def _of_map(text: str, wanted: pa.DataType) -> list[tuple[str, Any]]:
-    return [(name, fit(value, wanted.item_type)) for name, value in object_of(text).items()]
+def _of_map(text: str, wanted: pa.DataType, rounded: Rounded) -> list[tuple[str, Any]]:
+    members = object_of(text).items()
+    return [(name, fit(value, wanted.item_type, rounded)) for name, value in members]
 
 
-def _of_list(text: str, wanted: pa.DataType) -> list[Any]:
-    return [fit(value, wanted.value_type) for value in array_of(text)]
+def _of_list(text: str, wanted: pa.DataType, rounded: Rounded) -> list[Any]:
+    return [fit(value, wanted.value_type, rounded) for value in array_of(text)]
 
 
-def _of_string(text: str, _wanted: pa.DataType) -> str:
+def _of_string(text: str, _wanted: pa.DataType, _rounded: Rounded) -> str:
     return _read_string(text) if text.startswith('"') else text
 
 
-def _of_bool(text: str, _wanted: pa.DataType) -> bool:
+def _of_bool(text: str, _wanted: pa.DataType, _rounded: Rounded) -> bool:
     if text not in ("true", "false"):
         raise Unfit(f"{text[:40]} is no boolean")
     return text == "true"
 
 
-def _of_integer(text: str, wanted: pa.DataType) -> int:
-    bits, signed = wanted.bit_width, kinds.is_signed_integer(wanted)
+def _of_integer(text: str, wanted: pa.DataType, _rounded: Rounded) -> int:
+    bits = wanted.bit_width
     if _INTEGER.fullmatch(text) is None or len(text) > 21:
         raise Unfit(f"{text[:40]} is no integer of {bits} bits")
     value = int(text)
-    low, high = (-(1 << bits - 1), 1 << bits - 1) if signed else (0, 1 << bits)
-    if not low <= value < high:
+    low, high = bounds_of(wanted)
+    if not low <= value <= high:
         raise Unfit(f"{text} does not fit {wanted}")
     return value
 
 
-def _of_float(text: str, _wanted: pa.DataType) -> float:
+def bounds_of(wanted: pa.DataType) -> tuple[int, int]:
+    """The least and the greatest value of an integer type."""
+    bits = wanted.bit_width
+    signed = kinds.is_signed_integer(wanted)
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+
+def _of_float(text: str, wanted: pa.DataType, rounded: Rounded) -> float:
     if text[:1] not in _NUMBER_BEGINS:
         raise Unfit(f"{text[:40]} is no number")
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
+    # Not by way of a double, which would be rounded twice.
+    value: float = float(text) if kinds.is_float64(wanted) else pa.scalar(text).cast(wanted).as_py()
+    if value in INFINITE:
         raise Unfit(f"{text[:40]} is out of range")
+    if rounded is not None and is_rounded(text, value):
+        rounded.append(text)
     return value
 
 
-def _of_decimal(text: str, wanted: pa.DataType) -> Decimal:
+def is_rounded(text: str, value: float) -> bool:
+    """Whether a number's text is that of an integer, and of another one than the value."""
+    return _INTEGER.fullmatch(text) is not None and int(text) != value
+
+
+def _of_decimal(text: str, wanted: pa.DataType, _rounded: Rounded) -> Decimal:
     try:
         value = Decimal(_read_string(text) if text.startswith('"') else text)
         pa.scalar(value, wanted)
@@ -126,22 +158,29 @@ def _of_decimal(text: str, wanted: pa.DataType) -> Decimal:
     return value
 
 
-def _of_timestamp(text: str, wanted: pa.DataType) -> int:
+def _of_timestamp(text: str, wanted: pa.DataType, _rounded: Rounded) -> int:
     """ISO 8601; without a zone it is UTC.  In units of the type since the epoch."""
     said = pa.scalar(_read_string(text))
     for zone in ("UTC", None):
         try:
-            return int(said.cast(pa.timestamp(wanted.unit, tz=zone)).value)
+            value = int(said.cast(pa.timestamp(wanted.unit, tz=zone)).value)
         except pa.ArrowException:
             continue
+        if value // PER_DAY[wanted.unit] not in DAYS:
+            break
+        return value
     raise Unfit(f"{text[:40]} is no time in {wanted.unit}")
 
 
-def _of_date(text: str, _wanted: pa.DataType) -> Any:
+def _of_date(text: str, _wanted: pa.DataType, _rounded: Rounded) -> int:
+    """In days since the epoch."""
     try:
-        return pa.scalar(_read_string(text)).cast(pa.date32()).as_py()
+        value = int(pa.scalar(_read_string(text)).cast(pa.date32()).value)
     except pa.ArrowException as error:
         raise Unfit(f"{text[:40]} is no date: {error}") from None
+    if value not in DAYS:
+        raise Unfit(f"{text[:40]} is outside of the calendar")
+    return value
 
 
 def _read_string(text: str) -> str:
@@ -151,7 +190,9 @@ def _read_string(text: str) -> str:
         raise Unfit(f"{text[:40]} is no string: {error}") from None
 
 
-_MAKERS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[str, pa.DataType], Any]]]] = [
+Maker = Callable[[str, pa.DataType, Rounded], Any]
+
+_MAKERS: Final[list[tuple[Callable[[pa.DataType], bool], Maker]]] = [
     (kinds.is_struct, _of_struct),
     (kinds.is_map, _of_map),
     (kinds.is_list, _of_list),
@@ -165,7 +206,7 @@ _MAKERS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[str, pa.DataT
 ]
 
 
-def _maker(wanted: pa.DataType) -> Callable[[str, pa.DataType], Any]:
+def _maker(wanted: pa.DataType) -> Maker:
     for is_kind, make in _MAKERS:
         if is_kind(wanted):
             return make

@@ -15,6 +15,9 @@ FIELDS_MAX: Final = 1000
 DEPTH_MAX: Final = 20
 """Levels at most; what lies deeper stays JSON text."""
 
+EXACT_MAX: Final = 1 << 53
+"""The greatest integer up to which a double holds every one."""
+
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
@@ -23,7 +26,8 @@ class Shape:
     """What was seen at one place of the values.
 
     Attributes:
-        kinds: Of `bool`, `int`, `float`, `string`, `object`, `array`, `other`; `null` is none.
+        kinds: Of `bool`, `int`, `long`, `float`, `string`, `object`, `array`, `other`; `null` is none.
+            An integer that a double may not hold exactly is `long`, one of more than 64 bits `other`.
         members: By name, of objects.
         items: Of arrays.
     """
@@ -67,7 +71,7 @@ class Shape:
         match sorted(self.kinds):
             case ["bool"]:
                 return pa.bool_()
-            case ["int"]:
+            case ["int"] | ["long"] | ["int", "long"]:
                 return pa.int64()
             case ["float"] | ["float", "int"]:
                 return pa.float64()
@@ -89,5 +93,7 @@ def _scalar_kind(text: str) -> str:
     if text[0] in "tf":
         return "bool"
     if text.lstrip("-").isdigit():
-        return "int" if len(text) <= 20 and int(text) in _INT64 else "other"
+        if len(text) > 20 or int(text) not in _INT64:
+            return "other"
+        return "int" if abs(int(text)) <= EXACT_MAX else "long"
     return "float"

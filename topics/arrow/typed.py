@@ -5,20 +5,31 @@
         typed(batch, fields)
 
 Owns what is done with rows that do not fit (`Mode`).  What fits is `topics.arrow.payload`'s to say;
-`pyarrow.json` parses the batches, and rows that it refuses are looked at one by one.
+`pyarrow.json` parses batches of which every row fits, and `topics.arrow.decoding` the others.
 
 Invariant: how rows are cut into batches does not change what becomes of a row.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final, Literal, get_args
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
+import pyarrow.types as kinds
 
-from topics.arrow.payload import Unfit, check, fit, is_parsed_alike, object_of
+from topics.arrow.decoding import Decoded, decoded
+from topics.arrow.payload import (
+    DAYS,
+    PER_DAY,
+    Unfit,
+    check,
+    fit,
+    is_parsed_alike,
+    object_of,
+)
 from topics.arrow.sampling import Shape
 
 Mode = Literal["PERMISSIVE", "FAILFAST", "DROPMALFORMED"]
@@ -29,8 +40,8 @@ CORRUPT: Final = "_corrupt"
 """Column behind the others that PERMISSIVE adds: the text of a `data` that does not fit, or null."""
 
 SAMPLE_ROWS: Final = 10_000
-PART_ROWS: Final = 2048
-"""Rows that are parsed again together where a batch has one that does not fit."""
+EXACT_BELOW: Final = {pa.float64(): 1 << 53, pa.float32(): 1 << 24}
+"""Every integer below is one of the type."""
 
 
 class BadRow(ValueError):
@@ -67,21 +78,39 @@ def typed(batch: pa.RecordBatch, fields: pa.Schema, mode: Mode = "PERMISSIVE") -
         BadRow: A row does not fit and `mode` is FAILFAST.
         ValueError: As `typed_schema`.
     """
+    return typed_rows(batch, fields, mode).batch
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A typed batch.
+
+    Attributes:
+        bad: How many rows did not fit.
+        rounded: How many integers, of those that fit, a double or a float does not hold exactly.
+    """
+
+    batch: pa.RecordBatch
+    bad: int
+    rounded: int
+
+
+def typed_rows(batch: pa.RecordBatch, fields: pa.Schema, mode: Mode = "PERMISSIVE") -> Typed:
+    """As `typed`, with what became of the rows."""
     schema = typed_schema(batch.schema, fields, mode)
     at = schema.get_field_index("data")
     text = batch.column(at)
-    values, bad = _parsed(text, schema.field(at).type)
+    found = _parsed(text, schema.field(at).type)
+    bad, count = found.bad, int(found.bad.sum())
     columns = batch.columns
-    columns[at] = values
+    columns[at] = found.structs
     if mode == "PERMISSIVE":
         columns.append(text.take(pa.array(np.arange(len(bad)), mask=~bad)))
-        return pa.record_batch(columns, schema=schema)
+        return Typed(pa.record_batch(columns, schema=schema), count, found.rounded)
     made = pa.record_batch(columns, schema=schema)
-    if not bad.any():
-        return made
-    if mode == "FAILFAST":
+    if count and mode == "FAILFAST":
         raise BadRow(_described(batch, int(np.flatnonzero(bad)[0]), schema.field(at).type))
-    return made.filter(pa.array(~bad))
+    return Typed(made.filter(pa.array(~bad)) if count else made, count, found.rounded)
 
 
 def _described(batch: pa.RecordBatch, row: int, wanted: pa.DataType) -> str:
@@ -95,21 +124,10 @@ def _described(batch: pa.RecordBatch, row: int, wanted: pa.DataType) -> str:
     raise AssertionError("a row that fits was marked as bad")
 
 
-def _parsed(text: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, np.ndarray[Any, Any]]:
-    """The structs of a column of JSON, and which rows do not fit, shape (n,)."""
+def _parsed(text: pa.Array, wanted: pa.DataType) -> Decoded:
     if (whole := _parsed_together(text, wanted)) is not None:
-        return whole, np.zeros(len(text), np.bool_)
-    arrays, bad = [], []
-    for start in range(0, len(text), PART_ROWS):
-        part = text.slice(start, PART_ROWS)
-        made = _parsed_together(part, wanted) if len(part) < len(text) else None
-        if made is None:
-            made, wrong = _parsed_singly(part, wanted)
-        else:
-            wrong = np.zeros(len(part), np.bool_)
-        arrays.append(made)
-        bad.append(wrong)
-    return pa.concat_arrays(arrays), np.concatenate(bad)
+        return Decoded(whole, np.zeros(len(text), np.bool_))
+    return decoded(text, wanted)
 
 
 def _parsed_together(text: pa.Array, wanted: pa.DataType) -> pa.Array | None:
@@ -135,26 +153,32 @@ def _parsed_together(text: pa.Array, wanted: pa.DataType) -> pa.Array | None:
         return None
     if len(table) != len(text):
         return None
-    return table.combine_chunks().to_struct_array().combine_chunks().cast(wanted)
+    made = table.combine_chunks().to_struct_array().combine_chunks().cast(wanted)
+    return made if _is_exact(made) else None
 
 
-def _parsed_singly(text: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, np.ndarray[Any, Any]]:
-    values: list[Any] = []
-    bad = np.zeros(len(text), np.bool_)
-    for row, each in enumerate(text.to_pylist()):
-        try:
-            values.append(None if each is None else fit(each, wanted))
-        except Unfit:
-            values.append(None)
-            bad[row] = True
-    return pa.array(values, wanted), bad
+def _is_exact(found: pa.Array) -> bool:
+    """Whether every number is what its text says or the nearest there is, and every time of the
+    calendar: what the parser rounds, makes infinite, or takes of any year does not show in it."""
+    kind = found.type
+    if kinds.is_struct(kind):
+        return all(_is_exact(found.field(n)) for n in range(kind.num_fields))
+    if kinds.is_list(kind):
+        return _is_exact(found.values)
+    if kind in EXACT_BELOW and (greatest := pc.max(pc.abs(found)).as_py()) is not None:
+        return bool(greatest < EXACT_BELOW[kind])
+    if kinds.is_timestamp(kind) and found.null_count < len(found):
+        ends = pc.min_max(found.cast(pa.int64())).as_py()
+        return all(each // PER_DAY[kind.unit] in DAYS for each in ends.values())
+    return True
 
 
 def infer(batches: Iterable[pa.RecordBatch], *, sample_rows: int = SAMPLE_ROWS) -> pa.Schema:
     """The fields of `data` in the first rows of the batches.
 
-    An integer and a number make a double, any other two kinds a string, and so do integers of more
-    than 64 bits, members that are always null or empty, and objects with very many different
+    An integer and a number make a double, or a string where an integer is beyond 2^53, which a double
+    does not hold exactly.  Any other two kinds make a string, and so do integers of more than 64 bits,
+    members that are always null or empty, and objects with very many different
     names.  The order is that in which they were met.
 
     Raises:

@@ -99,10 +99,12 @@ def _row(lineage: "Lineage", heads: dict[str, int]) -> dict[str, Any]:
         "to": lineage.last,
         "rows": lineage.rows - lineage.erased,
         "deleted": lineage.deleted,
+        "filtered": lineage.filtered,
         "erased": lineage.erased,
         "lost": lineage.missed,
         "gaps": [[gap.first, gap.last, gap.reason] for gap in lineage.lost],
         "corrupt": lineage.corrupt,
+        "rounded": lineage.rounded,
         "handed_off": lineage.handed,
         "files": len(lineage.files),
         "bytes": sum(file.bytes for file in lineage.files.values()),
@@ -114,6 +116,8 @@ def _row(lineage: "Lineage", heads: dict[str, int]) -> dict[str, Any]:
 
 def _print(rows: list[dict[str, Any]]) -> None:
     columns = ["from", "to", "rows", "deleted", "erased", "lost", "handed_off", "files", "bytes"]
+    if any(row["filtered"] for row in rows):
+        columns.insert(columns.index("deleted") + 1, "filtered")
     if any("lag" in row for row in rows):
         columns.append("lag")
     cells = (
@@ -195,9 +199,10 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
 def _accounted(lineage: "Lineage") -> str:
     """Where each seq of an export is."""
     erased = f" + {lineage.erased:,} erased" if lineage.erased else ""
+    filtered = f" + {lineage.filtered:,} of other tags" if lineage.filtered else ""
     return (
         f"{lineage.topic}: seqs {lineage.first:,} to {lineage.last:,} are "
-        f"{lineage.rows - lineage.erased:,} records{erased} + {lineage.deleted:,} deleted + "
+        f"{lineage.rows - lineage.erased:,} records{erased} + {lineage.deleted:,} deleted{filtered} + "
         f"{lineage.missed:,} lost"
     )
 

@@ -57,7 +57,10 @@ class Telling:
             **{"from": commit.first, "to": commit.last},
             rows=commit.rows,
             deleted=commit.deleted,
+            filtered=commit.filtered,
             lost=commit.missed,
+            corrupt=commit.corrupt,
+            rounded=commit.rounded,
             files=[file.path for file in commit.files],
         )
 
@@ -78,8 +81,10 @@ class Telling:
             "done",
             rows=result.rows,
             deleted=result.deleted,
+            filtered=result.filtered,
             lost=result.missed,
             corrupt=result.corrupt,
+            rounded=result.rounded,
             files=result.files,
             bytes=result.bytes,
             commits=result.commits,
@@ -114,10 +119,14 @@ def summary(result: "Result") -> str:
     """One line for a person."""
     if not result.commits:
         return "nothing new to export"
-    seqs = result.rows + result.deleted + result.missed
+    seqs = result.rows + result.deleted + result.filtered + result.missed
     parts = [f"{result.deleted:,} deleted", f"{result.missed:,} lost"]
+    if result.filtered:
+        parts.insert(1, f"{result.filtered:,} of other tags")
     if result.corrupt:
         parts.append(f"{result.corrupt:,} do not fit the schema")
+    if result.rounded:
+        parts.append(f"{counted(result.rounded, 'integer')} rounded")
     figures = (
         f"{counted(result.rows, 'record')} of {counted(seqs, 'seq')} exported and verified "
         f"({', '.join(parts)})"

@@ -27,6 +27,7 @@ import msgspec
 
 from topics.client.models import NewRecord
 
+B = TypeVar("B")
 T = TypeVar("T")
 
 Default = Callable[[Any], Any]
@@ -178,14 +179,14 @@ def why_not_json(text: msgspec.Raw | bytes) -> str | None:
     return None
 
 
-def deep(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
+def deep(decode: Callable[[B], T]) -> Callable[[B], T]:
     """A decoder of msgspec that follows the nesting that a server follows.
 
     msgspec follows what the callers have left of the interpreter's limit.  What is nested deeper is
     decoded again, on a thread, which has an empty stack.
     """
 
-    def decode_deep(text: bytes) -> T:
+    def decode_deep(text: B) -> T:
         try:
             return decode(text)
         except RecursionError:

@@ -6,6 +6,7 @@ is merged, or cut, without knowing what its rows mean beyond their seq.
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -13,11 +14,25 @@ import pyarrow as pa
 from topics.export.lake import Lake, Sink
 
 
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Rows of a format, with at least the column `seq`.
+
+    Attributes:
+        corrupt: How many of them did not fit the schema.
+        rounded: How many integers, of those that fit, their columns do not hold exactly.
+    """
+
+    rows: pa.RecordBatch
+    corrupt: int = 0
+    rounded: int = 0
+
+
 class Writer(Protocol):
     """Writes rows of one file, in the order of their seqs."""
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Rows as `Codec.rendered` gives them."""
+        """Rows as `Codec.rendered` has them."""
 
     def close(self) -> None:
         """Write what is left; the sink stays open."""
@@ -32,15 +47,8 @@ class Codec(Protocol):
 
     suffix: str
 
-    def rendered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Records of a scan as rows of this format, with at least the column `seq`.
-
-        Raises:
-            BadRow: A record does not fit the schema, and that is an error.
-        """
-
-    def corrupt(self, rows: pa.RecordBatch) -> int:
-        """How many of the rows did not fit the schema."""
+    def rendered(self, batch: pa.RecordBatch) -> Rendered:
+        """Records of a scan as rows of this format."""
 
     def writer(self, sink: "Measured", about: dict[str, str]) -> Writer:
         """Begin a file.

@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topics.export.codec import Measured
+from topics.export.codec import Measured, Rendered
 from topics.export.lake import Lake
 from topics.export.manifest import Damaged
 
@@ -36,11 +36,8 @@ class JsonlCodec:
         self._compression = None if compression == "none" else compression
         self.suffix = "jsonl" + {"gzip": ".gz", "zstd": ".zst"}.get(compression, "")
 
-    def rendered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return rendered(batch)
-
-    def corrupt(self, rows: pa.RecordBatch) -> int:
-        return 0
+    def rendered(self, batch: pa.RecordBatch) -> Rendered:
+        return Rendered(rendered(batch))
 
     def writer(self, sink: Measured, about: dict[str, str]) -> "JsonlWriter":
         return JsonlWriter(sink, self._compression)

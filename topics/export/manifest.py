@@ -89,10 +89,11 @@ class Commit(msgspec.Struct, frozen=True, tag="commit", tag_field="kind", omit_d
     Attributes:
         epoch: The instance.
         rows: Records in the files.
-        deleted: Seqs that are neither in the files nor lost: deleted before, or of other tags than
-            the export's.
+        deleted: Seqs of records that were deleted before.
+        filtered: Records of other tags than the export's.
         lost: Ascending.
         corrupt: Rows whose data does not fit the export's schema; their text is kept.
+        rounded: Integers of the other rows that their columns do not hold exactly.
         at_ms: When it was committed.
     """
 
@@ -106,6 +107,8 @@ class Commit(msgspec.Struct, frozen=True, tag="commit", tag_field="kind", omit_d
     lost: tuple[Lost, ...] = ()
     files: tuple[File, ...] = ()
     corrupt: int = 0
+    rounded: int = 0
+    filtered: int = 0
     at_ms: int = 0
 
     @property
@@ -117,7 +120,8 @@ class Commit(msgspec.Struct, frozen=True, tag="commit", tag_field="kind", omit_d
         assert span >= 1, "a commit spans at least a seq"
         in_files = sum(file.rows for file in self.files)
         assert not self.files or self.rows == in_files, "rows are those of the files"
-        assert self.rows + self.deleted + self.missed == span, "every seq is accounted for"
+        found = self.rows + self.deleted + self.filtered + self.missed
+        assert found == span, "every seq is accounted for"
 
 
 class Swap(msgspec.Struct, frozen=True, tag="swap", tag_field="kind", omit_defaults=True):
@@ -209,7 +213,7 @@ class Lineage:
 
     Attributes:
         first, last: The seqs exported, [first, last]; `last` is `first - 1` where none is yet.
-        rows, deleted, lost: Of its commits, added up.
+        rows, deleted, filtered, corrupt, rounded, lost: Of its commits, added up.
         erased: Rows that were removed later, on request.
         handed: Through this seq the topic's records were given to the export alone; 0: none.
         files: Live data files by path.
@@ -223,6 +227,8 @@ class Lineage:
     deleted: int = 0
     erased: int = 0
     corrupt: int = 0
+    rounded: int = 0
+    filtered: int = 0
     handed: int = 0
     lost: list[Lost] = field(default_factory=list)
     files: dict[str, File] = field(default_factory=dict)
@@ -236,6 +242,8 @@ class Lineage:
         self.rows += commit.rows
         self.deleted += commit.deleted
         self.corrupt += commit.corrupt
+        self.rounded += commit.rounded
+        self.filtered += commit.filtered
         self.lost += commit.lost
         self.files.update((file.path, file) for file in commit.files)
 

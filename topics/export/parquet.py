@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from topics.arrow.columns import FIELDS, schema
-from topics.arrow.typed import CORRUPT, typed, typed_schema
-from topics.export.codec import Measured
+from topics.arrow.typed import CORRUPT, typed_rows, typed_schema
+from topics.export.codec import Measured, Rendered
 from topics.export.lake import Lake
 from topics.export.manifest import Damaged
 
@@ -48,13 +48,11 @@ class ParquetCodec:
         self._compression = compression
         self.schema = scanned if fields is None else typed_schema(scanned, fields)
 
-    def rendered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch if self._fields is None else typed(batch, self._fields)
-
-    def corrupt(self, rows: pa.RecordBatch) -> int:
+    def rendered(self, batch: pa.RecordBatch) -> Rendered:
         if self._fields is None:
-            return 0
-        return len(rows) - int(rows.column(CORRUPT).null_count)
+            return Rendered(batch)
+        made = typed_rows(batch, self._fields)
+        return Rendered(made.batch, made.bad, made.rounded)
 
     def writer(self, sink: Measured, about: dict[str, str]) -> "ParquetWriter":
         return ParquetWriter(sink, self.schema, self._compression, about)

@@ -83,7 +83,7 @@ def _fetched(target: Target, source: Source, lineage: Lineage, file: File) -> li
     )
     try:
         for part in of_partition(source, lineage.topic, file, settings.by, wanted):
-            files.write(partition_of(file.path), target.codec.rendered(part))
+            files.write(partition_of(file.path), target.codec.rendered(part).rows)
         return files.finish()
     except BaseException:
         files.abort()

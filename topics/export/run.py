@@ -107,6 +107,8 @@ class Result:
     files: int = 0
     bytes: int = 0
     corrupt: int = 0
+    rounded: int = 0
+    filtered: int = 0
     lost: list[Gap] = field(default_factory=list)
     recreated: list[str] = field(default_factory=list)
     is_stopped: bool = False
@@ -122,6 +124,8 @@ class Result:
         self.files += len(commit.files)
         self.bytes += sum(file.bytes for file in commit.files)
         self.corrupt += commit.corrupt
+        self.rounded += commit.rounded
+        self.filtered += commit.filtered
         self.lost += [Gap(commit.topic, g.first, g.last, g.reason) for g in commit.lost]
 
 

@@ -27,7 +27,7 @@ from topics.export.reconcile import Reconciled, known_of, reconcilable
 from topics.export.schema_file import fields_of
 from topics.export.target import Chunk, Target, open_target, schema_of, wall_ms
 from topics.export.verify import Compared, compare_parts
-from topics.export.writing import Piece, ReadProgress, records
+from topics.export.writing import Piece, ReadProgress, filtered_of, records
 
 STAMP: Final = "topics.export"
 """Key of the stamp in a table's transactions."""
@@ -48,6 +48,8 @@ class Stamp(msgspec.Struct, frozen=True):
     erased: int
     corrupt: int
     lost: tuple[Lost, ...]
+    rounded: int = 0
+    filtered: int = 0
 
 
 class Table(Protocol):
@@ -139,6 +141,8 @@ class Tables:
             stamp.deleted,
             stamp.erased,
             stamp.corrupt,
+            stamp.rounded,
+            stamp.filtered,
             self._catalogue.handed.get((topic, stamp.epoch), 0),
             list(stamp.lost),
         )
@@ -148,16 +152,19 @@ class Tables:
     def chunk(self, source: Source, piece: Piece, progress: ReadProgress) -> Chunk:
         lost: list[Lost] = []
         each, found = piece.seqs, records(source, piece, lost, progress)
-        rows = [self._codec.rendered(batch) for batch in found]
+        made = [self._codec.rendered(batch) for batch in found]
+        rows = sum(len(part.rows) for part in made)
         return TableChunk(
             each.topic,
             each.epoch,
             each.first_seq,
             each.last_seq,
-            rows=sum(map(len, rows)),
-            corrupt=sum(map(self._codec.corrupt, rows)),
+            rows=rows,
+            corrupt=sum(part.corrupt for part in made),
+            rounded=sum(part.rounded for part in made),
+            filtered=filtered_of(source, piece, rows, lost),
             lost=lost,
-            table=pa.Table.from_batches(rows, self._codec.schema),
+            table=pa.Table.from_batches([part.rows for part in made], self._codec.schema),
         )
 
     def commit(self, chunk: Chunk) -> Commit:
@@ -172,18 +179,7 @@ class Tables:
             )
         # Compare and skip: a transaction whose answer was lost is there, and shows here.
         assert chunk.first == lineage.last + 1, "a chunk follows the table's last"
-        missed = sum(gap.missed for gap in chunk.lost)
-        commit = Commit(
-            chunk.topic,
-            chunk.epoch,
-            chunk.first,
-            chunk.last,
-            chunk.rows,
-            chunk.last - chunk.first + 1 - chunk.rows - missed,
-            lost=tuple(chunk.lost),
-            corrupt=chunk.corrupt,
-            at_ms=wall_ms(),
-        )
+        commit = chunk.commit(at_ms=wall_ms())
         lineage.add(commit)
         self.table(chunk.topic).append(chunk.table, _stamped(lineage), chunk.last)
         return commit
@@ -225,7 +221,7 @@ class Tables:
         prefix = self.settings.tag_prefix
         wanted = Wanted(schema(list(FIELDS)), tag_prefix=prefix, asof_ms=now_ms())
         found = source.read(topic, lineage.first, lineage.last, wanted)
-        there = (self._codec.rendered(b) for b in found if not isinstance(b, Gap))
+        there = (self._codec.rendered(b).rows for b in found if not isinstance(b, Gap))
         return compare_parts(
             source, lineage, wanted, iter([(self._windows(topic, lineage), there)])
         )
@@ -278,6 +274,8 @@ def _stamped(lineage: Lineage) -> str:
         lineage.erased,
         lineage.corrupt,
         tuple(lineage.lost),
+        lineage.rounded,
+        lineage.filtered,
     )
     return msgspec.json.encode(stamp).decode()
 

@@ -84,8 +84,29 @@ class Chunk:
     last: int
     rows: int = 0
     corrupt: int = 0
+    rounded: int = 0
+    filtered: int = 0
     lost: list[Lost] = field(default_factory=list)
     files: list[Staged] = field(default_factory=list)
+
+    def commit(self, files: Sequence[File] = (), *, at_ms: int = 0) -> Commit:
+        """What becomes of every seq of it: what is in no file, not lost and not filtered was
+        deleted."""
+        elsewhere = self.rows + self.filtered + sum(gap.missed for gap in self.lost)
+        return Commit(
+            topic=self.topic,
+            epoch=self.epoch,
+            first=self.first,
+            last=self.last,
+            rows=self.rows,
+            deleted=self.last - self.first + 1 - elsewhere,
+            filtered=self.filtered,
+            lost=tuple(self.lost),
+            files=tuple(files),
+            corrupt=self.corrupt,
+            rounded=self.rounded,
+            at_ms=at_ms,
+        )
 
 
 WithVariants: TypeAlias = Callable[[Lake, Sequence[Staged], str], list[Staged]]
@@ -147,17 +168,7 @@ class Target:
         """
         chunk.files = self._finished(chunk.files)
         files = self._named(chunk.topic, chunk.files)
-        commit = Commit(
-            topic=chunk.topic,
-            epoch=chunk.epoch,
-            first=chunk.first,
-            last=chunk.last,
-            rows=chunk.rows,
-            deleted=chunk.last - chunk.first + 1 - chunk.rows - sum(g.missed for g in chunk.lost),
-            lost=tuple(chunk.lost),
-            files=tuple(files),
-            corrupt=chunk.corrupt,
-        )
+        commit = chunk.commit(files)
         self._place([(s.path, f.path) for s, f in zip(chunk.files, files, strict=True)])
         return self._append(commit)
 

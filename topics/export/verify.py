@@ -135,7 +135,7 @@ def compare(lake: Lake, catalogue: Catalogue, source: Source, topic: str) -> Com
         for file in lineage.files.values():
             there = of_partition(source, topic, file, settings.by, wanted)
             here = reading_codec(codec, file.path).batches(lake, file.path)
-            yield here, map(codec.rendered, there)
+            yield here, (codec.rendered(batch).rows for batch in there)
 
     return compare_parts(source, lineage, wanted, parts())
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from topics.arrow.columns import schema
 from topics.arrow.loss import DataLoss, Gap
 from topics.arrow.scan import Range
 from topics.arrow.source import Source, Wanted
@@ -99,6 +100,7 @@ class Files:
         self._open: dict[str, _Open] = {}
         self._done: list[Staged] = []
         self.corrupt = 0
+        self.rounded = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Records of a scan, behind all those before.
@@ -107,9 +109,10 @@ class Files:
             TooManyPartitions, OSError.
         """
         for partition, part in partitioned(batch, self._by):
-            rows = self._codec.rendered(part)
-            self.corrupt += self._codec.corrupt(rows)
-            self.write(partition, rows)
+            made = self._codec.rendered(part)
+            self.corrupt += made.corrupt
+            self.rounded += made.rounded
+            self.write(partition, made.rows)
 
     def write(self, partition: str, rows: pa.RecordBatch) -> None:
         """Rows of one partition, as the codec has them."""
@@ -271,24 +274,40 @@ def chunk_of(
         for batch in records(source, piece, lost, progress):
             files.add(batch)
         staged = files.finish()
+        rows = sum(file.rows for file in staged)
+        filtered = filtered_of(source, piece, rows, lost)
     except BaseException:
         files.abort()
         raise
-    return chunk_with(piece.seqs, staged, lost=lost, corrupt=files.corrupt)
-
-
-def chunk_with(each: Range, files: list[Staged], *, lost: list[Lost], corrupt: int) -> Chunk:
-    """The chunk of a range whose records are in these files."""
+    each = piece.seqs
     return Chunk(
         each.topic,
         each.epoch,
         each.first_seq,
         each.last_seq,
-        rows=sum(file.rows for file in files),
-        corrupt=corrupt,
+        rows=rows,
+        corrupt=files.corrupt,
+        rounded=files.rounded,
+        filtered=filtered,
         lost=lost,
-        files=files,
+        files=staged,
     )
+
+
+def filtered_of(source: Source, piece: Piece, rows: int, lost: list[Lost]) -> int:
+    """How many records of a piece have other tags than those that are wanted; `rows` have them.
+
+    They are counted in a second look at the topic, at its seqs alone.  What was appended to a chunk
+    does not change, but a record that is deleted between the two looks counts as deleted.
+    """
+    if piece.wanted.tag_prefix is None:
+        return 0
+    each = piece.seqs
+    seqs = Wanted(schema(["seq"]), asof_ms=piece.wanted.asof_ms)
+    found = source.read(each.topic, each.first_seq, each.last_seq, seqs)
+    live = sum(len(batch) for batch in found if not isinstance(batch, Gap))
+    span = each.last_seq - each.first_seq + 1
+    return min(max(live - rows, 0), span - rows - sum(gap.missed for gap in lost))
 
 
 def about_lineage(lineage: Lineage, files: list[File]) -> dict[str, str]:

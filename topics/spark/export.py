@@ -22,7 +22,7 @@ from topics.export.lake import Lake, OsLake, quietly
 from topics.export.loading import Unusable
 from topics.export.manifest import Lost
 from topics.export.target import Chunk
-from topics.export.writing import Form, Piece, ReadProgress, add_gap, chunk_of, chunk_with
+from topics.export.writing import Form, Piece, ReadProgress, add_gap, chunk_of
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.errors import Unusable as StoreUnusable
 from topics.spark.errors import SparkFailure
@@ -129,4 +129,15 @@ def _joined(each: Range, made: list[Chunk]) -> Chunk:
         (file for piece in made for file in piece.files),
         key=lambda file: (file.first, file.partition),
     )
-    return chunk_with(each, files, lost=lost, corrupt=sum(piece.corrupt for piece in made))
+    return Chunk(
+        each.topic,
+        each.epoch,
+        each.first_seq,
+        each.last_seq,
+        rows=sum(piece.rows for piece in made),
+        corrupt=sum(piece.corrupt for piece in made),
+        rounded=sum(piece.rounded for piece in made),
+        filtered=sum(piece.filtered for piece in made),
+        lost=lost,
+        files=files,
+    )
