@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.visible import visible, visible_json
+from topics.visible import visible, visible_json, without_password
 
 STEERING = [
     *("\x00", "\a", "\b", "\n", "\r", "\t", "\x1b[2J", "\x1b]0;title\a", "\x7f", "\x85", "\x9b1m"),
@@ -60,3 +60,25 @@ def test_json_keeps_its_value(value: object) -> None:
 
     assert json.loads(shown) == value
     assert not set(shown) & set("\r\x7f\x85\x9b\u202e\u2066\ufeff")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://127.0.0.1:4000/", "http://127.0.0.1:4000/"),
+        ("http://[::1]:4000/x@y", "http://[::1]:4000/x@y"),
+        ("https://ada:pass@a.test:1/x?y#z", "https://a.test:1/x?y#z"),
+        ("https://token@a.test", "https://a.test"),
+        ("https://ada:p@ss@a.test/x@y", "https://a.test/x@y"),
+        ("https://ada:p/ss@a.test", "https://a.test"),
+        ("https://ada:p?ss@a.test", "https://a.test"),
+        ("https://ada:p#ss@a.test", "https://a.test"),
+        ("ada:pass@a.test", "a.test"),
+        ("//ada:pass@a.test", "//a.test"),
+        ("http:///ada:pass@a.test", "http://a.test"),
+        ("", ""),
+    ],
+)
+def test_no_url_is_shown_with_its_password(url: str, shown: str) -> None:
+    """Nor what was meant to be a URL, and is none because of its password."""
+    assert without_password(url) == shown

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from topics.protocol.model.limits import Limits
+from topics.visible import without_password
 
 PREFIX: Final = "TOPICS_"
 NOT_SETTINGS: Final = ("TOPICS_URL", "TOPICS_API_KEY", "TOPICS_PROFILE", "TOPICS_JOB_")
@@ -501,7 +502,7 @@ def _parse(setting: Setting, text: str, where: str) -> Value:
     try:
         return setting.parse(text)
     except ValueError as expected:
-        given = "" if setting.is_secret else f", not {text[:80]!r}"
+        given = "" if setting.is_secret else f", not {without_password(text)[:80]!r}"
         raise BadSetting(f"{where} must be {expected}{given}") from None
 
 

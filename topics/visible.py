@@ -1,5 +1,5 @@
 """Text of others on its way to a terminal, a log, or a person: what would steer the reader is spelled
-out.
+out.  And URLs, without their passwords.
 
 Owns which characters those are, for every line that this package prints or logs.  They are the controls
 of ASCII and of Latin-1 (a terminal obeys U+009B as it does ESC and a bracket), the separators that some
@@ -15,6 +15,8 @@ _HIDDEN: Final = re.compile(f"[\x00-\x1f\x7f-\x9f{_SEEN}\ud800-\udfff\U000e0000-
 _HIDDEN_IN_JSON: Final = re.compile(
     f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_SEEN}\ud800-\udfff\U000e0000-\U000e007f]"
 )
+_AUTHORITY: Final = re.compile(r"(?P<before>[^/?#]*//)[^/?#]*@")
+_HOST: Final = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.%]*\])(:\d*)?")
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -40,3 +42,21 @@ def _escape(found: re.Match[str]) -> str:
 def _escape_in_json(found: re.Match[str]) -> str:
     # Outside of a string a carriage return is a blank, and within one it cannot stand.
     return " " if found[0] == "\r" else _escape(found)
+
+
+def without_password(url: str) -> str:
+    """A URL, or what was meant to be one, without its user name and password: for everything that is
+    printed, logged, stored or handed to another program.
+
+    What cannot be parsed loses all that an `@` may have been behind: a password with a `/` in it, which
+    should have been escaped, is shown as little as any other.
+    """
+    found = _AUTHORITY.match(url)
+    if found is not None:
+        return found["before"] + url[found.end() :]
+    scheme, slashes, rest = url.partition("//")
+    if not slashes:
+        return url.rpartition("@")[2]
+    # An @ in a path is no password's end, where what is before the path is a host and its port.
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    return url if _HOST.fullmatch(host) else f"{scheme}//{rest.rpartition('@')[2]}"

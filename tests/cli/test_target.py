@@ -103,3 +103,30 @@ def test_a_server_of_another_kind(log: Any, run: Any) -> None:
 
     assert done.exit_code == 2
     assert "bad_answer" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["topics", "work jobs -- true"])
+def test_no_notice_shows_a_password(run: Any, command: str) -> None:
+    """The notice that a command tries again, and the error that it ends with, name the server alone."""
+    done = run(
+        *command.split(" ")[:1],
+        *("--url", "http://ada:pass@127.0.0.1:9", "--retry-for", "0.1"),
+        *command.split(" ")[1:],
+    )
+
+    assert done.exit_code == 2
+    assert "http://127.0.0.1:9" in done.stderr
+    assert "does not answer yet" in done.stderr
+    assert "pass" not in done.output
+    assert "ada" not in done.output
+
+
+def test_what_is_waited_for_is_named_without_a_password(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where it takes its time."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+
+    target.WaitNotice("http://ada:pass@it").give()
+
+    assert capsys.readouterr().err == "topics: waiting for http://it\n"

@@ -11,10 +11,13 @@ from typing import Any
 
 import interrupts
 import pytest
+from msgspec import Raw
 
 from bench.flights import Server
-from topics.cli.work import VARIABLES, environment
-from topics.client import Unreachable, endpoints
+from topics.cli import work
+from topics.cli.work import SECRETS, VARIABLES, inherited, variables
+from topics.client import NewRecord, Unreachable, endpoints
+from topics.client.target import parse_target
 from topics.testing import MemoryTopics
 
 SHOW = 'echo "$(cat) $TOPICS_JOB_QUEUE $TOPICS_JOB_SEQ ${TOPICS_JOB_TAG-none} $TOPICS_JOB_DELIVERIES" >>'
@@ -202,29 +205,122 @@ def test_mistakes(jobs: MemoryTopics, run: Any, args: list[Any]) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_what_a_command_can_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every variable has its value; what a job has not is not set, whoever set it before."""
-    monkeypatch.setenv("TOPICS_JOB_TAG", "of another job")
-    monkeypatch.setenv("HOME", "/home/me")
-    fields = {"queue": "jobs", "seq": 7, "ts_ms": 5, "deliveries": 2, "lease_id": "l1"}
-    bare: Any = SimpleNamespace(**fields, tag=None, node=None, meta=None)
-    full: Any = SimpleNamespace(**fields, tag="a\0b", node="web", meta={"k": [1]})
+FIELDS = {"queue": "jobs", "seq": 7, "ts_ms": 5, "deliveries": 2, "lease_id": "l1"}
 
-    known = environment(full)
 
-    assert {name: known[name] for name in VARIABLES} == {
-        "TOPICS_JOB_QUEUE": "jobs",
-        "TOPICS_JOB_SEQ": "7",
-        "TOPICS_JOB_TS": "5",
-        "TOPICS_JOB_DELIVERIES": "2",
-        "TOPICS_JOB_LEASE_ID": "l1",
-        "TOPICS_JOB_TAG": "a\ufffdb",
-        "TOPICS_JOB_NODE": "web",
-        "TOPICS_JOB_META": '{"k":[1]}',
+def job(tag: str | None = None, node: str | None = None, meta: bytes = b"") -> Any:
+    return SimpleNamespace(**FIELDS, tag=tag, node=node, meta=Raw(meta))
+
+
+def test_what_a_command_can_know() -> None:
+    """Every variable has its value, in UTF-8; what a job has not is not set, whoever set it before."""
+    known = variables(job(tag="a\0é", node="wéb", meta=b'{"k": [1.0]}'))
+
+    assert known == {
+        b"TOPICS_JOB_QUEUE": b"jobs",
+        b"TOPICS_JOB_SEQ": b"7",
+        b"TOPICS_JOB_TS": b"5",
+        b"TOPICS_JOB_DELIVERIES": b"2",
+        b"TOPICS_JOB_LEASE_ID": b"l1",
+        b"TOPICS_JOB_TAG": "a\ufffdé".encode(),
+        b"TOPICS_JOB_NODE": "wéb".encode(),
+        b"TOPICS_JOB_META": b'{"k": [1.0]}',
     }
-    assert environment(bare)["HOME"] == "/home/me"
-    missing = {"TOPICS_JOB_TAG", "TOPICS_JOB_NODE", "TOPICS_JOB_META"}
-    assert VARIABLES.keys() - environment(bare).keys() == missing
+    assert known.keys() == {name.encode() for name in VARIABLES}
+    missing = {b"TOPICS_JOB_TAG", b"TOPICS_JOB_NODE", b"TOPICS_JOB_META"}
+    assert known.keys() - variables(job(meta=b"null")).keys() == missing
+    assert known.keys() - variables(job()).keys() == missing
+    environ = {b"HOME": b"/home/me", b"TOPICS_JOB_TAG": b"of another job", b"ODD\xff": b"\xff"}
+    assert inherited(environ, None) == {b"HOME": b"/home/me", b"ODD\xff": b"\xff"}
+
+
+URL = "https://ada:pass@topics.test/base"
+
+
+def test_a_command_has_no_key_and_no_password() -> None:
+    """It works on data of others: what lets it be the worker stays with the worker."""
+    environ = {name.encode(): b"secret" for name in SECRETS}
+
+    found = inherited({**environ, b"TOPICS_URL": URL.encode(), b"PATH": b"/bin"}, None)
+
+    assert found == {b"PATH": b"/bin", b"TOPICS_URL": b"https://topics.test/base"}
+    assert {b"TOPICS_API_KEY", b"TOPICS_API_KEYS"} <= environ.keys()
+
+
+def test_a_command_has_the_key_where_it_is_passed() -> None:
+    """With the server that the key is of, however the worker was told of both."""
+    target = parse_target(
+        "https://topics.test", api_key="tk_1", timeout_s=1, http2=False, compress=False
+    )
+    environ = {b"TOPICS_URL": b"https://other.test", b"TOPICS_API_KEY": b"of another"}
+
+    found = inherited(environ, target)
+
+    assert found == {b"TOPICS_URL": b"https://topics.test", b"TOPICS_API_KEY": b"tk_1"}
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_keys_reach_a_command_on_demand_only(
+    jobs: MemoryTopics, run: Any, tmp_path: Path, passes: bool
+) -> None:
+    """`--pass-key` says so."""
+    out = tmp_path / "out"
+    jobs.client.append("jobs", 1)
+    option = ["--pass-key"] if passes else []
+
+    run("work", "jobs", "--drain", *option, "--", "sh", "-c", f"env >{out}", TOPICS_API_KEY="tk_1")
+
+    assert ("TOPICS_API_KEY=tk_1" in out.read_text().splitlines()) is passes
+    assert "TOPICS_JOB_SEQ=1" in out.read_text()
+
+
+def test_a_job_that_no_command_can_be_started_for(
+    jobs: MemoryTopics, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has failed, and rests; those behind it are done. (§10.5)"""
+    out = tmp_path / "out"
+    monkeypatch.setattr(work, "variables", lambda job: {**variables(job), **huge(job)})
+
+    def huge(job: Any) -> dict[bytes, bytes]:
+        return {b"TOPICS_JOB_META": b"1" * (1 << 18)} if job.seq == 1 else {}
+
+    jobs.client.append("jobs", 1, 2, 3)
+    done = run("work", "jobs", "--drain", "--", "sh", "-c", f"cat >>{out}")
+
+    assert (done.exit_code, done.stderr.splitlines()) == (
+        5,
+        [
+            "topics: job 1 failed: it cannot be started: Argument list too long (delivery 1)",
+            "2 jobs done, 1 failed",
+        ],
+    )
+    assert out.read_text() == "2\n3\n"
+    assert counts(jobs) == (0, 0, 1)
+
+
+def test_an_environment_that_is_too_large_is_the_machines(
+    jobs: MemoryTopics, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No command could be started for any job: none is made a dead letter for it. (§10.6)"""
+    monkeypatch.setenv("HUGE", "1" * (1 << 18))
+    jobs.client.append("jobs", 1)
+
+    done = run("work", "jobs", "--drain", "--", "true")
+
+    assert (done.exit_code, done.stderr) == (2, "topics: true: Argument list too long\n")
+    assert counts(jobs) == (1, 0, 0)
+
+
+def test_meta_that_python_cannot_hold(jobs: MemoryTopics, run: Any, tmp_path: Path) -> None:
+    """What a job says beside its data is not decoded: the command gets it byte for byte."""
+    out = tmp_path / "out"
+    meta = b'{"n": 1e999, "i": ' + b"1" * 5000 + b"}"
+    jobs.client.append("jobs", NewRecord(1, meta=Raw(meta)))  # type: ignore[arg-type]
+
+    done = run("work", "jobs", "--drain", "--", "sh", "-c", f'printf %s "$TOPICS_JOB_META" >{out}')
+
+    assert done.exit_code == 0
+    assert out.read_bytes() == meta
 
 
 # ---------------------------------------------------------------------- before a real server
@@ -309,6 +405,28 @@ def meeting(tmp_path: Path) -> Meeting:
 def queue_of(server: Server) -> Any:
     with server.client() as client:
         return client.topic("jobs").queue
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX", "de_DE.ISO-8859-1"])
+def test_a_worker_in_any_locale(server: Server, tmp_path: Path, locale: str) -> None:
+    """Tags, nodes and names of files are bytes: none is lost in a locale that cannot spell it."""
+    out = tmp_path / "größe"
+    with server.client() as client:
+        client.append("jobs", "日", tag="grün", node="日本")
+    shown = 'printf "%s|%s|%s" "$(cat)" "$TOPICS_JOB_TAG" "$TOPICS_JOB_NODE"'
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "topics", "work", "jobs", "--drain", "--url", server.url),
+            *("--", "sh", "-c", f"{shown} >'{out}'"),
+        ],
+        env={"PATH": os.environ["PATH"], "LC_ALL": locale, "PYTHONUTF8": "0", "OLD": "ä\udcff"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, b"1 job done\n")
+    assert out.read_text("utf-8") == '"日"|grün|日本'
 
 
 def test_a_signal_lets_commands_finish(server: Server, start: Any, meeting: Meeting) -> None:

@@ -117,3 +117,20 @@ def test_usual_urls_need_no_httpx() -> None:
     done = subprocess.run([sys.executable, "-c", code, *USUAL], capture_output=True, text=True)
 
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://ada:pass@a.test:99999", "http://ada:pa/ss@a.test", "ftp://ada:pass@a.test"),
+        *("http://ada:pass@a.test:port", "http://ada:pass@[::1", "ada:pass@a"),
+        "http://ada:pa\0ss@a.test",
+    ],
+)
+def test_a_password_stays_out_of_messages(url: str) -> None:
+    """A URL that cannot be used is told without it: messages end in logs."""
+    with pytest.raises(ValueError, match="a") as raised:
+        parse_address(url)
+
+    assert "pa" not in str(raised.value)
+    assert "ada" not in str(raised.value)

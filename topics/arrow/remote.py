@@ -108,8 +108,7 @@ class RemoteSource:
     def address(self) -> tuple[str, str | None]:
         """URL and API key of the server, for another process that is to read it."""
         target = self._client.session.target
-        scheme, _, key = target.headers.get("authorization", "").partition(" ")
-        return target.url, key if scheme == "Bearer" else None
+        return target.url, target.api_key
 
     def refresh(self) -> None:
         """Every call asks the server anew."""

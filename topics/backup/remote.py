@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from topics.backup.layout import CHUNK_BYTES
 from topics.protocol.model.records import Buffer
 from topics.store.files import File
+from topics.visible import without_password
 
 PATH: Final = "/v0/cluster/store"
 SIZE: Final = "x-topics-size"
@@ -53,11 +54,15 @@ class RemoteFiles:
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or parts.hostname is None:
-            raise Unanswered(errno.EINVAL, "expected http://HOST:PORT or https://HOST:PORT", url)
+            raise Unanswered(
+                errno.EINVAL,
+                "expected http://HOST:PORT or https://HOST:PORT",
+                without_password(url),
+            )
         made = (
             http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         )
-        self.path = url
+        self.path = without_password(url)
         self.total_bytes = 0
         """Of all files, when they were listed last."""
         self._base = parts.path.rstrip("/") + PATH

@@ -13,6 +13,7 @@ from topics.cli.exits import REFUSED, UNUSABLE, Stop, counted, output
 from topics.cli.printing import print_table, say, say_json
 from topics.cli.target import with_client
 from topics.cli.topic import json_option, print_json
+from topics.visible import without_password
 
 if TYPE_CHECKING:
     from topics.client import Client
@@ -218,7 +219,12 @@ def _print(found: dict[str, Any]) -> None:
     if found.get("log_start") is not None and found.get("log_end") is not None:
         say(f"log {found['log_start']:,} to {found['log_end']:,}{_trimming(found)}")
     rows = [
-        [node["node"], node["role"], node["url"], *(_digits(node.get(name)) for name in NUMBERS)]
+        [
+            node["node"],
+            node["role"],
+            without_password(node["url"] or ""),
+            *(_digits(node.get(name)) for name in NUMBERS),
+        ]
         for node in found["nodes"]
     ]
     titles = (">index", ">durable", ">lag units", ">lag ms", ">seen ms ago")

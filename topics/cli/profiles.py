@@ -24,12 +24,15 @@ from click.core import ParameterSource
 
 from topics.cli.exits import UNUSABLE, Stop
 from topics.cli.printing import say_fields, say_json
+from topics.visible import without_password
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _PASSWORD: Final = re.compile(r"^(\w+://[^:@/?#]*:)[^/?#]*(?=@)")
 """Of a URL: what stands between the name of a user and the last @ before the path."""
+_PLAIN: Final = re.compile(r"\w+://([^:@/?#]*@)?(\[[^\]@]*\]|[^:@/?#]*)(:\d*)?([/?#]|$)")
+"""A URL without a password."""
 
 DEFAULT: Final = "default"
 """The profile of a command that is told of no server."""
@@ -188,8 +191,15 @@ def command(as_json: bool) -> None:
     topics --profile prod read orders
     """
     for name, profile in load_profiles(config_file()).items():
-        url = _PASSWORD.sub(r"\1***", profile.url)
+        url = _shown(profile.url)
         if as_json:
             say_json(json.dumps({"profile": name, "url": url}))
         else:
             say_fields(name, url)
+
+
+def _shown(url: str) -> str:
+    shown = _PASSWORD.sub(r"\1***", url)
+    if shown != url or _PLAIN.match(url):
+        return shown
+    return without_password(url)

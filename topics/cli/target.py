@@ -13,6 +13,7 @@ import click
 from topics.cli.exits import UNUSABLE, Stop, refusals, spare_httpx_main
 from topics.cli.printing import say
 from topics.cli.profiles import choose_server
+from topics.visible import without_password
 
 if TYPE_CHECKING:
     from topics.client import AsyncClient, Client
@@ -119,7 +120,7 @@ class _RetryNotice:
     """Sleeps between attempts, and says once on standard error that the command tries again."""
 
     def __init__(self, url: str, *, is_given: bool) -> None:
-        self._url = url
+        self._url = without_password(url)
         self._is_given = is_given
 
     def sleep(self, seconds: float) -> None:
@@ -146,7 +147,7 @@ class WaitNotice:
     """Says once what the command waits for, if standard error is a terminal."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self._url = without_password(url)
         self.is_given = sys.stderr is None or not sys.stderr.isatty()
 
     def give(self) -> None:

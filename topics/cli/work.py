@@ -1,15 +1,20 @@
 """`topics work`: a command for each job of a queue.
 
 A job is done when its command ends with 0; else it is nacked, and handed out again after a delay.
-The command gets the job's data on standard input, and the rest in the environment (`VARIABLES`).
-It runs in a session of its own, so that a ^C on the terminal reaches this process and not the
-command.
+The command gets the job's data on standard input, and the rest in the environment (`VARIABLES`), as
+bytes of UTF-8 whatever the locale is.  What would let it be this worker stays here: the keys, and the
+password of the URL (`SECRETS`).  It runs in a session of its own, so that a ^C on the terminal reaches
+this process and not the command.
+
+A job that no command can be started for is a job that failed: it comes again after its delay, and those
+behind it are worked on meanwhile.
 """
 
+import errno
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,9 +25,11 @@ from topics.cli.exits import FAILED, INTERRUPTED, OK, UNUSABLE, Stop, counted
 from topics.cli.moments import age_ms
 from topics.cli.printing import say, warn
 from topics.cli.target import with_async_client
+from topics.visible import without_password
 
 if TYPE_CHECKING:
     from topics.client import AsyncClient, AsyncHeldJob, AsyncWork
+    from topics.client.target import Target
 
 VARIABLES: Final[dict[str, tuple[str, Callable[["AsyncHeldJob[Any]"], Any]]]] = {
     "TOPICS_JOB_QUEUE": ("name of the queue", lambda job: job.queue),
@@ -35,6 +42,12 @@ VARIABLES: Final[dict[str, tuple[str, Callable[["AsyncHeldJob[Any]"], Any]]]] = 
     "TOPICS_JOB_META": ("its meta as JSON, if it has any", lambda job: _json(job.meta)),
 }
 """Variables of a command's environment, each with its meaning and its value."""
+
+SECRETS: Final = ("TOPICS_API_KEY", "TOPICS_API_KEYS", "TOPICS_API_KEYS_FILE", "TOPICS_CLUSTER_KAFKA_CONFIG",
+                  "TOPICS_PROFILE")  # fmt: skip
+"""Variables that a command does not inherit: keys, and where they are."""
+OF_MACHINE: Final = 32 << 10
+"""Bytes of a job's variables up to which it is not the job that makes an environment too large."""
 
 
 @click.command("work")
@@ -69,6 +82,11 @@ VARIABLES: Final[dict[str, tuple[str, Callable[["AsyncHeldJob[Any]"], Any]]]] = 
 )
 @click.option("--max-jobs", type=click.IntRange(min=1), metavar="N", help="End after so many jobs.")
 @click.option("--drain", is_flag=True, help="End when no job is ready, instead of waiting.")
+@click.option(
+    "--pass-key",
+    is_flag=True,
+    help="Let the command have this worker's server and key, as TOPICS_URL and TOPICS_API_KEY.",
+)
 @with_async_client
 async def command(
     client: "AsyncClient",
@@ -80,9 +98,10 @@ async def command(
     delay: int,
     max_jobs: int | None,
     drain: bool,
+    pass_key: bool,
 ) -> int:
     """Run COMMAND for each job of QUEUE: its data as a line of JSON on standard input, the rest in
-    the environment (TOPICS_JOB_SEQ, _TAG, _DELIVERIES, _LEASE_ID, _META, ...).
+    the environment (TOPICS_JOB_SEQ, _TAG, _DELIVERIES, _LEASE_ID, _META, ...), without the API key.
 
     A job whose command ends with 0 is done, and deleted; any other end gives it back, to be handed
     out again after --delay. The lease is extended while the command runs.
@@ -101,9 +120,14 @@ async def command(
     from topics.client import Job
     from topics.client.worker_state import LONGEST_DELAY_MS
 
+    class RawJob(Job[Raw], frozen=True, kw_only=True):
+        """A job as the server has it: nothing of it is decoded, so that each can be taken up."""
+
+        meta: Raw = Raw(b"")  # type: ignore[assignment]
+
     work = client.work(
         queue,
-        job_type=Job[Raw],
+        job_type=RawJob,
         node=node,
         lease_ms=lease,
         first_delay_ms=delay,
@@ -111,7 +135,8 @@ async def command(
         drain=drain,
         limit=max_jobs,
     )
-    runner = Runner(work, words)
+    target = client.session.target
+    runner = Runner(work, words, inherited(os.environb, target if pass_key else None))
     return await runner.run(jobs, ends_by_itself=drain or max_jobs is not None)
 
 
@@ -133,9 +158,12 @@ def _require_command(word: str) -> None:
 class Runner:
     """Runs the command for one job after the other, and handles signals."""
 
-    def __init__(self, work: "AsyncWork[Any]", words: tuple[str, ...]) -> None:
+    def __init__(
+        self, work: "AsyncWork[Any]", words: tuple[str, ...], inherited: Mapping[bytes, bytes]
+    ) -> None:
         self._work = work
         self._words = words
+        self._inherited = inherited
         self._running = 0
         self._failed = 0
         self._fault: OSError | None = None
@@ -181,6 +209,8 @@ class Runner:
         try:
             code = await self._execute(job)
         except OSError as error:
+            if is_of_job(error, job):
+                raise _Failed(f"it cannot be started: {error.strerror}") from None
             # The fault of the machine and not of the job, which is given back without a delay.
             self._fault = error
             self._work.stop()
@@ -198,7 +228,7 @@ class Runner:
         process = await asyncio.create_subprocess_exec(
             *self._words,
             stdin=asyncio.subprocess.PIPE,
-            env=environment(job),
+            env={**self._inherited, **variables(job)},
             start_new_session=True,
         )
         try:
@@ -228,19 +258,48 @@ class _Failed(Exception):
     """A command that did not end with 0."""
 
 
-def environment(job: "AsyncHeldJob[Any]") -> dict[str, str]:
-    """The environment of this process, and the variables of a job."""
+def inherited(environ: Mapping[bytes, bytes], target: "Target | None") -> dict[bytes, bytes]:
+    """The environment that every command has.
+
+    Args:
+        environ: That of this process.
+        target: The server and the key that the command is to have; None: no key.
+    """
+    left_out = {os.fsencode(name) for name in (*VARIABLES, *SECRETS)}
+    kept = {name: value for name, value in environ.items() if name not in left_out}
+    if target is not None:
+        kept[b"TOPICS_URL"] = target.url.encode()
+        if target.api_key is not None:
+            kept[b"TOPICS_API_KEY"] = target.api_key.encode()
+    elif b"TOPICS_URL" in kept:
+        text = kept[b"TOPICS_URL"].decode("utf-8", "surrogateescape")
+        kept[b"TOPICS_URL"] = without_password(text).encode("utf-8", "surrogateescape")
+    return kept
+
+
+def variables(job: "AsyncHeldJob[Any]") -> dict[bytes, bytes]:
+    """The variables of a job, in UTF-8."""
     known = {name: value_of(job) for name, (_, value_of) in VARIABLES.items()}
-    inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    # No variable can hold a NUL; a tag could.
-    variables = {n: str(v).replace("\0", "\ufffd") for n, v in known.items() if v is not None}
-    return {**inherited, **variables}
+    return {n.encode(): _encoded(value) for n, value in known.items() if value is not None}
 
 
-def _json(meta: Any) -> str | None:
-    import msgspec
+def _encoded(value: Any) -> bytes:
+    if isinstance(value, int | str):
+        # No variable can hold a NUL; a tag could.
+        return str(value).replace("\0", "\ufffd").encode("utf-8", "surrogateescape")
+    return bytes(value)
 
-    return None if meta is None else msgspec.json.encode(meta).decode()
+
+def _json(meta: Any) -> bytes | None:
+    """Meta as the server has it; None where there is none."""
+    return None if bytes(meta) in (b"", b"null") else bytes(meta)
+
+
+def is_of_job(error: OSError, job: "AsyncHeldJob[Any]") -> bool:
+    """Whether it is this job that the machine starts no command for: its tag, node or meta is larger
+    than an environment may be."""
+    size = sum(len(name) + len(value) for name, value in variables(job).items())
+    return error.errno == errno.E2BIG and size > OF_MACHINE
 
 
 def _name(number: int) -> str:

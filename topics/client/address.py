@@ -10,6 +10,8 @@ import socket
 from dataclasses import dataclass, field
 from typing import Final
 
+from topics.visible import without_password
+
 PORT_MAX: Final = 65_535
 _PORTS: Final = {"http": 80, "https": 443}
 _USUAL: Final = re.compile(
@@ -89,9 +91,11 @@ def _parse_unusual(url: str) -> Address:
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise ValueError(f"{url!r} is not a URL: {error}") from None
+        # What httpx says of a URL quotes the part that it took for the port.
+        what = "" if "@" in url else f": {error}"
+        raise ValueError(f"{_shown(url)} is not a URL{what}") from None
     if parsed.scheme not in _PORTS or not parsed.host:
-        raise ValueError(f"{url!r} is not an http:// or https:// URL")
+        raise ValueError(f"{_shown(url)} is not an http:// or https:// URL")
     if parsed.port is not None:
         _check_port(url, parsed.port)
     return Address(
@@ -108,4 +112,8 @@ def _parse_unusual(url: str) -> Address:
 def _check_port(url: str, port: int) -> None:
     if not 0 < port <= PORT_MAX:
         # The operating system would take it modulo 65,536, and connect to another port.
-        raise ValueError(f"{url!r}: there is no port {port}")
+        raise ValueError(f"{_shown(url)}: there is no port {port}")
+
+
+def _shown(url: str) -> str:
+    return repr(without_password(url))

@@ -79,6 +79,12 @@ class Target:
         return self.address.origin
 
     @property
+    def api_key(self) -> str | None:
+        """The key that every request has; None where it has none."""
+        scheme, _, key = self.headers.get("authorization", "").partition(" ")
+        return key if scheme == "Bearer" else None
+
+    @property
     def is_plain(self) -> bool:
         """Whether a connection of HTTP/1.1 to the server itself will do: no HTTP/2, no proxy."""
         return not self.http2 and not self._has_proxy

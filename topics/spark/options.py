@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeVar, cast, get_args
 
 from topics.arrow.source import Consistency
 from topics.spark.errors import BadOption
+from topics.visible import without_password
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ READ_RETRY_FOR_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where topics lie; `repr` does not show the key.
+    """Where topics lie; `repr` shows neither the key nor the URL, which may hold a password.
 
     Attributes:
         retry_for_s: How long a read waits for a server that is busy or away.
@@ -75,7 +76,7 @@ class Place:
     """
 
     path: str | None = None
-    url: str | None = None
+    url: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
     access: Access = "auto"
     retry_for_s: float = READ_RETRY_FOR_S
@@ -271,7 +272,9 @@ def _duration_ms(text: str) -> int:
 def _url(given: _Given) -> str | None:
     url = given.text("url")
     if url is not None and not url.startswith(("http://", "https://")):
-        raise BadOption(f"option url: {url!r} does not begin with http:// or https://")
+        raise BadOption(
+            f"option url: {without_password(url)!r} does not begin with http:// or https://"
+        )
     return url
 
 

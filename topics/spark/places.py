@@ -24,6 +24,7 @@ from topics.spark.errors import BadOption, SparkFailure, url_checked
 from topics.spark.filters import Pushed
 from topics.spark.options import Bound, Place, ReadOptions
 from topics.spark.planning import Item
+from topics.visible import without_password
 
 RECREATED: Final = "recreated"
 """The topic was deleted and created again: its seqs are others."""
@@ -98,7 +99,7 @@ def _same(here: Source, there: Source, names: Sequence[str]) -> bool:
 
 
 def source_name(place: Place) -> str:
-    return place.path or place.url or ""
+    return place.path or without_password(place.url or "")
 
 
 def chosen(source: Source, options: ReadOptions) -> list[str]:
