@@ -10,7 +10,9 @@ from topics.client import (
     Record,
     Tombstone,
     TopicNotFound,
+    paging,
 )
+from topics.client.models import RoutersPage, RouterSummary, TopicsPage, TopicSummary
 
 from .script import URL, Script, error, ok, page, record
 
@@ -158,3 +160,22 @@ def test_listing_all_pages(face: Any) -> None:
         "GET /v0/topics?page_size=1&prefix=t%3A",
         "GET /v0/topics?page_size=1&prefix=t%3A&cursor=x%3D%3D",
     ]
+
+
+def test_a_list_has_no_item_whose_name_is_none() -> None:
+    """No server of this API has such names, and programs put names into paths and shells. (§1)"""
+    found = ["jobs", "a:b", "", "../x", "a b", "a\x1b[2J", "zz>x", "-rf", "a" * 256, "a\n"]
+    pages = paging.topics(prefix="", page_size=10)
+    listed = TopicsPage(
+        items=[
+            TopicSummary(topic=name, head_seq=0, earliest_seq=1, count=0, bytes=0) for name in found
+        ]
+    )
+
+    assert [topic.topic for topic in pages.take(listed)] == ["jobs", "a:b"]
+
+    routers = [("r>s", "a", "b"), ("r", "a>b", "b"), ("r", "a", "b\n"), ("r;s", "a", "b")]
+    known = [RouterSummary(router=r, source=s, dest=d) for r, s, d in routers]
+    page = paging.routers(prefix="", source=None, dest=None, page_size=10)
+
+    assert [router.router for router in page.take(RoutersPage(items=known))] == ["r>s"]

@@ -74,12 +74,7 @@ def command(context: click.Context, shell: str) -> None:
     topics completion zsh  > ~/.zfunc/_topics          # a folder of your $fpath
     topics completion fish > ~/.config/fish/completions/topics.fish
     """
-    from click.shell_completion import get_completion_class
-
     from topics.cli.exits import output
+    from topics.cli.shells import script
 
-    kind = get_completion_class(shell)
-    assert kind is not None
-    # Bash's script asks the running bash for its version, which click does by starting one.
-    made = kind(context.find_root().command, {}, "topics", "_TOPICS_COMPLETE")
-    output().write(made.source().encode() + b"\n")
+    output().write(script(context.find_root().command, shell).encode())

@@ -45,6 +45,10 @@ class Guarded(click.Group):
 
     def main(self, *args: Any, **rest: Any) -> Any:
         sys.excepthook = print_traceback
+        if "_TOPICS_COMPLETE" in os.environ:
+            from topics.cli.shells import register
+
+            register()
         return super().main(*args, **rest)
 
     def make_context(self, *args: Any, **rest: Any) -> click.Context:

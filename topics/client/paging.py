@@ -4,8 +4,9 @@ Owns the cursor from page to page.  Sends nothing: a session sends each call and
 answer.
 """
 
+import re
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar, Unpack
+from typing import Final, Generic, Protocol, TypeVar, Unpack
 
 from topics.client import endpoints
 from topics.client.call import Call
@@ -109,11 +110,26 @@ class Page(Protocol[I_co]):
     def next_cursor(self) -> str | None: ...
 
 
-class ListPages(Generic[T]):
-    """A list, page by page; `call_of` makes the call for the page at a cursor."""
+_TOPIC: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
+_ROUTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
+"""The contract's grammar of names (§1)."""
 
-    def __init__(self, call_of: Callable[[str | None], Call[Page[T]]]) -> None:
+
+class ListPages(Generic[T]):
+    """A list, page by page.
+
+    Args:
+        call_of: Makes the call for the page at a cursor.
+        is_named: Whether an item has names that the contract allows.  No server of this API has others;
+            and programs put names into paths, queries, and lines of a shell.  An item without is left
+            out.
+    """
+
+    def __init__(
+        self, call_of: Callable[[str | None], Call[Page[T]]], is_named: Callable[[T], bool]
+    ) -> None:
         self._call_of = call_of
+        self._is_named = is_named
         self._cursor: str | None = None
         self._is_done = False
 
@@ -123,11 +139,14 @@ class ListPages(Generic[T]):
     def take(self, answer: Page[T]) -> Sequence[T]:
         self._cursor = answer.next_cursor
         self._is_done = answer.next_cursor is None
-        return answer.items
+        return list(filter(self._is_named, answer.items))
 
 
 def topics(*, prefix: str, page_size: int) -> ListPages[TopicSummary]:
-    return ListPages(lambda at: endpoints.topics(prefix=prefix, page_size=page_size, cursor=at))
+    return ListPages(
+        lambda at: endpoints.topics(prefix=prefix, page_size=page_size, cursor=at),
+        lambda item: _TOPIC.fullmatch(item.topic) is not None,
+    )
 
 
 def routers(
@@ -136,5 +155,10 @@ def routers(
     return ListPages(
         lambda at: endpoints.routers(
             prefix=prefix, source=source, dest=dest, page_size=page_size, cursor=at
-        )
+        ),
+        lambda item: (
+            _ROUTER.fullmatch(item.router) is not None
+            and _TOPIC.fullmatch(item.source) is not None
+            and _TOPIC.fullmatch(item.dest) is not None
+        ),
     )
