@@ -1,13 +1,17 @@
 """The files of the page at `/`: what is served below `/v0/console/`, and what stands in them."""
 
 import gzip
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from server.exchange.desk import Desk, code, header
 from topics.server.page import console, page
+from topics.visible import visible
 
 GZIP = (b"accept-encoding", b"gzip")
 FILES = Path(console.__file__).parent / "console"
@@ -80,3 +84,38 @@ def test_a_file_is_one_noun(name: str) -> None:
 
     assert len(lines) < 300
     assert name == "console.css" or lines[0].startswith(("// ", "/* "))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_text_of_others_goes_one_way(name: str) -> None:
+    """`make`, `set` and `svg` spell out what would turn the order of letters; no other line of a
+    module puts text that is not its own into the page."""
+    text = MODULES[name]
+    if name == "dom.js":
+        return
+
+    assert not re.search(r"textContent\s*=[^=]|innerText|createTextNode|nodeValue", text)
+    for found in re.finditer(r"\.title = (.*)", text):
+        assert "visible(" in found[1], found[0]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+def test_the_page_spells_out_what_the_command_line_does() -> None:
+    """The same table of characters, but for line ends and tabs, which lay records out."""
+    program = f"""
+        globalThis.document = {{ getElementById: () => null }};
+        const {{ visible }} = await import({str(FILES / "dom.js")!r});
+        const hidden = [];
+        for (let code = 0; code < 0x110000; code++) {{
+            const char = String.fromCodePoint(code);
+            if (visible(char) !== char) hidden.push([code, visible(char)]);
+        }}
+        console.log(JSON.stringify(hidden));
+    """
+    done = subprocess.run(
+        ["node", "--input-type=module", "-e", program], capture_output=True, text=True, check=True
+    )
+    everything = ((code, visible(chr(code))) for code in range(0x110000))
+    hidden = [[code, shown] for code, shown in everything if shown != chr(code)]
+
+    assert json.loads(done.stdout) == [each for each in hidden if chr(each[0]) not in "\n\t"]

@@ -1,17 +1,29 @@
 // Elements and words: what every module needs.  Text goes in as text nodes only; nothing here, or
-// anywhere in the console, makes markup of a string.
+// anywhere in the console, makes markup of a string.  What would turn the order of the text beside it, or
+// is never seen, is spelled out, as on a terminal (topics/visible.py has the same table).
 
 export const $ = (id) => document.getElementById(id);
+
+const HIDDEN = new RegExp(
+  "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e" +
+  "\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff\\u{e0000}-\\u{e007f}]", "gu");
+const escape = (char) => char === "\r" ? "\\r" : char.split("").map((unit) => "\\u" + unit.charCodeAt(0).toString(16).padStart(4, "0")).join("");
+
+/** Text that reorders nothing; line ends and tabs stay. */
+export const visible = (text) => (typeof text === "string" ? text.replace(HIDDEN, escape) : text);
 
 /** An element with a class; strings inside become text nodes, whatever is in them. */
 export function make(tag, className = "", ...inside) {
   const node = document.createElement(tag);
   if (className) node.className = className;
-  node.append(...inside);
+  node.append(...inside.map(visible));
   return node;
 }
 
-export const set = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+export function set(node, text) {
+  const shown = visible(String(text ?? ""));
+  if (node.textContent !== shown) node.textContent = shown;
+}
 export const show = (node, isShown) => { node.hidden = !isShown; };
 
 export function button(text, act, className = "") {
@@ -32,7 +44,7 @@ const SVG = "http://www.w3.org/2000/svg";
 export function svg(tag, attributes = {}, ...inside) {
   const made = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...inside);
+  made.append(...inside.map(visible));
   return made;
 }
 

@@ -1,7 +1,7 @@
 // Records as they are stored.  JSON.parse would round numbers, so a value is kept as its tokens: a text,
 // or a node with `text` and `parts`, pairs of a name (with its quotes) and a value.
 
-import { button, make } from "./dom.js";
+import { button, make, visible } from "./dom.js";
 
 const SHOWN_CHARS = 4000;
 
@@ -40,7 +40,7 @@ function layOut(value, room, out) {
     if (room <= 0) return;
     const shown = text.slice(0, room);
     room -= text.length;
-    out.append(className ? make("span", className, shown) : shown);
+    out.append(className ? make("span", className, shown) : visible(shown));
   };
   const walk = (node, indent) => {
     if (room <= 0) return;

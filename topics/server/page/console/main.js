@@ -3,7 +3,7 @@
 
 import { getJson, onKey, onKeyAsked, Refused, useKey } from "./api.js";
 import { findCluster, forgetCluster, refreshCluster } from "./cluster.js";
-import { $, duration, set, show } from "./dom.js";
+import { $, duration, set, show, visible } from "./dom.js";
 import { forgetOverview, refreshOverview } from "./overview.js";
 import { markTopic, refreshRouters } from "./routers.js";
 import { forgetTopic, leaveTopic, openTopic, refreshTopic, TABS } from "./topic.js";
@@ -41,7 +41,7 @@ function arrive() {
     openTopic(at.name, at.part, at.seq);
     markTopic(at.name);
   } else leaveTopic();
-  document.title = at.view === "topic" ? `${at.name} · topics` : "topics";
+  document.title = at.view === "topic" ? `${visible(at.name)} · topics` : "topics";
   view = at.view;
   refresh();
 }

@@ -5,7 +5,7 @@
 // time, and shown as of then.
 
 import { getJson, why } from "./api.js";
-import { $, clock, count, digits, link, make, set, short, show, size } from "./dom.js";
+import { $, clock, count, digits, link, make, set, short, show, size, visible } from "./dom.js";
 
 const PAGE_SIZE = 200, ALL_SIZE = 1000, ALL_SHOWN_EACH = 10000, ALL_AGAIN_MS = 30000, ROW_PX = 29, SPARE_ROWS = 10, TOPICS_MAX = 100000;
 
@@ -152,7 +152,7 @@ function draw() {
 function newRow(name) {
   const cells = COLUMNS.slice(1).map(({ key, isNumber }) => make("td", key + (isNumber ? " number" : "")));
   const row = make("tr", "", make("td", "topic", link(name, `#/topics/${name}`)), ...cells);
-  row.firstChild.title = name;
+  row.firstChild.title = visible(name);
   row.dataset.topic = name;
   return row;
 }
