@@ -12,6 +12,7 @@ import httpx
 from topics.client.answer import Answer, AsyncStreamedAnswer
 from topics.client.call import Call
 from topics.client.faults import faults_of
+from topics.client.pool import tls_context
 from topics.client.target import PreparedRequest, Target
 
 
@@ -31,8 +32,11 @@ class AsyncHttpxPool:
             timeout=target.timeout_s,
             http2=target.http2,
             # Loading the machine's certificates takes tens of milliseconds; plain HTTP needs none.
-            verify=target.is_tls,
+            verify=tls_context() if target.is_tls else False,
             transport=transport,
+            proxy=target.proxy if transport is None else None,
+            # It would load every proxy of the environment, whether this server needs it or not.
+            trust_env=False,
         )
 
     @property

@@ -87,19 +87,21 @@ class Target:
     @property
     def is_plain(self) -> bool:
         """Whether a connection of HTTP/1.1 to the server itself will do: no HTTP/2, no proxy."""
-        return not self.http2 and not self._has_proxy
+        return not self.http2 and self.proxy is None
 
     @property
-    def _has_proxy(self) -> bool:
-        if sys.platform.startswith("linux") and not any(map(_names_proxy, os.environ)):
-            # As urllib would find; it brings http and email with it.
-            return False
-        import urllib.request
+    def proxy(self) -> str | None:
+        """URL of the proxy that the environment names for this server; None where there is none.
 
-        proxies = urllib.request.getproxies()
-        if not proxies.keys() & {self.address.scheme, "all"}:
-            return False
-        return not urllib.request.proxy_bypass(f"{self.host}:{self.port}")
+        Raises:
+            ValueError: It is one that this client cannot speak to.
+        """
+        if sys.platform.startswith("linux") and not any(map(_names_proxy, os.environ)):
+            # Most have none, and looking further brings urllib.request, http and email.
+            return None
+        from topics.client.proxies import proxy_of
+
+        return proxy_of(self.address)
 
     def prepare(self, call: Call[Any]) -> PreparedRequest:
         """A call that is answered once; a long poll adds its wait to the timeout."""
