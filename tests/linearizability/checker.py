@@ -8,12 +8,24 @@ A moment is only known to lie between the sending of a call and its answer.  So 
 calls only if one was answered before the other was sent.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from .history import ENDLESS, Ack, Append, Delete, Grant, LogHistory, QueueHistory, Read
+from .history import (
+    ALL,
+    ENDLESS,
+    Ack,
+    Append,
+    Delete,
+    Filter,
+    Grant,
+    LogHistory,
+    QueueHistory,
+    Read,
+)
 
 
 class Ratchet:
@@ -46,10 +58,14 @@ def _log_violations(history: LogHistory) -> Iterator[str]:
     placed = [(append, seq) for append in history.appends if (seq := _place(append, places))]
     yield from _batches(placed, places)
     yield from _order(placed)
-    known = Reads(history, truth, placed)
+    records = Records(history, placed)
+    reaches = [reach_of(delete, records) for delete in history.deletes]
+    for reach in reaches:
+        yield from reach.violations()
+    known = Reads(history, truth, placed, records, reaches)
     for read in history.reads:
         yield from known.violations(read)
-    yield from _credits(history.deletes)
+    yield from _credits(reaches)
 
 
 def _contents(history: LogHistory, truth: dict[int, str]) -> Iterator[str]:
@@ -100,13 +116,105 @@ def _order(placed: list[tuple[Append, int]]) -> Iterator[str]:
             yield f"{append.texts[0]} got seq {first} after seq {most} had been answered"
 
 
+class Records:
+    """What is known of the records of a log.
+
+    Attributes:
+        kinds: (tag, node) by seq, of those whose batch is known.
+        sent: By seq, when its batch was sent: it was not there before.
+        there: By seq, the time by which it was there.
+        last_shown: By seq, when the last read was sent that showed it.
+        unplaced: Batches without an answer that no read showed: they may have been there for a while.
+    """
+
+    def __init__(self, history: LogHistory, placed: list[tuple[Append, int]]) -> None:
+        self.kinds: dict[int, tuple[str, str]] = {}
+        self.sent: dict[int, int] = {}
+        self.there: dict[int, int] = {}
+        self.last_shown: dict[int, int] = {}
+        known = {append.texts for append, _ in placed}
+        self.unplaced = [append for append in history.appends if append.texts not in known]
+        self._of_kind: dict[tuple[str, str], list[int]] = defaultdict(list)
+        self._chosen: dict[Filter, list[int]] = {}
+        for append, first in placed:
+            kind = append.tag, append.node
+            for seq in range(first, first + len(append.texts)):
+                self.kinds[seq] = kind
+                self._of_kind[kind].append(seq)
+                self.sent[seq], self.there[seq] = append.invoked, append.returned
+        for read in history.reads:
+            for seq, _ in read.records:
+                self.there[seq] = min(self.there.get(seq, ENDLESS), read.returned)
+                self.last_shown[seq] = max(self.last_shown.get(seq, 0), read.invoked)
+
+    def chosen(self, which: Filter, first_seq: int, last_seq: int) -> Sequence[int]:
+        """The seqs in [first_seq, last_seq] that a filter wants, ascending; without one, those too of
+        which nothing is known."""
+        if which == ALL:
+            return range(first_seq, last_seq + 1)
+        found = self._chosen.get(which)
+        if found is None:
+            kinds = [kind for kind in self._of_kind if which.wants(*kind)]
+            found = sorted(seq for kind in kinds for seq in self._of_kind[kind])
+            self._chosen[which] = found
+        return found[bisect_left(found, first_seq) : bisect_right(found, last_seq)]
+
+    def is_wanted(self, which: Filter, seq: int) -> bool:
+        return seq not in self.kinds or which.wants(*self.kinds[seq])
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a delete took, as far as that is known.
+
+    Attributes:
+        may: Seqs that it may have found.
+        must: Seqs that were there before it was sent, so that they are gone behind its moment.
+        until: Its moment was no later: what it would have taken was there by then, and stayed.
+        unseen: How many more it may have found, that nobody saw.
+    """
+
+    delete: Delete
+    may: frozenset[int]
+    must: frozenset[int]
+    until: int
+    unseen: int = 0
+
+    def violations(self) -> Iterator[str]:
+        if self.until < self.delete.invoked:
+            yield f"a delete of {self.delete.filter} left what was there before it was sent"
+
+
+def reach_of(delete: Delete, records: Records) -> Reach:
+    if delete.filter is None:
+        return Reach(delete, delete.seqs, delete.seqs, delete.returned)
+    chosen = records.chosen(delete.filter, 1, delete.before_seq - 1)
+    may = frozenset(seq for seq in chosen if records.sent[seq] < delete.returned)
+    must = frozenset(seq for seq in may if records.there[seq] < delete.invoked)
+    stayed = [
+        records.there[seq] for seq in may if records.last_shown.get(seq, 0) >= delete.returned
+    ]
+    unseen = sum(
+        len(append.texts)
+        for append in records.unplaced
+        if delete.filter.wants(append.tag, append.node) and append.invoked < delete.returned
+    )
+    return Reach(delete, may, must, min([delete.returned, *stayed]), unseen)
+
+
 class Reads:
     """What is known of a log, to hold its reads against."""
 
     def __init__(
-        self, history: LogHistory, truth: dict[int, str], placed: list[tuple[Append, int]]
+        self,
+        history: LogHistory,
+        truth: dict[int, str],
+        placed: list[tuple[Append, int]],
+        records: Records,
+        reaches: list[Reach],
     ) -> None:
         self._truth = truth
+        self._records = records
         lasts = [(append, first + len(append.texts) - 1) for append, first in placed]
         self._heads = Ratchet(
             [
@@ -118,13 +226,13 @@ class Reads:
         self._sent = Ratchet((last, append.invoked) for append, last in lasts)
         # The least number is the greatest of the negative ones, from the end backwards.
         self._answered = Ratchet((-first, -append.returned) for append, first in placed)
-        self._may_be_gone, self._is_gone = _departures(history)
+        self._may_be_gone, self._is_gone = _departures(history, records, reaches)
 
     def violations(self, read: Read) -> Iterator[str]:
         """Each read is the log as it was at one moment between its sending and its answer."""
         name = f"the read from {read.from_seq} to {read.next_from}"
         seqs = [seq for seq, _ in read.records]
-        missing = set(range(read.from_seq + 1, read.next_from + 1)).difference(seqs)
+        missing = set(_asked(self._records, read)).difference(seqs)
         wrong = list(self._wrong(read, seqs, missing))
         yield from (f"{name} {what}" for what in wrong)
         if not wrong and not self._has_moment(read, seqs, missing):
@@ -140,6 +248,8 @@ class Reads:
         if not _ascend([read.from_seq, *seqs, read.next_from + 1, read.head + 2]):
             yield f"is out of order: {seqs[:20]}, head {read.head}"
         for seq in seqs:
+            if not self._records.is_wanted(read.filter, seq):
+                yield f"has seq {seq}, which {read.filter} leaves out"
             if self._is_gone.get(seq, ENDLESS) < read.invoked:
                 yield f"has seq {seq}, which had been deleted"
         for seq in missing:
@@ -160,42 +270,58 @@ def _ascend(numbers: Sequence[int]) -> bool:
     return all(one < following for one, following in pairwise(numbers))
 
 
-def _departures(history: LogHistory) -> tuple[dict[int, int], dict[int, int]]:
+def _asked(records: Records, read: Read) -> Sequence[int]:
+    """The seqs that a read passed and its filter wants."""
+    return records.chosen(read.filter, read.from_seq + 1, read.next_from)
+
+
+def _departures(
+    history: LogHistory, records: Records, reaches: list[Reach]
+) -> tuple[dict[int, int], dict[int, int]]:
     """By seq: the time from which it may be deleted, and the time from which it is.
 
-    It is deleted when a delete of it was answered, or when a read was answered that lacks it.
+    It is deleted behind the last moment of a delete that had to take it, or when a read was answered
+    that lacks it.
     """
     may_be: dict[int, int] = {}
     is_gone: dict[int, int] = {}
-    for delete in history.deletes:
-        for seq in delete.seqs:
-            may_be[seq] = min(may_be.get(seq, ENDLESS), delete.invoked)
-            is_gone[seq] = min(is_gone.get(seq, ENDLESS), delete.returned)
+    for reach in reaches:
+        for seq in reach.may:
+            may_be[seq] = min(may_be.get(seq, ENDLESS), reach.delete.invoked)
+        for seq in reach.must:
+            is_gone[seq] = min(is_gone.get(seq, ENDLESS), reach.until)
     for read in history.reads:
         seqs = {seq for seq, _ in read.records}
-        for seq in range(read.from_seq + 1, read.next_from + 1):
+        for seq in _asked(records, read):
             if seq not in seqs:
                 is_gone[seq] = min(is_gone.get(seq, ENDLESS), read.returned)
     return may_be, is_gone
 
 
-def _credits(deletes: list[Delete]) -> Iterator[str]:
-    """A record is counted by one delete: no fewer than only this one names, and no more than no
-    earlier one names."""
-    naming: dict[int, list[Delete]] = defaultdict(list)
-    for delete in deletes:
-        for seq in delete.seqs:
-            naming[seq].append(delete)
-    for delete in deletes:
+def _credits(reaches: list[Reach]) -> Iterator[str]:
+    """A record is counted by one delete: no fewer than only this one may have found, and no more than
+    no earlier one has."""
+    first: dict[int, Delete] = {}
+    second: dict[int, int] = {}
+    gone: dict[int, int] = {}
+    for reach in sorted(reaches, key=lambda reach: reach.delete.invoked):
+        for seq in reach.may:
+            if first.setdefault(seq, reach.delete) is not reach.delete:
+                second.setdefault(seq, reach.delete.invoked)
+        for seq in reach.must:
+            gone[seq] = min(gone.get(seq, ENDLESS), reach.delete.returned)
+    for reach in reaches:
+        delete = reach.delete
         if delete.deleted is None:
             continue
-        least = most = 0
-        for seq in delete.seqs:
-            others = [other for other in naming[seq] if other is not delete]
-            least += all(other.invoked > delete.returned for other in others)
-            most += not any(other.returned < delete.invoked for other in others)
+        least = sum(
+            first[seq] is delete and second.get(seq, ENDLESS) > delete.returned
+            for seq in reach.must
+        )
+        most = sum(gone.get(seq, ENDLESS) >= delete.invoked for seq in reach.may) + reach.unseen
         if not least <= delete.deleted <= most:
-            yield f"a delete of {len(delete.seqs)} counted {delete.deleted}, not {least} to {most}"
+            what = len(reach.may) if delete.filter is None else delete.filter
+            yield f"a delete of {what} counted {delete.deleted}, not {least} to {most}"
 
 
 # -- queues --------------------------------------------------------------------------------------

@@ -16,11 +16,34 @@ from contract.api import dumps
 from contract.server import DEADLINE_S, Server
 from contract.wire import Ended, Http1, Http2, Wire, check
 
-from .history import ENDLESS, Ack, Append, Claim, Delete, Grant, LogHistory, QueueHistory, Read
+from .history import (
+    ALL,
+    ENDLESS,
+    Ack,
+    Append,
+    Claim,
+    Delete,
+    Filter,
+    Grant,
+    LogHistory,
+    QueueHistory,
+    Read,
+)
 
 LOGS: Final = ("memory", "disk", "fsync")
 """One log of each class that a kill may take nothing from."""
 QUEUE: Final = "jobs"
+SHARED: Final = 6
+"""Tags are `s0.17`: the batch alone has it, and shares what is before the dot with others."""
+NODES: Final = ("n0", "n1", "n2")
+OLD: Final = 60
+"""Batches that lie before everything else, so that a filtered read and a delete by tag begin there."""
+BETWEEN: Final = 3000
+"""Records behind them of which no filter wants any: in runs of 64, which are cold after each start."""
+FILLING: Final = 400
+"""As many, and no text, in a batch that a client puts between two others now and then."""
+FILLER: Final = "p"
+"""Their tag."""
 LEASE_MS: Final = 400
 JSON: Final = {"content-type": "application/json"}
 
@@ -42,6 +65,8 @@ class Run:
         self.heads = dict.fromkeys(LOGS, 0)
         self.batches: dict[str, list[tuple[str, range]]] = {name: [] for name in LOGS}
         """(tag, seqs) of the batches that were answered."""
+        self.busy_from = dict.fromkeys(LOGS, 0)
+        """Behind which seq the clients write."""
         self.lock = threading.Lock()
         self._numbers = count(1)
 
@@ -73,26 +98,77 @@ def asked(wire: Wire, target: str, body: dict[str, object]) -> Any:
     return answer.json
 
 
-def read(wire: Wire, topic: str, from_seq: int, limit: int, now: Callable[[], int]) -> Read:
+def read(
+    wire: Wire,
+    topic: str,
+    from_seq: int,
+    limit: int,
+    now: Callable[[], int],
+    which: Filter = ALL,
+) -> Read:
     invoked = now()
-    page = asked(wire, f"/v0/topics/{topic}/diff", {"from_seq": from_seq, "limit": limit})
+    body: dict[str, object] = {"from_seq": from_seq, "limit": limit}
+    if which.match is not None:
+        body["match"] = which.match
+    if which.skip is not None:
+        body["node"] = which.skip
+    page = asked(wire, f"/v0/topics/{topic}/diff", body)
     records = tuple((record["$seq"], record["data"]) for record in page["records"])
     has_tombstone = page["tombstone"] is not None
     head = page["head_seq"]
-    return Read(invoked, now(), from_seq, records, page["next_from_seq"], head, has_tombstone)
+    return Read(
+        invoked, now(), from_seq, records, page["next_from_seq"], head, has_tombstone, which
+    )
 
 
 def read_all(run: Run, wire: Wire) -> None:
-    """Every log from its beginning to its end, as calls of the history."""
+    """Every log to its end, as calls of the history: by tag from its beginning, and whole from where
+    clients write."""
     for topic, history in run.logs.items():
-        from_seq = 0
-        while True:
-            found = read(wire, topic, from_seq, 1000, time.monotonic_ns)
-            history.reads.append(found)
-            run.saw(topic, found.head)
-            from_seq = found.next_from
-            if from_seq == found.head:
-                break
+        for which, from_seq in ((Filter("s*"), 0), (ALL, run.busy_from[topic])):
+            while True:
+                found = read(wire, topic, from_seq, 1000, time.monotonic_ns, which)
+                history.reads.append(found)
+                run.saw(topic, found.head)
+                from_seq = found.next_from
+                if from_seq == found.head:
+                    break
+
+
+def prepare(run: Run, wire: Wire) -> None:
+    """What every log has before there are clients: old batches, and many records behind them."""
+    for topic in LOGS:
+        for n in range(OLD):
+            tag = f"s{n % SHARED}.{run.number()}"
+            append(run, wire, topic, (f"{tag}/old",), tag, NODES[n % len(NODES)])
+        for _ in range(0, BETWEEN, 1000):
+            append(run, wire, topic, fillers(run, topic, 1000), FILLER, "")
+        run.busy_from[topic] = run.heads[topic]
+
+
+def fillers(run: Run, topic: str, count: int) -> tuple[str, ...]:
+    """Texts of records that nobody deletes."""
+    return tuple(f"{topic}/{run.number()}" for _ in range(count))
+
+
+def append(run: Run, wire: Wire, topic: str, texts: tuple[str, ...], tag: str, node: str) -> None:
+    """A batch, which nothing disturbs; it is repeated while the server has no room for it."""
+    records = [{"data": text, "tag": tag} | ({"node": node} if node else {}) for text in texts]
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        invoked = time.monotonic_ns()
+        try:
+            told = asked(wire, f"/v0/topics/{topic}", {"records": records})
+            break
+        except Refused:
+            assert time.monotonic() < end, "no room"
+            time.sleep(0.01)
+    first_seq = told["first_seq"]
+    append = Append(invoked, time.monotonic_ns(), texts, first_seq, tag, node)
+    run.logs[topic].appends.append(append)
+    run.saw(topic, first_seq + len(texts) - 1)
+    if node:
+        run.batches[topic].append((tag, range(first_seq, first_seq + len(texts))))
 
 
 def claim(wire: Wire, node: str, most: int, now: Callable[[], int]) -> Claim:
@@ -180,9 +256,13 @@ class Client(threading.Thread):
         rng = self._rng
         size = rng.choice((1, 1, 2, 5, 40))
         filling = "x" * rng.choice((0, 30, 424, 3000))
-        tag = f"t{self._run.number()}"
+        if topic != QUEUE and rng.random() < 0.15:
+            self._fill(wire, topic)
+        tag = f"s{rng.randrange(SHARED)}.{self._run.number()}"
+        node = rng.choice(NODES)
         texts = tuple(f"{tag}/{i}{filling}" for i in range(size))
-        body: dict[str, object] = {"records": [{"data": text, "tag": tag} for text in texts]}
+        records = [{"data": text, "tag": tag, "node": node} for text in texts]
+        body: dict[str, object] = {"records": records}
         if rng.random() < 0.5:
             body["idempotency_key"] = f"k{self._run.number()}"
         invoked, first_seq, returned = time.monotonic_ns(), None, ENDLESS
@@ -194,12 +274,38 @@ class Client(threading.Thread):
             if "idempotency_key" in body:
                 first_seq, returned = self._repeated(topic, body)
         known = self._run.queue if topic == QUEUE else self._run.logs[topic]
-        known.appends.append(Append(invoked, returned, texts, first_seq))
+        known.appends.append(Append(invoked, returned, texts, first_seq, tag, node))
         if topic != QUEUE and first_seq is not None:
             self._run.saw(topic, first_seq + size - 1)
             self._run.batches[topic].append((tag, range(first_seq, first_seq + size)))
         if first_seq is None:
             raise Ended("an append without an answer")
+        if topic != QUEUE and rng.random() < 0.3:
+            self._look_back(wire, topic, tag)
+
+    def _look_back(self, wire: Wire, topic: str, tag: str) -> None:
+        """Read a batch before this one, which shares a tag with it: a delete of the tag that goes on
+        meanwhile takes both, or was before this one came."""
+        shared = tag.partition(".")[0] + "."
+        found = [seqs for tag, seqs in self._run.batches[topic][-200:-1] if tag.startswith(shared)]
+        if found:
+            from_seq = self._rng.choice(found)[0] - 1
+            seen = read(wire, topic, from_seq, 3, time.monotonic_ns)
+            self._run.logs[topic].reads.append(seen)
+
+    def _fill(self, wire: Wire, topic: str) -> None:
+        """Records that no filter wants: whoever looks for others looks past them for some turns."""
+        texts = fillers(self._run, topic, FILLING)
+        body: dict[str, object] = {"records": [{"data": text, "tag": FILLER} for text in texts]}
+        invoked = time.monotonic_ns()
+        history = self._run.logs[topic]
+        try:
+            first_seq = asked(wire, f"/v0/topics/{topic}", body)["first_seq"]
+        except (Ended, OSError):
+            history.appends.append(Append(invoked, ENDLESS, texts, None, FILLER))
+            raise
+        history.appends.append(Append(invoked, time.monotonic_ns(), texts, first_seq, FILLER))
+        self._run.saw(topic, first_seq + FILLING - 1)
 
     def _repeated(self, topic: str, body: dict[str, object]) -> tuple[int, int]:
         """(first seq, when it was answered) of a write under a key, once it has an answer."""
@@ -217,33 +323,54 @@ class Client(threading.Thread):
         raise AssertionError("a write under a key never had an answer")
 
     def _read(self, wire: Wire, topic: str) -> None:
-        head = self._run.heads[topic]
-        from_seq = self._rng.choice((0, self._rng.randint(0, head), max(0, head - 30)))
-        limit = self._rng.choice((1, 10, 100))
-        found = read(wire, topic, from_seq, limit, time.monotonic_ns)
+        rng, head = self._rng, self._run.heads[topic]
+        which = self._drawn_filter(topic) if rng.random() < 0.5 else ALL
+        if which is ALL:
+            from_seq = rng.choice((0, rng.randint(0, head), max(0, head - 30)))
+        else:
+            from_seq = rng.choice((0, rng.randint(0, OLD), max(0, head - 3000)))
+        limit = rng.choice((1, 10, 100) if which is ALL else (10, 1000, 1000))
+        found = read(wire, topic, from_seq, limit, time.monotonic_ns, which)
         self._run.logs[topic].reads.append(found)
         self._run.saw(topic, found.head)
 
+    def _drawn_filter(self, topic: str) -> Filter:
+        rng, batches = self._rng, self._run.batches[topic]
+        match = rng.choice((f"s{rng.randrange(SHARED)}.*", "s*", None))
+        if match is None and batches and rng.random() < 0.3:
+            match = rng.choice(batches)[0]
+        return Filter(match, rng.choice((None, *NODES)) if match else rng.choice(NODES))
+
     def _delete_some(self, wire: Wire, topic: str) -> None:
-        """A recent batch, which others may delete at the same time; seldom all old ones."""
+        """A recent batch or an old one, which others may delete at the same time; seldom all of a tag
+        that batches share, up to somewhere."""
         rng, head = self._rng, self._run.heads[topic]
-        batches = self._run.batches[topic][-40:]
+        batches = self._run.batches[topic]
         if not batches:
             return
-        body: dict[str, object]
-        if rng.random() < 0.1:
-            before = max(1, head - 300)
-            body, seqs = {"before_seq": before}, frozenset(range(1, before))
+        which, before, seqs = None, ENDLESS, frozenset[int]()
+        route, body = "delete", dict[str, object]()
+        if rng.random() < 0.3:
+            shared = rng.choice((*range(SHARED), None))
+            which = Filter("s*" if shared is None else f"s{shared}.*")
+            before = rng.choice((head // 2, max(1, head - 300), ENDLESS))
+            body = {"match": which.match}
+            if shared is not None and rng.random() < 0.5:
+                route, body = "purge", {"filter": f"s{shared}.>"}
+            if before != ENDLESS:
+                body["seq" if route == "purge" else "before_seq"] = before
         else:
-            tag, found = rng.choice(batches)
+            tag, found = rng.choice(batches[-40:] if rng.random() < 0.8 else batches)
             body, seqs = {"match": tag}, frozenset(found)
         invoked, deleted, returned = time.monotonic_ns(), None, ENDLESS
         try:
-            deleted = asked(wire, f"/v0/topics/{topic}/delete", body)["deleted"]
+            told = asked(wire, f"/v0/topics/{topic}/{route}", body)
+            deleted = told["purged" if route == "purge" else "deleted"]
             returned = time.monotonic_ns()
         except (Ended, OSError):
             pass
-        self._run.logs[topic].deletes.append(Delete(invoked, returned, seqs, deleted))
+        delete = Delete(invoked, returned, seqs, deleted, which, before)
+        self._run.logs[topic].deletes.append(delete)
         if deleted is None:
             raise Ended("a delete without an answer")
 

@@ -14,8 +14,27 @@ ENDLESS: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
+class Filter:
+    """Which records a call is about: those of a tag, or of all tags that begin so (`x*`), but for those
+    of a node."""
+
+    match: str | None = None
+    skip: str | None = None
+
+    def wants(self, tag: str, node: str) -> bool:
+        if self.skip is not None and node == self.skip:
+            return False
+        if self.match is None or self.match == tag:
+            return True
+        return self.match.endswith("*") and tag.startswith(self.match[:-1])
+
+
+ALL: Final = Filter()
+
+
+@dataclass(frozen=True, slots=True)
 class Append:
-    """A batch of records; no two records of a run have the same text.
+    """A batch of records of one tag and one node; no two records of a run have the same text.
 
     Attributes:
         first_seq: The seq of `texts[0]`; the others follow it.  None without an answer.
@@ -25,11 +44,13 @@ class Append:
     returned: int
     texts: tuple[str, ...]
     first_seq: int | None
+    tag: str = ""
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A read of what follows `from_seq`: the records, by seq, up to `next_from`."""
+    """A read of what follows `from_seq` and passes a filter: the records, by seq, up to `next_from`."""
 
     invoked: int
     returned: int
@@ -38,16 +59,20 @@ class Read:
     next_from: int
     head: int
     has_tombstone: bool = False
+    filter: Filter = ALL
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A delete of records that its client had seen; `deleted` is None without an answer."""
+    """A delete of records that its client had seen, or of all that pass a filter at its moment, below
+    `before_seq`; `deleted` is None without an answer."""
 
     invoked: int
     returned: int
     seqs: frozenset[int]
     deleted: int | None
+    filter: Filter | None = None
+    before_seq: int = ENDLESS
 
 
 @dataclass(frozen=True, slots=True)

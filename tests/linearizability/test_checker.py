@@ -7,12 +7,26 @@ from dataclasses import replace
 import pytest
 
 from .checker import check_log, check_queue
-from .history import ENDLESS, Ack, Append, Claim, Delete, Grant, LogHistory, QueueHistory, Read
+from .history import (
+    ALL,
+    ENDLESS,
+    Ack,
+    Append,
+    Claim,
+    Delete,
+    Filter,
+    Grant,
+    LogHistory,
+    QueueHistory,
+    Read,
+)
 
 
-def read(at: int, head: int, *records: tuple[int, str], from_seq: int = 0) -> Read:
+def read(
+    at: int, head: int, *records: tuple[int, str], from_seq: int = 0, which: Filter = ALL
+) -> Read:
     """A read up to the head, sent at a time and answered five later."""
-    return Read(at, at + 5, from_seq, records, head, head)
+    return Read(at, at + 5, from_seq, records, head, head, filter=which)
 
 
 def log() -> LogHistory:
@@ -164,6 +178,93 @@ def test_an_error_of_a_log_is_found(name: str) -> None:
     seed, expected = LOG_ERRORS[name]
 
     found = check_log(seed(log()))
+
+    assert any(expected in violation for violation in found), found
+
+
+S = Filter("s.*")
+
+
+def shared() -> LogHistory:
+    """A sound history of tags that batches share: reads with filters, and deletes by tag that took
+    effect before a record of the tag came, or after it."""
+    return LogHistory(
+        appends=[
+            Append(0, 10, ("a",), 1, "s.1", "n1"),
+            Append(5, 12, ("b",), 2, "u.1", "n2"),
+            Append(13, 20, ("c",), 3, "s.2", "n2"),
+            Append(41, 45, ("d",), 4, "s.3", "n1"),
+            Append(56, ENDLESS, ("unseen",), None, "s.4", "n1"),
+            Append(85, 90, ("e",), 5, "s.5", "n1"),
+        ],
+        reads=[
+            read(21, 3, (1, "a"), (3, "c"), which=S),
+            read(21, 3, (2, "b"), (3, "c"), which=Filter(skip="n1")),
+            read(35, 3, (1, "a"), (3, "c"), which=S),
+            read(52, 4, (4, "d"), which=S),
+            read(77, 4, which=S),
+            read(78, 4, (2, "b")),
+            read(91, 5, (5, "e"), which=S),
+            Read(79, 92, 0, ((2, "b"), (5, "e")), 5, 5, filter=Filter(skip="n2x")),
+        ],
+        deletes=[
+            Delete(30, 50, frozenset(), 2, S),
+            Delete(53, 55, frozenset(), 0, S, before_seq=4),
+            Delete(57, 75, frozenset(), 2, S),
+            Delete(80, 82, frozenset({4}), 0),
+        ],
+    )
+
+
+def test_a_sound_log_of_shared_tags_has_no_violation() -> None:
+    """A delete that counts what nobody saw, and one that left what came while it went on."""
+    assert check_log(shared()) == []
+
+
+SHARED_ERRORS: dict[str, tuple[Callable[[LogHistory], LogHistory], str]] = {
+    "a delete that takes an old record and leaves a newer one that was seen beside it": (
+        lambda h: again(h, 2, invoked=46, returned=49, records=((1, "a"), (3, "c"), (4, "d")),
+                        next_from=4, head=4),
+        "has seq 1, which had been deleted",
+    ),
+    "a delete that leaves what was there": (
+        lambda h: again(h, 3, records=((3, "c"), (4, "d"))),
+        "left what was there before it was sent",
+    ),
+    "a filtered read of two moments": (
+        # It has e, which was sent at 85, and still d, whose last delete was answered by 75.
+        lambda h: again(h, 6, invoked=73, records=((4, "d"), (5, "e"))),
+        "is that of no moment",
+    ),
+    "a filtered read that lacks what it wants": (
+        lambda h: again(h, 0, records=((1, "a"),)),
+        "lacks seq 3: c",
+    ),
+    "a filtered read that has what it does not want": (
+        lambda h: again(h, 0, records=((1, "a"), (2, "b"), (3, "c"))),
+        "has seq 2, which Filter(match='s.*', skip=None) leaves out",
+    ),
+    "a read that has a record of the node that it skips": (
+        lambda h: again(h, 1, records=((1, "a"), (2, "b"), (3, "c"))),
+        "has seq 1, which Filter(match=None, skip='n1') leaves out",
+    ),
+    "a delete by tag that counts too many": (
+        lambda h: deleted(h, at=0, deleted=4),
+        "counted 4, not 2 to 3",
+    ),
+    "a delete by tag that counts what another counted": (
+        lambda h: deleted(h, at=1, deleted=1),
+        "counted 1, not 0 to 0",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHARED_ERRORS)
+def test_an_error_of_shared_tags_is_found(name: str) -> None:
+    """One change of the sound history, and the violation that names it."""
+    seed, expected = SHARED_ERRORS[name]
+
+    found = check_log(seed(shared()))
 
     assert any(expected in violation for violation in found), found
 
