@@ -1,6 +1,7 @@
 """The application with its engine: the lifespan, and `topics.asgi:app` on unmodified servers."""
 
 import asyncio
+import errno
 import logging
 import signal
 import subprocess
@@ -33,6 +34,7 @@ class FakeRuntime:
         self.limits = SimpleNamespace(max_body_bytes=1 << 20, max_body_memory=256 << 20)
         self.life: list[str] = []
         self.replayed = asyncio.Event()
+        self.space = asyncio.Event()
         self._failure = failure
         if not replays and failure is None:
             self.replayed.set()
@@ -48,6 +50,15 @@ class FakeRuntime:
             return self._failure
         await asyncio.Event().wait()
         raise AssertionError
+
+    async def wait_space(self) -> None:
+        await self.space.wait()
+
+    def recovers(self) -> None:
+        self.life.append("recovers")
+
+    def leave(self) -> None:
+        self.life.append("leave")
 
     def drain(self) -> None:
         self.life.append("drain")
@@ -457,3 +468,83 @@ def test_the_settings_are_those_of_the_environment(
         within(story())
     assert any("TOPICS_DATADIR" in record.getMessage() for record in caplog.records)
     assert (tmp_path / "data" / "topics.id").exists()
+
+
+# ---------------------------------------------------------------------- data that are opened anew
+
+
+def _full() -> Unusable:
+    failure = Unusable("/data", "no space")
+    failure.__cause__ = OSError(errno.ENOSPC, "")
+    return failure
+
+
+def test_data_that_had_no_space_are_opened_anew_under_the_same_lifespan() -> None:
+    """The runtime whose log failed is left, and another one follows once there is space; one that finds
+    none is followed by another."""
+
+    async def story() -> None:
+        made = [FakeRuntime(), FakeRuntime(_full()), FakeRuntime()]
+        coming = iter(made)
+        host = Lifespan(Hosted(lambda: next(coming)))
+        await host.start()
+        made[0].space.set()
+        while made[2].life != ["recovers", "start"]:
+            await asyncio.sleep(0)
+        await settle()
+
+        assert made[0].life == ["start", "leave", "stop"]
+        assert made[1].life == ["recovers", "start", "drain", "stop"]
+        assert (await host.ask()).status == 200
+        await host.stop()
+        assert made[2].life == ["recovers", "start", "drain", "stop"]
+
+    within(story())
+
+
+@pytest.mark.parametrize("failure", [Corrupt("/data/1.wal", 512, "a digest"), ValueError("a bug")])
+def test_data_that_cannot_be_opened_anew_are_the_end(failure: Exception) -> None:
+    """What does not pass by itself: every request is refused, and the host may stop."""
+
+    async def story() -> None:
+        made = [FakeRuntime(), FakeRuntime(failure)]
+        coming = iter(made)
+        hosted = Hosted(lambda: next(coming))
+        host = Lifespan(hosted)
+        await host.start()
+        made[0].space.set()
+        while hosted.failure is None:
+            await asyncio.sleep(0)
+        await settle()
+
+        assert (await host.ask()).error["message"] == FAILED
+        await host.stop()
+        assert made[1].life == ["recovers", "start", "drain", "stop"]
+
+    within(story())
+
+
+def test_a_host_stops_while_space_is_waited_for() -> None:
+    """Between two attempts, and a fault in the end of a runtime keeps nothing from stopping."""
+
+    async def story() -> None:
+        made = [FakeRuntime(), *(FakeRuntime(_full()) for _ in range(9))]
+        coming = iter(made)
+        host = Lifespan(Hosted(lambda: next(coming)))
+        await host.start()
+        made[0].space.set()
+        while "stop" not in made[1].life:
+            await asyncio.sleep(0)
+        await host.stop()
+        assert host.kinds == ["startup.complete", "shutdown.complete"]
+
+        first = FakeRuntime()
+        first.leave = lambda: 1 // 0  # type: ignore[method-assign]
+        host = Lifespan(Hosted(lambda: first))
+        await host.start()
+        first.space.set()
+        await settle()
+        await host.stop()
+        assert first.life == ["start", "drain", "stop"]
+
+    within(story())

@@ -76,6 +76,19 @@ def test_a_failed_log_is_read_only() -> None:
         assert (STATUSES[rejection.code], rejection.detail) == (503, {"reason": "read_only"})
 
 
+def test_a_log_that_failed_for_want_of_space_says_so() -> None:
+    """503 with `detail.limit`: it passes by itself. (§11)"""
+    engine = Harness()
+    engine.append("a")
+    engine.engine.on_failed(lacks_space=True)
+
+    rejection = refusal(engine.append, "u")
+
+    assert engine.engine.lacks_space
+    assert STATUSES[rejection.code] == 503
+    assert rejection.detail == {"reason": "read_only", "limit": "disk"}
+
+
 @pytest.mark.parametrize("room", [0, 4095])
 def test_no_room_refuses_appends(room: int) -> None:
     """429 `disk`; nothing was assigned. (§11)"""

@@ -55,6 +55,15 @@ class FakeRuntime:
         await asyncio.Event().wait()
         raise AssertionError
 
+    async def wait_space(self) -> None:
+        await asyncio.Event().wait()
+
+    def recovers(self) -> None:
+        self.note("recovers")
+
+    def leave(self) -> None:
+        self.note("leave")
+
     @property
     def has_threads_at_work(self) -> bool:
         return False

@@ -378,3 +378,54 @@ def test_a_larger_file_takes_the_place_of_one_that_is_too_small_for_the_promise(
 
     with space.lock:
         assert space.take(0).size >= current.room()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+@pytest.mark.parametrize("call", ["write", "sync"])
+def test_a_log_says_whether_it_failed_for_want_of_space(number: int, call: str) -> None:
+    """Of space that was allocated: a file system that copies on write may have none for it, and a quota
+    none for its owner.  A disk that broke is something else. (F6, F8)"""
+    files = SimFiles()
+    ledger = begun(files)
+    store = ledger.store
+    ledger.append(1, b"second")
+    assert not store.lacks_space
+    fail_next(files, error=number)
+
+    with pytest.raises(WriteFailed):
+        ledger.append(1, b"third") if call == "write" else store.sync()
+
+    assert store.read_only
+    assert store.lacks_space is (number != errno.EIO)
+    store.fail(OSError(errno.ENOSPC, "later"))
+    assert store.lacks_space is (number != errno.EIO)
+
+
+@pytest.mark.parametrize("ahead", [None, 1, 2, 3, 4, 5, 6])
+def test_space_is_tried_before_the_log_is_opened_anew(ahead: int | None) -> None:
+    """A file is allocated, written and synced, and leaves nothing; a failure of any of these says that
+    there is none yet, and not more."""
+    files = SimFiles()
+    store = begun(files).store
+    before = files.names()
+    calls = files.calls
+    assert store.has_space()
+    made = files.calls - calls
+    assert files.names() == before
+
+    if ahead is not None and ahead <= made:
+        fail_next(files, ahead, error=errno.ENOSPC)
+        store.has_space()
+        assert set(files.names()) - set(before) <= {RESERVE_NAME + ".tmp"}
+
+
+def test_no_space_is_found_where_there_is_none() -> None:
+    files = SimFiles()
+    store = begun(files).store
+    files.capacity_bytes = sum(len(data) for data in files.tree().values()) + FILE
+    before = files.names()
+
+    assert not store.has_space()
+    assert files.names() == before
+    files.capacity_bytes += 3 * FILE
+    assert store.has_space()

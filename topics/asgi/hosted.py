@@ -10,9 +10,11 @@ closed when it has ended.
 """
 
 import asyncio
+import gc
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ from topics.asgi.signals import Signals
 from topics.protocol.model.errors import ErrorCode, InUse
 from topics.server.exchange.interface import Answer, Head, Socket
 from topics.server.exchange.refusals import refusal
+from topics.server.process.anew import Pauses, passes
 from topics.visible import visible
 
 ONE_OWNER: Final = "one process owns a data directory, so the application runs with one worker"
@@ -74,6 +77,12 @@ class Hosted:
         """The host has sent `lifespan.shutdown`: its connections have ended."""
         self._is_quiet = asyncio.Event()
         self._reloading: set[asyncio.Task[None]] = set()
+        self._renewing: asyncio.Task[None] | None = None
+
+    @property
+    def topics(self) -> int:
+        """The number of topics."""
+        return 0 if self._runtime is None else int(self._runtime.topics)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -120,6 +129,7 @@ class Hosted:
                 return
             if self._signals is not None and self._runtime.exchange.has_keys_file:
                 self._signals.hear_hangup(self._begin_reload)
+            self._renewing = asyncio.create_task(self._renew())
             await send({"type": "lifespan.startup.complete"})
             await receive()
             self.is_ending = True
@@ -139,12 +149,52 @@ class Hosted:
     def _serve(self, app: App) -> None:
         self._app = app
 
-    async def _start(self) -> Exception | None:
+    async def _renew(self) -> None:
+        """Open the data anew whenever the log has failed for want of space and there is some again."""
+        while await self._has_space():
+            runtime = self._runtime
+            runtime.leave()
+            await runtime.stop()
+            del runtime
+            gc.collect()
+            pauses = Pauses()
+            while (failure := await self._start(is_anew=True)) is not None:
+                if passes(failure):
+                    log.warning("the data cannot be opened anew yet: %s", failure)
+                if not passes(failure) or not await self._goes_on(pauses.next_s()):
+                    self._runtime, self.failure = None, failure
+                    log.critical("the data cannot be opened anew: %s", failure)
+                    self._serve(App(_Closed(FAILED)))
+                    return
+
+    async def _has_space(self) -> bool:
+        """Whether the data are to be opened anew; False where the host stops before."""
+        waits = [
+            asyncio.ensure_future(each)
+            for each in (self._runtime.wait_space(), self._is_stopping.wait())
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            return not self._is_stopping.is_set()
+        finally:
+            for each in waits:
+                each.cancel()
+
+    async def _goes_on(self, pause_s: float) -> bool:
+        """Whether the host has not stopped after a while."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_stopping.wait(), pause_s)
+        return not self._is_stopping.is_set()
+
+    async def _start(self, *, is_anew: bool = False) -> Exception | None:
         """Open the store and replay the log; returns why the data cannot be served."""
         try:
             runtime = self._create()
         except Exception as error:
             return error
+        if is_anew:
+            runtime.recovers()
+            self._serve(App(runtime.exchange, limits=_limits(runtime)))
         failure: Exception | None = StoppedEarly("stopped before the log was replayed")
         try:
             await runtime.start()
@@ -161,6 +211,13 @@ class Hosted:
 
     async def stop(self) -> None:
         """Finish what was begun and close the store; does nothing where that is done."""
+        self._is_stopping.set()
+        renewing, self._renewing = self._renewing, None
+        if renewing is not None:
+            # It ends soon, and leaves a whole runtime or none.
+            for fault in await asyncio.gather(renewing, return_exceptions=True):
+                if fault is not None:
+                    log.error("the data could not be opened anew", exc_info=fault)
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             runtime.drain()

@@ -53,14 +53,16 @@ def serve(settings: Any, create: Callable[[Any], Any] | None = None) -> int:
         if settings.readers:
             log.warning("TOPICS_READERS has no effect here: hypercorn serves in one process")
         write_port_file(settings, listener)
-        await _serve(settings, listener, stop, make(settings))
+        await _serve(settings, listener, stop, lambda: make(settings))
 
     return run(settings, main)
 
 
-async def _serve(settings: Any, listener: socket.socket, stop: Stop, runtime: Any) -> None:
-    hosted = Hosted(lambda: runtime)
-    collector = Collector(lambda: runtime.topics)
+async def _serve(
+    settings: Any, listener: socket.socket, stop: Stop, create: Callable[[], Any]
+) -> None:
+    hosted = Hosted(create)
+    collector = Collector(lambda: hosted.topics)
     quiet = asyncio.Event()
 
     async def wait_stop() -> None:

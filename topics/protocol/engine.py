@@ -174,9 +174,15 @@ class Engine:
         """The log is durable up to `lsn`."""
         self.unit.on_synced(lsn)
 
-    def on_failed(self) -> None:
-        """A write or sync failed: nothing more is written or published; reads go on."""
-        self.unit.on_failed()
+    @property
+    def lacks_space(self) -> bool:
+        """It is read-only for want of space on the disk."""
+        return self.unit.lacks_space
+
+    def on_failed(self, *, lacks_space: bool = False) -> None:
+        """A write or sync failed, perhaps for want of space: nothing more is written or published; reads
+        go on."""
+        self.unit.on_failed(lacks_space=lacks_space)
         self.queue_commands.release_all()
         self.router_commands.on_stopped()
 

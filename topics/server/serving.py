@@ -6,6 +6,7 @@ sockets.  Knows nothing of what is served.  The socket, the signals and the exit
 """
 
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from topics.server.process import latecomers
+from topics.server.process.anew import Pauses, passes
 from topics.server.process.cpus import busy_poll_s
 from topics.server.process.foreground import GRACE_S, announce, run, write_port_file
 from topics.server.process.settings import ProcessSettings
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 SENT_S: Final = 1.0
 """How long the last bytes may take to leave the process, once the log is closed."""
+
+ANEW_S: Final = 2.0
+"""How long requests in flight may take where the data are to be opened anew."""
 
 log = logging.getLogger("topics")
 
@@ -86,6 +91,15 @@ class ServedRuntime(Protocol):
 
     async def wait_ready(self) -> None: ...
 
+    async def wait_space(self) -> None:
+        """Returns when the log has failed for want of space and there is some again."""
+
+    def recovers(self) -> None:
+        """Before the start: it follows one of which that is true."""
+
+    def leave(self) -> None:
+        """As `drain`, where another one follows."""
+
     def end_turns_by(self, soon: Callable[[Callable[[], None]], object]) -> None:
         """Have `soon` called for what is due once the requests that are here now were submitted."""
 
@@ -125,17 +139,42 @@ class _Server:
         self._listener = listener
         self._create = create
         self._stop = stop
+        self._is_anew = False
+        """Another runtime was there before, whose log failed for want of space."""
+        self._is_full_again = False
 
     async def run(self) -> None:
+        """Serve until a signal.  A log that failed for want of space is opened anew as soon as there is
+        some, as a start opens it, by another runtime behind the same socket."""
+        pauses = Pauses()
+        while not await self._live():
+            self._is_anew = True
+            if self._is_full_again:
+                await asyncio.sleep(pauses.next_s())
+            else:
+                pauses = Pauses()
+            gc.collect()  # the data of the one before, which are most of the memory
+
+    async def _live(self) -> bool:
+        """One runtime, from its start to its end; returns whether that is the server's."""
+        self._is_full_again = False
         collector = Collector(lambda: runtime.topics)
         collector.start()  # first of all: the modules of the server are a hundred thousand objects
         try:
             runtime = self._create(self._settings)
-            await self._run(runtime, collector)
+            if self._is_anew:
+                runtime.recovers()
+            return await self._run(runtime, collector)
+        except Exception as failure:
+            if not self._is_anew or not passes(failure):
+                raise
+            log.warning("the data cannot be opened anew yet: %s", failure)
+            self._is_full_again = True
+            return False
         finally:
             collector.close()
 
-    async def _run(self, runtime: ServedRuntime, collector: Collector) -> None:
+    async def _run(self, runtime: ServedRuntime, collector: Collector) -> bool:
         from topics.server.exchange.holders import Holders
         from topics.server.transport.connection import Connection
         from topics.server.transport.http1 import Http1
@@ -166,15 +205,18 @@ class _Server:
         self._stop.reload = lambda: _reload(runtime, readers)
         http1 = Http1 if readers is None else readers.http1
         http2 = latecomers.http2 if readers is None else readers.http2
-        server = await accept(self._listener, lambda: Connection(shared, http1, http2))
+        # What comes between two runtimes waits in the kernel.
+        server = await accept(self._listener.dup(), lambda: Connection(shared, http1, http2))
         try:
             try:
-                write_port_file(settings, self._listener)
-                await self._until_signalled(runtime, collector, readers, shared)
+                if not self._is_anew:
+                    write_port_file(settings, self._listener)
+                is_end = await self._until_signalled(runtime, collector, readers, shared)
             except Exception:
                 await runtime.stop()
                 raise
-            await self._go_down(runtime, shared, readers)
+            await self._go_down(runtime, shared, readers, is_end=is_end)
+            return is_end
         finally:
             server.close()
             for connection in list(shared.connections):
@@ -182,11 +224,17 @@ class _Server:
 
     async def _until_signalled(
         self, runtime: ServedRuntime, collector: Collector, readers: "Readers | None", shared: Any
-    ) -> None:
-        """Serve until a signal; raises why the data cannot be served."""
+    ) -> bool:
+        """Serve until a signal, or until the data are to be opened anew; raises why they cannot be
+        served.
+
+        Returns:
+            Whether it is a signal.
+        """
         signalled = asyncio.ensure_future(self._stop.wait())
         failed: asyncio.Future[Exception] = asyncio.ensure_future(runtime.wait_failed())
         ready = asyncio.ensure_future(runtime.wait_ready())
+        space = asyncio.ensure_future(runtime.wait_space())
         try:
             await asyncio.wait((signalled, failed, ready), return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and not failed.done():
@@ -195,28 +243,33 @@ class _Server:
                 latecomers.load()
                 if readers is not None:
                     readers.start(shared)
-                await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((signalled, failed, space), return_when=asyncio.FIRST_COMPLETED)
             if failed.done():
                 raise failed.result()
+            return signalled.done()
         finally:
-            for waiting in (signalled, failed, ready):
+            for waiting in (signalled, failed, ready, space):
                 waiting.cancel()
 
     async def _go_down(
-        self, runtime: ServedRuntime, shared: Any, readers: "Readers | None"
+        self, runtime: ServedRuntime, shared: Any, readers: "Readers | None", *, is_end: bool
     ) -> None:
         """Stop new work, then pending replies, then the disk; the caller closes the sockets."""
-        log.info("stopping: %d connections with requests in flight", shared.busy)
+        what = "stopping" if is_end else "opening the data anew"
+        log.info("%s: %d connections with requests in flight", what, shared.busy)
         quiet = asyncio.Event()
         shared.when_quiet = quiet.set
         shared.is_draining = True
-        runtime.drain()
+        if is_end:
+            runtime.drain()
+        else:
+            runtime.leave()
         runtime.exchange.drain()
         if readers is not None:
             readers.drain()
         if shared.busy:
             try:
-                async with asyncio.timeout(GRACE_S):
+                async with asyncio.timeout(GRACE_S if is_end else ANEW_S):
                     await quiet.wait()
             except TimeoutError:
                 log.warning("%d connections did not end in time", shared.busy)

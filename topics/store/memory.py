@@ -142,6 +142,7 @@ class MemoryStore:
         self.instance_id = instance_id
         self.stats = StoreStats()
         self.read_only = False
+        self.lacks_space = False
         self.written_lsn = 0
         self.progress = 0.0
         self.log_bytes = 0
@@ -165,6 +166,9 @@ class MemoryStore:
 
     def find_room(self, need_bytes: int = 0) -> None:
         return
+
+    def has_space(self) -> bool:
+        return True
 
     def fits(self, size_bytes: int) -> bool:
         return True

@@ -350,6 +350,31 @@ class Space:
             spare.file.sync_data()
 
 
+def has_space(files: Files, size: int) -> bool:
+    """*Blocking.* Whether the disk takes so many bytes now.
+
+    They are allocated, written and synced, since a file system that copies on write, or has a quota, may
+    refuse any of the three.  The file is that which a start removes.
+    """
+    trial = RESERVE_NAME + ".tmp"
+    discard(files, trial)
+    try:
+        file = files.create(trial)
+        try:
+            file.allocate(size)
+            for offset in range(0, size, FILL_BYTES):
+                # Random, because zeros may take no space at all.
+                write_all(file, files.entropy(min(FILL_BYTES, size - offset)), offset)
+            file.sync()
+        finally:
+            file.close()
+    except OSError:
+        return False
+    finally:
+        discard(files, trial)
+    return True
+
+
 def _file_size(frames_bytes: int) -> int:
     """Bytes of a file that takes one batch with so many bytes of frames."""
     return aligned(frames_bytes + FILE_MARGIN, PAGE)

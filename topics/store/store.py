@@ -31,6 +31,7 @@ from topics.store.progress import Progress, ReportingList
 from topics.store.replay import LogWalk, Tail, applied, not_applied
 from topics.store.runs import SealedRun
 from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
+from topics.store.space import FIRST_FILE_BYTES, has_space
 from topics.store.wal import Log, Position, leave_failure_mark
 from topics.store.witness import Witness
 
@@ -106,6 +107,14 @@ class DiskStore:
     @property
     def read_only(self) -> bool:
         return self._recovered and self._log.failed is not None
+
+    @property
+    def lacks_space(self) -> bool:
+        return self._recovered and self._log.lacks_space
+
+    def has_space(self) -> bool:
+        wanted = (self._wal_file_bytes, self._reserve_bytes)
+        return has_space(self._files, sum(min(each, FIRST_FILE_BYTES) for each in wanted))
 
     @property
     def synced_lsn(self) -> int:

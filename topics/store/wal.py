@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from topics.protocol.model.codec import Frames
-from topics.protocol.model.errors import WriteFailed
+from topics.protocol.model.errors import WriteFailed, lacks_space
 from topics.protocol.model.ports import StoreStats
 from topics.store.files import File, Files, write_all, write_parts
 from topics.store.layout import (
@@ -106,6 +106,8 @@ class Log:
         self.written_lsn = 0
         self.written_bytes = 0
         self.failed: WriteFailed | None = None
+        self.lacks_space = False
+        """It failed for want of space."""
         self._files = files
         self._instance = instance
         self._incarnation = incarnation
@@ -428,6 +430,7 @@ class Log:
         Does not block.  A thread that may block leaves the mark (`leave_failure_mark`).
         """
         if self.failed is None:
+            self.lacks_space = lacks_space(error)
             self.failed = WriteFailed(self._files.path, f"the log is read-only: {_what(error)}")
         return self.failed
 

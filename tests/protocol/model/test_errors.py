@@ -1,5 +1,7 @@
 """Faults: what a refusal carries, and which fault of the disk is which (§0.5, §0.6)."""
 
+import errno
+
 import pytest
 
 from topics.protocol.http.statuses import STATUSES
@@ -13,6 +15,7 @@ from topics.protocol.model.errors import (
     StoreError,
     Unusable,
     WriteFailed,
+    lacks_space,
 )
 from topics.protocol.model.limits import throttled
 
@@ -56,3 +59,14 @@ def test_faults_of_the_disk_are_told_apart() -> None:
     assert not isinstance(in_use, Corrupt)
     assert not isinstance(corrupt, Unusable)
     assert not isinstance(failed, Unusable | Corrupt)
+
+
+def test_want_of_space_is_found_behind_what_was_made_of_it() -> None:
+    """Whatever the store says of it, the system's error is the cause."""
+    failure = WriteFailed("/data", "read-only")
+    assert not lacks_space(failure)
+    assert not lacks_space(None)
+
+    failure.__cause__ = OSError(errno.EDQUOT, "quota")
+
+    assert lacks_space(failure)

@@ -81,6 +81,21 @@ def test_ready_says_that_the_log_is_read_only() -> None:
     assert document(answer)["error"]["detail"] == {"reason": "read_only"}
 
 
+def test_ready_says_that_the_disk_has_no_space_and_that_the_data_are_opened_anew() -> None:
+    """503 `not_ready` with what is missing, then with how far that is. (§8.2, §11)"""
+    desk = Desk()
+    desk.shell.engine.on_failed(lacks_space=True)
+    full = document(desk.ask("GET", "/v0/ready"))["error"]["detail"]
+    assert full == {"reason": "read_only", "limit": "disk"}
+
+    desk.shell.phase = Phase.RECOVERING
+    for path in ("/v0/ready", "/v0/topics"):
+        answer = desk.ask("GET", path)
+        assert code(answer) == (503, "not_ready")
+        assert document(answer)["error"]["detail"]["reason"] == "recovering"
+    assert desk.ask("GET", "/healthz").status == 200
+
+
 def test_limits_tells_every_bound() -> None:
     """A client can request every limit that applies to it."""
     answer = document(Desk(Limits(max_record_bytes=77)).ask("GET", "/v0/limits"))

@@ -110,6 +110,8 @@ class UnitOfWork:
         self._came_in = 0
         self._memory_eviction = MemoryEviction(limits, state, self._first_held, self._evict)
         self.read_only = False
+        self.lacks_space = False
+        """It is read-only for want of space on the disk, and is opened anew when there is some."""
         self.wanted_bytes = 0
         """Room in the log for want of which something was refused; the driver takes it from here."""
         self.logs_all_leases = False
@@ -190,9 +192,9 @@ class UnitOfWork:
         """The log is durable up to `lsn`."""
         self.publication.on_synced(lsn)
 
-    def on_failed(self) -> None:
+    def on_failed(self, *, lacks_space: bool) -> None:
         """A write or sync failed: nothing more is written or published; reads go on."""
-        self.read_only = True
+        self.read_only, self.lacks_space = True, lacks_space
         self._unit, self.has_events = _Unit(), False
         self._on_their_way.clear()
         self.publication.on_failed()
@@ -323,11 +325,7 @@ class UnitOfWork:
         """Raises Rejection: 503 where nothing is written any more, 429 where so many bytes do not
         fit into the log; what needs none of them is not logged."""
         if self.read_only:
-            raise Rejection(
-                ErrorCode.NOT_READY,
-                "the log is read-only after a failed write; nothing was applied",
-                {"reason": "read_only"},
-            )
+            raise read_only(lacks_space=self.lacks_space)
         if not need:
             return
         unit, framed_bytes = self._unit, self.framed_bytes()
@@ -564,3 +562,19 @@ def holds_logged(topic: Topic) -> bool:
 
 def no_such_topic(name: str) -> Rejection:
     return Rejection(ErrorCode.TOPIC_NOT_FOUND, f'topic "{name}" does not exist', {"topic": name})
+
+
+def read_only(*, lacks_space: bool) -> Rejection:
+    """503: nothing is written any more after a failed write or sync (§0.5)."""
+    if lacks_space:
+        return Rejection(
+            ErrorCode.NOT_READY,
+            "the disk had no space for a write that was let in: the log is read-only until there is some, "
+            "and then opened anew; nothing was applied",
+            {"reason": "read_only", "limit": "disk"},
+        )
+    return Rejection(
+        ErrorCode.NOT_READY,
+        "the log is read-only after a failed write; nothing was applied",
+        {"reason": "read_only"},
+    )

@@ -33,7 +33,7 @@ from topics.protocol.driver.maintenance import Call, MaintenanceDriver
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
-from topics.protocol.model.errors import Corrupt, Rejection, WriteFailed
+from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, WriteFailed
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment, Room, earlier
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked
@@ -292,6 +292,8 @@ class Driver:
         return _NO_TURNING_BACK
 
     def _note_refusal(self, refusal: Rejection) -> None:
+        if refusal.code is not ErrorCode.THROTTLED:
+            return
         detail: Mapping[str, Any] = refusal.detail or {}
         limit = detail.get("limit")
         if limit == "disk" and self._asked_room():

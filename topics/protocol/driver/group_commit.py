@@ -412,7 +412,7 @@ class GroupCommit:
         self._move(WriterState.FAILED)
         self._store.fail(error)
         self._host.perform(LeaveMark())
-        self._engine.on_failed()
+        self._engine.on_failed(lacks_space=self._store.lacks_space)
         waiters = [*self._syncing, *self._on_its_way, *self._unit]
         self._syncing.clear()
         self._on_its_way, self._unit = [], []

@@ -5,6 +5,7 @@ The client's fault is a `Rejection`: raised in `decide` or while a request is pa
 `WriteFailed`: each says where.  Our own fault is an `AssertionError` and becomes `500 internal`.
 """
 
+import errno
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
@@ -147,3 +148,15 @@ class WriteFailed(StoreError):
         super().__init__(f"{path}: {what}")
         self.path = path
         self.what = what
+
+
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+def lacks_space(error: BaseException | None) -> bool:
+    """Whether an error comes of a disk, or a quota, that has no space: it passes when there is some."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+            return True
+        error = error.__cause__
+    return False

@@ -264,6 +264,15 @@ class Store(Protocol):
     def read_only(self) -> bool: ...
 
     @property
+    def lacks_space(self) -> bool:
+        """It is read-only because a write or sync found no space on the disk: a store that is opened
+        over the same directory, once `has_space`, goes on."""
+
+    def has_space(self) -> bool:
+        """*Blocking.* Whether the disk takes what a start writes, which is tried in a file of its own.
+        Raises nothing."""
+
+    @property
     def synced_lsn(self) -> int:
         """Every write up to this one survives a power loss."""
 

@@ -112,6 +112,15 @@ class ClusterNode:
     async def wait_failed(self) -> Exception:
         return await asyncio.shield(self._failed)
 
+    async def wait_space(self) -> None:
+        await self._runtime.wait_space()
+
+    def recovers(self) -> None:
+        self._runtime.recovers()
+
+    def leave(self) -> None:
+        self._go(self._runtime.leave)
+
     @property
     def has_threads_at_work(self) -> bool:
         return self._runtime.has_threads_at_work
@@ -121,8 +130,11 @@ class ClusterNode:
 
     def drain(self) -> None:
         """Take no more requests, and be no candidate."""
+        self._go(self._runtime.drain)
+
+    def _go(self, end_work: Callable[[], None]) -> None:
         self._is_going = True
-        self._runtime.drain()
+        end_work()
         if self._placement is not None and self._leaving is None:
             self._leaving = asyncio.create_task(self._placement.close())
 

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import Final
 
 import msgspec
 
@@ -43,7 +43,7 @@ from topics.server.exchange.holders import Holders
 from topics.server.exchange.in_flight import InFlight
 from topics.server.exchange.inflation import at_once, inflate, let_go, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
-from topics.server.exchange.late_answer import LateAnswer, shutting_down
+from topics.server.exchange.late_answer import LateAnswer, not_serving
 from topics.server.exchange.measures import LABELS, OTHER
 from topics.server.exchange.observer import Observer
 from topics.server.exchange.probes import Sources, answer_probe
@@ -187,7 +187,7 @@ class TopicsExchange:
             if self._guard is not None:
                 call.caller = self._guard.admit(judged.route, judged.name, head, header)
             if judged.needs_serving and self._runtime.phase is not _READY:
-                self._refuse_to_serve()
+                raise not_serving(self._runtime)
             call.route = judged.label
             slot = Slot(self.slots, head, header, call.caller)
             if judged.is_counted and self.slots.bounds_requests:
@@ -320,14 +320,6 @@ class TopicsExchange:
         for admitted in self.in_flight.of(caller):
             admitted.revoke()
 
-    def _refuse_to_serve(self) -> NoReturn:
-        match self._runtime.phase:
-            case Phase.STARTING | Phase.FAILED:
-                progress = {"replay_progress": self._runtime.store.progress}
-                raise Rejection(ErrorCode.NOT_READY, "the log is being replayed", progress)
-            case _:
-                raise shutting_down()
-
 
 class Admitted(msgspec.Struct, eq=False):
     """Implements `interface.Admission`: a request that may send its body."""
@@ -399,7 +391,7 @@ class Admitted(msgspec.Struct, eq=False):
     def _parse_apart(self, pieces: list[bytes]) -> Pending:
         """Parse a large body on a thread; the event loop does everything after that."""
         if self._call.runtime.phase is not _READY:
-            raise shutting_down()
+            raise not_serving(self._call.runtime)
 
         def work() -> Command | Rejection:
             try:
@@ -453,7 +445,7 @@ class Admitted(msgspec.Struct, eq=False):
             command = permitted(command, caller)
             self._waiting = waiting
         if self._call.runtime.phase is not _READY:
-            raise shutting_down()
+            raise not_serving(self._call.runtime)
         if type(command) is not Append:
             command = self._hold(command, waiting)
         found = self._decide(command, waiting.on_reply)

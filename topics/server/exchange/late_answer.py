@@ -22,7 +22,7 @@ from topics.server.exchange.interface import Answer
 from topics.server.exchange.payload import is_large, one_by_one, spliced
 from topics.server.exchange.payload import payload as payload_of
 from topics.server.exchange.responder import GZIP_APART_BYTES, Responder
-from topics.server.exchange.shell import Phase, ThreadCall
+from topics.server.exchange.shell import Phase, Shell, ThreadCall
 
 T = TypeVar("T")
 
@@ -30,7 +30,16 @@ PROBE_MAX: Final = 1000
 """The most jobs that a repeated claim takes to get past unreadable ones."""
 
 
-def shutting_down() -> Rejection:
+def not_serving(shell: Shell) -> Rejection:
+    """503 for a request that comes before the log is replayed, or after the end has begun (§8.2)."""
+    if shell.phase is Phase.RECOVERING:
+        detail = {"reason": "recovering", "replay_progress": shell.store.progress}
+        return Rejection(
+            ErrorCode.NOT_READY, "there is space again: the log is opened anew", detail
+        )
+    if shell.phase in (Phase.STARTING, Phase.FAILED):
+        progress = {"replay_progress": shell.store.progress}
+        return Rejection(ErrorCode.NOT_READY, "the log is being replayed", progress)
     return Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping")
 
 
@@ -251,7 +260,7 @@ class LateAnswer(msgspec.Struct, eq=False):
         if self._is_cancelled:
             return self
         if runtime.phase is not Phase.READY:
-            raise shutting_down()
+            raise not_serving(runtime)
         self._rounds += 1
         limit = min(claim.limit << min(3 * self._rounds, 30), PROBE_MAX)
         left_ms = max(claim.wait_ms - (runtime.now_ms - self._claimed_ms), 0)

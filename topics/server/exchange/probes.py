@@ -9,6 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from topics.protocol.commit.unit_of_work import read_only
 from topics.protocol.driver.group_commit import Reply
 from topics.protocol.http import answer_models as models
 from topics.protocol.http import metrics, routes
@@ -18,7 +19,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome
 from topics.server.exchange.history import History
 from topics.server.exchange.interface import Answer, Pending
-from topics.server.exchange.late_answer import shutting_down
+from topics.server.exchange.late_answer import not_serving
 from topics.server.exchange.responder import JSON, Responder
 from topics.server.exchange.scraping import Scrape, Scraping
 from topics.server.exchange.shell import Phase
@@ -193,13 +194,10 @@ def _ready(call: Responder) -> Answer:
     runtime = call.runtime
     match runtime.phase:
         case Phase.READY if runtime.engine.read_only:
-            raise Rejection(ErrorCode.NOT_READY, "the log is read-only", {"reason": "read_only"})
+            raise read_only(lacks_space=runtime.engine.lacks_space)
         case Phase.READY:
             topics = len(runtime.engine.state.topics)
             ready = models.Ready(status="ready", wal_replay_complete=True, topics=topics)
             return _plain(call, open_object(ready))
-        case Phase.STARTING | Phase.FAILED:
-            progress = {"replay_progress": runtime.store.progress}
-            raise Rejection(ErrorCode.NOT_READY, "the log is being replayed", progress)
         case _:
-            raise shutting_down()
+            raise not_serving(runtime)

@@ -18,6 +18,9 @@ class Phase(Enum):
 
     STARTING = "starting"
     READY = "ready"
+    RECOVERING = "recovering"
+    """The log had failed for want of space, and there is some: this store ends, and another one is opened
+    over the directory; as a phase of that one, the log is being replayed."""
     FAILED = "failed"
     DRAINING = "draining"
     STOPPED = "stopped"
@@ -25,7 +28,8 @@ class Phase(Enum):
 
 PHASES: Final[dict[Phase, frozenset[Phase]]] = {
     Phase.STARTING: frozenset({Phase.READY, Phase.FAILED, Phase.DRAINING}),
-    Phase.READY: frozenset({Phase.DRAINING}),
+    Phase.READY: frozenset({Phase.DRAINING, Phase.RECOVERING}),
+    Phase.RECOVERING: frozenset({Phase.READY, Phase.FAILED, Phase.DRAINING, Phase.STOPPED}),
     Phase.FAILED: frozenset({Phase.DRAINING}),
     Phase.DRAINING: frozenset({Phase.STOPPED}),
     Phase.STOPPED: frozenset(),

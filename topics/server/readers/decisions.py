@@ -15,7 +15,7 @@ from topics.protocol.model.commands import GetTopic
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import PAGE_SIZE_MAX
 from topics.protocol.model.outcomes import Outcome
-from topics.server.exchange.late_answer import shutting_down
+from topics.server.exchange.late_answer import not_serving
 from topics.server.exchange.shell import Phase, Shell
 from topics.server.readers.channel import Channel
 from topics.server.readers.questions import Message, Question, answer, command_of
@@ -79,7 +79,7 @@ class Decisions:
 
         try:
             if self._runtime.phase is not Phase.READY:
-                raise shutting_down()
+                raise not_serving(self._runtime)
             found = self._runtime.submit(command, deliver)
         except Rejection as refusal:
             found = Reply(refusal)

@@ -48,6 +48,8 @@ CLOCK_EVERY_MS: Final = 10_000
 """How often the wall clock is compared with the steady one."""
 CLOSE_S: Final = 2.0
 """How long closing the files of a failed disk may take."""
+LOOK_FOR_SPACE_S: Final = 1.0
+"""Between two trials of a disk that had no space for the log."""
 EXIT_BROKEN: Final = 1
 
 T = TypeVar("T")
@@ -91,6 +93,11 @@ class Runtime:
         self._soon: Callable[[Callable[[], None]], object]
         self._failed: asyncio.Future[Exception]
         self._ready: asyncio.Event
+        self._has_space = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self._marking: threading.Thread | None = None
+        self._is_left = False
+        """Another runtime follows over the same files."""
         self._living: asyncio.Task[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
@@ -126,8 +133,12 @@ class Runtime:
         assert phase in PHASES[self.phase], (self.phase, phase)
         self.phase = phase
 
+    def recovers(self) -> None:
+        """Before the start: it follows one whose log had failed for want of space."""
+        self.phase = Phase.RECOVERING
+
     async def start(self) -> None:
-        """Begin to replay; returns at once.  Until it is done the phase is STARTING."""
+        """Begin to replay; returns at once.  Until it is done the phase is STARTING, or RECOVERING."""
         self._attach()
         self._living = self._loop.create_task(self._recover())
 
@@ -145,6 +156,11 @@ class Runtime:
         """Wait until replay fails; returns its exception."""
         return await asyncio.shield(self._failed)
 
+    async def wait_space(self) -> None:
+        """Wait until the log fails for want of space and there is some again: `stop` then, and start
+        another runtime over the directory."""
+        await self._has_space.wait()
+
     async def _recover(self) -> None:
         try:
             recovery = await self._maintainer.wait_for(self.driver.recover)
@@ -160,7 +176,7 @@ class Runtime:
             log.info("%s", removed)
         if recovery.torn_bytes:
             log.warning("a torn log tail of %d bytes was set aside", recovery.torn_bytes)
-        if self.phase is not Phase.STARTING:
+        if self.phase not in (Phase.STARTING, Phase.RECOVERING):
             return
         self._move(Phase.READY)
         self._ready.set()
@@ -173,10 +189,18 @@ class Runtime:
 
     def drain(self) -> None:
         """Take no more requests; answer those that wait for news."""
-        if self.phase in (Phase.DRAINING, Phase.STOPPED):
+        if self._is_left or self.phase in (Phase.DRAINING, Phase.STOPPED):
             return
+        self._end_work(Phase.DRAINING)
+
+    def leave(self) -> None:
+        """As `drain`, where another runtime is to follow over the directory: after `wait_space`."""
+        self._is_left = True
+        self._end_work(Phase.RECOVERING)
+
+    def _end_work(self, phase: Phase) -> None:
         was_ready = self.phase is Phase.READY
-        self._move(Phase.DRAINING)
+        self._move(phase)
         for stream in self.engine.watches.streams:
             stream.wake()
         if was_ready:
@@ -188,6 +212,8 @@ class Runtime:
         self.drain()
         if self._living is not None:
             await asyncio.gather(self._living, return_exceptions=True)
+        if self._looking is not None:
+            self._looking.cancel()
         if not was_ready or not await self._stopped_cleanly():
             await self._close()
         if self._alarm is not None:
@@ -209,11 +235,23 @@ class Runtime:
         return error is None
 
     async def _close(self) -> None:
+        if self._is_left:
+            await self._leave_files()
         closing = self._maintainer.wait_for(lambda: self.store.close(None))
         try:
-            await asyncio.wait_for(closing, CLOSE_S if self.engine.read_only else None)
+            may_hang = self.engine.read_only and not self._is_left
+            await asyncio.wait_for(closing, CLOSE_S if may_hang else None)
         except TimeoutError:
             log.error("the disk hangs: its files are left to the end of the process")
+
+    async def _leave_files(self) -> None:
+        """Returns when no thread uses the files any more: others are about to open them."""
+        for worker in (self._writer, self._syncer):
+            await worker.wait_for(_nothing)
+        for pool in (self._readers, self._pager):
+            await self._loop.run_in_executor(None, pool.shutdown)
+        if self._marking is not None:
+            await self._loop.run_in_executor(None, self._marking.join)
 
     # ------------------------------------------------------------------ commands
 
@@ -396,7 +434,8 @@ class Runtime:
                 log.critical("the log failed%s", trouble)
 
         # On a thread of its own: any other may hang in the call that failed.
-        threading.Thread(target=leave, name="topics-mark", daemon=True).start()
+        self._marking = threading.Thread(target=leave, name="topics-mark", daemon=True)
+        self._marking.start()
 
     def _call(self, step: Call) -> None:
         def done(value: Any, error: BaseException | None) -> None:
@@ -425,6 +464,15 @@ class Runtime:
 
     def on_failed(self, error: Exception) -> None:
         log.critical("the log is read-only from now on: %s", error)
+        if self.engine.lacks_space:
+            self._looking = self._loop.create_task(self._look_for_space())
+
+    async def _look_for_space(self) -> None:
+        """A thread of the pool tries: others may hang in the call that failed."""
+        while not await self.read_in_thread(self.store.has_space):
+            await asyncio.sleep(LOOK_FOR_SPACE_S)
+        log.warning("there is space on the disk again: the data is opened anew")
+        self._has_space.set()
 
     def on_broken(self, error: StateUnknown) -> NoReturn:
         """No log leads to the state in memory: the event is not in the log."""
@@ -483,3 +531,7 @@ class Runtime:
     def zip_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Compress a large answer, one at a time, to leave the CPU to others."""
         return self._at_work.run(self._zipper, call)
+
+
+def _nothing() -> None:
+    """A call behind which a thread has made those before it."""
