@@ -5,8 +5,8 @@ already and goes as it is, byte for byte, once it is known to be one value: a te
 change the request around it.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -18,12 +18,12 @@ from pyspark.sql.types import (
     IntegralType,
     StringType,
     StructType,
-    VariantType,
-    VariantVal,
+    YearMonthIntervalType,
 )
 
 from topics.spark.errors import BadOption, SparkFailure
 from topics.spark.options import WriteOptions
+from topics.spark.texts import Rules, held, texts_of
 
 COLUMNS: Final = ("data", "tag", "node", "meta", "topic", "seq")
 ALIASES: Final = {"value": "data", "key": "tag"}
@@ -69,12 +69,14 @@ class Columns:
         data: The type of `data`.
         topic: The option of that name.
         is_text: A string of `data` is a text to be written as a JSON string.
+        rules: How values of other types become JSON.
     """
 
     places: dict[str, int]
     data: DataType
     topic: str | None
     is_text: bool
+    rules: Rules = field(default_factory=Rules)
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
         """The rows of a batch.
@@ -83,7 +85,8 @@ class Columns:
             SparkFailure: `data` or `meta` of a row is not JSON, or it names no topic.
         """
         none = [None] * batch.num_rows
-        data = _data_texts(self.data, self.is_text, batch.column(self.places["data"]))
+        column = held(batch).column(self.places["data"])
+        data = _data_texts(self.data, self.is_text, column, self.rules)
         tags, nodes = self._strings(batch, "tag"), self._strings(batch, "node")
         metas = self._metas(batch)
         named = self._list(batch, "topic") or none
@@ -134,6 +137,11 @@ def columns_of(schema: StructType, options: WriteOptions) -> Columns:
                 f"column {each.name} has no place in a record: a write takes data, and may take "
                 "tag, node, meta, topic and seq (to_json(struct(...)) makes one data of many columns)"
             )
+        if isinstance(each.dataType, YearMonthIntervalType):
+            raise BadOption(
+                f"column {each.name} is {each.dataType.simpleString()}, which PySpark hands over within "
+                "a struct only: write struct(...) or to_json(struct(...))"
+            )
         places[name] = n
     if "data" not in places:
         raise BadOption("a write needs the column data")
@@ -181,7 +189,7 @@ def _own_meta(meta: bytes) -> bytes:
     return msgspec.json.encode(members)
 
 
-def _data_texts(kind: DataType, is_text: bool, column: pa.Array) -> Iterator[bytes]:
+def _data_texts(kind: DataType, is_text: bool, column: pa.Array, rules: Rules) -> Iterator[bytes]:
     """`data` of each row as JSON; a NULL is `null`."""
     if isinstance(kind, StringType | BinaryType):
         for each in column.cast(pa.binary()).to_pylist():
@@ -190,34 +198,8 @@ def _data_texts(kind: DataType, is_text: bool, column: pa.Array) -> Iterator[byt
             else:
                 yield orjson.dumps(each.decode()) if is_text else each
         return
-    if isinstance(kind, VariantType):
-        for each in column.to_pylist():
-            value = None if each is None else VariantVal(each["value"], each["metadata"])
-            yield b"null" if value is None else value.toJson().encode()
-        return
-    plain = _plain_of(column.type)
-    for each in column.to_pylist():
-        yield orjson.dumps(plain(each), default=str, option=orjson.OPT_NON_STR_KEYS)
-
-
-def _plain_of(kind: pa.DataType) -> Callable[[Any], Any]:
-    """A function that makes objects of maps, which Arrow gives as lists of pairs."""
-    if not _has_map(kind):
-        return lambda value: value
-    if pa.types.is_map(kind):
-        item = _plain_of(kind.item_type)
-        return lambda value: None if value is None else {str(k): item(v) for k, v in value}
-    if pa.types.is_struct(kind):
-        makers = {each.name: _plain_of(each.type) for each in kind}
-        return lambda value: None if value is None else {n: makers[n](v) for n, v in value.items()}
-    item = _plain_of(kind.value_type)
-    return lambda value: None if value is None else [item(each) for each in value]
-
-
-def _has_map(kind: pa.DataType) -> bool:
-    if pa.types.is_map(kind):
-        return True
-    return any(_has_map(kind.field(n).type) for n in range(kind.num_fields))
+    for text in texts_of(kind, column, rules):
+        yield b"null" if text is None else text.encode()
 
 
 def is_sourced(schema: StructType) -> bool:

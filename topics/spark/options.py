@@ -47,7 +47,8 @@ ADMISSION: Final = (
 READ: Final = (*PLACE, *NAMES, *BOUNDS, *KEPT, *SHAPE, *HANDLING, *PLANNING, *ADMISSION)
 WRITE: Final = (
     *("url", "apiKey", "topic", "txnAppId", "txnVersion", "txnTopic", "writeMode", "stagingDir"),
-    *("chunkRecords", "chunkBytes", "dataFormat", "minIdempotencyWindow", "retryFor"),
+    *("chunkRecords", "chunkBytes", "dataFormat", "ignoreNullFields", "minIdempotencyWindow"),
+    "retryFor",
 )
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "path", "topic"})
 """Options that Spark itself adds or reads beside ours."""
@@ -146,7 +147,11 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What a write was asked for; fields as the options of the same name in docs/spark.md."""
+    """What a write was asked for; fields as the options of the same name in docs/spark.md.
+
+    Attributes:
+        ignores_null_fields: None: as the session says.
+    """
 
     place: Place
     topic: str | None
@@ -158,6 +163,7 @@ class WriteOptions:
     chunk_records: int
     chunk_bytes: int
     data_format: Literal["json", "text"]
+    ignores_null_fields: bool | None
     window_ms: int
     retry_for_s: float
 
@@ -488,6 +494,9 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         chunk_records=given.count("chunkRecords", CHUNK_RECORDS),
         chunk_bytes=size,
         data_format=given.word("dataFormat", ("json", "text"), "json"),
+        ignores_null_fields=(
+            given.flag("ignoreNullFields", True) if given.has("ignoreNullFields") else None
+        ),
         window_ms=given.delay_ms("minIdempotencyWindow", IDEMPOTENCY_WINDOW_MS),
         retry_for_s=given.delay_ms("retryFor", int(RETRY_FOR_S * 1000)) / 1000,
     )

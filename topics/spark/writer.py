@@ -4,6 +4,7 @@ Owns the order that makes a replay harmless: every chunk is in before the marker
 version that the marker has is not written again.
 """
 
+import dataclasses
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
@@ -28,10 +29,13 @@ from topics.spark.encoding import columns_of, is_sourced
 from topics.spark.errors import BadOption, explained
 from topics.spark.options import WriteOptions
 from topics.spark.sink import Sink, Written, client_of, epoch_of, require_window
+from topics.spark.texts import Rules
 from topics.spark.transactions import Known, Marker, find, put
 
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
+IGNORE_NULLS: Final = "spark.sql.jsonGenerator.ignoreNullFields"
+TIME_ZONE: Final = "spark.sql.session.timeZone"
 
 log: Final = logging.getLogger(__name__)
 
@@ -67,12 +71,21 @@ class _Writing:
         self._is_sourced = is_sourced(schema)
 
     def _chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
+        columns = dataclasses.replace(self._columns, rules=self._rules())
         return chunks(
-            (row for batch in batches for row in self._columns.rows(batch)),
+            (row for batch in batches for row in columns.rows(batch)),
             most_records=self._options.chunk_records,
             most_bytes=self._options.chunk_bytes,
             is_sourced=self._is_sourced,
         )
+
+    def _rules(self) -> Rules:
+        """How values become JSON; tasks have the settings of their session."""
+        context: Any = TaskContext.get()
+        ignores = self._options.ignores_null_fields
+        if ignores is None:
+            ignores = context.getLocalProperty(IGNORE_NULLS) != "false"
+        return Rules(ignores, context.getLocalProperty(TIME_ZONE) or "UTC")
 
     def _home(self, app: str, version: int, history: str) -> Path:
         assert self._options.staging_dir is not None
