@@ -9,7 +9,7 @@ import dataclasses
 import errno
 import itertools
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,11 @@ from topics.protocol import engine
 from topics.protocol.commit import publication, unit_of_work
 from topics.protocol.commit.admission import Admission
 from topics.protocol.commit.publication import Publication
-from topics.protocol.commit.unit_of_work import UnitOfWork
+from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork
 from topics.protocol.decide import forwarding, queues, reads
 from topics.protocol.decide.forwarding import Forwarding
 from topics.protocol.decide.leases import Leases
+from topics.protocol.decide.partial_scans import Finding, PartialScans
 from topics.protocol.decide.queues import QueueCommands
 from topics.protocol.decide.wait_queue import JobWaiter, WaitQueues
 from topics.protocol.driver.group_commit import GroupCommit
@@ -50,7 +51,7 @@ from topics.protocol.model.events import (
     TopicConfigured,
     TopicDeleted,
 )
-from topics.protocol.model.ports import Recovery
+from topics.protocol.model.ports import Recovery, Run
 from topics.protocol.state import selection, state, watches
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.job import Job
@@ -103,6 +104,7 @@ FIRST: dict[str, int] = {
     "pages_of_a_sync_written_again": 5,
     "prepared_file_not_synced": 19,
     "prepared_file_unlinked_by_a_start": 103,
+    "reads_in_parts_believe_what_they_found": 3,
     "reservation_ignored": 9,
     "segment_named_before_its_log_is_durable": 3,
     "segment_not_synced": 6,
@@ -111,6 +113,7 @@ FIRST: dict[str, int] = {
     "short_write_believed": 7,
     "text_not_compared_with_its_digest": 5,
     "the_clock_followed_back": 2,
+    "time_stands_still_for_what_goes_on_in_parts": 9,
     "who_came_while_the_log_failed_not_answered": 1,
     "whole_runs_dropped_by_first_seq": 72,
 }
@@ -686,6 +689,42 @@ def full_topics_take_what_is_rejected(patch: Patch) -> None:
     patch.setattr(Admission, "_require_space", staticmethod(lambda *args: None))
 
 
+def deletes_in_parts_believe_what_they_found(patch: Patch) -> None:
+    stale = Finding._stale
+
+    def trusting(self: Finding) -> list[Run]:
+        for piece in self.pieces.values():
+            piece.dead = piece.run.dead
+        return stale(self)
+
+    patch.setattr(Finding, "_stale", trusting)
+
+
+def deletes_in_parts_bounded_by_the_head_at_their_call(patch: Patch) -> None:
+    search = Finding.search
+
+    def hasty(self: Finding) -> Iterator[Sequence[Run]]:
+        self.before_seq = self.end_seq
+        return search(self)
+
+    patch.setattr(Finding, "search", hasty)
+
+
+def reads_in_parts_believe_what_they_found(patch: Patch) -> None:
+    patch.setattr(Topic, "live_among", lambda self, seqs: seqs)
+
+
+def time_stands_still_for_what_goes_on_in_parts(patch: Patch) -> None:
+    part = PartialScans._part
+
+    def timeless(self: PartialScans, *given: Any) -> None:
+        with pytest.MonkeyPatch.context() as still:
+            still.setattr(self._unit, "expire", lambda *_: None)
+            part(self, *given)
+
+    patch.setattr(PartialScans, "_part", timeless)
+
+
 # -- harmless ---------------------------------------------------------------------------------
 
 
@@ -874,6 +913,15 @@ BUGS: dict[str, Bug] = {
             Bug(sow, "tight")
             for sow in (text_not_compared_with_its_digest, a_head_waits_for_a_sync_that_is_over)
         ),
+        *(
+            Bug(sow, "scan")
+            for sow in (
+                deletes_in_parts_believe_what_they_found,
+                deletes_in_parts_bounded_by_the_head_at_their_call,
+                reads_in_parts_believe_what_they_found,
+                time_stands_still_for_what_goes_on_in_parts,
+            )
+        ),
         Bug(segments_left_by_an_erasure, worlds=ERASED),
         Bug(image_taken_behind_its_boundary, worlds=SLOW_LOG),
         Bug(failed_sync_told_in_a_new_file_only, worlds=NO_NEW_FILES),
@@ -897,6 +945,8 @@ def found_in(bug: Bug, seed: int) -> BaseException | None:
 
 def is_own_assertion(reason: BaseException | None) -> bool:
     """Whether an assertion of the engine or the store itself does not hold. (A1)"""
+    if isinstance(reason, StateUnknown):
+        reason = reason.__cause__
     if not isinstance(reason, AssertionError):
         return False
     where = traceback.extract_tb(reason.__traceback__)[-1].filename

@@ -54,6 +54,7 @@ class Process(InlineHost):
         moved: Called whenever dying jobs may have moved, before that is written.
         holds: Whether a step of the log waits for the disk now.
         pays: Commands wait for the copies that they need.
+        between: Called between two turns of a command that takes several.
         unanswered: Commands that were decided and wait for the log.
         logged_ms: The time of the newest event that the log was given.
         reading: What it asked for and waits for.
@@ -85,6 +86,7 @@ class Process(InlineHost):
         self.copied = copied
         self.holds = holds
         self.pays = True
+        self.between: Callable[[], None] = lambda: None
         self.unanswered: dict[object, Command] = {}
         self.logged_ms = 0
         self.troubles = 0
@@ -159,12 +161,18 @@ class Process(InlineHost):
         engine.take_wakes = woken  # type: ignore[method-assign]
 
     def _swept(self, token: object) -> Outcome:
-        """The response of a command that continues in parts, which are run at once."""
-        engine, turn = self.engine, self.engine.unit
+        """The response of a command that continues in parts, and what happens between them.  Nothing
+        does between the last of them and the response."""
+        engine, turn, command = self.engine, self.engine.unit, self.command
         while token in engine.scans:
             for fetch in [one for one in turn.fetches if isinstance(one, Warming)]:
                 turn.fetches.remove(fetch)
                 fetch.done(fetch.read())
+            due = dict(engine.scans.due)
+            engine.scans.due.clear()  # whatever else works off the engine
+            self.between()
+            engine.scans.due.update(due)
+            self.command = command
             engine.scans.step(self.driver.moment)
         [wake] = [one for one in turn.wakes if one.token is token]
         turn.wakes.remove(wake)

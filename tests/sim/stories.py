@@ -12,13 +12,16 @@ from pathlib import Path
 import pytest
 
 from topics.protocol.commit import copies
+from topics.protocol.commit.unit_of_work import StateUnknown
+from topics.protocol.decide import partial_scans
+from topics.protocol.state import selection
 
 from .traffic import Style
 from .world import World
 
 SHARED_BYTES = 40
 """In every second world the copies of a record of such a size refer to the same bytes."""
-KINDS = ("life", "work", "wide", "export", "tight")
+KINDS = ("life", "work", "wide", "export", "tight", "scan")
 CRASHES = 6
 
 
@@ -41,6 +44,7 @@ def style_of(kind: str, seed: int) -> Style | None:
         "wide": Style.wide,
         "export": Style.exporting,
         "tight": Style.tight,
+        "scan": Style.scanning,
     }
     return drawn[kind](random.Random(seed))
 
@@ -59,13 +63,16 @@ def told_story(
     with pytest.MonkeyPatch.context() as patch:
         if seed % 2:
             patch.setattr(copies, "SHARED_BYTES", SHARED_BYTES)
+        if world.style.looks is not None:
+            for module in (selection, partial_scans):
+                patch.setattr(module, "LOOKS_MAX", world.style.looks)
         try:
             world.start()
             while world.crashes < crashes:
                 world.files.cut_at = world.files.calls + world.rng.randint(1, 150)
                 world.live(40)
             world.rest()
-        except Exception as why:
+        except (Exception, StateUnknown) as why:
             raise AssertionError(told(world, kind, why)) from why
     return world
 

@@ -104,6 +104,8 @@ class Style:
         hot_bytes: Memory for records that are in no segment.
         spoiled: How often a read meets segments that fail, come short or have another bit.
         reconfigured: How often a command is another config for its topic, beside other reasons.
+        looks: How many runs a turn looks at for a filter or a delete, where those are few; then others
+            have their turns before a command that looks at more is answered.
     """
 
     names: tuple[str, ...]
@@ -127,6 +129,7 @@ class Style:
     exported: bool = False
     hot_bytes: int = 256 << 20
     spoiled: float = 0.0
+    looks: int | None = None
 
     @staticmethod
     def working(rng: random.Random) -> "Style":
@@ -185,6 +188,20 @@ class Style:
         classes = rng.choice([("fsync",), ("disk",), ("memory", "disk", "fsync")])
         style = dataclasses.replace(Style.drawn(rng), classes=classes, exported=True)
         return dataclasses.replace(style, sizes=(rng.choice(SIZES),))
+
+    @staticmethod
+    def scanning(rng: random.Random) -> "Style":
+        """Topics of many short runs, of which a turn looks at few."""
+        return dataclasses.replace(
+            Style.drawn(rng),
+            names=NAMES[: rng.choice((1, 1, 2))],
+            sizes=(0, 15),
+            caps=rng.choice([(0,), (0, 0, 20)]),
+            ttls_ms=rng.choice([(0,), (0, 500)]),
+            segment_max_records=2,
+            routed=False,
+            looks=rng.choice((1, 2)),
+        )
 
     @staticmethod
     def drawn(rng: random.Random) -> "Style":
@@ -285,6 +302,21 @@ class Traffic:
             self.put(name)
         else:
             self.delete_topic(name)
+
+    def aside(self, name: str) -> None:
+        """What others do with a topic while a command looks at it, and what time does."""
+        rng, kind = self.world.rng, self.world.rng.random()
+        self.world.pass_time(rng.choice((0, 1, 7, 33, 200)))
+        if kind < 0.35:
+            self.append(name)
+        elif kind < 0.5:
+            self.delete(name)
+        elif kind < 0.6:
+            self.purge(name)
+        elif kind < 0.7:
+            self.put(name)
+        else:
+            self.world.process.step_maintenance(checkpoint=kind > 0.95)
 
     def _is_reconfigured(self) -> bool:
         chance = self.world.style.reconfigured

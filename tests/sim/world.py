@@ -107,6 +107,7 @@ class World:
         self.was_disturbed = False
         self.is_unseen = False
         self.asked: str | None = None
+        self._is_between = False
         self.traffic = Traffic(self)
         self.waiting = Waiting(self)
         self.watching = Watching(self)
@@ -140,6 +141,7 @@ class World:
         self.process.now_ms = self.clock_ms
         self.process.engine.advance(self.clock_ms)
         self.process.listen_to_evictions(self._evicted)
+        self.process.between = self._between
 
     def store(self) -> Store:
         """The store of a process, not yet recovered."""
@@ -599,6 +601,17 @@ class World:
             self._fill_or_free()
         elif kind > 0.94 and self.exporting is not None and not self.process.failed:
             self.exporting.step()
+
+    def _between(self) -> None:
+        """Between two turns of one command others have theirs; what they ask for is answered at once."""
+        name = getattr(self.process.command, "topic", "")
+        while not self._is_between and self.style.looks and self.rng.random() < 0.5:
+            self._is_between = True
+            try:
+                self.operations += 1
+                self.traffic.aside(name)
+            finally:
+                self._is_between = False
 
     def go_on(self, steps: int) -> None:
         """What the server does between two reads of another process."""
