@@ -100,6 +100,7 @@ Exit codes:
   4    records were lost (read --strict, export)
   5    jobs failed (work --drain, work --max-jobs)
   130  interrupted; but for watch, the last line says how far it came
+  143  the same by SIGTERM
 """,
 )
 @click.version_option(VERSION, prog_name="topics", message="%(prog)s %(version)s")

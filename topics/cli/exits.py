@@ -22,6 +22,7 @@ CORRUPT: Final = 3
 LOST: Final = 4
 FAILED: Final = 5
 INTERRUPTED: Final = 130
+TERMINATED: Final = 143
 
 OF_SERVER: Final = ("h2", "hpack", "hypercorn", "numpy", "orjson", "uvloop", "websockets", "xxhash")
 """Packages that the client and the command line do without; the extra `server` brings them."""
@@ -37,6 +38,46 @@ class Stop(Exception):
         super().__init__(message)
         self.message = message
         self.code = code
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came: the command ends as at ^C."""
+
+
+@contextmanager
+def terminable() -> Iterator[Callable[[int | None], int | None]]:
+    """SIGTERM ends the command as ^C does: it gives back what it has in hand and says how far it came.
+    A command that handles SIGTERM itself is left alone.
+
+    Yields what makes the exit code of what the command returns: SIGTERM has its own.
+    """
+    import signal
+    import threading
+
+    came = False
+
+    def terminate(_number: int, _frame: Any) -> None:
+        nonlocal came
+        came = True
+        raise Terminated
+
+    def ended(code: int | None) -> int | None:
+        return TERMINATED if came and code == INTERRUPTED else code
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield ended
+        return
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield ended
+    except Terminated:
+        raise Stop("interrupted", TERMINATED) from None
+    except Stop as stop:
+        raise Stop(stop.message, ended(stop.code) or OK) from None
+    finally:
+        if signal.getsignal(signal.SIGTERM) is terminate:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class Guarded(click.Group):

@@ -3,6 +3,8 @@
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +19,7 @@ from topics.cli.topic import json_option, print_json
 from topics.cli.watch import Coloured
 
 if TYPE_CHECKING:
-    from topics.client import Client
+    from topics.client import Client, Job
     from topics.client.options import AppendOptions
 
 COUNTED_MAX: Final = 100_000
@@ -280,7 +282,7 @@ def drain(client: "Client", topic: str, dry_run: bool, yes: bool) -> None:
 def _drain_queue(client: "Client", topic: str, out: Any) -> int:
     import msgspec
 
-    from topics.client import Job, RawRecord
+    from topics.client import Job
 
     class Drained(Job[msgspec.Raw], frozen=True, kw_only=True):
         meta: msgspec.Raw = msgspec.Raw(b"")  # type: ignore[assignment]
@@ -292,14 +294,38 @@ def _drain_queue(client: "Client", topic: str, out: Any) -> int:
         found = client.claim(topic, node=node, max=DRAINED, job_type=Drained)
         if not found.jobs:
             return drained
-        for job in found.jobs:
-            about = {"meta": job.meta} if bytes(job.meta) else {}
-            record = RawRecord(
-                seq=job.seq, ts_ms=job.ts_ms, node=job.node, tag=job.tag, data=job.data, **about
-            )
-            out.write(shown(msgspec.json.encode(record)) + b"\n")
-        out.flush()
-        drained += client.ack(topic, found.jobs, node=node).acked
+        with _given_back(client, topic, found.jobs, node):
+            _print_jobs(found.jobs, out, shown)
+            drained += client.ack(topic, found.jobs, node=node).acked
+
+
+@contextmanager
+def _given_back(
+    client: "Client", topic: str, jobs: "Sequence[Job[Any]]", node: str
+) -> Iterator[None]:
+    """Give the jobs back at once where they are not acked, as at ^C: other workers may have them."""
+    from topics.client import TopicsError
+
+    try:
+        yield
+    except BaseException:
+        with suppress(TopicsError):
+            client.nack(topic, jobs, node=node, delay_ms=0)
+        raise
+
+
+def _print_jobs(jobs: "list[Any]", out: Any, shown: Callable[[bytes], bytes]) -> None:
+    import msgspec
+
+    from topics.client import RawRecord
+
+    for job in jobs:
+        about = {"meta": job.meta} if bytes(job.meta) else {}
+        record = RawRecord(
+            seq=job.seq, ts_ms=job.ts_ms, node=job.node, tag=job.tag, data=job.data, **about
+        )
+        out.write(shown(msgspec.json.encode(record)) + b"\n")
+    out.flush()
 
 
 def _drain_log(client: "Client", topic: str, head_seq: int, out: Any) -> int:

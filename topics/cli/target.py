@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from topics.cli.exits import UNUSABLE, Stop, refusals, spare_httpx_main
+from topics.cli.exits import UNUSABLE, Stop, refusals, spare_httpx_main, terminable
 from topics.cli.printing import say
 from topics.cli.profiles import choose_server
 from topics.visible import without_password
@@ -47,8 +47,9 @@ def with_client(
     ) -> int | None:
         if not is_needed():
             return command(None, **rest)
-        with refusals(), _client(url, api_key, retry_for, timeout, tells_waits) as client:
-            return command(client, **rest)
+        with terminable() as ended, refusals():  # noqa: SIM117
+            with _client(url, api_key, retry_for, timeout, tells_waits) as client:
+                return ended(command(client, **rest))
 
     return run
 
@@ -69,8 +70,8 @@ def with_async_client(
             async with _async_client(url, api_key, retry_for, timeout) as client:
                 return await command(client, **rest)
 
-        with refusals():
-            return asyncio.run(awaited())
+        with terminable() as ended, refusals():
+            return ended(asyncio.run(awaited()))
 
     return run
 

@@ -7,10 +7,11 @@ sends its calls.
 import asyncio
 import logging
 from collections.abc import Generator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
+from topics.client import termination
 from topics.client.accumulator import Accumulator, Batch, copy_of
 from topics.client.aiosession import AsyncSession
 from topics.client.encoding import encode_record
@@ -71,12 +72,15 @@ class AsyncProducer:
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
         self._has_raised = False
+        self._heard = ExitStack()
+        """SIGTERM, while the producer is a context."""
         self._turn = asyncio.Lock()
         """Held by the task that waits for room; the others queue behind it, in order."""
         self._more = asyncio.Event()
         """Wakes the sending task: there may be a batch to send."""
 
     async def __aenter__(self) -> Self:
+        self._heard.enter_context(termination.heard_by_task())
         return self
 
     async def __aexit__(
@@ -85,11 +89,12 @@ class AsyncProducer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None:
-            await self.aclose()
-        else:
-            with suppress(TopicsError):
+        with self._heard:
+            if error is None:
                 await self.aclose()
+            else:
+                with suppress(TopicsError):
+                    await self.aclose()
 
     async def send(self, value: Any, *, tag: str | None = None, meta: Any = None) -> AsyncSent:
         """As `Producer.send`; waits while `buffer_bytes` are not acknowledged.  Where that wait is

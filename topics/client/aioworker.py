@@ -13,6 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
+from topics.client import termination
 from topics.client.aiosession import AsyncSession
 from topics.client.call import Outcome
 from topics.client.errors import Conflict, NotFound, TopicsError
@@ -200,13 +201,14 @@ class AsyncWork(Generic[D]):
         await self._keeper.aclose()
 
     async def __aiter__(self) -> AsyncGenerator[AsyncHeldJob[D], None]:
-        await self._open()
-        jobs = self._pushed() if self._state.pushes else self._claimed()
-        try:
-            async for job in jobs:
-                yield job
-        finally:
-            await jobs.aclose()
+        with termination.heard_by_task():
+            await self._open()
+            jobs = self._pushed() if self._state.pushes else self._claimed()
+            try:
+                async for job in jobs:
+                    yield job
+            finally:
+                await jobs.aclose()
 
     async def _claimed(self) -> AsyncGenerator[AsyncHeldJob[D], None]:
         while (found := await self._find()) is not None:
@@ -266,13 +268,14 @@ class AsyncWork(Generic[D]):
     ) -> int:
         """As `Work.run`, in `concurrency` tasks.  When it is cancelled, it cancels them, and gives
         back their jobs."""
-        runs = [asyncio.create_task(self._run(handler, on_error)) for _ in range(concurrency)]
-        try:
-            await asyncio.wait(runs)
-        finally:
-            for run in runs:
-                run.cancel()
-            await asyncio.gather(*runs, return_exceptions=True)
+        with termination.heard_by_task():
+            runs = [asyncio.create_task(self._run(handler, on_error)) for _ in range(concurrency)]
+            try:
+                await asyncio.wait(runs)
+            finally:
+                for run in runs:
+                    run.cancel()
+                await asyncio.gather(*runs, return_exceptions=True)
         return sum(run.result() for run in runs)
 
     async def _run(

@@ -14,6 +14,7 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
+from topics.client import termination
 from topics.client.accumulator import Accumulator, Batch, copy_of
 from topics.client.encoding import encode_record
 from topics.client.errors import NotSent, TopicsError
@@ -68,6 +69,10 @@ class Producer:
         self._begin()
         _close_at_exit()
         _OPEN.add(self)
+        # While it is open, SIGTERM ends the process by way of `_at_exit`.
+        self._unhear = weakref.finalize(self, termination.end) if termination.begin() else None
+        if self._unhear is not None:
+            self._unhear.atexit = False
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
@@ -161,6 +166,8 @@ class Producer:
         if self._thread is not None:
             self._thread.join()
         _OPEN.discard(self)
+        if self._unhear is not None:
+            self._unhear()
         if not self._has_raised:
             self._raise()
 

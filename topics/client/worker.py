@@ -15,6 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
+from topics.client import termination
 from topics.client.answer import StreamedAnswer
 from topics.client.call import Outcome
 from topics.client.errors import Conflict, NotFound, TopicsError
@@ -242,8 +243,9 @@ class Work(Generic[D]):
         self._keeper.close()
 
     def __iter__(self) -> Generator[HeldJob[D], None, None]:
-        self._open()
-        yield from self._pushed() if self._state.pushes else self._claimed()
+        with termination.heard():
+            self._open()
+            yield from self._pushed() if self._state.pushes else self._claimed()
 
     def _claimed(self) -> Generator[HeldJob[D], None, None]:
         while (found := self._find()) is not None:
@@ -316,7 +318,8 @@ class Work(Generic[D]):
 
         A job is acked where the handler returns.  Where it raises, the job is nacked, with a delay
         that grows, and the next one is handled.  A handler may ack or nack the job itself; that
-        stands.  Ends after `stop`, at `limit`, or when a queue is drained.
+        stands.  Ends after `stop`, at `limit`, or when a queue is drained; at ^C and, unless the program
+        handles it, at SIGTERM, with its jobs given back (`termination`).
 
         Args:
             on_error: Called for each failure, and for each job whose lease ended; by default these
@@ -331,7 +334,8 @@ class Work(Generic[D]):
         # With logging behind it, it is a part of what a command without threads would load.
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(concurrency, thread_name_prefix=f"work-{self.queue}") as pool:
+        name = f"work-{self.queue}"
+        with termination.heard(), ThreadPoolExecutor(concurrency, thread_name_prefix=name) as pool:
             try:  # from the first thread on: ^C may come while the others are started
                 runs = [pool.submit(self._run, handler, on_error) for _ in range(concurrency)]
                 return sum(run.result() for run in runs)
