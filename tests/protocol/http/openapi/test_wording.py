@@ -28,6 +28,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
         (int | None, {"type": ["integer", "null"], "format": "int64"}),
         (list[int | None], {"type": "array", "items": {"type": ["integer", "null"], "format": "int64"}}),
         (dict[str, Any], {"type": "object", "additionalProperties": True}),
+        (dict[str, Any] | None, {"type": ["object", "null"], "additionalProperties": True}),
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer", "format": "int64"}}),
         (Literal[True], {"type": "boolean"}),
         (Literal["ok"], {"type": "string", "enum": ["ok"]}),

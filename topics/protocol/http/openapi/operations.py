@@ -353,6 +353,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "server",
         "getMetrics",
         "Metrics as Prometheus text, or as JSON where `Accept` asks for it.",
+        # Text first: a client that takes the first type for the only one reads JSON as text, too.
         {"text/plain": TEXT, JSON: {"$ref": "#/components/schemas/Metrics"}},
     ),
     "GET /v0/limits": Operation(

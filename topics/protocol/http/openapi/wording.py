@@ -70,9 +70,14 @@ def plain(schema: Schema, refs: str) -> Schema:
     for key in ("properties", "required"):
         if not found.get(key, True):
             del found[key]
-    if found.get("type") == "object" and not found.keys() & {"properties", "additionalProperties"}:
+    if _is_object(found) and not found.keys() & {"properties", "additionalProperties"}:
         found["additionalProperties"] = True
     return _with_null(_referred(found, refs), refs)
+
+
+def _is_object(schema: Schema) -> bool:
+    kinds = schema.get("type", ())
+    return "object" in (kinds if isinstance(kinds, list) else [kinds])
 
 
 def _within(key: str, value: Any, refs: str) -> Any:
