@@ -140,6 +140,24 @@ def test_payloads_are_nobody_s_fields() -> None:
     require_known_fields(APPEND, b'{"records":[%b]}' % record)
 
 
+def test_a_large_write_is_looked_at_in_steps() -> None:
+    """Its words are as strict, wherever they stand. (§0.5)"""
+    records = b",".join([b'{"data":"%b"}' % (b"x" * 1000)] * 500)
+    paused: list[None] = []
+
+    def require(body: bytes) -> None:
+        require_known_fields(APPEND, body, pause=lambda: paused.append(None))
+
+    require(b'{"records":[%b],"node":"n"}' % records)
+    refused = refusal(require, b'{"records":[%b,{"data":1,"tagg":""}]}' % records)
+    also = refusal(require, b'{"records":[%b],"nodee":"n"}' % records)
+    require(b'{"records":[%b,{"data":]}' % records)
+
+    assert refused.message.endswith("did you mean tag? - at `$.records[500].tagg`")
+    assert also.message.endswith("did you mean node? - at `$.nodee`")
+    assert len(paused) > 16
+
+
 def test_a_token_is_known_where_a_browser_may_send_one() -> None:
     """`?token=` of the two streams (§7.1), and nowhere else."""
     require_known_parameters(BY_LINE["GET /v0/watch/:"], {"token": "t"})

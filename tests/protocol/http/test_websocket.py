@@ -56,6 +56,54 @@ def test_only_what_is_published_is_large() -> None:
     assert isinstance(published.order, websocket.Publish)
 
 
+MANY = b",".join([b'{"data":"%b"}' % (b"x" * 1000)] * 300)
+
+
+def large(fields: bytes, records: bytes = MANY) -> websocket.Asked:
+    return websocket.parse(b'{"records":[%b],%b}' % (records, fields), Limits())
+
+
+def test_a_large_message_is_read_in_steps() -> None:
+    """A publish of megabytes is one, with its id, its topic and its options. (§7.7)"""
+    asked = large(b'"op":"publish","topic":"a","request_id":"q","return_seqs":false,"node":"n"')
+
+    assert asked.request_id == b'"q"'
+    assert isinstance(asked.order, websocket.Publish)
+    assert len(asked.order.append.datas) == 300
+    assert (asked.order.append.nodes, asked.order.append.return_seqs) == ("n", False)
+    assert large(b'"op":"ping","request_id":1') == websocket.Asked(b"1", websocket.Ping())
+
+
+@pytest.mark.parametrize(
+    ("fields", "records", "request_id", "said"),
+    [
+        (b'"op":"publish","request_id":7', MANY, b"7", "expected a topic"),
+        (b'"op":"publish","topic":3,"request_id":7', MANY, b"7", "Expected `str | null`, got `int`"),
+        (b'"op":3,"request_id":[]', MANY, b"", "Expected `str`, got `int`"),
+        (b'"op":"publish","topic":"t","request_id":7', MANY + b",{}", b"7", "required field `data`"),
+        (b'"op":"publish","request_id":7', b'{"data":1},' * 30_000 + b"1", b"", "exceeds 10000 records"),
+        (b'"op":"publish","request_id":' + b"9" * 30, MANY, b"", "an integer of 64 bits"),
+        (b'"op":"subscribe","topic":"t"', MANY, b"", "a message of"),
+        (b'"op":"publish","topic":"t","records":null,"request_id":7', MANY, b"7", "required field `records`"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_large_message(
+    fields: bytes, records: bytes, request_id: bytes, said: str
+) -> None:
+    """As of a small one, with its id where that can be found. (§7.7)"""
+    asked = large(fields, records)
+
+    assert asked.request_id == request_id
+    assert isinstance(asked.order, Rejection)
+    assert said in asked.order.message
+
+
+def test_a_large_message_that_is_no_json_is_called_so() -> None:
+    """`invalid_json`. (§7.7)"""
+    with pytest.raises(websocket.BadText, match="truncated"):
+        websocket.parse(b'{"records":[%b' % MANY, Limits())
+
+
 # ---------------------------------------------------------------------- what is asked
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from server.runtime.test_runtime import WatchedStore, append, play, put, told
+from server.runtime.test_runtime import WatchedStore, append, diff, play, put, told
 from topics.server.exchange.socket_feed import REPLIES_BYTES_MAX, SocketFeed
 from topics.server.runtime.runtime import Runtime
 
@@ -224,6 +224,47 @@ def test_a_driver_without_a_task_gives_a_command_at_a_time() -> None:
         assert sorted(driver.ops[2:4]) == ["ack", "record"]
         assert driver.ops[4:] == ["pong", "error", "error"]
         driver.feed.close()
+
+    play(story)
+
+
+def test_a_large_message_is_parsed_on_a_thread() -> None:
+    """Meanwhile the socket is busy, and others are served; then it is carried out as any other. (§7.7)"""
+    records = [{"data": "x" * 1000}] * 300
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        driver = Driver(runtime)
+        driver.says(op="publish", topic="jobs", records=records, request_id=1)
+        assert driver.feed.is_busy
+        await driver.until(1)
+        driver.says(op="publish", topic="jobs", records=[*records, {}], request_id=2)
+        await driver.until(2)
+        driver.feed.hear(b'{"records":[' + b'{"data":1},' * 30_000)
+        await driver.until(3)
+        driver.says(op="ping", request_id=3, ignored="x" * 300_000)
+        await driver.until(4)
+
+        assert driver.ops == ["ack", "error", "error", "pong"]
+        assert (await told(runtime, diff("jobs"))).result.head_seq == 300
+        driver.feed.close()
+
+    play(story)
+
+
+def test_a_large_message_of_a_client_that_is_gone() -> None:
+    """What it wrote stays written; what else it asked for is of no use to it. (§7.7)"""
+    records = [{"data": "x" * 1000}] * 300
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        for fields in ({"op": "publish", "topic": "jobs"}, {"op": "unsubscribe", "topic": "jobs"}):
+            driver = Driver(runtime)
+            driver.says(**fields, records=records)
+            driver.feed.close()
+        while runtime.has_threads_at_work:
+            await asyncio.sleep(0)
+
+        assert driver.ops == []
+        assert (await told(runtime, diff("jobs"))).result.head_seq == 300
 
     play(story)
 

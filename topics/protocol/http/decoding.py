@@ -8,6 +8,7 @@ extent of each field is looked at, and no field that becomes objects may be larg
 
 import re
 from codecs import getincrementaldecoder
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, TypeVar
 
@@ -77,11 +78,20 @@ def _object(fields: list[tuple[str, Raw]]) -> bytes:
 
 def decode_whole(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:
     """`decode` for a type that bounds the objects it makes by itself."""
+    require_utf8(body)
+    return decoded(decoder.type, body, lambda: decoder.decode(body))
+
+
+def decoded(kind: Any, body: Buffer, decode: Callable[[], T]) -> T:
+    """What a decoder makes of a body.
+
+    Raises:
+        Rejection: 400 that names the path, or the byte.
+    """
     try:
-        _require_utf8(body)
-        return decoder.decode(body)
+        return decode()
     except msgspec.ValidationError as error:
-        raise _mistyped(str(error), decoder.type) from None
+        raise _mistyped(str(error), kind) from None
     except RecursionError:
         raise invalid("the body is nested too deeply") from None
     except msgspec.DecodeError as error:
@@ -116,9 +126,13 @@ def _mistyped(message: str, kind: Any) -> Rejection:
     )
 
 
-def _require_utf8(body: Buffer) -> None:
-    """A large body in pieces: as one text it would take up to four times its bytes."""
-    if isinstance(body, bytes) and body.isascii():
+def require_utf8(body: Buffer, pause: Callable[[], None] | None = None) -> None:
+    """A large body in pieces: as one text it would take up to four times its bytes.
+
+    Args:
+        pause: Called between two pieces; None: the body is not large.
+    """
+    if pause is None and isinstance(body, bytes) and body.isascii():
         return
     decoder = _Utf8()
     view = memoryview(body)
@@ -128,6 +142,8 @@ def _require_utf8(body: Buffer) -> None:
             piece = view[at : at + _PIECE_BYTES]
             decoder.decode(piece, at + len(piece) == len(view))
             at += len(piece)
+            if pause is not None:
+                pause()
             held = len(decoder.getstate()[0])
     except UnicodeDecodeError as error:
         raise invalid(f"the body is not UTF-8 (byte {at - held + error.start})") from None

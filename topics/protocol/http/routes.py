@@ -83,7 +83,8 @@ class StreamKind(Enum):
 class Request(msgspec.Struct, frozen=True):
     """What a route's parser gets: the decoded name, the query, headers it may read, the body.
 
-    `entropy` makes an unguessable name; randomness is the shell's.
+    `entropy` makes an unguessable name; randomness is the shell's.  `pause` is called between the steps
+    in which a large body is read: it lets others have the interpreter.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Request(msgspec.Struct, frozen=True):
     body: Buffer
     limits: Limits
     entropy: Callable[[], str]
+    pause: Callable[[], None] = lambda: None
 
 
 Parser = Callable[[Request], Command]
@@ -176,6 +178,7 @@ def _append(request: Request) -> Command:
         request.limits,
         return_seqs=query_bool(query, "return_seqs", True) if query else True,
         header_key=None if key is None else _header_text(key),
+        pause=request.pause,
     )
 
 

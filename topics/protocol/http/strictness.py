@@ -6,21 +6,27 @@ a route knows is what `/v0/openapi.json` says of it.
 
 import re
 import typing
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, Union
 
 import msgspec
 from msgspec import Raw
 
+from topics.protocol.http.bodies.large import LargeBody
+from topics.protocol.http.bodies.types import AppendBody
+from topics.protocol.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.http.routes import Route
-from topics.protocol.http.suggestions import field_types, nearest
+from topics.protocol.http.suggestions import field_types, nearest, struct_in
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.limits import Limits
 from topics.protocol.model.records import Buffer
 
 if TYPE_CHECKING:
     from topics.protocol.http.openapi.operations import Operation
+
+LIMITS: Final = Limits()
 
 APPLIED: Final = ((b"preference-applied", b"handling=strict"),)
 """What an answer says of it."""
@@ -48,19 +54,29 @@ def require_known_parameters(route: Route, query: Mapping[str, str]) -> None:
             raise _unknown("parameter", name, f"?{name[:64]}", known)
 
 
-def require_known_fields(route: Route, body: Buffer) -> None:
-    """Raises Rejection: 400, a field of the body, or of an object in it, is none that is known.
+def require_known_fields(
+    route: Route, body: Buffer, limits: Limits = LIMITS, pause: Callable[[], None] = lambda: None
+) -> None:
+    """The text of `data`, `meta` and tag patterns is not looked at.
 
-    The text of `data`, `meta` and tag patterns is not looked at.
+    Args:
+        pause: Called between the steps in which a large body is read.
+
+    Raises:
+        Rejection: 400, a field of the body, or of an object in it, is none that is known.
     """
     kind = _operation(route).body
     if kind is None:
         return
-    whole = _checked(kind, _outline(kind), body, "$")
+    if kind is AppendBody and len(body) > LARGE_BODY_BYTES:
+        large = LargeBody(bytes(body), _strict(kind), limits, pause)
+        _checked(kind, large.read, "$")
+        return
+    whole = _checked(kind, lambda: _outline(kind).decode(body), "$")
     # Field by field: of one that comes twice only the last is bounded, and makes objects.
     for field, decoder in _inner(kind).items():
         if text := getattr(whole, field, b""):
-            _checked(kind, decoder, text, f"$.{field}")
+            _checked(kind, partial(decoder.decode, text), f"$.{field}")
 
 
 def _operation(route: Route) -> "Operation":
@@ -70,17 +86,15 @@ def _operation(route: Route) -> "Operation":
     return OPERATIONS[route.line]
 
 
-def _checked(
-    kind: type[msgspec.Struct], decoder: msgspec.json.Decoder[Any], text: Buffer, place: str
-) -> Any:
-    """What the text says; None where it is wrong otherwise, which is said by who reads it.
+def _checked(kind: type[msgspec.Struct], decode: Callable[[], Any], place: str) -> Any:
+    """What a text says; None where it is wrong otherwise, which is said by who reads it.
 
     Args:
         kind: Of the whole body.
         place: Where in it the text stands.
     """
     try:
-        return decoder.decode(text)
+        return decode()
     except msgspec.ValidationError as error:
         found = _UNKNOWN.fullmatch(str(error))
         if found is None:
@@ -145,11 +159,5 @@ def _fields_at(kind: type[msgspec.Struct], path: str) -> list[str]:
     """The names of the fields that an object at a path of a body may have."""
     found: Any = kind
     for name in filter(None, _ELEMENT.sub("", path.removeprefix("$")).split(".")):
-        found = _struct_in(field_types(found)[name])
+        found = struct_in(field_types(found)[name])
     return list(found.__struct_fields__)
-
-
-def _struct_in(hint: Any) -> Any:
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return hint
-    return next(filter(None, map(_struct_in, typing.get_args(hint))), None)

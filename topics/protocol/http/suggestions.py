@@ -102,6 +102,13 @@ def field_types(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
     return typing.get_type_hints(kind)
 
 
+def struct_in(hint: Any) -> Any:
+    """The first struct in a type; None where there is none."""
+    if _is_struct(hint):
+        return hint
+    return next(filter(None, map(struct_in, typing.get_args(hint))), None)
+
+
 def _element(kind: Any) -> Any:
     """What a list or a dict holds."""
     for each in _choices(kind):

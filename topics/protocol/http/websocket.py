@@ -3,7 +3,7 @@
 The same writes, reads, cursors and tombstones as HTTP and SSE; only the wrapping is its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -13,7 +13,8 @@ from topics.protocol.http import answers, bodies
 from topics.protocol.http.answer_models import Position
 from topics.protocol.http.answers import fields_of, position
 from topics.protocol.http.bodies import BeginBody, ViewBody
-from topics.protocol.http.decoding import decode, invalid, why_not_json
+from topics.protocol.http.bodies.large import LargeBody
+from topics.protocol.http.decoding import LARGE_BODY_BYTES, decode, invalid, why_not_json
 from topics.protocol.http.sse import record_data, stone_fields
 from topics.protocol.http.suggestions import listed
 from topics.protocol.model.access import Caller, Scope
@@ -49,6 +50,24 @@ class SubscribeBody(ViewBody, kw_only=True):
     from_seq: bodies.Natural | None = None
     from_ts: bodies.Natural | None = None
     tail: bool | None = None
+
+
+class LargeMessage(bodies.AppendBody, kw_only=True):
+    """What a large message may hold: only a `publish` is large."""
+
+    records: list[bodies.RecordBody] | None = None  # type: ignore[assignment]
+    op: str
+    request_id: str | int | None = None
+    topic: str | None = None
+    return_seqs: bool | None = None
+
+
+class _AnyRecord(msgspec.Struct):
+    pass
+
+
+class _LargeIdentified(Identified):
+    records: list[_AnyRecord] | None = None
 
 
 OPS: Final = ("subscribe", "unsubscribe", "publish", "ping")
@@ -90,12 +109,17 @@ class Asked(msgspec.Struct, frozen=True):
     order: Order | Rejection
 
 
-def parse(raw: bytes, limits: Limits) -> Asked:
+def parse(raw: bytes, limits: Limits, pause: Callable[[], None] = lambda: None) -> Asked:
     """A message.
+
+    Args:
+        pause: Called between the steps in which a large message is read.
 
     Raises:
         BadText: It is not JSON.
     """
+    if len(raw) > LARGE_BODY_BYTES:
+        return _parse_large(raw, limits, pause)
     try:
         envelope = _ENVELOPE.decode(raw)
     except msgspec.ValidationError as error:
@@ -104,11 +128,38 @@ def parse(raw: bytes, limits: Limits) -> Asked:
         raise BadText(why_not_json(error, raw)) from None
     given = _given(envelope)
     try:
-        if envelope.request_id is not None and not given:
-            raise invalid("expected text, or an integer of 64 bits", "$.request_id")
+        _require_sound(envelope, given)
         return Asked(given, _order(envelope, raw, limits))
     except Rejection as refusal:
         return Asked(given, refusal)
+
+
+def _parse_large(raw: bytes, limits: Limits, pause: Callable[[], None]) -> Asked:
+    try:
+        message: LargeMessage = LargeBody(raw, LargeMessage, limits, pause).read()
+    except msgspec.ValidationError as error:
+        return Asked(_large_request_id(raw, limits, pause), invalid(str(error)))
+    except Rejection as refusal:
+        return Asked(_large_request_id(raw, limits, pause), refusal)
+    except _NOT_JSON as error:
+        raise BadText(why_not_json(error, raw)) from None
+    given = _given(message)
+    try:
+        _require_sound(message, given)
+        if message.op != "publish":
+            return Asked(given, _order(message, raw, limits))
+        if message.records is None:
+            raise invalid("Object missing required field `records`")
+        return Asked(given, Publish(_append(message, message, limits)))
+    except Rejection as refusal:
+        return Asked(given, refusal)
+
+
+def _large_request_id(raw: bytes, limits: Limits, pause: Callable[[], None]) -> bytes:
+    try:
+        return _given(LargeBody(raw, _LargeIdentified, limits, pause).read())
+    except (Rejection, *_NOT_JSON):
+        return b""
 
 
 def _request_id(raw: bytes) -> bytes:
@@ -125,7 +176,12 @@ def _request_id(raw: bytes) -> bytes:
         raise BadText(why_not_json(error, raw)) from None
 
 
-def _given(message: Identified) -> bytes:
+def _require_sound(message: "Identified | LargeMessage", given: bytes) -> None:
+    if message.request_id is not None and not given:
+        raise invalid("expected text, or an integer of 64 bits", "$.request_id")
+
+
+def _given(message: "Identified | LargeMessage") -> bytes:
     """The id as JSON text; empty where there is none, or none that can be encoded again."""
     if message.request_id is None:
         return b""
@@ -135,23 +191,27 @@ def _given(message: Identified) -> bytes:
         return b""
 
 
-def _order(envelope: Envelope, raw: bytes, limits: Limits) -> Order:
+def _order(envelope: "Envelope | LargeMessage", raw: bytes, limits: Limits) -> Order:
     match envelope.op:
         case "subscribe":
             return _subscribe(raw, limits)
         case "unsubscribe":
             return Unsubscribe(_required(envelope.topic))
         case "publish":
-            topic = require_topic_name(_required(envelope.topic), path="$.topic")
-            with_seqs = envelope.return_seqs is not False
-            return Publish(
-                bodies.parse_append(topic, raw, limits, return_seqs=with_seqs, header_key=None)
-            )
+            return Publish(_append(envelope, bodies.append_body(raw, limits), limits))
         case "ping":
             return Ping()
         case other:
             what = f"unknown op {orjson.dumps(other[:64]).decode()}, expected {listed(OPS)}"
             raise invalid(what, "$.op")
+
+
+def _append(
+    envelope: "Envelope | LargeMessage", asked: bodies.AppendBody, limits: Limits
+) -> Append:
+    topic = require_topic_name(_required(envelope.topic), path="$.topic")
+    with_seqs = envelope.return_seqs is not False
+    return bodies.append_of(topic, asked, limits, return_seqs=with_seqs, header_key=None)
 
 
 _READS: Final[frozenset[Scope]] = frozenset({"read"})

@@ -38,6 +38,7 @@ from topics.server.access.key_ring import KeyRing
 from topics.server.access.keys import Entry
 from topics.server.exchange import fields, usage
 from topics.server.exchange.beats import Beats
+from topics.server.exchange.giving_way import GivingWay
 from topics.server.exchange.history import History
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.in_flight import InFlight
@@ -65,7 +66,7 @@ ALONE: Final = ClusterAnswer(enabled=False)
 
 _EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
-APART_BYTES: Final = 1 << 20
+APART_BYTES: Final = LARGE_BODY_BYTES
 """A larger body is parsed on a thread."""
 
 
@@ -399,7 +400,7 @@ class Admitted(msgspec.Struct, eq=False):
                 let_go(pieces)
                 if self._judged.is_gzipped:
                     body = inflate(body, self.max_body_bytes)
-                return self._parse(body)
+                return self._parse(body, GivingWay())
             except Rejection as refusal:
                 # The traceback's frames refer to the body and to the refusal: a cycle of 64 MiB.
                 refusal.__traceback__ = refusal.__context__ = None
@@ -409,7 +410,7 @@ class Admitted(msgspec.Struct, eq=False):
         waiting.after(work, lambda command: self._submit(command, waiting))
         return waiting
 
-    def _parse(self, body: Buffer) -> Command:
+    def _parse(self, body: Buffer, pause: Callable[[], None] = lambda: None) -> Command:
         call, judged = self._call, self._judged
         parser = judged.parser
         assert parser is not None
@@ -417,7 +418,7 @@ class Admitted(msgspec.Struct, eq=False):
             body = b"{}"
         limits = call.runtime.limits
         query = routes.parse_query(self._query) if self._query else _NO_QUERY
-        request = Request(judged.name, query, call.header, body, limits, self._entropy)
+        request = Request(judged.name, query, call.header, body, limits, self._entropy, pause)
         command = self._read_strictly(parser, request) if judged.is_strict else parser(request)
         if self._traces and isinstance(command, Append):
             return traced(command, call.header(b"traceparent"), limits)
@@ -431,7 +432,7 @@ class Admitted(msgspec.Struct, eq=False):
             require_known_fields(self._judged.route, request.body)
         command = target(request)
         if not is_small:
-            require_known_fields(self._judged.route, request.body)
+            require_known_fields(self._judged.route, request.body, request.limits, request.pause)
         return command
 
     def _begin(self, command: Command) -> Answer | Pending:

@@ -13,6 +13,7 @@ from typing import Final
 
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import websocket
+from topics.protocol.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.model.access import ANYONE, Caller, gone
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY, Holder
@@ -21,6 +22,7 @@ from topics.protocol.model.records import Buffer
 from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
 from topics.protocol.state.lent_sessions import Standing, go_on
 from topics.protocol.state.watched import Stream, StreamEnd
+from topics.server.exchange.giving_way import GivingWay
 from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
 from topics.server.exchange.watch_feed import SHUTTING_DOWN
@@ -81,10 +83,39 @@ class SocketFeed:
 
     def _carry_out(self, text: bytes, reply: Callable[[bytes], None]) -> bytes | None:
         """The reply to a command; None where it comes later, through `reply`."""
+        if len(text) > LARGE_BODY_BYTES:
+            self._parse_apart(text, reply)
+            return None
         try:
             asked = websocket.parse(text, self._shell.limits)
         except websocket.BadText as error:
             return websocket.bad_text(str(error))
+        return self._carry_out_parsed(asked, reply)
+
+    def _parse_apart(self, text: bytes, reply: Callable[[bytes], None]) -> None:
+        """Parse a large message on a thread; the event loop does everything after that."""
+
+        def work() -> websocket.Asked | bytes:
+            try:
+                return websocket.parse(text, self._shell.limits, GivingWay())
+            except websocket.BadText as error:
+                return websocket.bad_text(str(error))
+
+        def on_done(done: ThreadCall[websocket.Asked | bytes]) -> None:
+            found = done.result()
+            # A write that was sent whole is carried out, although its client may be gone.
+            if isinstance(found, bytes):
+                reply(found)
+            elif isinstance(found.order, websocket.Publish) or not self._is_over:
+                now = self._carry_out_parsed(found, reply)
+                if now is not None:
+                    reply(now)
+
+        self._shell.decode_in_thread(work).add_done_callback(on_done)
+
+    def _carry_out_parsed(
+        self, asked: websocket.Asked, reply: Callable[[bytes], None]
+    ) -> bytes | None:
         try:
             if isinstance(asked.order, Rejection):
                 raise asked.order

@@ -137,7 +137,7 @@ def test_a_route_with_a_body_describes_it(route: Route) -> None:
 
 def decoded() -> Iterator[type[msgspec.Struct]]:
     """The types that the server makes of a request's text, but for those of its own bookkeeping."""
-    ours = {bodies.LargeAppendBody, websocket.Identified}
+    ours = {websocket.Identified}
     for module in (append, queues, reads, routers, topics, websocket):
         for value in vars(module).values():
             kind = value.type if isinstance(value, msgspec.json.Decoder) else None

@@ -5,7 +5,7 @@ order of the checks within a body is: it is text, it is JSON, it has the right t
 range, names in it are names.
 """
 
-from topics.protocol.http.bodies.append import LargeAppendBody, parse_append
+from topics.protocol.http.bodies.append import append_body, append_of, parse_append
 from topics.protocol.http.bodies.checks import U64_MAX, clamped_lease, u64
 from topics.protocol.http.bodies.queues import (
     claim_limit,
@@ -56,7 +56,6 @@ __all__ = [
     "DiffBody",
     "ExtendBody",
     "HeldBody",
-    "LargeAppendBody",
     "NackBody",
     "Natural",
     "PurgeBody",
@@ -65,6 +64,8 @@ __all__ = [
     "TrimBody",
     "ViewBody",
     "WatchBody",
+    "append_body",
+    "append_of",
     "claim_limit",
     "clamped_lease",
     "page_budget",

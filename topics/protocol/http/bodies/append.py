@@ -1,7 +1,6 @@
 """The body of an append: records whose `data` and `meta` are kept as text."""
 
-from collections.abc import Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, Final
@@ -10,40 +9,22 @@ import msgspec
 from msgspec import Raw
 
 from topics.protocol.http.bodies.checks import check_lengths
+from topics.protocol.http.bodies.large import LargeBody, batch_too_large
 from topics.protocol.http.bodies.topics import TOPIC_DEFAULTS, resolve_config
 from topics.protocol.http.bodies.types import AppendBody, RecordBody
-from topics.protocol.http.decoding import LARGE_BODY_BYTES, decode_whole, invalid
+from topics.protocol.http.decoding import (
+    LARGE_BODY_BYTES,
+    decode_whole,
+    decoded,
+    invalid,
+    require_utf8,
+)
 from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import KEY_CHARS_MAX, META_KEYS_MAX, Limits
 from topics.protocol.model.records import Buffer
 
-
-class _TooMany(Exception):
-    """More records than are allowed; the rest of them is not decoded."""
-
-
-_left: Final[ContextVar[list[int]]] = ContextVar("records that the body may still hold")
-"""Of the body that is decoded in this context: a large one may be, on a thread, beside others."""
-
-
-class CountedRecord(RecordBody, gc=False):
-    """A record of a large body: counted while it is decoded, so that a body of millions is refused
-    at the first record beyond the limit."""
-
-    def __post_init__(self) -> None:
-        left = _left.get()
-        left[0] -= 1
-        if left[0] < 0:
-            raise _TooMany
-
-
-class LargeAppendBody(AppendBody, gc=False):
-    records: list[CountedRecord]  # type: ignore[assignment]
-
-
 _APPEND: Final = msgspec.json.Decoder(AppendBody)
-_LARGE_APPEND: Final = msgspec.json.Decoder(LargeAppendBody)
 _DATA: Final = attrgetter("data")
 _TAG: Final = attrgetter("tag")
 _NODE: Final = attrgetter("node")
@@ -52,14 +33,31 @@ _META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
 
 
 def parse_append(
-    topic: str, body: Buffer, limits: Limits, *, return_seqs: bool, header_key: str | None
+    topic: str,
+    body: Buffer,
+    limits: Limits,
+    *,
+    return_seqs: bool,
+    header_key: str | None,
+    pause: Callable[[], None] = lambda: None,
 ) -> Append:
-    asked = _append_body(body, limits)
+    """The write that a body asks for.
+
+    Args:
+        pause: Called between the steps in which a large body is read.
+    """
+    asked = append_body(body, limits, pause)
+    return append_of(topic, asked, limits, return_seqs=return_seqs, header_key=header_key)
+
+
+def append_of(
+    topic: str, asked: AppendBody, limits: Limits, *, return_seqs: bool, header_key: str | None
+) -> Append:
     records = asked.records
     if not records:
         raise invalid("expected at least one record", "$.records")
     if len(records) > limits.max_batch_records:
-        raise _batch_too_large(limits)
+        raise batch_too_large(limits)
     metas: list[Buffer | None] | None = None
     tags: list[str | None] | None = None
     nodes: str | list[str | None] | None
@@ -101,22 +99,16 @@ def parse_append(
     )
 
 
-def _append_body(body: Buffer, limits: Limits) -> AppendBody:
+def append_body(
+    body: Buffer, limits: Limits, pause: Callable[[], None] = lambda: None
+) -> AppendBody:
+    """The body, decoded and not yet checked."""
     if len(body) <= LARGE_BODY_BYTES:
         return decode_whole(_APPEND, body)
-    _left.set([limits.max_batch_records])
-    try:
-        return decode_whole(_LARGE_APPEND, body)
-    except _TooMany:
-        raise _batch_too_large(limits) from None
-
-
-def _batch_too_large(limits: Limits) -> Rejection:
-    return Rejection(
-        ErrorCode.BATCH_TOO_LARGE,
-        f"the batch exceeds {limits.max_batch_records} records",
-        {"limit": limits.max_batch_records},
-    )
+    require_utf8(body, pause)
+    large = LargeBody(bytes(body), AppendBody, limits, pause)
+    made: AppendBody = decoded(AppendBody, body, large.read)
+    return made
 
 
 def digest_of_key(key: str) -> bytes:
