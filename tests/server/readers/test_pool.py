@@ -426,6 +426,23 @@ def test_a_reader_that_hangs_is_replaced(start: Callable[..., WithReaders]) -> N
     assert read(server.http(), "t").json["head_seq"] == 2
 
 
+def test_readers_that_are_stopped_end_with_the_engine(start: Callable[..., WithReaders]) -> None:
+    """They cannot hear of it, and would answer from its state when they go on, beside the next server.
+    So the kernel ends them."""
+    server = start()
+    writer, reader = server.http(), server.http()
+    put(writer, "t")
+    append(writer, "t", 1)
+    read(reader, "t")
+    pids = server.reader_pids()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+
+    server.kill()
+
+    until("ended", lambda: not any(map(is_alive, pids)))
+
+
 def test_readers_end_with_the_engine(start: Callable[..., WithReaders]) -> None:
     """Where the engine's process is killed, no reader goes on showing what it showed; the next
     server has the port and the data."""

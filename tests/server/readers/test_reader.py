@@ -345,6 +345,20 @@ def test_it_ends_where_the_engines_process_ended_first() -> None:
     assert ended.stderr == ""
 
 
+def test_it_ends_where_another_process_has_become_its_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The engine's ended before the kernel was asked to end this one with it."""
+    monkeypatch.setattr(os, "getpid", os.getppid)
+    page_file = os.memfd_create("page")
+    ours, theirs = channel_pair()
+    with ours, theirs:
+        ended = reader(theirs.fileno(), page_file)
+    os.close(page_file)
+
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
 def test_a_folder_of_the_same_name_where_the_server_was_started_is_not_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

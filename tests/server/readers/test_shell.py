@@ -61,6 +61,8 @@ class Rig:
         self.clock: Any = Clock()
         self.broken: list[Exception] = []
         self.asked: list[Message] = []
+        self.checks: list[int] = []
+        """What was shown at each look whether the engine's process is there."""
         self.is_clear = True
         self.questions = Questions(self.asked.append, lambda: self.is_clear)
         store = FollowingStore(self.files.other())
@@ -73,6 +75,7 @@ class Rig:
             broken=self.broken.append,
             questions=self.questions,
             clock=self.clock,
+            check=lambda: self.checks.append(self.follower.shown.number),
         )
         self.answers: list[object] = []
 
@@ -486,5 +489,21 @@ def test_a_read_is_noted_for_the_engine() -> None:
         topic_id = rig.follower.state.topics["t"].topic_id
         assert rig.shell.reads == {topic_id: START_MS + 70}
         assert rig.shell.requests == 1
+
+    told(story)
+
+
+def test_every_read_looks_whether_the_engine_is_there() -> None:
+    """Before the page is loaded: what a dead engine showed last is nothing to answer with."""
+
+    async def story(rig: Rig) -> None:
+        rig.write(1)
+        before = len(rig.checks)
+        shown = rig.follower.shown.number
+
+        assert seqs(rig.ask()) == [1]
+
+        assert rig.checks[before] == shown
+        assert rig.follower.shown.number > shown
 
     told(story)

@@ -6,6 +6,7 @@ the pool's.
 
 import asyncio
 import logging
+import os
 import pickle
 import socket
 import subprocess
@@ -42,11 +43,12 @@ class Standing(StrEnum):
 
 
 def command(channel: int, page: int) -> list[str]:
-    """The command line of a reader that inherits two descriptors."""
+    """The command line of a reader that inherits two descriptors, and ends with this process."""
     # `-m` looks into the working directory first, and a folder `topics` may be there that is not ours.
     is_here = Path(topics.__file__).resolve().parents[1] == Path.cwd()
     safe = [] if is_here else ["-P"]
-    return [sys.executable, *safe, "-m", "topics.server.readers", str(channel), str(page)]
+    said = str(channel), str(page), str(os.getpid())
+    return [sys.executable, *safe, "-m", "topics.server.readers", *said]
 
 
 class ReaderProcess:
@@ -134,6 +136,7 @@ class ReaderProcess:
             else:
                 _end(done.result())  # its channel was closed meanwhile
 
+        # The threads of this pool live as long as the loop, and a reader no longer than its thread.
         loop.run_in_executor(None, spawn).add_done_callback(spawned)
 
     def ready(self, ran_ms: int) -> None:

@@ -30,6 +30,7 @@ from topics.server.exchange.shell import Phase
 from topics.server.process import latecomers, logs
 from topics.server.process.cpus import busy_poll_s
 from topics.server.process.foreground import run_on_loop
+from topics.server.process.parent import Parent
 from topics.server.readers.assembly import ReaderParts, parts_of
 from topics.server.readers.channel import Channel, Handed
 from topics.server.readers.dispatch import Dispatch, Upgrading
@@ -67,12 +68,16 @@ class Reader:
 
     Args:
         hello: What the engine's process told it first.
+        engine: That process.
     """
 
-    def __init__(self, hello: dict[str, Any], channel_socket: socket.socket, page: int) -> None:
+    def __init__(
+        self, hello: dict[str, Any], channel_socket: socket.socket, page: int, engine: Parent
+    ) -> None:
         self._index = int(hello["index"])
         self._settings = pickle.loads(hello["settings"])
         self._has_keys = bool(hello["has_keys"])
+        self._engine = engine
         self._keys: list[Entry] | None = None
         """Those in force in the engine's process, which alone reads where they come from."""
         self._keys_told = asyncio.Event()
@@ -130,6 +135,7 @@ class Reader:
                 self._view,
                 broken=self._on_broken,
                 questions=self._questions,
+                check=self._check_engine,
             )
             self._follower, self._shell, self._parts = follower, shell, parts
             try:
@@ -450,6 +456,11 @@ class Reader:
 
     # ------------------------------------------------------------------ the end
 
+    def _check_engine(self) -> None:
+        """End where the engine's process has: a stop of this one may have kept that from being heard."""
+        if not self._engine.is_there:
+            self._on_engine_gone()
+
     def _on_engine_gone(self) -> None:
         # Nothing that is shown can be vouched for any more.
         os._exit(EXIT_BROKEN)
@@ -482,7 +493,11 @@ class Reader:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m topics.server.readers CHANNEL PAGE`: descriptors that were inherited."""
+    """`python -m topics.server.readers CHANNEL PAGE ENGINE`: descriptors that were inherited, and the
+    process that started this one."""
+    engine = Parent(int(arguments[2]))
+    if not engine.is_there:
+        return EXIT_BROKEN  # it ended before the kernel was asked to end this one with it
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
     os.umask(0o077)
@@ -496,7 +511,7 @@ def main(arguments: list[str]) -> int:
 
     async def serve() -> None:
         nonlocal code
-        code = await Reader(hello, channel, page).run()
+        code = await Reader(hello, channel, page, engine).run()
 
     try:
         run_on_loop(serve())

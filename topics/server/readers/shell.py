@@ -59,6 +59,7 @@ class ReaderShell:
         store: The follower's; its statistics are shown.
         broken: Called where the log cannot be followed: the process is to end.
         questions: What asks the engine.
+        check: Ends this process where the engine's has ended: nothing that the page shows holds then.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class ReaderShell:
         broken: Callable[[Exception], None],
         questions: Questions,
         clock: Clock | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self.limits = limits
         self.store = store
@@ -83,6 +85,7 @@ class ReaderShell:
         self.requests = 0
         self._view = view
         self._broken = broken
+        self._check = check
         self._questions = questions
         watches = follower.engine.watches
         watches.copies_before = AwaitedCopies(self, watches.on_rest).before
@@ -119,6 +122,7 @@ class ReaderShell:
     def look(self) -> bool:
         """Load the page, and apply a slice of what it shows; whether all of it is shown here.  Where
         it is not, the loop goes on with it."""
+        self._check()
         try:
             shown = self._view.load()
             self.clock.take_course(
