@@ -11,7 +11,7 @@ integers first (`_Decoders.strict`), and to the texts of such members where that
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
@@ -44,12 +44,16 @@ _ABSENT: Final = msgspec.Raw()
 _INT64_MAX: Final = (1 << 63) - 1
 _ODD_NAME: Final = re.compile(r'["\\\x00-\x1f]')
 """msgspec takes no such name of a member."""
-_MINUS_ZERO: Final = re.compile(rb"(?<=[:\[,\s])-0(?![0-9.])")
+_MINUS_ZERO: Final = re.compile(rb"-0(?![0-9.])")
 """msgspec reads it as the integer 0."""
+_BEFORE_VALUES: Final = b":[, \t\r\n"
 _DATE: Final = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _NAIVE: Final = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+)?$"
 _ZONED: Final = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(Z|[+-][0-9:]+)$"
-_strings: Final = msgspec.json.Decoder(list[str]).decode
+_STRINGS: Final = frozenset({str, type(None)})
+_NULLS: Final = (b"", b"null")
+"""Of a member that is absent, and of one that is null."""
+_string: Final = msgspec.json.Decoder(str).decode
 
 
 @dataclass(slots=True)
@@ -78,46 +82,69 @@ def decoded(text: pa.Array, wanted: pa.DataType) -> Decoded:
 
 def _part(text: pa.Array, wanted: pa.DataType) -> Decoded:
     rows: list[bytes | None] = text.cast(pa.binary()).to_pylist()
-    strict, loose, odd = _Group(), _Group(), _Group()
-    bad = np.zeros(len(rows), np.bool_)
     decoders = _decoders(wanted)
-    for n, row in enumerate(rows):
-        if row is None:
-            strict.add(n, None)
-        elif decoders is None or (b"-0" in row and _MINUS_ZERO.search(row)):
-            odd.add(n, row)
-        else:
-            try:
-                strict.add(n, decoders.strict(row))
-            except (ValueError, RecursionError):
-                try:
-                    loose.add(n, decoders.loose(row))
-                except ValueError:
-                    bad[n] = True
-    made = [_array(group.values, wanted) for group in (strict, loose)]
-    made.append(_singly(odd.values, wanted))
-    where = np.array(strict.rows + loose.rows + odd.rows, np.int64)
-    bad[where] = np.concatenate([part.bad for part in made])
-    places = np.zeros(len(rows), np.int64)
-    places[where] = np.arange(len(where))
-    structs = pa.concat_arrays([part.array for part in made])
-    if not len(structs):
-        return Decoded(pa.nulls(len(rows), wanted), bad)
-    rounded = np.zeros(len(rows), np.int64)
-    rounded[where] = np.concatenate([part.rounded for part in made])
-    return Decoded(structs.take(pa.array(places, mask=bad)), bad, int(rounded[~bad].sum()))
+    whole = b",".join(row for row in rows if row)
+    if decoders is None or _has_odd(whole):
+        is_odd = np.array(
+            [row is not None and (decoders is None or _has_odd(row)) for row in rows], np.bool_
+        )
+        return _with_odd(rows, is_odd, decoders, wanted)
+    return _decoded(rows, decoders, wanted)
 
 
-@dataclass(slots=True)
-class _Group:
-    """Rows that were decoded in the same way, and their numbers."""
+def _has_odd(text: bytes) -> bool:
+    # A look-behind in the pattern would take its search for two bytes from it.
+    return any(text[each.start() - 1] in _BEFORE_VALUES for each in _MINUS_ZERO.finditer(text))
 
-    rows: list[int] = field(default_factory=list)
-    values: list[Any] = field(default_factory=list)
 
-    def add(self, row: int, value: Any) -> None:
-        self.rows.append(row)
-        self.values.append(value)
+def _with_odd(
+    rows: list[bytes | None], is_odd: Mask, decoders: "_Decoders | None", wanted: pa.DataType
+) -> Decoded:
+    """Rows of which some are given to `fit`."""
+    odd = _singly([row for row, odd in zip(rows, is_odd, strict=True) if odd and row], wanted)
+    if decoders is None:
+        others = Decoded(pa.nulls(len(rows), wanted), np.zeros(len(rows), np.bool_))
+    else:
+        rest = [None if odd else row for row, odd in zip(rows, is_odd, strict=True)]
+        others = _decoded(rest, decoders, wanted)
+    places = np.arange(len(rows))
+    places[is_odd] = len(rows) + np.arange(len(odd.array))
+    others.structs = pa.concat_arrays([others.structs, odd.array]).take(pa.array(places))
+    others.bad[is_odd] = odd.bad
+    others.rounded += int(odd.rounded.sum())
+    return others
+
+
+def _decoded(rows: list[bytes | None], decoders: "_Decoders", wanted: pa.DataType) -> Decoded:
+    bad = np.zeros(len(rows), np.bool_)
+    values: list[Any] = []
+    strict, loose = decoders.strict, decoders.loose
+    at = 0
+    while at < len(rows):
+        try:
+            # In C as far as it goes: until a row is none, or one that does not fit at once.
+            values += map(strict, rows[at:] if at else rows)  # type: ignore[arg-type]
+            break
+        except (ValueError, TypeError, RecursionError):
+            at = len(values)
+        row = rows[at]
+        try:
+            values.append(None if row is None else loose(row))
+        except ValueError:
+            values.append(None)
+            bad[at] = True
+        at += 1
+    made = _array(values, wanted)
+    bad |= made.bad
+    if made.bad.any():
+        # A part of the row does not fit, and so none of it is shown.
+        missing = pa.array(bad | made.array.is_null().to_numpy(zero_copy_only=False))
+        made.array = pa.StructArray.from_arrays(
+            [made.array.field(n) for n in range(wanted.num_fields)],
+            fields=list(wanted),
+            mask=missing,
+        )
+    return Decoded(made.array, bad, int(made.rounded[~bad].sum()))
 
 
 # ------------------------------------------------------------------ a row
@@ -220,31 +247,32 @@ def _singly(rows: list[bytes], wanted: pa.DataType) -> _Made:
 
 
 def _of_structs(values: list[Any], wanted: pa.DataType) -> _Made:
-    missing = np.fromiter((value is None for value in values), np.bool_, len(values))
-    there = [value for value in values if value is not None] if missing.any() else values
+    missing = [value is None for value in values]
+    mask = None
+    if True in missing:
+        # Of an empty object, so that each member has as many values as there are rows.
+        empty = _empty(wanted)
+        values = [empty if value is None else value for value in values]
+        mask = pa.array(missing)
     members = [
-        _array(list(map(attrgetter(f"f{n}"), there)), wanted.field(n).type)
+        _array(list(map(attrgetter(f"f{n}"), values)), wanted.field(n).type)
         for n in range(wanted.num_fields)
     ]
-    array = pa.StructArray.from_arrays([each.array for each in members], fields=list(wanted))
-    bad = np.zeros(len(there), np.bool_)
-    rounded = np.zeros(len(there), np.int64)
+    arrays = [each.array for each in members]
+    made = _plain(pa.StructArray.from_arrays(arrays, fields=list(wanted), mask=mask))
     for each in members:
-        bad |= each.bad
-        rounded += each.rounded
-    if not missing.any():
-        return _Made(array, bad, rounded)
-    if not there:
-        return _plain(pa.nulls(len(values), wanted))
-    places = np.maximum(np.cumsum(~missing) - 1, 0)
-    made = _Made(array.take(pa.array(places, mask=missing)), bad[places], rounded[places])
-    made.bad[missing] = False
-    made.rounded[missing] = 0
+        made.bad |= each.bad
+        made.rounded += each.rounded
     return made
 
 
+@lru_cache(maxsize=64)
+def _empty(wanted: pa.DataType) -> Any:
+    return msgspec.json.decode(b"{}", type=_kind(wanted, is_strict=True))
+
+
 def _of_lists(values: list[Any], wanted: pa.DataType) -> _Made:
-    items = _array(list(chain.from_iterable(v for v in values if v is not None)), wanted.value_type)
+    items = _array(list(chain.from_iterable(filter(None, values))), wanted.value_type)
     return _gathered(
         values,
         items,
@@ -271,11 +299,11 @@ def _gathered(
     values: list[Any], items: _Made, make: Callable[[pa.Array, pa.Array | None], pa.Array]
 ) -> _Made:
     """Containers of all items, one behind the other."""
-    sizes = np.fromiter((0 if v is None else len(v) for v in values), np.int32, len(values))
-    missing = np.fromiter((v is None for v in values), np.bool_, len(values))
+    sizes = np.array([0 if value is None else len(value) for value in values], np.int32)
+    missing = [value is None for value in values]
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
-    array = make(pa.array(offsets), pa.array(missing) if missing.any() else None)
+    array = make(pa.array(offsets), pa.array(missing) if True in missing else None)
     made = _plain(array)
     if items.bad.any() or items.rounded.any():
         of = np.repeat(np.arange(len(values)), sizes)
@@ -285,29 +313,23 @@ def _gathered(
 
 
 def _of_strings(values: list[Any], wanted: pa.DataType) -> _Made:
-    if values and type(values[0]) is msgspec.Raw:
-        return _plain(pa.array(_said(values), wanted))
-    try:
-        return _plain(pa.array(values, wanted))
-    except pa.ArrowException:
-        return _plain(pa.array(list(map(_word, values)), wanted))
+    if not _STRINGS.issuperset(map(type, values)):
+        values = [v if type(v) is str else str(v) if type(v) is int else _said(v) for v in values]
+    return _plain(pa.array(values, wanted))
 
 
-def _word(value: str | int | bool | None) -> str | None:
-    """A value of a member of type string, from its JSON."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int) else value
-
-
-def _said(texts: list[msgspec.Raw]) -> list[str | None]:
-    """Strings as they are, other values as their text, None for null and for what is absent."""
-    plain = list(map(bytes, texts))
-    strings = iter(_strings(b"[%b]" % b",".join(t for t in plain if t.startswith(b'"'))))
-    return [
-        next(strings) if t.startswith(b'"') else None if t in (b"", b"null") else t.decode()
-        for t in plain
-    ]
+def _said(value: Any) -> str | None:
+    """A value of a member of type string: a string as it is, any other as its JSON."""
+    if isinstance(value, msgspec.Raw):
+        text = bytes(value)
+        return (
+            _string(text)
+            if text.startswith(b'"')
+            else text.decode()
+            if text not in _NULLS
+            else None
+        )
+    return {True: "true", False: "false"}.get(value)
 
 
 def _of_integers(values: list[Any], wanted: pa.DataType) -> _Made:
@@ -344,7 +366,7 @@ def _of_doubles(values: list[Any], wanted: pa.DataType) -> _Made:
 def _of_floats(values: list[Any], wanted: pa.DataType) -> _Made:
     """From the text at once: by way of a double a number would be rounded twice."""
     texts = list(map(bytes, values))
-    is_there = [t not in (b"", b"null") for t in texts]
+    is_there = [t not in _NULLS for t in texts]
     is_number = [t[:1] in b"-0123456789" for t in texts]
     said = [
         t.decode() if is_it and there else None
@@ -361,7 +383,7 @@ def _of_floats(values: list[Any], wanted: pa.DataType) -> _Made:
 
 def _of_decimals(values: list[Any], wanted: pa.DataType) -> _Made:
     try:
-        return _plain(pa.array(_said(values), pa.string()).cast(wanted))
+        return _plain(pa.array(list(map(_said, values)), pa.string()).cast(wanted))
     except pa.ArrowException:
         return _singly([bytes(text) or b"null" for text in values], wanted)
 
