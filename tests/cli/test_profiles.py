@@ -150,6 +150,27 @@ def test_a_key_that_others_can_read_is_refused(run: Any, config: Any, asked: lis
     assert done.stderr == (f"topics: {path}: holds a key and is open to others; chmod 600 {path}\n")
 
 
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_is_refused(
+    run: Any, config: Any, asked: list[Any], mode: int
+) -> None:
+    """They would choose which server gets the key: also where the key is in a file of its own."""
+    path = config('[prod]\nurl = "https://prod.test"\n', mode=mode)
+    done = run("--profile", "prod", "topics")
+
+    assert (done.exit_code, asked) == (2, [])
+    assert done.stderr == f"topics: {path}: others may write it; chmod go-w {path}\n"
+
+    key = path.parent / "prod.key"
+    key.write_text("tk_1\n")
+    key.chmod(mode)
+    config(f'[prod]\nurl = "https://prod.test"\nkey_file = "{key}"\n')
+    done = run("--profile", "prod", "topics")
+
+    assert (done.exit_code, asked) == (2, [])
+    assert done.stderr == f"topics: {key}: others may write it; chmod go-w {key}\n"
+
+
 def test_a_url_beside_a_profile_is_refused(run: Any, config: Any, asked: list[Any]) -> None:
     """The key of a profile goes nowhere else."""
     config(TWO)

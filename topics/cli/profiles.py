@@ -55,7 +55,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The API key, if the profile has one.
 
         Raises:
-            Stop: `key_file` cannot be read.
+            Stop: `key_file` cannot be read, or others may write it.
         """
         if self.key_file is None:
             return self.key
@@ -63,7 +63,9 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         path = Path(self.key_file).expanduser()
         try:
-            lines = path.read_text("utf-8").split()
+            with path.open(encoding="utf-8") as file:
+                _require_trust(path, os.fstat(file.fileno()))
+                lines = file.read().split()
         except (OSError, ValueError) as error:
             what = error.strerror if isinstance(error, OSError) else "is not text"
             raise Stop(f"{path}: {what}", UNUSABLE) from None
@@ -88,14 +90,15 @@ def load_profiles(path: "Path") -> dict[str, Profile]:
     """The profiles of a file; none where there is no file.
 
     Raises:
-        Stop: The file cannot be read, or is not as this module's docstring says; or it holds a key
-            and others may read it.
+        Stop: The file cannot be read, or is not as this module's docstring says; or others may write
+            it; or it holds a key and others may read it.
     """
     import tomllib
 
     try:
         with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
+            status = os.fstat(file.fileno())
+            _require_trust(path, status)
             tables = tomllib.load(file)
     except (FileNotFoundError, NotADirectoryError):
         return {}
@@ -111,9 +114,17 @@ def load_profiles(path: "Path") -> dict[str, Profile]:
             raise Stop(f"{path}: [{name}]: {error}", UNUSABLE) from None
         if found[name].key is not None and found[name].key_file is not None:
             raise Stop(f"{path}: [{name}]: has both key and key_file", UNUSABLE)
-    if mode & (stat.S_IRWXG | stat.S_IRWXO) and any(each.key for each in found.values()):
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) and any(each.key for each in found.values()):
         raise Stop(f"{path}: holds a key and is open to others; chmod 600 {path}", UNUSABLE)
     return found
+
+
+def _require_trust(path: "Path", status: os.stat_result) -> None:
+    """Raises Stop: Others may write the file, and so choose which server gets the key."""
+    from topics.trust import refusal_of
+
+    if (reason := refusal_of(path, status, is_personal=True)) is not None:
+        raise Stop(f"{path}: {reason}", UNUSABLE)
 
 
 def find_profile(name: str) -> Profile:

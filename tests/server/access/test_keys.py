@@ -170,3 +170,19 @@ def test_a_file_that_cannot_be_used(what: str, tmp_path: Path) -> None:
     assert str(file) in str(refused.value)
     assert "hush" not in str(refused.value)
     assert ("line 2" in str(refused.value)) is (what == "a bad line")
+
+
+def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    """Whoever writes it makes keys: the message has what mends it. (§0.2)"""
+    path = tmp_path / "keys"
+    path.write_text("full\n")
+    path.chmod(0o646)
+    source = source_of(None, path)
+    assert source is not None
+
+    with pytest.raises(BadKeys) as refused:
+        source.read()
+
+    assert str(refused.value) == (
+        f"TOPICS_API_KEYS_FILE {path}: others may write it; chmod go-w {path}"
+    )

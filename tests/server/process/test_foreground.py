@@ -1,8 +1,12 @@
 """The socket, the signals and the exit codes of a server in the foreground."""
 
+import logging
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +15,7 @@ from topics.server.process.foreground import (
     EXIT_CORRUPT,
     EXIT_UNUSABLE,
     SWITCH_S,
+    announce,
     exit_code,
     run_on_loop,
 )
@@ -115,3 +120,19 @@ def test_threads_give_way_to_the_loop(tmp_path: Path) -> None:
     before_s = sys.getswitchinterval()
     run_on_loop(nothing())
     assert sys.getswitchinterval() == before_s != pytest.approx(SWITCH_S)
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o777])
+def test_a_data_directory_that_others_may_write_to_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int
+) -> None:
+    """With what mends it; it is served all the same. (§0.2)"""
+    settings: Any = SimpleNamespace(data_dir=tmp_path, api_keys="x", api_keys_file=None)
+    tmp_path.chmod(mode)
+    with socket.create_server(("127.0.0.1", 0)) as listener, caplog.at_level(logging.INFO):
+        announce(settings, listener)
+    tmp_path.chmod(0o700)
+
+    told = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    warning = f"others may write to {tmp_path}; chmod go-w {tmp_path}"
+    assert told == ([warning] if mode == 0o777 else [])

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from topics.protocol.model.access import SCOPES, Scope
+from topics.trust import refusal_of
 
 DIGEST_MARK: Final = b"sha256="
 """Before a digest in hexadecimal, which an entry may hold in place of the secret."""
@@ -202,8 +203,11 @@ def _read_into(path: Path, buffer: bytearray) -> int:
     # Not a pipe or a device, which could not be read again and could block for ever.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             raise BadKeys(f"{_file(path)}: it is not a regular file")
+        if (reason := refusal_of(path, status)) is not None:
+            raise BadKeys(f"{_file(path)}: {reason}")
         size = 0
         with memoryview(buffer) as view:
             while size < len(buffer):

@@ -21,6 +21,7 @@ from topics.server.process import logs, port_file
 from topics.server.process.settings import ProcessSettings
 from topics.server.process.signals import EXIT_HUNG, Stop
 from topics.server.transport.listener import Unbindable, bound_address, listen
+from topics.trust import warning_of
 from topics.visible import visible
 
 GRACE_S: Final = 5.0
@@ -138,6 +139,8 @@ def announce(settings: ProcessSettings, listener: socket.socket) -> None:
     address = bound_address(listener)
     data = settings.data_dir.absolute()
     log.info("topics %s listens on http://%s, data in %s", VERSION, address, data)
+    if (warning := warning_of(data)) is not None:
+        log.warning("%s", warning)
     if settings.api_keys is None and settings.api_keys_file is None:
         log.warning(
             "NO API KEYS: every client of %s can read, write and delete everything", address

@@ -97,3 +97,13 @@ def test_a_broker_that_hangs_is_not_waited_for_long() -> None:
     assert KafkaSettings("k:1").client()["socket.timeout.ms"] == 6000
     own = KafkaSettings("k:1", config={"socket.timeout.ms": "20000"})
     assert own.client()["socket.timeout.ms"] == "20000"
+
+
+def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    """It may name a library that librdkafka loads."""
+    path = tmp_path / "kafka.properties"
+    path.write_text("security.protocol=ssl\n")
+    path.chmod(0o666)
+
+    with pytest.raises(BadKafkaConfig, match="others may write it; chmod go-w"):
+        read_config(path)

@@ -5,12 +5,14 @@ taken from the file.
 """
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from topics.server.cluster.kafka.failures import BadKafkaConfig
+from topics.trust import refusal_of
 
 LOGGER: Final = logging.getLogger("topics.cluster.kafka")
 
@@ -101,12 +103,16 @@ def read_config(path: Path) -> dict[str, str]:
     """
     try:
         with path.open("rb") as file:
+            reason = refusal_of(path, os.fstat(file.fileno()))
             raw = file.read(CONFIG_BYTES_MAX + 1)
         lines = raw.decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BadKafkaConfig(
             f"TOPICS_CLUSTER_KAFKA_CONFIG: {path} cannot be read: {error}"
         ) from error
+    if reason is not None:
+        # It may name code that librdkafka loads.
+        raise BadKafkaConfig(f"TOPICS_CLUSTER_KAFKA_CONFIG: {path}: {reason}")
     if len(raw) > CONFIG_BYTES_MAX:
         raise BadKafkaConfig(
             f"TOPICS_CLUSTER_KAFKA_CONFIG: {path} has more than {CONFIG_BYTES_MAX} bytes"
