@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from topics.protocol.driver.group_commit import Reply
 from topics.protocol.http import bodies
 from topics.protocol.model.limits import Limits
 from topics.store.memory import MemoryFiles
@@ -21,14 +22,18 @@ class Disk(InlineHost):
         fails: The names of those that raise instead.
     """
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(
+        self, files: MemoryFiles | None = None, now_ms: int = START_MS, **limits: int
+    ) -> None:
         self.calls: list[str] = []
         self.fails: dict[str, Exception] = {}
+        self.files = files or MemoryFiles()
+        self._given = limits
         bounds = Limits(wal_file_bytes=LOG_BYTES, segment_max_records=50, **limits)
-        disk = DiskStore(MemoryFiles(), wal_file_bytes=LOG_BYTES, reserve_bytes=LOG_BYTES)
-        for name in ("seal", "clear", "flip", "checkpoint", "rotate"):
+        disk = DiskStore(self.files, wal_file_bytes=LOG_BYTES, reserve_bytes=LOG_BYTES)
+        for name in ("seal", "clear", "flip", "checkpoint", "rotate", "contents", "find_room"):
             self._listen(disk, name)
-        super().__init__(bounds, disk, START_MS)
+        super().__init__(bounds, disk, now_ms)
         self.driver.recover()
         self.driver.start()
         self.driver.maintenance.calm()
@@ -43,6 +48,31 @@ class Disk(InlineHost):
             return call(*given, **named)
 
         setattr(disk, name, heard)
+
+    def stop(self) -> "Disk":
+        """A clean stop, and the server that starts after it."""
+        ended: list[Exception | None] = []
+        self.driver.drain()
+        self.driver.stop(ended.append)
+        assert ended == [None]
+        return Disk(self.files, self.now_ms, **self._given)
+
+    def kill(self) -> "Disk":
+        """The process is killed, and started again."""
+        self.store.close(None)
+        return Disk(self.files, self.now_ms, **self._given)
+
+    def put(self, name: str, raw: bytes) -> None:
+        self.driver.submit(bodies.parse_put(name, raw), nobody)
+        self.settle()
+
+    def erase(self, name: str, before_seq: int = 2) -> list[Reply]:
+        """Ask for an erasure; the list gets the answer."""
+        answers: list[Reply] = []
+        raw = b'{"before_seq": %d, "erase": true}' % before_seq
+        self.driver.submit(bodies.parse_delete(name, raw), answers.append)
+        self.settle()
+        return answers
 
     def write(self, name: str, records: int) -> None:
         for first in range(0, records, 10):

@@ -9,6 +9,7 @@ that a test can cut, kill or fail at each one.
 
 import errno
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -192,6 +193,7 @@ class SimFiles:
         calls: Counted calls so far: those that change something or make it durable.
         log: What they were.
         faults: Call number -> what it does instead.
+        stuck: Calls that fail from now on, each as `stuck_fault` says, whenever they come.
         cut_at: The call that never returns.
         capacity_bytes: Space on the disk.
         page_bytes: What the disk writes as a whole, 512 or 4,096.
@@ -210,6 +212,8 @@ class SimFiles:
         self.calls = 0
         self.log: list[str] = []
         self.faults: dict[int, Fault] = {}
+        self.stuck: re.Pattern[str] | None = None
+        self.stuck_fault = Fault()
         self.cut_at: int | None = None
         self.capacity_bytes = 1 << 40
         self.cold = self.lies = False
@@ -300,6 +304,11 @@ class SimFiles:
         found.page_bytes = self.page_bytes
         return found
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether some calls fail whenever they come, or no segment can be read."""
+        return self.stuck is not None or self.spoil is not None
+
     def _all_inodes(self) -> list[Inode]:
         pending = [i for operations in self.pending for _, i in operations if i is not None]
         return [*self.inodes.values(), *self.durable_names.values(), *pending]
@@ -311,6 +320,8 @@ class SimFiles:
             raise Cut(what)
         self.calls += 1
         self.log.append(what)
+        if self.stuck is not None and self.stuck.fullmatch(what):
+            return self.stuck_fault
         return self.faults.get(self.calls)
 
     def counted_write(self, name: str) -> Fault | None:

@@ -53,6 +53,7 @@ class Process(InlineHost):
         copied: Called with every event by which a router forwards, as it becomes true.
         moved: Called whenever dying jobs may have moved, before that is written.
         holds: Whether a step of the log waits for the disk now.
+        unerased: Called with the refusal of a delete that was done, and whose bytes are still there.
         pays: Commands wait for the copies that they need.
         between: Called between two turns of a command that takes several.
         unanswered: Commands that were decided and wait for the log.
@@ -85,6 +86,7 @@ class Process(InlineHost):
         self.moved = moved
         self.copied = copied
         self.holds = holds
+        self.unerased: Callable[[Rejection], None] = lambda refusal: None
         self.pays = True
         self.between: Callable[[], None] = lambda: None
         self.unanswered: dict[object, Command] = {}
@@ -250,6 +252,8 @@ class Process(InlineHost):
             self.unanswered.pop(waits, None)
             answered.append(reply)
             if isinstance(reply.result, Rejection):
+                if getattr(command, "erase", False) and self._decided is not None:
+                    self.unerased(reply.result)
                 return  # nobody knows, or not erased yet
             for hears in who_hears:
                 hears(reply.lsn)
@@ -443,10 +447,14 @@ class Process(InlineHost):
         self.begin_sync()
         self.end_sync()
 
+    def wait(self, wait_ms: int) -> None:
+        """Nothing is done for so long."""
+        self._idle_ms += wait_ms
+
     def idle(self) -> None:
         """Nothing happens for as long as the flush timer takes, and once more."""
         for _ in range(2):
-            self._idle_ms += 200
+            self.wait(200)
             self.driver.commit.ring()
             self.sync()
 

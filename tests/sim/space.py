@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topics.protocol.driver.maintenance import ERASE_TRIES, RETRY_MS
 from topics.protocol.model.records import LIVE
 from topics.store.layout import SEGMENT_HEADER, segment_name
 
@@ -39,12 +40,12 @@ def check_rest(world: "World") -> None:
     dropped; dead records have freed their space. (I33 and liveness)"""
     is_at_rest = come_to_rest(world)
     process = world.process
-    waiting = [
-        command
-        for command in process.unanswered.values()
-        # An erasure that a disk broke off is tried again.
-        if is_at_rest or process.failed or not getattr(command, "erase", False)
-    ]
+    for _ in range(ERASE_TRIES):
+        if not process.unanswered:
+            break
+        process.wait(RETRY_MS << ERASE_TRIES)  # an erasure that a disk broke off is tried again
+        is_at_rest = come_to_rest(world)
+    waiting = list(process.unanswered.values())
     check(not waiting, "I33", f"nobody answers {waiting[:1]}")
     if is_at_rest:
         maintenance = process.driver.maintenance

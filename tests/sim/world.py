@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from topics.protocol.model.commands import Claim, Command, Diff, GetTopic
-from topics.protocol.model.errors import StoreError
+from topics.protocol.model.errors import ErrorCode, Rejection, StoreError
 from topics.protocol.model.events import (
     DeadLettered,
     Event,
@@ -142,6 +142,13 @@ class World:
         self.process.engine.advance(self.clock_ms)
         self.process.listen_to_evictions(self._evicted)
         self.process.between = self._between
+        self.process.unerased = self._unerased
+
+    def _unerased(self, refusal: Rejection) -> None:
+        """A delete was done and its bytes are still there: the disk, or a stop, is the reason."""
+        is_ending = refusal.code is ErrorCode.SHUTTING_DOWN or self.process.failed
+        is_disturbed = self.has_no_space or self.files.is_stuck or self.files.spoiled_reads > 0
+        check(is_ending or is_disturbed, "C2", f"not erased: {refusal}")
 
     def store(self) -> Store:
         """The store of a process, not yet recovered."""

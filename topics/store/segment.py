@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.errors import Corrupt, ReadFailed
 from topics.protocol.model.events import RunRef
-from topics.protocol.model.ports import SealEntry, SealPiece, Span
+from topics.protocol.model.ports import Run, SealEntry, SealPiece, Span
 from topics.protocol.model.records import (
     COLUMN_DTYPES,
     DELETED,
@@ -207,7 +207,7 @@ def build(
 
     Raises:
         OSError: The disk failed; no file is left.
-        Corrupt: A sealed piece could not be read; no file is left.
+        Corrupt, ReadFailed: A sealed piece could not be read; no file is left.
     """
     assert entries
     name = segment_name(number)
@@ -471,8 +471,16 @@ def _chunks(piece: SealPiece) -> Iterator[list[Buffer]]:
             cut = lo + int(np.searchsorted(columns.offset[lo:hi], limit))
             cut = min(max(cut, lo + 1), hi)
             views = run.views([(lo, cut)])
-            yield [*(run.read_blocking([(lo, cut)]) if views is None else views[0]), b","]
+            yield [*(_read_again(run, (lo, cut)) if views is None else views[0]), b","]
             lo = cut
+
+
+def _read_again(run: Run, span: Span) -> list[Buffer]:
+    """The text of rows of a sealed run.  Raises Corrupt, ReadFailed."""
+    try:
+        return run.read_blocking([span])
+    except OSError as error:
+        raise ReadFailed.of(error) from error
 
 
 def _live_spans(piece: SealPiece) -> list[Span]:

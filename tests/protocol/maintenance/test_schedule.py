@@ -10,6 +10,7 @@ import pytest
 
 from protocol.disk import LOG_BYTES, Disk
 from protocol.driver.test_group_commit import START_MS, InlineHost
+from topics.protocol.driver import maintenance
 from topics.protocol.http import bodies
 from topics.protocol.maintenance import schedule, sealing
 from topics.protocol.maintenance.compaction import Remains
@@ -515,6 +516,7 @@ def test_an_erasure_of_what_stays_in_use_is_tried_again(monkeypatch: pytest.Monk
             host.round()
     assert answers == []
 
+    host.now_ms += maintenance.RETRY_MS
     host.round()
     assert len(answers) == 1
 

@@ -21,7 +21,7 @@ from topics.protocol.commit.memory_eviction import MemoryEviction
 from topics.protocol.commit.publication import Publication
 from topics.protocol.model.codec import Frames, encode
 from topics.protocol.model.commands import Append
-from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.events import (
     MARKS_BYTES,
     Cause,
@@ -59,6 +59,8 @@ EXPIRE_MAX: Final = 8192
 DUE_MAX: Final = 1024
 """Topics whose records one write expires before it is refused for want of room: some ten
 milliseconds.  Those that have waited longest come first."""
+UNREAD_MS: Final = 10_000
+"""After this, a topic whose records cannot expire because they cannot be read is looked at again."""
 _OF_FLOORS: Final = (RecordsAppended, TopicConfigured, FloorsRaised, TopicDeleted)
 """Events that carry their topic's floors, expiry included."""
 
@@ -284,8 +286,12 @@ class UnitOfWork:
             topic = self.state.take_due(now_ms)
             if topic is None:
                 return looks > 0
-            self.expire(topic, now_ms)
-            self.state.time_again(topic)
+            try:
+                self.expire(topic, now_ms)
+                self.state.time_again(topic)
+            except (Corrupt, OSError):
+                # Its delete flags cannot be read, and a command that names the topic says so.
+                self.state.expiry.set(topic.topic_id, now_ms + UNREAD_MS)
         return limit > 0
 
     def log_expiry(self, topic: Topic, now_ms: int) -> None:

@@ -5,7 +5,7 @@ What a task waits for is asked of the host (`Call`, on a worker) or of group com
 `UntilSynced`, `Rotation`).  Between two waits a task runs in one piece, where the engine runs.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -23,7 +23,15 @@ from topics.protocol.maintenance.steps import (
     UntilWritten,
     Wait,
 )
-from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, StoreError, WriteFailed
+from topics.protocol.model.errors import (
+    ErrorCode,
+    Rejection,
+    StoreError,
+    WriteFailed,
+    is_damage,
+    is_unread,
+    lacks_space,
+)
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Store
 
@@ -33,6 +41,9 @@ ROUND_SOON_MS: Final = 50
 """Between two rounds of which the first left work: commands come first in between."""
 RETRY_MS: Final = 1000
 """After a round that failed: a full disk may have space by then."""
+ERASE_TRIES: Final = 4
+"""How often an erasure is tried, after pauses of one second, two and four, before its delete is answered
+that the bytes are still there: within the time that a client waits."""
 SPACE_BYTES: Final = 64 << 10
 """Room in the log, beyond twice what was too little, from which on a full disk counts as full no
 longer: space that comes and goes with each write is not logged each time."""
@@ -47,6 +58,25 @@ class Call(msgspec.Struct, frozen=True):
 
     call: Callable[[], Any]
     done: Callable[[Any, BaseException | None], None]
+
+
+class _Erasure(msgspec.Struct, eq=False):
+    """A delete that is answered once its bytes are gone.
+
+    Attributes:
+        tries: How often that failed.
+        at_ms: When it is tried next, by the steady clock.
+    """
+
+    waiter: PendingAnswer
+    tries: int = 0
+    at_ms: int = 0
+
+    @property
+    def topic_id(self) -> int:
+        topic_id = self.waiter.outcome.erases
+        assert topic_id is not None
+        return topic_id
 
 
 class MaintenanceHost(Protocol):
@@ -67,7 +97,11 @@ class MaintenanceHost(Protocol):
 
 
 class MaintenanceDriver:
-    """Drives the schedule of one engine, one task at a time.  Implements `schedule.ScheduleHost`."""
+    """Drives the schedule of one engine, one task at a time.  Implements `schedule.ScheduleHost`.
+
+    Args:
+        erase_tries: How often an erasure is tried.
+    """
 
     def __init__(
         self,
@@ -77,6 +111,8 @@ class MaintenanceDriver:
         commit: GroupCommit,
         throttle: Throttle,
         host: MaintenanceHost,
+        *,
+        erase_tries: int = ERASE_TRIES,
     ) -> None:
         self.schedule = Schedule(limits, engine, store, self)
         self._engine = engine
@@ -90,11 +126,14 @@ class MaintenanceDriver:
         self._answers: list[tuple[Any, BaseException | None]] = []
         self._next_ms: int | None = None
         self._ended_ms = -ROUND_SOON_MS
-        self._trouble = ""
+        self._troubles: set[str] = set()
+        self._told: set[str] = set()
+        """Why steps of the round under way failed, and of the one before: each is told once."""
         self._too_little: int | None = None
         """The most room at which a write was refused since the disk was full; None: it is not."""
-        self._erasing: list[PendingAnswer] = []
-        self._taken: list[PendingAnswer] = []
+        self._erase_tries = erase_tries
+        self._erasing: list[_Erasure] = []
+        self._taken: list[_Erasure] = []
 
     # ------------------------------------------------------------------ what makes a round due
 
@@ -183,17 +222,11 @@ class MaintenanceDriver:
         self.run(self.schedule.round(checkpoint=checkpoint), over)
 
     def _round_ended(self, error: Exception | None) -> None:
-        if error is None:
-            self._trouble = ""
-        elif isinstance(error, WriteFailed):
+        if isinstance(error, WriteFailed):
             self._commit.failed(error)
-        elif str(error) != self._trouble:  # a full disk says it once, not once a second
-            self._trouble = str(error)
-            is_known = isinstance(error, OSError | StoreError)
-            self._host.log(
-                "error" if is_known else "exception",
-                f"maintenance goes on trying: {str(error) or repr(error)}",
-            )
+        elif error is not None:
+            self.trouble(error)
+        self._told, self._troubles = self._troubles, set()
         self._look_for_space()
         if self._next_ms is None or self._engine.read_only:
             return
@@ -208,14 +241,13 @@ class MaintenanceDriver:
             put_off_ms = self.schedule.rewrite_at_ms or now_ms + every_ms
             self._next_ms = min(now_ms + every_ms, max(put_off_ms, now_ms + ROUND_SOON_MS))
             self.soon_if_pressed()
+        if self._erasing:
+            erase_ms = min(erasure.at_ms for erasure in self._erasing)
+            self._next_ms = min(self._next_ms, max(erase_ms, now_ms + ROUND_SOON_MS))
 
     def _is_more_due(self) -> bool:
-        """Whether the round left work: it had done its part, an erasure waits, or more has expired."""
-        return (
-            self.schedule.has_more
-            or bool(self._erasing)
-            or self._engine.state.expiry.is_due(self._host.now_ms)
-        )
+        """Whether the round left work: it had done its part, or more has expired."""
+        return self.schedule.has_more or self._engine.state.expiry.is_due(self._host.now_ms)
 
     # ------------------------------------------------------------------ driving a task
 
@@ -292,15 +324,42 @@ class MaintenanceDriver:
     def warn(self, what: str) -> None:
         self._host.log("error", what)
 
-    def take_erasures(self) -> Iterable[int]:
-        self._taken, self._erasing = self._erasing, []
-        return sorted({w.outcome.erases for w in self._taken if w.outcome.erases is not None})
+    def trouble(self, error: Exception) -> None:
+        what = str(error) or repr(error)
+        if what not in self._told and what not in self._troubles:
+            # A full disk says it once, not once a second.
+            line = f"maintenance goes on trying: {what}"
+            try:
+                raise error
+            except (OSError, StoreError):
+                self._host.log("error", line)
+            except Exception:
+                self._host.log("exception", line)
+        self._troubles.add(what)
 
-    def erased(self, damage: Corrupt | None) -> None:
-        waiters, self._taken = self._taken, []
-        for waiter in waiters:
-            reply = waiter.reply() if damage is None else Reply(_not_erased(damage))
-            self._commit.answer(waiter, reply)
+    def take_erasures(self) -> Iterable[int]:
+        now_ms = self._host.steady_ms
+        self._taken = [each for each in self._erasing if each.at_ms <= now_ms]
+        self._erasing = [each for each in self._erasing if each.at_ms > now_ms]
+        return sorted({each.topic_id for each in self._taken})
+
+    def erased(self, failures: Mapping[int, Exception]) -> bool:
+        taken, self._taken = self._taken, []
+        again = []
+        for each in taken:
+            error = failures.get(each.topic_id)
+            if error is None:
+                self._commit.answer(each.waiter, each.waiter.reply())
+                continue
+            each.tries += 1
+            if is_damage(error) or each.tries >= self._erase_tries:
+                self._host.log("error", f"records are deleted, and could not be erased: {error}")
+                self._commit.answer(each.waiter, Reply(_not_erased(error)))
+                continue
+            each.at_ms = self._host.steady_ms + (RETRY_MS << (each.tries - 1))
+            again.append(each)
+        self._erasing = again + self._erasing
+        return bool(again)
 
     def erase_later(self) -> None:
         self._erasing = self._taken + self._erasing
@@ -310,8 +369,8 @@ class MaintenanceDriver:
     # ------------------------------------------------------------------ deletes that wait for an erasure
 
     def erase(self, waiter: PendingAnswer) -> None:
-        """Answer a delete once the bytes are erased."""
-        self._erasing.append(waiter)
+        """Answer a delete once the bytes are erased, or once that has failed for good."""
+        self._erasing.append(_Erasure(waiter))
         self.soon()
 
     def refuse_erasures(self) -> None:
@@ -323,15 +382,20 @@ class MaintenanceDriver:
         self._end_erasures(unknown())
 
     def _end_erasures(self, why: Rejection) -> None:
-        waiters, self._erasing = self._taken + self._erasing, []
+        erasures, self._erasing = self._taken + self._erasing, []
         self._taken = []
-        for waiter in waiters:
-            self._commit.answer(waiter, Reply(why))
+        for each in erasures:
+            self._commit.answer(each.waiter, Reply(why))
 
 
-def _not_erased(damage: Corrupt) -> Rejection:
-    return Rejection(
-        ErrorCode.INTERNAL,
-        f"deleted, but not erased: {damage}",
-        {"reason": "corrupt"},
-    )
+def _not_erased(error: Exception) -> Rejection:
+    """The records are deleted, and their bytes are still there."""
+    what = f"deleted, but not erased: {error}"
+    if lacks_space(error):
+        return Rejection(ErrorCode.THROTTLED, what, {"limit": "disk"}, retry_after_s=5)
+    reason = "not_erased"
+    if is_unread(error):
+        reason = "read_error"
+    elif is_damage(error):
+        reason = "corrupt"
+    return Rejection(ErrorCode.INTERNAL, what, {"reason": reason})

@@ -17,6 +17,7 @@ import numpy as np
 
 from topics.protocol.engine import Engine
 from topics.protocol.maintenance.sealing import SealBuilder, Sealing, SealPlanning
+from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import RunRef, RunsDropped
 from topics.protocol.model.ports import Contents, Run
 from topics.protocol.model.records import LIVE
@@ -76,8 +77,11 @@ class Compaction:
         self._state = engine.state
         self._sealing = sealing
         self.damaged: set[int] = set()
-        self._unestimated: deque[Topic] | None = None
-        """Topics that recovery found and that were not estimated since; None before the first."""
+        self._recovered: deque[Topic] | None = None
+        """Topics that recovery found and that were not looked at since; None before the first."""
+        self._later: dict[int, Topic] = {}
+        """Topics to look at again when all others were looked at: a dead run of theirs could not be
+        dropped now."""
 
     # ------------------------------------------------------------------ dropping
 
@@ -87,26 +91,38 @@ class Compaction:
         now_ms = self._engine.advance(now_ms)
         self._engine.unit.expire_due(now_ms, TOPICS_MAX)
         self._state.keys.forget_old(now_ms)
-        self._estimate_recovered()
         state = self._state
         state.pack_some()
+        self._look_at_recovered()
         attention, again = state.attention, {}
-        for _ in range(min(len(attention), TOPICS_MAX)):
-            topic_id, topic = attention.popitem()
-            if topic_id in state.by_id and self._drop_of(topic, now_ms):
-                again[topic_id] = topic
-        attention.update(again)
-        is_more = bool(attention or self._unestimated or state.memory.owes())
+        try:
+            for _ in range(min(len(attention), TOPICS_MAX)):
+                topic_id, topic = attention.popitem()
+                if topic_id not in state.by_id:
+                    continue
+                self._later[topic_id] = topic
+                if self._drop_of(topic, now_ms):
+                    again[topic_id] = topic
+        finally:
+            attention.update(again)
+        is_more = bool(attention or self._recovered or state.memory.owes())
         return is_more or state.expiry.is_due(now_ms) or state.keys.has_old(now_ms)
+
+    def look_again(self) -> None:
+        """What could not be dropped now may be by the next time."""
+        self._state.attention.update(self._later)
+        self._later.clear()
 
     def _drop_of(self, topic: Topic, now_ms: int) -> bool:
         """Drop the topic's dead runs, those in memory a part at a time; whether there may be more."""
-        dead: list[Run] = []
+        found: list[Run] = []
         freed_bytes = 0
         for run in topic.runs:
             if freed_bytes < FREED_BYTES_MAX and self._is_dead(topic, run):
-                dead.append(run)
+                found.append(run)
                 freed_bytes += run.memory_bytes if isinstance(run, HotRun) else 0
+        # The write of rows that are not published may still fail.
+        dead = [run for run in found if run.first_seq + run.count - 1 <= topic.published_seq]
         logged = [run.first_seq for run in dead if not is_volatile(run)]
         volatile = [run.first_seq for run in dead if is_volatile(run)]
         if logged:
@@ -117,21 +133,23 @@ class Compaction:
             event = RunsDropped(now_ms, topic.topic_id, volatile, topic.floors)
             self._engine.unit.emit(event, logged=False)
         self._estimate(topic)
-        return freed_bytes >= FREED_BYTES_MAX
+        if len(dead) == len(found):
+            del self._later[topic.topic_id]
+        return bool(dead) and freed_bytes >= FREED_BYTES_MAX
 
     def _is_dead(self, topic: Topic, run: Run) -> bool:
         if (topic.topic_id, run.first_seq) in self._sealing.busy or not run.count:
             return False
-        last_seq = run.first_seq + run.count - 1
-        if last_seq > topic.published_seq:
-            return False  # its rows are not published: their write may still fail
         below = topic.gone_through() + 1 - run.first_seq
-        if below >= run.count:
+        if below >= run.count or not topic.count:
             return True
-        dead = run.known_dead
-        if dead == run.count or dead < run.count - max(below, 0):
-            return dead == run.count
-        deleted = run.deleted_rows()
+        try:
+            dead = run.known_dead
+            if dead == run.count or dead < run.count - max(below, 0):
+                return dead == run.count
+            deleted = run.deleted_rows()
+        except (Corrupt, OSError):
+            return False  # its flags cannot be read: it stays as it is
         return len(deleted) >= run.count - max(below, 0) == int(np.count_nonzero(deleted >= below))
 
     def take_unreferenced(self) -> list[int]:
@@ -143,18 +161,18 @@ class Compaction:
 
     # ------------------------------------------------------------------ estimating
 
-    def _estimate_recovered(self) -> None:
-        """Estimate the topics that this process began with, some at a time: what was deleted before
-        may leave a segment sparse.  From then on only topics that change are estimated."""
-        if self._unestimated is None:
-            self._unestimated = deque(self._state.by_id.values())
-        if not self._unestimated:
+    def _look_at_recovered(self) -> None:
+        """Look at the topics that this process began with, some at a time: what was deleted before
+        may leave a segment sparse, and a checkpoint may hold runs that were dead by then and not
+        dropped yet.  From then on only topics that change are looked at."""
+        if self._recovered is None:
+            self._recovered = deque(self._state.by_id.values())
+        if not self._recovered:
             return
-        for _ in range(min(len(self._unestimated), TOPICS_MAX)):
-            topic = self._unestimated.popleft()
-            if topic.topic_id in self._state.by_id:
-                self._estimate(topic)
-        if not self._unestimated:
+        for _ in range(min(len(self._recovered), TOPICS_MAX)):
+            topic = self._recovered.popleft()
+            self._state.attention[topic.topic_id] = topic
+        if not self._recovered:
             self._state.segments.make_all_candidates()
 
     def _estimate(self, topic: Topic) -> None:
@@ -259,6 +277,8 @@ class Compaction:
             runs = [run for run in found if run is not None and _is_in(segment, run)]
             if builder.add_runs(topic, [run for run in runs if not builder.has(topic, run)]):
                 builder.clears.add(segment)
+            if not all(builder.has(topic, run) for run in runs):
+                self._state.attention[topic.topic_id] = topic  # a floor has passed them
 
 
 def _is_in(segment: int, run: Run) -> bool:

@@ -1,14 +1,18 @@
 """The schedule: the order in which maintenance is done, written once for every driver of the core.
 
 `Compaction`, `Sealing`, `Erasure` and `Checkpointing` decide what there is to do; this says what
-follows what: give space back, take a checkpoint where one is due, then seal, flip and rewrite.  The
-first needs no space and the second bounds the log, so neither waits for the rest, which is bounded
-in each round.  Each task is a generator; what it yields (`steps`) its driver performs.
+follows what: give space back, erase, take a checkpoint where one is due, then seal, flip and rewrite.
+The first needs no space, and the checkpoint bounds the log, so an erasure of many segments lets a
+checkpoint and seals that are due come between its files; the rest is bounded in each round.  Each task
+is a generator; what it yields (`steps`) its driver performs.
+
+Invariant: a step that fails keeps no other step of its round from running, unless the log failed,
+after which nothing is written any more.
 """
 
 import errno
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -33,7 +37,7 @@ from topics.protocol.maintenance.steps import (
     Wait,
     yield_to_commands,
 )
-from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.errors import ReadFailed, WriteFailed, is_damage, lacks_space
 from topics.protocol.model.events import Image, RunRef
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Contents, Store
@@ -72,16 +76,19 @@ class ScheduleHost(Protocol):
     def warn(self, what: str) -> None:
         """A line for the operator; the work goes on."""
 
-    def take_erasures(self) -> Iterable[int]:
-        """Ids of the topics whose deleted bytes are to be erased, each once; empty where no delete
-        waits."""
+    def trouble(self, error: Exception) -> None:
+        """A step failed beside the one for which the round will raise; it is tried again."""
 
-    def erased(self, damage: Corrupt | None) -> None:
-        """The erasures taken last are done; or failed for good, because what is stored there is
-        damaged."""
+    def take_erasures(self) -> Iterable[int]:
+        """Ids of the topics whose deleted bytes are to be erased now, each once; empty where no
+        delete waits for that."""
+
+    def erased(self, failures: Mapping[int, Exception]) -> bool:
+        """The erasures taken last are done, but for those of the topics with these ids, and why; one
+        that failed is to be taken again a bounded number of times.  Whether any will be."""
 
     def erase_later(self) -> None:
-        """The erasures taken last are to be taken again."""
+        """The erasures taken last were not tried to the end, and are to be taken again."""
 
 
 class Schedule:
@@ -117,6 +124,10 @@ class Schedule:
         """Image and boundary of a checkpoint that is complete and could not be saved."""
         self._checkpoint_at_ms = 0
         self._room_failures = self._room_at_ms = 0
+        self._is_room_sought = False
+        """Whether this round looked for room in the log, and found too little."""
+        self._troubles: list[Exception] = []
+        """Why steps of this round failed."""
 
     def want_room(self, need_bytes: int) -> None:
         """A write was refused for want of space: the next round makes what it can."""
@@ -142,27 +153,45 @@ class Schedule:
         """Everything that is due, once; with `checkpoint`, one whether it is due or not.
 
         Raises:
-            OSError, StoreError: It could not be done; what was planned is due again.
+            OSError, StoreError: Why the first of the steps that could not be done failed; what was
+                planned is due again.
         """
-        self.has_more = False
+        self.has_more = self._is_room_sought = False
+        self._troubles = []
         if self.disk_is_full or self._store.room(reserve=True) < ROUND_BYTES:
             need_bytes, self.need_bytes = self.need_bytes, 0
-            yield Blocking(lambda: self._store.find_room(need_bytes))
-        yield from self._require_room(ROUND_BYTES)
+            yield from self._try(self._find_room(need_bytes))
         yield from self._give_back()
         erasures = list(self._host.take_erasures())
         if erasures:
-            yield from self._erase(erasures)
-        elif checkpoint or self.is_checkpoint_due():
-            yield from self._checkpoint()
+            yield from self._try(self._erase(erasures))
+        if self.is_checkpoint_due() or (checkpoint and not erasures):
+            yield from self._try(self._checkpoint())
         elif self._is_room_due():
-            yield from self._make_room()
-        yield from self._seal_due()
-        yield Blocking(self._store.flip)
+            yield from self._try(self._make_room())
+        yield from self._try(self._seal_due())
+        yield from self._try(self._flip())
         yield from self._give_back()
         # Last, because a rewrite takes space before it gives any back.
-        yield from self.reclaim()
+        yield from self._try(self.reclaim())
         yield from self._give_back()
+        if self._troubles:
+            first, *others = self._troubles
+            for error in others:
+                self._host.trouble(error)
+            raise first
+
+    def _try(self, step: Task) -> Task:
+        """Do a step of the round; where it fails, the round goes on without it."""
+        try:
+            yield from step
+        except WriteFailed:
+            raise
+        except Exception as error:
+            self._troubles.append(error)
+
+    def _flip(self) -> Task:
+        yield Blocking(self._store.flip)
 
     def last(self) -> Task:
         """Before a clean end: seal what is hot, write the image, leave the mark, close.
@@ -173,6 +202,7 @@ class Schedule:
         Raises:
             OSError, StoreError: It ends without the mark; the store is not closed yet.
         """
+        self._is_room_sought = False
         until_ms = self._host.steady_ms + LAST_MS
         if self._is_left_to_the_log():
             yield from self._end_unsealed()
@@ -211,10 +241,17 @@ class Schedule:
     # ------------------------------------------------------------------ giving space back
 
     def _give_back(self) -> Task:
-        """Drop what holds no live record.  A file goes once the event that lets it go is durable:
-        after a power loss the log would refer to it otherwise."""
+        """Drop what holds no live record, and unlink the files that nothing needs any more."""
+        yield from self._try(self._drop_dead())
+        yield from self._try(self._unlink())
+
+    def _drop_dead(self) -> Task:
         yield from self._drop_runs()
         self._drop_segments()
+
+    def _unlink(self) -> Task:
+        """A file goes once the event that lets it go is durable: after a power loss the log would
+        refer to it otherwise."""
         if self._has_dropped:
             yield UntilSynced()
             self._has_dropped = False
@@ -223,12 +260,15 @@ class Schedule:
             except BaseException:
                 self._has_dropped = True
                 raise
+            self._is_room_sought = False
 
     def _drop_runs(self) -> Task:
+        yield from self._require_room(ROUND_BYTES)
         while self.compaction.drop_runs(self._host.now_ms):
             yield UntilWritten()
             yield Blocking(yield_to_commands)
         yield UntilWritten()
+        self.compaction.look_again()
 
     def _drop_segments(self) -> None:
         for segment in self.compaction.take_unreferenced():
@@ -256,12 +296,19 @@ class Schedule:
             raise
 
     def _require_room(self, size_bytes: int) -> Task:
-        """Maintenance logs events too; they may use what is kept back for deletes."""
+        """Maintenance logs events too; they may use what is kept back for deletes.  Room is looked
+        for once in a round."""
         if self._store.room(reserve=True) >= size_bytes:
             return
+        if not self._is_room_sought:
+            yield from self._find_room(size_bytes)
+            if self._store.room(reserve=True) >= size_bytes:
+                return
+            self._is_room_sought = True
+        raise OSError(errno.ENOSPC, "no space in the log for maintenance; it is tried again")
+
+    def _find_room(self, size_bytes: int) -> Task:
         yield Blocking(lambda: self._store.find_room(size_bytes))
-        if self._store.room(reserve=True) < size_bytes:
-            raise OSError(errno.ENOSPC, "no space in the log for maintenance; it is tried again")
 
     # ------------------------------------------------------------------ sealing
 
@@ -309,7 +356,7 @@ class Schedule:
             return refs
         except BaseException as error:
             images = None if plan is None else plan.images
-            if not whole and _is_damage(error) and self.sealing.avoid(job, images):
+            if not whole and is_damage(error) and self.sealing.avoid(job, images):
                 self._host.warn(f"a segment cannot be read and is left as it is: {error}")
                 return None
             self.sealing.fail(job)
@@ -345,17 +392,7 @@ class Schedule:
             return
         sparse: dict[int, Contents] = {}
         for segment in compaction.candidates():
-            try:
-                contents = yield from self._inspected(segment)
-            except BaseException as error:
-                if not _is_damage(error):
-                    raise
-                self._leave(
-                    segment, error
-                )  # pragma: no cover - behind `yield from` it is not traced
-            else:
-                if contents is not None:
-                    sparse[segment] = contents
+            yield from self._try(self._inspect(segment, sparse))
         if not sparse:
             return
         yield from self._drop_runs()
@@ -363,6 +400,18 @@ class Schedule:
         for segment, contents in sparse.items():
             wanted += compaction.to_rewrite(segment, contents)
         yield from self._rewrite(wanted, whole=False)
+
+    def _inspect(self, segment: int, sparse: dict[int, Contents]) -> Task:
+        """Add a candidate that is sparse; leave one that cannot be read as it is."""
+        try:
+            contents = yield from self._inspected(segment)
+        except BaseException as error:
+            if not is_damage(error):
+                raise
+            self._leave(segment, error)  # pragma: no cover - behind `yield from` it is not traced
+        else:
+            if contents is not None:
+                sparse[segment] = contents
 
     def _leave(self, segment: int, error: BaseException) -> None:
         self._host.warn(f"a segment cannot be read and is left as it is: {error}")
@@ -375,11 +424,11 @@ class Schedule:
         if not compaction.is_referenced(segment):
             return None
         if compaction.needs_contents(segment):
-            contents: Contents = yield Blocking(lambda: self._store.contents(segment))
+            contents: Contents = yield from _read(partial(self._store.contents, segment))
             compaction.measure(segment, contents)
             if compaction.is_sparse(segment):
                 for inspection in compaction.inspections(segment, contents):
-                    compaction.count_live(inspection, *(yield Blocking(inspection.live)))
+                    compaction.count_live(inspection, *(yield from _read(inspection.live)))
                 return contents
         compaction.dismiss(segment)
         return None
@@ -391,12 +440,29 @@ class Schedule:
             job = yield from self._planned(self.compaction.planning_rewrite(wanted))
             if job is None:
                 return
-            yield from self._seal(job, None, whole=whole)
-            self._budget.spend(2 * live_bytes(job), self._host.steady_ms)
+            if whole:
+                yield from self._rewrite_job(job, whole=True)
+                yield from self._keep_up()
+                continue
+            troubles = len(self._troubles)
+            yield from self._try(self._rewrite_job(job, whole=False))
             files += 1
-            if wanted and not whole and (files >= SEALS_MAX or self.is_checkpoint_due()):
+            if any(map(lacks_space, self._troubles[troubles:])):
+                return  # another file would find none either
+            if wanted and (files >= SEALS_MAX or self.is_checkpoint_due()):
                 self.has_more = True
                 return
+
+    def _rewrite_job(self, job: SealJob, *, whole: bool) -> Task:
+        yield from self._seal(job, None, whole=whole)
+        self._budget.spend(2 * live_bytes(job), self._host.steady_ms)
+
+    def _keep_up(self) -> Task:
+        """What cannot wait for an erasure of many segments."""
+        if self.is_checkpoint_due():
+            yield from self._try(self._checkpoint())
+        if self._engine.state.memory.full or self._engine.state.memory.is_pressed():
+            yield from self._try(self._seal_due())
 
     def _is_put_off(self) -> bool:
         """Whether rewrites have to wait for their budget; a full disk waits for nothing."""
@@ -411,30 +477,58 @@ class Schedule:
     def _erase(self, topic_ids: Sequence[int]) -> Task:
         """Rewrite the segments that hold text of deleted records, then let the log go that holds it
         too.  The first checkpoint supersedes that log, the second one the older generation that is
-        kept beside the newest.  Done when no file with the text has a name, and that is durable."""
+        kept beside the newest.  Done when no file with the text has a name, and that is durable.
+
+        Raises:
+            OSError, StoreError: Why some of it was not done; it is tried again.
+        """
+        failures: dict[int, Exception] = {}
         try:
-            yield from self.rewrite_for(topic_ids)
-            yield from self._checkpoint(fresh=True)
-            yield from self._checkpoint(fresh=True)
-            yield UntilWritten()
-            self._drop_segments()
-            yield UntilSynced()
-            self._engine.watches.forget_frames()  # they may be of files that go now
-            yield Blocking(partial(self._store.clear, wholly=True))
-        except Corrupt as damage:
-            self._host.erased(damage)
-            raise
-        except BaseException:
+            yield from self._rewrite_each(topic_ids, failures)
+            if len(failures) < len(topic_ids):
+                yield from self._let_log_go()
+        except (WriteFailed, GeneratorExit):
             self._host.erase_later()
             raise
-        self._host.erased(None)
+        except Exception as error:
+            failures = dict.fromkeys(topic_ids, error) | failures
+        if self._host.erased(failures):
+            raise next(iter(failures.values()))
+
+    def _rewrite_each(self, topic_ids: Sequence[int], failures: dict[int, Exception]) -> Task:
+        """Let go of what holds dead text of all these topics together; where that fails, of either
+        half of them, so that what fails for one topic, as damage does, keeps no other from being
+        erased."""
+        try:
+            yield from self.rewrite_for(topic_ids)
+            return
+        except WriteFailed:
+            raise
+        except Exception as error:
+            if len(topic_ids) == 1 or lacks_space(error):
+                failures |= dict.fromkeys(topic_ids, error)
+                return
+        half = len(topic_ids) // 2
+        yield from self._rewrite_each(topic_ids[:half], failures)
+        yield from self._rewrite_each(topic_ids[half:], failures)
+
+    def _let_log_go(self) -> Task:
+        yield from self._checkpoint(fresh=True)
+        yield from self._checkpoint(fresh=True)
+        yield UntilWritten()
+        self._drop_segments()
+        yield UntilSynced()
+        self._engine.watches.forget_frames()  # they may be of files that go now
+        self._has_dropped = True
+        yield Blocking(partial(self._store.clear, wholly=True))
+        self._has_dropped = False
 
     def rewrite_for(self, topic_ids: Sequence[int]) -> Task:
         """Let go of every segment that holds text of these topics' dead records: what lives in it,
         of all topics, moves to a new file.
 
         Raises:
-            Corrupt: Some of it cannot be read, so it cannot be moved.
+            Corrupt, ReadFailed: Some of it cannot be read, so it cannot be moved.
             OSError: It could not be done now.
         """
         yield from self._drop_runs()
@@ -442,11 +536,12 @@ class Schedule:
         for segment in self.erasure.segments_to_check(topic_ids):
             if (yield from self._holds_dead(segment, topic_ids)):
                 held.append(segment)
+            yield from self._keep_up()
         for _ in range(2):
             wanted: deque[Remains] = deque()
             held = [segment for segment in held if self.compaction.is_referenced(segment)]
             for segment in held:
-                contents = yield Blocking(lambda: self._store.contents(segment))  # noqa: B023
+                contents = yield from _read(partial(self._store.contents, segment))
                 wanted += self.compaction.remains(segment, contents)
             if not wanted:
                 return
@@ -460,11 +555,11 @@ class Schedule:
     def _holds_dead(self, segment: int, topic_ids: Sequence[int]) -> Generator[Wait, Any, bool]:
         if not self.compaction.is_referenced(segment):
             return False
-        contents = yield Blocking(lambda: self._store.contents(segment))
+        contents = yield from _read(partial(self._store.contents, segment))
         self.compaction.measure(segment, contents)
         inspections, holds_dead = self.erasure.holdings(segment, contents, topic_ids)
         for inspection in inspections:
-            records, text_bytes = yield Blocking(inspection.live)
+            records, text_bytes = yield from _read(inspection.live)
             self.compaction.count_live(inspection, records, text_bytes)
             holds_dead |= text_bytes < inspection.run.text_bytes
         return holds_dead
@@ -530,6 +625,10 @@ def _retry_ms(failures: int) -> int:
     return min(RETRY_MS << min(failures, 6), RETRY_MS_MAX)
 
 
-def _is_damage(error: BaseException) -> bool:
-    """Whether stored bytes could not be read back, rather than new ones not be written."""
-    return isinstance(error, Corrupt) or (isinstance(error, OSError) and error.errno == errno.EIO)
+def _read(call: Callable[[], Any]) -> Generator[Wait, Any, Any]:
+    """What a call that reads a segment returns.  Raises Corrupt, ReadFailed."""
+    try:
+        found = yield Blocking(call)
+    except OSError as error:
+        raise ReadFailed.of(error) from error
+    return found

@@ -141,6 +141,14 @@ class InUse(Unusable):
         super().__init__(path, "another process is using this data directory")
 
 
+class ReadFailed(OSError):
+    """Stored bytes could not be read now; whether they are as they were written is not known."""
+
+    @classmethod
+    def of(cls, error: OSError) -> "ReadFailed":
+        return cls(error.errno, error.strerror, error.filename)
+
+
 class WriteFailed(StoreError):
     """A write or sync of the log failed: nothing is retried and the log is read-only from here on."""
 
@@ -160,3 +168,25 @@ def lacks_space(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+DAMAGE: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA})
+"""What a read fails with where the device or the file system has lost the bytes: to read them again
+fails again."""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether stored bytes are lost, rather than not readable now, or new ones not written."""
+    if isinstance(error, ReadFailed):
+        return error.errno in DAMAGE
+    return isinstance(error, Corrupt)
+
+
+def is_unread(error: BaseException) -> bool:
+    """Whether stored bytes could not be read, rather than were read and are wrong."""
+    if isinstance(error, ReadFailed):
+        return True
+    cause: BaseException | None = error if isinstance(error, Corrupt) else None
+    while isinstance(cause, Corrupt):
+        cause = cause.__cause__ or cause.__context__
+    return isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError)
