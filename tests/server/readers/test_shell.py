@@ -1,6 +1,7 @@
 """What a reader's reads wait for: the log as far as the page shows it, news, and time. (§0.10, §3.4)"""
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,7 @@ from topics.protocol.state.topic import Topic
 from topics.server.exchange.shell import Phase
 from topics.server.readers import follower as followers
 from topics.server.readers.follower import Follower
-from topics.server.readers.page import Page, PageView, Timing, page_bytes
+from topics.server.readers.page import SLOT_STRIDE, Page, PageView, Shown, Timing, page_bytes
 from topics.server.readers.questions import Message, Questions, answer, command_of
 from topics.server.readers.shell import ReaderShell
 from topics.store.following import FollowingStore
@@ -57,6 +58,7 @@ class Rig:
         self.writer = Writer(self.files)
         self.writer.do(put("t"))
         memory: Any = bytearray(page_bytes(1))
+        self.memory = memory
         self.page = Page(memory)
         self.clock: Any = Clock()
         self.broken: list[Exception] = []
@@ -101,9 +103,11 @@ class Rig:
 
     def reply(self, message: Message) -> None:
         """The engine answers a question."""
+        late: list[Reply] = []
         try:
-            found: Any = self.writer.driver.submit(command_of(message), lambda _: None)
-            result = found.result
+            found: Any = self.writer.driver.submit(command_of(message), late.append)
+            self.writer.sync_now()
+            result = (late[0] if late else found).result
         except Rejection as refusal:
             result = refusal
         self.show()
@@ -191,6 +195,97 @@ def test_a_read_of_a_destination_shows_what_the_engine_had_copied_when_it_answer
         assert seqs(await rig.answer()) == [2]
 
     told(story)
+
+
+def test_a_read_of_a_destination_asks_while_copies_wait_for_a_sync() -> None:
+    """They are in the log, and nobody is shown them yet: a client that wrote to the source finds them
+    all the same. (§6)"""
+
+    async def story(rig: Rig) -> None:
+        rig.writer.do(put("source"))
+        rig.writer.do(put("dest", durability="fsync"))
+        rig.writer.do(bodies.parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
+        rig.writer.is_slow = True
+        rig.writer.do(appended("source", 1))
+        rig.writer.driver.work_off()
+        rig.writer.settle()
+        rig.show()
+        assert rig.shell.look()
+        dest = rig.follower.engine.state.topics["dest"]
+        assert (dest.published_seq, dest.head_seq) == (0, 1)
+
+        assert isinstance(rig.ask("dest"), Ticket)
+
+        rig.reply(rig.asked[0])
+        assert seqs(await rig.answer()) == [1]
+
+    told(story)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_reader_never_goes_back_to_an_older_page(seed: int) -> None:
+    """The memory of another CPU may show the words of two stores late, and in any order: what a reader
+    has loaded, its clock and what it answers are never older than before. (§0.10)"""
+    dice = random.Random(seed)
+
+    async def story(rig: Rig) -> None:
+        view = rig.shell._view = LateView(rig.memory, dice)
+        rig.clock.courses.clear()
+        written = 0
+        for turn in range(150):
+            for _ in range(dice.choice((1, 2, 2))):
+                written += 1
+                rig.writer.do(appended("t", turn))
+                rig.page.store(rig.writer.disk.written_batch, {}, Timing(written))
+            view.come_late()
+            for _ in range(3):
+                before = view.loaded
+                rig.shell.look()
+                assert view.loaded >= before
+        view.come_all()
+        assert seqs(rig.ask(limit=1000)) == list(range(1, written + 1))
+        offsets = [course[0] for course in rig.clock.courses]
+        assert offsets == sorted(offsets)
+        assert rig.broken == []
+
+    told(story)
+
+
+class LateView(PageView):
+    """A page whose newest words come one by one while they are looked at."""
+
+    def __init__(self, memory: bytearray, dice: random.Random) -> None:
+        self._engines, self._dice = memory, dice
+        self._late: list[int] = []
+        self._seen: Any = bytearray(memory)
+        super().__init__(self._seen, 0)
+
+    @property
+    def loaded(self) -> int:
+        return self._last.number
+
+    def come_late(self) -> None:
+        """What was stored since is on its way, in any order."""
+        words = [
+            slot + at for slot in (0, SLOT_STRIDE) for at in range(0, 64, 8)
+        ]  # all that is not 0
+        self._late = [at for at in words if self._engines[at : at + 8] != self._seen[at : at + 8]]
+        self._dice.shuffle(self._late)
+        for _ in range(self._dice.randrange(len(self._late))):
+            self._come()
+
+    def come_all(self) -> None:
+        while self._late:
+            self._come()
+
+    def _come(self) -> None:
+        at = self._late.pop()
+        self._seen[at : at + 8] = self._engines[at : at + 8]
+
+    def _slot(self, slot: int) -> Shown | None:
+        if self._late and self._dice.random() < 0.3:
+            self._come()
+        return super()._slot(slot)
 
 
 def test_a_read_of_a_destination_waits_for_the_log_once_more(
