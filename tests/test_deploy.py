@@ -4,6 +4,7 @@ import configparser
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -283,6 +284,47 @@ def test_kubernetes_runs_one_server_as_the_image_s_user() -> None:
     ]}  # fmt: skip
     assert mounts.keys() == volumes
     assert mounts["data"] == image()["TOPICS_DATA_DIR"]
+
+
+@pytest.mark.parametrize("name", ["kubernetes.yaml", "kubernetes-cluster.yaml"])
+def test_no_pod_is_told_of_its_own_service(name: str) -> None:
+    """A Service called `topics` would be `TOPICS_PORT=tcp://…` in each pod."""
+    for each in yaml.safe_load_all((DEPLOY / name).read_text()):
+        if "template" in each["spec"]:
+            assert each["spec"]["template"]["spec"]["enableServiceLinks"] is False
+
+
+IN_THE_IMAGE = {"python", "topics", "sh"}
+"""Commands of the image: python:slim has no procps, so no `kill`, and no `curl`."""
+
+
+def test_commands_in_a_container_are_in_the_image() -> None:
+    """What manifests and pages run in a container or a pod; each word before it is an option."""
+    found = {
+        word
+        for page in (*DEPLOY.glob("*.y*ml"), *DEPLOY.parent.glob("docs/*.md"))
+        for line in page.read_text().splitlines()
+        if re.search(r"(kubectl|docker|compose) .*exec ", line)
+        for word in re.findall(r" exec (?:-\S+ )*[\w-]+ (?:-- )?(\w+)", line)
+    }
+
+    assert found
+    assert found - IN_THE_IMAGE == set()
+
+
+def test_a_signal_is_sent_without_kill() -> None:
+    """By the line that the manifest shows: it ends with what it is to do to process 1."""
+    manifest = (DEPLOY / "kubernetes.yaml").read_text()
+    (code,) = re.findall(r"python -c '(.*)'", manifest)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import os; os.kill = print; {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == f"1 {signal.SIGHUP!s}\n"
+    assert code in (DEPLOY.parent / "docs" / "operations.md").read_text()
 
 
 def test_kubernetes_runs_a_cluster_of_three() -> None:

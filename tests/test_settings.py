@@ -205,6 +205,44 @@ def test_a_misspelt_variable_is_told() -> None:
     assert load({"TOPICS_PORT": "4001"}).notes == ()
 
 
+LINKS = {
+    # Kubernetes, of Services called `topics` and `topics-nodes`.
+    "TOPICS_PORT": "tcp://10.43.0.7:4000",
+    "TOPICS_PORT_4000_TCP": "tcp://10.43.0.7:4000",
+    "TOPICS_PORT_4000_TCP_ADDR": "10.43.0.7",
+    "TOPICS_PORT_4000_TCP_PORT": "4000",
+    "TOPICS_PORT_4000_TCP_PROTO": "tcp",
+    "TOPICS_SERVICE_HOST": "10.43.0.7",
+    "TOPICS_SERVICE_PORT": "4000",
+    "TOPICS_SERVICE_PORT_HTTP": "4000",
+    "TOPICS_NODES_PORT": "tcp://10.43.0.8:4000",
+    "TOPICS_NODES_SERVICE_PORT": "4000",
+    # A link of Docker.
+    "TOPICS_NAME": "/web/topics",
+    "TOPICS_ENV_PATH": "/usr/bin",
+}
+
+
+def test_what_an_orchestrator_makes_is_passed_over() -> None:
+    """A service called `topics` is told to each pod in variables that look like settings: they are
+    none, and one warning names them all."""
+    settings = load({**LINKS, "TOPICS_HOST": "localhost"})
+
+    assert settings == load({"TOPICS_HOST": "localhost"})
+    (note,) = settings.notes
+    assert all(name in note for name in LINKS)
+    assert "enableServiceLinks" in note
+
+
+def test_a_port_that_is_no_number_is_still_refused() -> None:
+    """Only what an orchestrator writes is passed over, and in the environment alone."""
+    for text in ("http://10.43.0.7:4000", "10.43.0.7:4000", "4000/tcp"):
+        with pytest.raises(BadSetting, match="TOPICS_PORT"):
+            load({"TOPICS_PORT": text})
+    with pytest.raises(BadSetting, match="--port"):
+        load({}, {"port": LINKS["TOPICS_PORT"]})
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "[::]", "192.168.1.7", "topics.example.com"])
 def test_beyond_loopback_needs_a_word(host: str) -> None:
     """Without keys, a public bind is refused unless it is explicitly allowed. (§0.2)"""

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from topics.protocol.model.limits import Limits
+from topics.service_links import is_service_link
 from topics.visible import without_password
 
 PREFIX: Final = "TOPICS_"
@@ -431,7 +432,8 @@ def load(
     """The settings in force.
 
     Args:
-        environ: The environment; an empty variable counts as one that is not set.
+        environ: The environment; an empty variable counts as one that is not set, and so does one
+            that an orchestrator makes of a service called `topics`.
         options: Setting name -> the option's text, None where it was not given; an empty text is
             refused, because it is mostly an unset variable (`--data-dir "$UNSET"`).
         is_terminal: Whether the log goes to a terminal; decides the default of `log_format`.
@@ -439,6 +441,8 @@ def load(
     Raises:
         BadSetting: A value does not parse, is out of bounds, or is not allowed.
     """
+    links = sorted(n for n, v in environ.items() if n.startswith(PREFIX) and is_service_link(n, v))
+    environ = {name: value for name, value in environ.items() if name not in links}
     values: dict[str, Any] = {} if not is_terminal else {"log_format": "text"}
     origins: dict[str, Origin] = {}
     for setting in TABLE:
@@ -451,8 +455,15 @@ def load(
         elif text := environ.get(setting.env, ""):
             values[setting.name] = _parse(setting, text, setting.env)
             origins[setting.name] = Origin.ENVIRONMENT
-    notes = (*_strays(environ), *_idle(origins, values))
+    notes = (*_linked(links), *_strays(environ), *_idle(origins, values))
     return Settings(**values, origins=MappingProxyType(origins), notes=notes)
+
+
+def _linked(links: list[str]) -> tuple[str, ...]:
+    if not links:
+        return ()
+    what = "passed over, since an orchestrator makes them of a service called topics"
+    return (f"{what}: {', '.join(links)} (in Kubernetes `enableServiceLinks: false` ends that)",)
 
 
 def _idle(origins: Mapping[str, Origin], values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from click.core import ParameterSource
 
 from topics.cli.exits import UNUSABLE, Stop
 from topics.cli.printing import say_fields, say_json
+from topics.service_links import is_service_link
 from topics.visible import without_password
 
 if TYPE_CHECKING:
@@ -188,6 +189,8 @@ def local_url() -> str:
     """The URL of the server that `topics serve` would start in the same environment."""
     host = os.environ.get("TOPICS_HOST") or "127.0.0.1"
     port = os.environ.get("TOPICS_PORT") or "4000"
+    if is_service_link("TOPICS_PORT", port):
+        port = "4000"
     shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
     return f"http://{shown}:{port}"
 
