@@ -18,7 +18,6 @@ of a value without end.
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final, TypeVar
@@ -190,6 +189,9 @@ def deep(decode: Callable[[B], T]) -> Callable[[B], T]:
         try:
             return decode(text)
         except RecursionError:
+            # With logging behind it, it is a part of what few commands load.
+            from concurrent.futures import ThreadPoolExecutor
+
             with ThreadPoolExecutor(1) as thread:
                 return thread.submit(decode, text).result()
 
