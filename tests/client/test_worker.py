@@ -14,6 +14,7 @@ import pytest
 
 from topics.client import (
     AsyncClient,
+    BadAnswer,
     Client,
     Conflict,
     Job,
@@ -27,7 +28,7 @@ from topics.client import (
 from topics.client.worker_state import own_node
 
 from .jobs import NODE, Before, Handled, InContext, Queue, gone
-from .script import ONE_TRY, URL, error
+from .script import ONE_TRY, URL, error, ok
 
 BROKEN = httpx.ReadError("broken")
 BOOM = ValueError("boom")
@@ -89,6 +90,44 @@ def test_a_handler_that_fails_is_no_end(face: Any) -> None:
 
     assert queue.said == ["claim 1", "nack 1 +1000", "claim 1", "ack 2", "claim 0"]
     assert (done, handled.errors) == (1, [(1, BOOM)])
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_a_job_that_does_not_fit_is_one_that_fails(face: Any, at_once: int) -> None:
+    """It rests like any other, and neither ends the worker nor keeps those beside it. (§10.5)"""
+    queue = Queue("one", 2, "three")
+    handled = Handled(lambda job: None, max=at_once, job_type=Job[str])
+
+    done = work(face, queue, handled)
+
+    assert done == 2
+    assert [said for said in queue.said if not said.startswith("claim")] == [
+        "ack 1",
+        "nack 2 +1000",
+        "ack 3",
+    ]
+    [(seq, error)] = handled.errors
+    assert (seq, type(error), error.detail) == (2, BadAnswer, {"seq": 2})
+    assert "record 2: Expected `str`, got `int`" in str(error)
+
+
+def test_a_context_of_a_job_that_does_not_fit(face: Any) -> None:
+    """It gives the job back and raises, as where the block fails; so does its data. (§10.5)"""
+    queue = Queue(1)
+
+    with pytest.raises(BadAnswer, match="record 1: Expected `str`"):
+        work(face, queue, InContext(job_type=Job[str]))
+
+    assert queue.said == ["claim 1", "nack 1 +1000"]
+
+
+def test_an_answer_that_is_no_claim(face: Any) -> None:
+    """What is in no form of this API is told as such, and not job by job."""
+    queue = Queue(1)
+    queue.before = lambda action, _: ok({"claimed": "jobs"}) if action == "claim" else None
+
+    with pytest.raises(BadAnswer):
+        work(face, queue, Handled(lambda job: None, job_type=Job[str]))
 
 
 def test_a_failure_that_nobody_asked_for_is_logged(

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 from topics.client import termination
 from topics.client.aiosession import AsyncSession
 from topics.client.call import Outcome
-from topics.client.errors import Conflict, NotFound, TopicsError
+from topics.client.errors import BadAnswer, Conflict, NotFound, TopicsError
 from topics.client.faults import Fault
 from topics.client.held_job import BaseHeldJob, JobState, OnError, lease_lost, log_error
 from topics.client.job_stream import READ_TIMEOUT_S
@@ -59,6 +59,12 @@ class AsyncHeldJob(BaseHeldJob[D]):
         return self.state is JobState.NACKED
 
     async def __aenter__(self) -> Self:
+        try:
+            self.require_fit()
+        except BadAnswer:
+            with suppress(TopicsError):
+                await self.nack()
+            raise
         return self
 
     async def __aexit__(
@@ -302,6 +308,7 @@ class AsyncWork(Generic[D]):
         on_error: OnError[AsyncHeldJob[D]],
     ) -> bool:
         try:
+            job.require_fit()
             await handler(job)
         except Exception as error:
             await job.nack()

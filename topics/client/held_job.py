@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from topics.client.errors import LeaseLost
 from topics.client.models import Job
+from topics.client.unfit import UnfitJob
 
 D = TypeVar("D")
 H = TypeVar("H", bound="BaseHeldJob[Any]")
@@ -70,11 +71,23 @@ class BaseHeldJob(Generic[D]):
 
     @property
     def data(self) -> D:
+        """Its data.
+
+        Raises:
+            BadAnswer: It does not fit the type that was asked for; nor does its context begin then.
+        """
+        self.require_fit()
         return self._job.data
 
     @property
     def meta(self) -> dict[str, Any] | None:
+        self.require_fit()
         return self._job.meta
+
+    def require_fit(self) -> None:
+        """Raises BadAnswer: The job does not fit the type that was asked for."""
+        if isinstance(self._job, UnfitJob):
+            self._job.refuse()
 
     @property
     def lease_id(self) -> str:

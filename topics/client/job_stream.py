@@ -6,8 +6,10 @@ connections.  It does no I/O: a worker carries its bytes.
 
 from typing import Final, Generic, TypeVar
 
+import msgspec
+
 from topics.client.answer import Answer
-from topics.client.call import Call, Outcome
+from topics.client.call import Call, Outcome, decode_error
 from topics.client.errors import TopicNotFound, TopicsError
 from topics.client.faults import Fault
 from topics.client.models import Job
@@ -23,7 +25,6 @@ from topics.client.sse import Event, EventParser, Reconnect
 from topics.client.streams import (
     ADVISORY,
     PASSING,
-    decode_event,
     error_of_end,
     fault_of,
     is_payload,
@@ -32,6 +33,7 @@ from topics.client.streams import (
     pause_before_reconnect_s,
     reconnect_s,
 )
+from topics.client.unfit import job_of
 
 D = TypeVar("D")
 
@@ -90,10 +92,16 @@ class JobStream(Generic[D]):
                 case Reconnect():
                     self._pause_s = reconnect_s(parsed)
                 case Event(kind="job"):
-                    jobs.append(decode_event(self._job_type, parsed.data))
+                    jobs.append(self._job(parsed.data))
                 case Event(kind="error"):
                     self._end(fault_of(parsed))
         return jobs
+
+    def _job(self, data: bytes) -> Job[D]:
+        try:
+            return job_of(self._job_type, data, "stream")
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise decode_error("stream", 200, data, error) from error
 
     def ended(self, outcome: Outcome) -> float:
         """Seconds to wait before the stream is opened again.

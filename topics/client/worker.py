@@ -18,7 +18,7 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 from topics.client import termination
 from topics.client.answer import StreamedAnswer
 from topics.client.call import Outcome
-from topics.client.errors import Conflict, NotFound, TopicsError
+from topics.client.errors import BadAnswer, Conflict, NotFound, TopicsError
 from topics.client.faults import Fault
 from topics.client.held_job import BaseHeldJob, JobState, OnError, lease_lost, log_error
 from topics.client.job_stream import READ_TIMEOUT_S
@@ -65,6 +65,12 @@ class HeldJob(BaseHeldJob[D]):
         return self.state is JobState.NACKED
 
     def __enter__(self) -> Self:
+        try:
+            self.require_fit()
+        except BadAnswer:
+            with suppress(TopicsError):
+                self.nack()
+            raise
         return self
 
     def __exit__(
@@ -362,6 +368,7 @@ class Work(Generic[D]):
         on_error: OnError[HeldJob[D]],
     ) -> bool:
         try:
+            job.require_fit()
             handler(job)
         except Exception as error:
             job.nack()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from topics.client import endpoints
+from topics.client import endpoints, unfit
 from topics.client.call import Call
 from topics.client.endpoints import WAIT_MS_MAX
 from topics.client.held_job import BaseHeldJob, H, JobState
@@ -138,7 +138,8 @@ class WorkerState(Generic[D]):
             lease_ms=self.lease_ms,
             wait_ms=self._wait_ms or None if waits else None,
         )
-        call = replace(call, outlives_faults=True)
+        decode = unfit.claimed(self._job_type, f"{call.method} {call.path}")
+        call = replace(call, outlives_faults=True, decode=decode)
         return Claim(call, max, waits, self._clock.now_s())
 
     def unanswered(self, claim: Claim[D]) -> None:
