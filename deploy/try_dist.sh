@@ -23,7 +23,7 @@ try() {  # try PYTHON FILE
         echo "a server without its extra?" >&2
         exit 1
     fi
-    grep -q 'topics-server\[server\]' "$work/error"
+    grep -q '\[server\]' "$work/error"
 
     "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$2[server]"
     "$work/venv/bin/topics" serve --port 0 --port-file "$work/port" --data-dir "$work/data" 2>"$work/log" &
@@ -42,7 +42,7 @@ try() {  # try PYTHON FILE
     # A node of a cluster: without Kafka's client one line says what is missing; with it, a start
     # looks for the brokers, of which there are none here.
     export TOPICS_CLUSTER_KAFKA=127.0.0.1:1 TOPICS_CLUSTER_URL=http://127.0.0.1:1 TOPICS_CLUSTER_START_MS=300
-    refused "$work/venv" 'topics-server\[cluster\]'
+    refused "$work/venv" '\[cluster\]'
     "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$2[cluster]"
     refused "$work/venv" 'did not answer for 300 ms'
     unset TOPICS_CLUSTER_KAFKA TOPICS_CLUSTER_URL TOPICS_CLUSTER_START_MS

@@ -11,6 +11,7 @@ import pytest
 
 import topics
 import topics.client
+from topics.distribution import install
 
 
 def test_version() -> None:
@@ -86,7 +87,7 @@ def test_a_command_that_needs_the_server_says_what_to_install(command: str) -> N
     )
 
     assert done.returncode == 2
-    assert done.stderr.startswith('topics: this needs pip install "topics-server[server]" (')
+    assert done.stderr.startswith(f"topics: this needs {install('server')} (")
     assert done.stderr.count("\n") == 1
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from topics.distribution import install
 from topics.protocol.model.limits import Limits
 from topics.service_links import is_service_link
 from topics.visible import without_password
@@ -521,8 +522,7 @@ def _refuse_no_node(settings: Settings) -> None:
     """What cannot be a node of a cluster is refused before anything is opened."""
     if find_spec("confluent_kafka") is None:
         raise BadSetting(
-            "TOPICS_CLUSTER_KAFKA is set and Kafka's client is not installed: "
-            "pip install 'topics-server[cluster]'"
+            f"TOPICS_CLUSTER_KAFKA is set and Kafka's client is not installed: {install('cluster')}"
         )
     if settings.cluster_min_isr > settings.cluster_replication:
         raise BadSetting(

@@ -10,7 +10,7 @@ only the test moves:
         topics.advance(ms=60_000)
         assert topics.client.topic("jobs").count == 1
 
-With pytest, the fixture `memory_topics` is one of these, fresh for each test.
+It needs the extra `server`.  With pytest, the fixture `memory_topics` is one of these, fresh for each test.
 """
 
 import threading
@@ -22,19 +22,22 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from topics.asgi.app import App
 from topics.client import AsyncClient, Client
 from topics.client.retry import Clock, Retry
-from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
-from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.http.metrics import Process
-from topics.protocol.model.commands import Command
-from topics.protocol.model.limits import Limits
-from topics.protocol.model.moment import Moment
-from topics.server.exchange.exchange import TopicsExchange
-from topics.server.exchange.interface import Answer, Head, Streaming
-from topics.server.exchange.shell import Phase
-from topics.store.memory import MemoryStore
+from topics.distribution import needs
+
+with needs("server", of="topics.testing"):
+    from topics.asgi.app import App
+    from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+    from topics.protocol.driver.inline_host import InlineHost
+    from topics.protocol.http.metrics import Process
+    from topics.protocol.model.commands import Command
+    from topics.protocol.model.limits import Limits
+    from topics.protocol.model.moment import Moment
+    from topics.server.exchange.exchange import TopicsExchange
+    from topics.server.exchange.interface import Answer, Head, Streaming
+    from topics.server.exchange.shell import Phase
+    from topics.store.memory import MemoryStore
 
 START_MS = 1_750_000_000_000
 """The clock's first reading: a day in June 2025."""

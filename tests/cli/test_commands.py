@@ -12,6 +12,7 @@ import pytest
 import topics.cli
 from topics import __version__
 from topics.cli import COMMANDS, all_commands
+from topics.distribution import install
 from topics.export.lake import OsLake
 from topics.export.manifest import Settings
 from topics.export.target import open_target
@@ -204,4 +205,4 @@ def test_an_export_without_pyarrow_says_what_to_install(command: str, tmp_path: 
     )
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith('topics: this needs pip install "topics-server[export]" (')
+    assert done.stderr.startswith(f"topics: this needs {install('export')} (")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from topics.distribution import install
 from topics.spark import doctor, workers
 from topics.spark.errors import SparkFailure
 from topics.spark.sessions import prepare
@@ -32,7 +33,7 @@ def test_a_package_of_another_version(found: str | None, is_well: bool) -> None:
 
     finding = doctor._package("pyspark", look)
     assert finding.is_well is is_well
-    assert is_well or 'pip install "topics-server[spark]" (pyspark>=4.2,<4.4)' in finding.text
+    assert is_well or f"{install('spark')} (pyspark>=4.2,<4.4)" in finding.text
 
 
 def test_a_python_that_cannot_read_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def test_a_worker_without_pyarrow_says_what_to_do() -> None:
         "except RuntimeError as error:\n    print(error)"
     )
     assert done.stdout.startswith(f"the Python of Spark's workers, {sys.executable}: "), done.stderr
-    assert "set PYSPARK_PYTHON to one with topics-server[spark]" in done.stdout
+    assert "set PYSPARK_PYTHON to one with the extra `spark`" in done.stdout
     assert done.stdout.count("\n") == 1
 
 

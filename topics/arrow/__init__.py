@@ -4,12 +4,15 @@
 
     table = topics.arrow.reader("/var/lib/topics", "orders").read_all()
 
-Needs `pyarrow` (`pip install "topics-server[export]"`).
+Needs `pyarrow` (the extra `export`).
 """
 
-from topics.arrow.loss import DataLoss, Gap
-from topics.arrow.scan import DataLossWarning, reader, scan
-from topics.arrow.source import NoSuchTopic, NotDurable, NotReadable
+from topics.distribution import needs
+
+with needs("export", of="topics.arrow"):
+    from topics.arrow.loss import DataLoss, Gap
+    from topics.arrow.scan import DataLossWarning, reader, scan
+    from topics.arrow.source import NoSuchTopic, NotDurable, NotReadable
 
 __all__ = [
     "DataLoss",

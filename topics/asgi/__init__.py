@@ -13,6 +13,9 @@ async def app(
     send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
 ) -> None:
     """ASGI 3."""
-    from topics.asgi.hosted import hosted
+    from topics.distribution import needs
+
+    with needs("server", of="topics.asgi"):
+        from topics.asgi.hosted import hosted
 
     await hosted(scope, receive, send)

@@ -184,11 +184,15 @@ def _missing(error: ModuleNotFoundError) -> int:
     Raises:
         ModuleNotFoundError: The module is none of an extra's.
     """
+    from topics.distribution import MissingExtra, install
+
+    if isinstance(error, MissingExtra):
+        return _print_end(str(error), UNUSABLE)
     package = (error.name or "").partition(".")[0]
     if package not in (*OF_SERVER, OF_EXPORT):
         raise error
     extra = "export" if package == OF_EXPORT else "server"
-    return _print_end(f'this needs pip install "topics-server[{extra}]" ({error})', UNUSABLE)
+    return _print_end(f"this needs {install(extra)} ({error})", UNUSABLE)
 
 
 def _unwritten(error: OSError) -> int:

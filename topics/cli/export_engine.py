@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from topics.cli.exits import UNUSABLE, Stop
 from topics.cli.printing import say
+from topics.distribution import install
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,7 @@ def engine(name: str) -> "Engine":
         made: Any = import_module("topics.spark.export")
     except ImportError as error:
         raise Stop(
-            f'--engine spark needs pip install "topics-server[spark]" ({error}); '
+            f"--engine spark needs {install('spark')} ({error}); "
             "--engine direct needs nothing more",
             UNUSABLE,
         ) from None
@@ -62,8 +63,8 @@ def with_variants(lake: "Lake", staged: "Sequence[Staged]", compression: str) ->
         made: Any = import_module("topics.spark.variant")
     except ImportError as error:
         raise Unusable(
-            f"{lake.path}: its files have a VARIANT, which only Spark writes: pip install "
-            f'"topics-server[spark]" ({error})'
+            f"{lake.path}: its files have a VARIANT, which only Spark writes: {install('spark')} "
+            f"({error})"
         ) from None
     found: list[Staged] = made.with_variants(lake, staged, compression)
     return found

@@ -11,6 +11,7 @@ import click
 from topics.cli.exits import OK, UNUSABLE, Stop, counted, refusals
 from topics.cli.printing import say
 from topics.cli.target import with_server
+from topics.distribution import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ def _session(name: str, master: str | None) -> "Iterator[SparkSession]":
         from topics.spark.errors import SparkFailure
         from topics.spark.sessions import session
     except ImportError as error:
-        raise Stop(f'{error}: pip install "topics-server[spark]"', UNUSABLE) from None
+        raise Stop(f"{error}: {install('spark')}", UNUSABLE) from None
     try:
         spark = session(name, master=master)
     except SparkFailure as error:

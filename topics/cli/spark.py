@@ -8,6 +8,7 @@ import click
 
 from topics.cli.exits import OK, UNUSABLE, Stop
 from topics.cli.printing import say, say_json
+from topics.distribution import install
 
 
 @click.group("spark")
@@ -25,7 +26,7 @@ def doctor(as_json: bool) -> int:
     try:
         from topics.spark.doctor import examine
     except ImportError as error:
-        raise Stop(f'{error}: pip install "topics-server[spark]"', UNUSABLE) from None
+        raise Stop(f"{error}: {install('spark')}", UNUSABLE) from None
     is_well = True
     for finding in examine():
         if as_json:

@@ -22,11 +22,13 @@ same facts.
 | `verify`, `compact`, `reconcile`, `repair`, `then_delete` | what is done with an export later |
 | `datasets` | the files of the manifest, for readers |
 
-Needs `pyarrow` (`pip install "topics-server[export]"`).
+Needs `pyarrow` (the extra `export`).
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from topics.distribution import needs
 
 if TYPE_CHECKING:
     from topics.export.datasets import dataset, files
@@ -37,5 +39,6 @@ __all__ = ["dataset", "files"]
 def __getattr__(name: str) -> Any:
     """`dataset` and `files` bring pyarrow, which a look at a manifest does without."""
     if name in __all__:
-        return getattr(import_module("topics.export.datasets"), name)
+        with needs("export", of=f"topics.export.{name}"):
+            return getattr(import_module("topics.export.datasets"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

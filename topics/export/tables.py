@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from topics.arrow.columns import FIELDS, schema
 from topics.arrow.loss import Gap
 from topics.arrow.source import Source, Wanted, now_ms
+from topics.distribution import install
 from topics.export.lake import Lake
 from topics.export.loading import Unusable, load
 from topics.export.manifest import Catalogue, Commit, Damaged, Lineage, Lost, Settings
@@ -292,8 +293,7 @@ def opener(lake: Lake, settings: Settings) -> Callable[[str], Table]:
         return IcebergTopics(lake.path, settings.by, schema_of(settings)).table
     except ImportError as error:
         raise Unusable(
-            f'--format {settings.format} needs pip install "topics-server[{settings.format}]" '
-            f"({error})"
+            f"--format {settings.format} needs {install(settings.format)} ({error})"
         ) from None
 
 

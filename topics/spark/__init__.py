@@ -5,7 +5,7 @@
     spark = session()
     orders = spark.read.format("topics").option("path", "/var/lib/topics").option("subscribe", "orders").load()
 
-Needs `pip install "topics-server[spark]"` and Java; `topics spark doctor` says what is missing.
+Needs the extra `spark` and Java; `topics spark doctor` says what is missing.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
+from topics.distribution import install
 from topics.spark.errors import SparkFailure
 from topics.spark.java import find_java
 from topics.spark.workers import trouble, worker_python
@@ -45,7 +46,7 @@ def _java() -> Finding:
 def _package(name: str, look: Callable[[str], str] = version) -> Finding:
     least, limit = PACKAGES[name]
     wanted = f">={_dotted(least)}" + (f",<{_dotted(limit)}" if limit else "")
-    cure = f'pip install "topics-server[spark]" ({name}{wanted})'
+    cure = f"{install('spark')} ({name}{wanted})"
     try:
         found = look(name)
     except PackageNotFoundError:
@@ -62,9 +63,7 @@ def _dotted(numbers: tuple[int, ...]) -> str:
 
 def _entry() -> Finding:
     if find_spec("pyspark_topics") is None:
-        return Finding(
-            False, 'Spark finds no module pyspark_topics: pip install "topics-server[spark]"'
-        )
+        return Finding(False, f"Spark finds no module pyspark_topics: {install('spark')}")
     return Finding(True, 'spark.read.format("topics") needs no further step')
 
 

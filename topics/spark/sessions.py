@@ -12,6 +12,7 @@ import tempfile
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from topics.distribution import install
 from topics.spark.errors import SparkFailure
 from topics.spark.java import find_java
 from topics.spark.workers import trouble, worker_python
@@ -61,7 +62,7 @@ def session(
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise SparkFailure(f'{error}: pip install "topics-server[spark]"') from None
+        raise SparkFailure(f"{error}: {install('spark')}") from None
 
     prepare()
     wanted = dict(SETTINGS)

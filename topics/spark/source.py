@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from topics.distribution import install
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceReader,
@@ -41,7 +43,7 @@ def _explained() -> Iterator[None]:
 def _missing(error: ImportError) -> str:
     return (
         f"the Python of Spark's workers, {sys.executable}: {error}; set PYSPARK_PYTHON to one with "
-        "topics-server[spark] before the session starts, or use topics.spark.session(); "
+        f"the extra `spark` of topics ({install('spark')}) before the session starts, or use topics.spark.session(); "
         "`topics spark doctor` checks it"
     )
 

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from topics.distribution import install
 from topics.server.cluster.kafka.library import KafkaError, KafkaException, error_of, told
 
 from .fakes import kafka_error
@@ -36,8 +37,7 @@ def run(script: str) -> str:
 def test_a_package_that_is_missing_is_one_line() -> None:
     """§7"""
     assert run(WITHOUT) == (
-        "TOPICS_CLUSTER_KAFKA is set and confluent-kafka is not installed: "
-        "pip install 'topics-server[cluster]'"
+        f"TOPICS_CLUSTER_KAFKA is set and confluent-kafka is not installed: {install('cluster')}"
     )
 
 

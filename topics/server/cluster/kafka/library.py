@@ -5,6 +5,7 @@ Raises `NoLibrary` when it is imported where the extra `cluster` is not installe
 
 from typing import Final
 
+from topics.distribution import install
 from topics.server.cluster.kafka.failures import NoLibrary
 from topics.server.cluster.kafka.settings import LOGGER
 
@@ -27,8 +28,7 @@ try:
     )
 except ModuleNotFoundError as error:
     raise NoLibrary(
-        "TOPICS_CLUSTER_KAFKA is set and confluent-kafka is not installed: "
-        "pip install 'topics-server[cluster]'"
+        f"TOPICS_CLUSTER_KAFKA is set and confluent-kafka is not installed: {install('cluster')}"
     ) from error
 
 __all__ = [
