@@ -18,7 +18,13 @@ _ROOT: Final = Path(__file__).parents[1]
 
 
 class MissingExtra(ModuleNotFoundError):
-    """A package of an extra is not installed; the message says how it is."""
+    """A package of an extra is not installed; the message says how it is.
+
+    Attributes:
+        reason: What Python said.
+    """
+
+    reason: str = ""
 
 
 def install(extra: str) -> str:
@@ -48,4 +54,6 @@ def needs(extra: str, *, of: str) -> Iterator[None]:
         if (error.name or "").partition(".")[0] == "topics":
             raise
         what = f"{of} needs {install(extra)} ({error})"
-        raise MissingExtra(what, name=error.name, path=error.path) from None
+        missing = MissingExtra(what, name=error.name, path=error.path)
+        missing.reason = str(error)
+        raise missing from None

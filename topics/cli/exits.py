@@ -186,13 +186,12 @@ def _missing(error: ModuleNotFoundError) -> int:
     """
     from topics.distribution import MissingExtra, install
 
-    if isinstance(error, MissingExtra):
-        return _print_end(str(error), UNUSABLE)
     package = (error.name or "").partition(".")[0]
     if package not in (*OF_SERVER, OF_EXPORT):
         raise error
     extra = "export" if package == OF_EXPORT else "server"
-    return _print_end(f"this needs {install(extra)} ({error})", UNUSABLE)
+    reason = error.reason if isinstance(error, MissingExtra) else error
+    return _print_end(f"this needs {install(extra)} ({reason})", UNUSABLE)
 
 
 def _unwritten(error: OSError) -> int:
