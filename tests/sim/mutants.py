@@ -72,6 +72,7 @@ from topics.store.wal import Log
 from .files import SimFile, SimFiles
 from .invariants import Violation
 from .stories import style_of, told_story
+from .traffic import LARGE
 
 Patch = pytest.MonkeyPatch
 SOURCES = Path(topics.__file__).parent
@@ -525,6 +526,52 @@ def runs_that_were_dead_at_a_start_never_looked_at(patch: Patch) -> None:
     patch.setattr(Compaction, "_add_remains", blind)
 
 
+def what_routers_passed_not_logged_before_their_copies(patch: Patch) -> None:
+    append = Forwarding._append
+
+    def hasty(self: Forwarding, *given: Any) -> None:
+        passed, self._passed = self._passed, {}
+        try:
+            append(self, *given)
+        finally:
+            self._passed = passed
+
+    patch.setattr(Forwarding, "_append", hasty)
+
+
+def expiry_not_logged_behind_a_boundary(patch: Patch) -> None:
+    add = Checkpointing._add_unsealed
+
+    def forgetful(self: Checkpointing, *given: Any) -> Iterator[None]:
+        steps, unit, is_more = add(self, *given), self._engine.unit, True
+        while is_more:
+            log_expiry, unit.log_expiry = unit.log_expiry, _nothing  # type: ignore[method-assign]
+            is_more = any(True for _ in itertools.islice(steps, 1))
+            unit.log_expiry = log_expiry  # type: ignore[method-assign]
+            yield
+
+    patch.setattr(Checkpointing, "_add_unsealed", forgetful)
+
+
+def _nothing(*given: Any) -> None:
+    return
+
+
+def three_files_of_the_log_unsynced(patch: Patch) -> None:
+    leave = Log._leave
+
+    def late(self: Log, size: int) -> Any:
+        if len(self._unsynced) != 2:
+            return leave(self, size)
+        first = self._unsynced.pop(0)
+        try:
+            return leave(self, size)
+        finally:
+            self._unsynced.insert(0, first)
+
+    patch.setattr(Log, "_leave", late)
+
+
 def segments_left_by_an_erasure(patch: Patch) -> None:
     patch.setattr(Erasure, "segments_to_check", lambda self, topic_ids: [])
 
@@ -833,6 +880,10 @@ ERASED = {
 
 ERASED_IN_TIME = ERASED | {"ttls_ms": (50, 500), "caps": (0, 20), "faults": 0.0}
 
+PASSING = {"routed": True, "caps": (3,), "ttls_ms": (0,), "faults": 0.0, "classes": ("disk",)}
+EXPIRING = {"ttls_ms": (50,), "caps": (0,), "faults": 0.0, "classes": ("disk",)}
+LARGE_LOG = {"sizes": (LARGE,), "faults": 0.0, "classes": ("disk",), "harsh": True}
+
 BUGS: dict[str, Bug] = {
     bug.sow.__name__: bug
     for bug in (
@@ -942,6 +993,9 @@ BUGS: dict[str, Bug] = {
             )
         ),
         Bug(segments_left_by_an_erasure, worlds=ERASED),
+        Bug(what_routers_passed_not_logged_before_their_copies, worlds=PASSING),
+        Bug(expiry_not_logged_behind_a_boundary, worlds=EXPIRING),
+        Bug(three_files_of_the_log_unsynced, worlds=LARGE_LOG),
         Bug(runs_that_were_dead_at_a_start_never_looked_at, worlds=ERASED_IN_TIME),
         Bug(image_taken_behind_its_boundary, worlds=SLOW_LOG),
         Bug(failed_sync_told_in_a_new_file_only, worlds=NO_NEW_FILES),

@@ -6,7 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
+from protocol.disk import Disk, nobody
 from topics.protocol.driver import driver as module
+from topics.protocol.driver.delayed_writes import RETRY_MS
 from topics.protocol.driver.driver import Step
 from topics.protocol.driver.group_commit import Mark, Reply, Rotate, Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
@@ -18,6 +20,8 @@ from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejecti
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
 from topics.store.memory import MemoryStore
+
+from .test_group_commit import append as parsed
 
 START_MS = 1_750_000_000_000
 LIMITS = Limits()
@@ -222,6 +226,53 @@ def test_writes_that_find_no_room_are_counted(host: Host) -> None:
 
     assert STATUSES[missing.value.code] == 404
     assert host.driver.refused_for_room == 3
+
+
+LARGE = ["x" * 10_000] * 3
+SMALL = ["y"]
+
+
+def in_order(host: Disk) -> list[int]:
+    """Sizes of the topic's records, as a reader finds them."""
+    host.round()
+    for _ in range(10):
+        host.advance(ms=RETRY_MS)
+    return [
+        size
+        for run in host.driver.engine.state.topics["t"].runs
+        for size in run.columns.data_size.tolist()
+    ]
+
+
+def test_a_write_that_finds_no_room_again_keeps_its_place() -> None:
+    """Those that came behind it may be small enough for the room that there is, and are written
+    behind it. (§0.6)"""
+    host = Disk()
+    host.write("t", 1)
+    store, room = host.store, host.store.room
+    store.room = lambda *, reserve: 8000  # type: ignore[method-assign]
+    store.ask_room = lambda need_bytes: True  # type: ignore[method-assign]
+    for datas in (LARGE, SMALL):
+        host.driver.submit(parsed("t", *datas), nobody)
+    for _ in range(3):
+        host.advance(ms=RETRY_MS)
+    del store.ask_room  # type: ignore[method-assign]
+    store.room = room  # type: ignore[method-assign]
+
+    assert in_order(host) == [902, 10_002, 10_002, 10_002, 3]
+
+
+def test_a_write_that_finds_no_memory_again_keeps_its_place() -> None:
+    """The same until sealing has made some. (§0.6, §11)"""
+    host = Disk(max_hot_bytes=48_000)
+    host.write("t", 20)
+    for datas in (LARGE, SMALL):
+        host.driver.submit(parsed("t", *datas), nobody)
+    assert host.driver._delayed.waiting == 2
+    for _ in range(3):
+        host.advance(ms=RETRY_MS)
+
+    assert in_order(host) == [902] * 20 + [10_002, 10_002, 10_002, 3]
 
 
 # ---------------------------------------------------------------------- life

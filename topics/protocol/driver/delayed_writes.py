@@ -304,28 +304,25 @@ class DelayedWrites:
         now_ms = self._steady_ms()
         may_wait = self.is_open and now_ms + RETRY_MS < delayed.since_ms + WAIT_MS_MAX
         need_bytes = delayed.need_bytes
-        if (
-            may_wait
-            and need_bytes
-            and not self._has_room(need_bytes)
-            and self._asks_room(need_bytes)
-        ):
+        if may_wait and need_bytes and not self._has_room(need_bytes):
             # Not decided again: that would render a large batch each time.
-            delayed.at_ms = now_ms + RETRY_MS
-            self._queue.appendleft(delayed)
-            return False
+            self._put_back(delayed, now_ms)
+            if self._asks_room(need_bytes):
+                return False
+            self._queue.popleft()
         self._uncount(delayed)
         try:
             waited_ms = float(now_ms - delayed.since_ms)
             found = self._decide(delayed.command, delayed.deliver, waited_ms)
         except Rejection as refusal:
-            if may_wait and self._may_find_room(delayed.command, refusal):
-                delayed.at_ms = now_ms + RETRY_MS
-                if isinstance(delayed.command, Append):
-                    delayed.need_bytes = refusal.need_bytes
-                self._queue.appendleft(delayed)
-                self._counted(delayed)
-                return False
+            if may_wait:
+                self._put_back(delayed, now_ms)
+                if self._may_find_room(delayed.command, refusal):
+                    if isinstance(delayed.command, Append):
+                        delayed.need_bytes = refusal.need_bytes
+                    self._counted(delayed)
+                    return False
+                self._queue.popleft()
             found = Reply(refusal)
         except Exception as error:
             found = Reply(error)  # a bug, or no memory: it concerns this write alone
@@ -334,6 +331,12 @@ class DelayedWrites:
         else:
             delayed.ticket = found
         return True
+
+    def _put_back(self, delayed: _DelayedWrite, now_ms: int) -> None:
+        """A write waits on at the head of the queue.  It stands there before room is asked for: a host
+        that syncs at once moves the queue meanwhile, and none may pass it."""
+        delayed.at_ms = now_ms + RETRY_MS
+        self._queue.appendleft(delayed)
 
     def alarm_ms(self) -> int | None:
         """When `move` has something to do; None where the end of a write calls it."""
