@@ -305,6 +305,11 @@ class SimFiles:
         return found
 
     @property
+    def dirty_logs(self) -> list[str]:
+        """Files of the log with bytes that a power loss may take."""
+        return [n for n, inode in self.inodes.items() if n.endswith(".wal") and inode.dirty]
+
+    @property
     def is_stuck(self) -> bool:
         """Whether some calls fail whenever they come, or no segment can be read."""
         return self.stuck is not None or self.spoil is not None

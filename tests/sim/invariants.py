@@ -61,6 +61,12 @@ def i2_what_a_stop_takes_is_a_suffix(
     check(how == "cut" or not missing, "I2", f"{name}: a {how} took {missing[:5]}")
 
 
+def i2_two_files_of_the_log_are_unsynced_at_most(dirty: Collection[str]) -> None:
+    """However fast clients write and however slow syncs are, what a power loss may take of a log lies
+    in its last two files. (§0.10)"""
+    check(len(dirty) <= 2, "I2", f"{sorted(dirty)} are unsynced")
+
+
 def i3_a_batch_is_whole(epoch: str, head_seq: int, inner: Collection[int]) -> None:
     """A head that is shown or found is the last seq of a batch, never one in its middle. (§2)
 

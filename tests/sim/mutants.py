@@ -117,6 +117,7 @@ FIRST: dict[str, int] = {
     "the_clock_followed_back": 2,
     "time_stands_still_for_what_goes_on_in_parts": 9,
     "who_came_while_the_log_failed_not_answered": 1,
+    "what_routers_passed_not_logged_before_their_copies": 75,
     "whole_runs_dropped_by_first_seq": 72,
 }
 """The first world that meets the bug."""
@@ -539,24 +540,6 @@ def what_routers_passed_not_logged_before_their_copies(patch: Patch) -> None:
     patch.setattr(Forwarding, "_append", hasty)
 
 
-def expiry_not_logged_behind_a_boundary(patch: Patch) -> None:
-    add = Checkpointing._add_unsealed
-
-    def forgetful(self: Checkpointing, *given: Any) -> Iterator[None]:
-        steps, unit, is_more = add(self, *given), self._engine.unit, True
-        while is_more:
-            log_expiry, unit.log_expiry = unit.log_expiry, _nothing  # type: ignore[method-assign]
-            is_more = any(True for _ in itertools.islice(steps, 1))
-            unit.log_expiry = log_expiry  # type: ignore[method-assign]
-            yield
-
-    patch.setattr(Checkpointing, "_add_unsealed", forgetful)
-
-
-def _nothing(*given: Any) -> None:
-    return
-
-
 def three_files_of_the_log_unsynced(patch: Patch) -> None:
     leave = Log._leave
 
@@ -881,7 +864,6 @@ ERASED = {
 ERASED_IN_TIME = ERASED | {"ttls_ms": (50, 500), "caps": (0, 20), "faults": 0.0}
 
 PASSING = {"routed": True, "caps": (3,), "ttls_ms": (0,), "faults": 0.0, "classes": ("disk",)}
-EXPIRING = {"ttls_ms": (50,), "caps": (0,), "faults": 0.0, "classes": ("disk",)}
 LARGE_LOG = {"sizes": (LARGE,), "faults": 0.0, "classes": ("disk",), "harsh": True}
 
 BUGS: dict[str, Bug] = {
@@ -994,7 +976,6 @@ BUGS: dict[str, Bug] = {
         ),
         Bug(segments_left_by_an_erasure, worlds=ERASED),
         Bug(what_routers_passed_not_logged_before_their_copies, worlds=PASSING),
-        Bug(expiry_not_logged_behind_a_boundary, worlds=EXPIRING),
         Bug(three_files_of_the_log_unsynced, worlds=LARGE_LOG),
         Bug(runs_that_were_dead_at_a_start_never_looked_at, worlds=ERASED_IN_TIME),
         Bug(image_taken_behind_its_boundary, worlds=SLOW_LOG),

@@ -48,7 +48,10 @@ TABLE: dict[str, Invariant] = {
     "I2": Invariant(
         "a power loss takes a suffix of a `disk` topic, a kill nothing",
         "§0.10",
-        (invariants.i2_what_a_stop_takes_is_a_suffix,),
+        (
+            invariants.i2_what_a_stop_takes_is_a_suffix,
+            invariants.i2_two_files_of_the_log_are_unsynced_at_most,
+        ),
     ),
     "I3": Invariant("a batch is whole", "§2", (invariants.i3_a_batch_is_whole,)),
     "I4": Invariant(

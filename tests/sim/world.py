@@ -35,6 +35,7 @@ from .files import Cut, Fault, SimFiles
 from .invariants import (
     Violation,
     check,
+    i2_two_files_of_the_log_are_unsynced_at_most,
     i2_what_a_stop_takes_is_a_suffix,
     i3_a_batch_is_whole,
     i6_what_is_deleted_stays_deleted,
@@ -160,6 +161,7 @@ class World:
 
     def _wrote(self, lsn: int) -> None:
         assert self.in_flight is not None
+        i2_two_files_of_the_log_are_unsynced_at_most(self.files.dirty_logs)
         self.history.append((lsn, self.in_flight))
         self.in_flight = None
 

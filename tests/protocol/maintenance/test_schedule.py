@@ -204,6 +204,30 @@ def test_a_checkpoint_that_cannot_be_sealed_begins_no_file_after_another() -> No
     assert rotations == ["rotate {'fresh': False, 'stay': True}"]
 
 
+def test_what_expires_while_a_checkpoint_is_made_is_not_counted_behind_it() -> None:
+    """The image has the topic as it was at the boundary, and nothing of it is sealed any more: the log
+    behind it says that its records are gone. (§8.2, §1.2)"""
+    host = Disk()
+    host.put("t", b'{"ttl_ms": 1000}')
+    host.write("t", 5)
+    rotate = host.store.rotate
+
+    def slow(**given: bool) -> int:
+        boundary = rotate(**given)
+        host.now_ms += 2000
+        host.driver.engine.let_pass(host.now_ms)
+        return boundary
+
+    host.store.rotate = slow  # type: ignore[method-assign]
+    ended: list[Exception | None] = []
+    schedule = host.driver.maintenance.schedule
+    host.driver.maintenance.run(schedule._checkpoint(), ended.append)
+    assert ended == [None]
+    topic = host.kill().driver.engine.state.topics["t"]
+
+    assert (topic.count, topic.size_bytes) == topic.recount() == (0, 0)
+
+
 def test_what_is_written_while_a_checkpoint_is_made_is_in_the_log_behind_it() -> None:
     """A restart shows each record once, wherever the turns fell. (§8.2)"""
     host = Disk()
