@@ -11,7 +11,7 @@ from protocol.harness import refusal
 from topics.protocol.http.routes import find_route
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.server.access.guard import Guard
+from topics.server.access.guard import Guard, credentials
 from topics.server.access.keys import BadKeys, Entry, source_of
 from topics.server.exchange.interface import Head
 
@@ -33,9 +33,9 @@ def asked(
     try:
         route, name = find_route(method, path)
     except Rejection:
-        known.require_key(head, headers.get)
+        known.require_key(head)
         raise
-    return route.line, name, known.admit(route, name, head, headers.get)
+    return route.line, name, known.admit(route, name, head)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,14 @@ def test_the_header_counts_where_both_are_there() -> None:
     refused = refusal(asked, guard(), "GET", "/v0/watch/w?token=full", "Bearer x")
     assert refused.code is ErrorCode.UNAUTHORIZED
     assert asked(guard(), "GET", "/v0/watch/w?token=x", "Bearer full")[2].is_key
+
+
+def test_two_keys_are_none() -> None:
+    """Several lines are one list, which no key is. (§0.2, RFC 9110 §5.3)"""
+    assert credentials([(b"x", b"1")]) is None
+    assert (
+        credentials([(b"authorization", b"a"), (b"x", b"1"), (b"authorization", b"b")]) == b"a, b"
+    )
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/v0/health", "/v0/ready"])

@@ -3,7 +3,7 @@
 import pytest
 
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.server.exchange.fields import reader, require_single
+from topics.server.exchange.fields import SECRETS, reader, require_single
 
 from .desk import JSON, Desk, code
 
@@ -19,7 +19,6 @@ SINGLE = [
 LISTS = [
     b"accept",
     b"accept-encoding",
-    b"authorization",
     b"content-encoding",
     b"if-none-match",
     b"prefer",
@@ -45,6 +44,14 @@ def test_of_another_field_the_first_counts() -> None:
 
     assert reader(headers)(b"x") == b"1"
     assert reader(headers)(b"y") is None
+
+
+def test_a_key_is_not_among_what_may_be_kept() -> None:
+    """Who judges it reads it from the head of the request. (§0.2)"""
+    header = reader([*((name, b"secret") for name in SECRETS), (b"host", b"a")])
+
+    assert {header(name) for name in SECRETS} == {None}
+    assert header(b"host") == b"a"
 
 
 @pytest.mark.parametrize("name", SINGLE)

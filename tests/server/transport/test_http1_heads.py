@@ -49,6 +49,69 @@ def test_a_head_is_parsed_once() -> None:
     assert (first.length, first.wire_bytes) == (5, len(post(b"hello")) - 5)
 
 
+def keyed(value: bytes, name: bytes = b"Authorization", more: bytes = b"") -> bytes:
+    return b"GET /v0/topics HTTP/1.1\r\n" + HOST + name + b": " + value + b"\r\n" + more + b"\r\n"
+
+
+@pytest.mark.parametrize("name", [b"Authorization", b"authorization"])
+def test_a_key_is_not_kept_and_always_that_of_the_request(name: bytes) -> None:
+    """Clients with different keys share a head, and what the exchange has noted; each has its own key,
+    and the table none. (§0.2)"""
+    heads = Heads()
+    first = read(heads, keyed(b"Bearer first", name, b"X: y\r\n"))
+    again = [read(heads, keyed(b"Bearer %b" % key, name, b"X: y\r\n")) for key in (b"2", b"first")]
+    messages = [first, *again]
+
+    assert len(heads) == 1
+    assert len({id(message and message.memo) for message in messages}) == 1
+    assert [message and message.headers for message in messages] == [
+        [(b"host", b"a"), (b"authorization", b"Bearer %b" % key), (b"x", b"y")]
+        for key in (b"first", b"2", b"first")
+    ]
+    assert [message and message.wire_bytes for message in messages] == [
+        len(keyed(b"Bearer %b" % key, name, b"X: y\r\n")) for key in (b"first", b"2", b"first")
+    ]
+    assert not any(b"Bearer" in key or b"Bearer" in repr(kept).encode() for key, kept in heads.kept)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        keyed(b"Bearer a", b"AUTHORIZATION"),
+        keyed(b"Bearer a", b"Authorization "),
+        keyed(b" Bearer a"),
+        keyed(b"Bearer  a"),
+        keyed(b"Bearer a "),
+        keyed(b""),
+        keyed(b"Bearer \xe9"),
+        keyed(b"Bearer a", more=b"Authorization: Bearer b\r\n"),
+        keyed(b"Bearer a", more=b"AUTHORIZATION: Bearer b\r\n"),
+        keyed(b"Bearer a", more=b"Cookie: a=b\r\n"),
+        keyed(b"a=b", b"Cookie"),
+        keyed(b"Basic a", b"Proxy-Authorization"),
+        get(b"/v0/watch/w?token=a"),
+        get(b"/v0/watch/w?tok%65n=a"),
+    ],
+)
+def test_a_head_that_may_hold_a_key_elsewhere_is_not_kept(sent: bytes) -> None:
+    """In other fields, in the query, or spelled in a way that would need more than a search. (§0.2)"""
+    heads = Heads()
+    read(heads, keyed(b"Bearer a"))
+    read(heads, sent)
+
+    assert len(heads) == 1
+    assert heads.find(sent, 0) is None
+
+
+@pytest.mark.parametrize("value", [b"a\nX: y", b"a\rb", b"a\0", b"\x7f", b"a\tb"])
+def test_no_other_value_passes_for_a_key_than_a_parser_takes(value: bytes) -> None:
+    """A head is known whatever its key is, but a line end or a control character is none."""
+    heads = Heads()
+    read(heads, keyed(b"Bearer a"))
+
+    assert heads.find(keyed(value), 0) is None
+
+
 @pytest.mark.parametrize(
     "sent",
     [

@@ -1,5 +1,6 @@
 """Bytes to HTTP/1.1 messages: where they end, what they say, what is malformed (RFC 9112)."""
 
+import gc
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.server.transport.http1_heads import Message
+from topics.server.transport.http1_heads import Heads, Message
 from topics.server.transport.http1_parser import (
     CHUNKED_BYTES,
     CHUNKS_MAX,
@@ -129,6 +130,41 @@ def test_nothing_behind_a_message_is_parsed() -> None:
     parser.next_message()
     with pytest.raises(Malformed):
         parser.feed(sent, at)
+
+
+def holds(parser: Parser, text: bytes) -> bool:
+    """Whether anything that the parser refers to has the text."""
+    seen: set[int] = set()
+    waiting: list[object] = [*vars(parser).values()]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, bytes | bytearray) and text in each:
+            return True
+        if id(each) not in seen and not callable(each):
+            seen.add(id(each))
+            waiting += gc.get_referents(each)
+    return False
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("size", [0, 2])
+def test_a_connection_that_waits_keeps_no_key(is_known: bool, size: int) -> None:
+    """Of the last request, which was parsed or found; nor does one that goes on for long. (§0.2)"""
+    parser = Parser(FEED_BYTES, Heads())
+    head = b"POST / HTTP/1.1\r\n" + HOST + b"Authorization: secret\r\nContent-Length: %d\r\n\r\n"
+    sent = head % size + b"a" * size
+    for _ in range(1 + is_known):
+        assert not holds(parser, b"secret")
+        at = parser.feed(sent, 0)
+        assert holds(parser, b"secret")
+        while not parser.is_complete:
+            at += parser.feed(sent, at)
+        parser.next_message()
+    assert not holds(parser, b"secret")
+
+    parser.feed(sent, 0)
+    parser.forget_head()
+    assert not holds(parser, b"secret")
 
 
 def test_an_empty_line_before_a_message_is_skipped() -> None:

@@ -92,6 +92,19 @@ def test_a_list_is_counted_before_it_is_decoded() -> None:
     assert len(lists.last) == library.FIELDS_MAX
 
 
+def test_a_key_stays_no_longer_than_its_client() -> None:
+    """A list that was taken is not kept; the table, which an open connection needs, ends with it. (§0.2)"""
+    lists = library.Lists()
+    lists.decode(Encoder().encode([*SOUND, (b"authorization", b"Bearer secret")]))
+    assert b"Bearer secret" in dict(lists.take()).values()
+    assert lists.last == ()
+    assert b"Bearer secret" in dict(lists.header_table.dynamic_entries).values()
+
+    lists.close()
+
+    assert not lists.header_table.dynamic_entries
+
+
 def test_a_text_stands_for_its_own_block_alone() -> None:
     """A block that h2 did not come to decode leaves nothing behind."""
     lists, encoder = library.Lists(), Encoder()

@@ -6,7 +6,7 @@ what a request means: names in bodies are checked where commands are (`protocol/
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from topics.protocol.http.routes import Route, parse_query
@@ -18,14 +18,13 @@ from topics.server.access.keys import BadKeys, Entry, KeySource
 
 log = logging.getLogger("topics.access")
 
-Header = Callable[[bytes], bytes | None]
 InThread = Callable[[Callable[[], list[Entry]]], Awaitable[list[Entry]]]
 
 SCHEME: Final = b"bearer"
 
 
 class Asked(Protocol):
-    """What of a request's head tells who sent it, beside its headers."""
+    """What of a request's head tells who sent it."""
 
     @property
     def client(self) -> str:
@@ -33,6 +32,9 @@ class Asked(Protocol):
 
     @property
     def query(self) -> bytes: ...
+
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]: ...
 
 
 class Guard:
@@ -51,7 +53,7 @@ class Guard:
 
     # ------------------------------------------------------------------ requests
 
-    def admit(self, route: Route, name: str, head: Asked, header: Header) -> Caller:
+    def admit(self, route: Route, name: str, head: Asked) -> Caller:
         """Who sent a request, which is asked for every one: keys may have changed since the last.
 
         Raises:
@@ -60,20 +62,20 @@ class Guard:
         """
         if route.guard == "open" or (route.guard == "probe" and not self._asks_at_probes):
             return ANYONE
-        caller = self.require_key(head, header, takes_token=route.takes_token)
+        caller = self.require_key(head, takes_token=route.takes_token)
         caller.require_scopes(route.scopes)
         if route.has_name:
             caller.require_name(name)
         return caller
 
-    def require_key(self, head: Asked, header: Header, *, takes_token: bool = False) -> Caller:
+    def require_key(self, head: Asked, *, takes_token: bool = False) -> Caller:
         """The caller of a request's key.  For a path that is no route nothing else is asked, and
         nothing is said about it without one.
 
         Raises:
             Rejection: 401, in the same words for whatever is no key.
         """
-        token = _token(head, header, takes_token=takes_token)
+        token = _token(head, takes_token=takes_token)
         if token is not None:
             caller = self.keys.find(token)
             if caller is not None:
@@ -124,10 +126,19 @@ class Guard:
         )
 
 
-def _token(head: Asked, header: Header, *, takes_token: bool) -> bytes | None:
+def credentials(headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
+    """What a request has as `Authorization`; several lines of that are one list (RFC 9110 §5.3)."""
+    found: bytes | None = None
+    for name, value in headers:
+        if name == b"authorization":
+            found = value if found is None else found + b", " + value
+    return found
+
+
+def _token(head: Asked, *, takes_token: bool) -> bytes | None:
     """What a request gives as its key; None where it gives none.  The header counts where both are
-    there, and two headers are one with a comma, which no key has (`exchange.fields`)."""
-    value = header(b"authorization")
+    there, and two headers are one with a comma, which no key has."""
+    value = credentials(head.headers)
     if value is not None:
         scheme, _, token = value.strip().partition(b" ")
         return token.strip() if scheme.lower() == SCHEME else b""

@@ -37,7 +37,7 @@ from topics.protocol.model.commands import (
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY
 from topics.protocol.model.outcomes import Deleted, Outcome
-from topics.server.access.guard import Guard
+from topics.server.access.guard import Guard, credentials
 from topics.server.cluster import forwarding
 from topics.server.cluster.doubt import END_MS, SecondLook, behind
 from topics.server.cluster.forwarding import FORWARDED, POSITION, Request, not_leader
@@ -120,7 +120,7 @@ class ClusterExchange(TopicsExchange):
         if self._origins is not None:
             self._origins.check(call.header, call.head.path)
         if self._guard is not None:
-            caller = self._guard.require_key(call.head, call.header)
+            caller = self._guard.require_key(call.head)
             caller.require_scopes(SCOPES)
             if caller.prefixes:
                 what = "the key may not touch every topic, and the store's files hold them all"
@@ -368,7 +368,7 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         return ClusterSocketFeed(
             self._call.runtime,
             self._neighbours,
-            authorization=self._call.header(b"authorization"),
+            authorization=credentials(self._call.head.headers),
             client=self._client,
             caller=self._call.caller,
             holder=self._slot.holder,

@@ -186,7 +186,7 @@ class TopicsExchange:
                 judged = found
             call.also = judged.also
             if self._guard is not None:
-                call.caller = self._guard.admit(judged.route, judged.name, head, header)
+                call.caller = self._guard.admit(judged.route, judged.name, head)
             if judged.needs_serving and self._runtime.phase is not _READY:
                 raise not_serving(self._runtime)
             call.route = judged.label
@@ -241,7 +241,7 @@ class TopicsExchange:
             route, name = routes.find_route(head.method, head.path)
         except Rejection:
             if self._guard is not None:
-                self._guard.require_key(head, call.header)  # 401 comes before 404
+                self._guard.require_key(head)  # 401 comes before 404
             raise
         max_body_bytes = route.max_body_bytes(self._runtime.limits)
         return Judged(call.header, route, name, max_body_bytes, call.also)
@@ -387,6 +387,8 @@ class Admitted(msgspec.Struct, eq=False):
         self.close()  # a stream is no request in flight (§11)
         call.is_timed = False
         call.observe(streaming.status)
+        call.forget_secrets()
+        self._query = b""
         return streaming
 
     def _parse_apart(self, pieces: list[bytes]) -> Pending:
@@ -512,6 +514,7 @@ class Admitted(msgspec.Struct, eq=False):
             feed = self._socket()
             call.is_timed = False
             call.observe(101)
+            call.forget_secrets()
             return feed
         except Rejection as refusal:
             return call.refuse(refusal)

@@ -14,7 +14,6 @@ _LISTS: Final = frozenset(
     (
         b"accept",
         b"accept-encoding",
-        b"authorization",
         b"content-encoding",
         b"forwarded",
         b"if-none-match",
@@ -23,8 +22,12 @@ _LISTS: Final = frozenset(
         b"x-forwarded-for",
     )
 )
-"""Fields that are one list where they come on several lines (RFC 9110 §5.3).  Two keys are one list,
-too, and so they are none (§0.2); so are two traces (W3C Trace Context §3.2)."""
+"""Fields that are one list where they come on several lines (RFC 9110 §5.3); two traces are, and so
+they are none (W3C Trace Context §3.2)."""
+
+SECRETS: Final = frozenset((b"authorization", b"cookie", b"proxy-authorization"))
+"""Fields that may hold a client's key, which `access.guard` alone reads: what is made of a head may be kept
+for the next request with the same, and they are not."""
 
 _SINGLE: Final = {
     b"content-type": "Content-Type",
@@ -39,12 +42,13 @@ _SINGLE: Final = {
 
 
 def reader(headers: Headers) -> Callable[[bytes], bytes | None]:
-    """What gives a field's value by its name in lower case; None where it is absent.  Of a field that
-    is no list, the first counts."""
+    """What gives a field's value by its name in lower case; None where it is absent, and of
+    `SECRETS`.  Of a field that is no list, the first counts."""
     known: dict[bytes, bytes] = {}
     for name, value in headers:
         if name not in known:
-            known[name] = value
+            if name not in SECRETS:
+                known[name] = value
         elif name in _LISTS:
             known[name] += b", " + value
     return known.get

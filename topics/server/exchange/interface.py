@@ -19,8 +19,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 class Memo(msgspec.Struct):
     """What an exchange makes of a head, kept by a driver beside the head's bytes.
 
-    Only what follows from method, path, query and headers belongs here: the same bytes come again
-    from other clients, and at other times.
+    Only what follows from method, path, query and headers belongs here, and nothing that follows from
+    `Authorization`: the same head comes again from other clients, and at other times.
     """
 
     judged: Any = None

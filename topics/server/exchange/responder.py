@@ -65,6 +65,11 @@ class Responder(msgspec.Struct):
     caller: Caller = ANYONE
     also: Headers = ()
 
+    def forget_secrets(self) -> None:
+        """The answer is a stream, which may last for days: of its head nothing more is asked but what was
+        asked for, and its key should not stay in memory."""
+        self.head = msgspec.structs.replace(self.head, query=b"", headers=())
+
     @property
     def is_head(self) -> bool:
         """Its answer has no body."""

@@ -437,6 +437,8 @@ class Http1:
             self._answered()
             return
         self._move(Input.STREAMED)
+        self._parser.forget_head()
+        self._message = self._parser.message
         source = source_of(streaming.feed)
         self._stream = Stream(
             source,
@@ -501,3 +503,5 @@ class Http1:
 
             self._move(Input.ENDED)
             open_on_http1(self._connection, head, verdict)
+            self._parser.close()
+            self._message = None

@@ -15,6 +15,7 @@ from base64 import b64decode
 from typing import Final
 
 import httptools
+import msgspec
 
 from topics.server.exchange.interface import Headers
 from topics.server.transport.http1_heads import BLANK_LINE, Heads, Message
@@ -80,10 +81,11 @@ class Parser:
         self._heads = heads
         self._llhttp = httptools.HttpRequestParser(self)
         self._headers: list[tuple[bytes, bytes]] = []
+        self._begin = self._target = b""
         self.body: list[bytes] = []
         self._small = bytearray()
         self._last: Message | None = None
-        """The known head that came last."""
+        """The known head that came last, if it has no secret."""
         self.next_message()
 
     def next_message(self) -> None:
@@ -97,6 +99,17 @@ class Parser:
         self._step_bytes = self._feed_bytes
         self._chunks = 0
         self._is_known = False
+        if self._headers:
+            # A connection that waits for its next request keeps nothing of the last: it may hold a key.
+            self._headers, self._begin, self._target = [], b"", b""
+
+    def forget_head(self) -> None:
+        """The message goes on for long, and nothing of its head will be asked for but how it is framed."""
+        assert self.message is not None
+        self.message = msgspec.structs.replace(
+            self.message, query=b"", headers=[], memo=None, raw=b""
+        )
+        self._headers = []
 
     def _begin_head(self) -> None:
         """A head that has to be parsed begins."""
@@ -133,7 +146,8 @@ class Parser:
             message = None if heads is None else heads.find(data, at)
         if message is not None:
             self._is_known = self.is_begun = True
-            self.message = self._last = message
+            self.message = message
+            self._last = message if message.raw else None
             self.method = message.method
             self.is_complete = message.length == 0
             return message.wire_bytes

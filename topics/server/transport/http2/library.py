@@ -53,7 +53,7 @@ class Lists(Decoder):
     so for a Content-Length that is no number or is not kept, and for a `:status`.
 
     Attributes:
-        last: The list that was decoded last.
+        last: The list that was decoded last, until it is taken.
         plain: The next block, and the same block with its long strings as text (`blocks.plain`).
     """
 
@@ -69,6 +69,17 @@ class Lists(Decoder):
             raise OversizedHeaderListError(f"more than {FIELDS_MAX} fields")
         self.last = list(super().decode(data, raw=True))
         return []
+
+    def take(self) -> Fields:
+        """The list that was decoded last.  It is not kept: it may have a client's key."""
+        taken, self.last = self.last, ()
+        return taken
+
+    def close(self) -> None:
+        """The connection has ended: what the client had in its table goes now, and not when a collection
+        finds that nothing refers to it."""
+        self.last, self.plain = (), None
+        self.header_table_size = 0
 
 
 def connection(*, streams: int) -> tuple[Library, Lists]:

@@ -147,6 +147,7 @@ class Http2:
             self._link.close(stream)
         self._sender.close()
         self._link.asks.clear()
+        self._link.lists.close()
 
     def _take_request(self) -> bool:
         """Take a frame, and send the answer where there is one already: a request that is answered
@@ -247,10 +248,10 @@ class Http2:
             fault = "a stream that depends on itself"
         for event in self._link.events(frame):
             if isinstance(event, h2.events.RequestReceived):
-                fields, ends = self._link.lists.last, frame.ends_stream
+                fields, ends = self._link.lists.take(), frame.ends_stream
                 self._receiver.on_request(frame.stream_id, fields, fault, ends=ends)
             elif isinstance(event, h2.events.TrailersReceived):
-                self._receiver.on_trailers(frame.stream_id, self._link.lists.last, fault)
+                self._receiver.on_trailers(frame.stream_id, self._link.lists.take(), fault)
             elif isinstance(event, h2.events.StreamReset):
                 self._on_reset(event)
 
