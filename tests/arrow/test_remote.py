@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,7 +17,8 @@ from topics.arrow.source import NoSuchTopic, NotDurable, Wanted
 from topics.client import Retry
 from topics.testing import MemoryTopics
 
-from .writer import as_rows
+from .writer import as_rows, writer
+from .writer import opened as local
 
 ALL = schema(list(FIELDS))
 
@@ -70,6 +72,44 @@ def test_a_scan_is_what_paging_is(memory: MemoryTopics, seed: int) -> None:
     assert rows(memory, tag="t1") == t1
     assert rows(memory, tag_prefix="t") == expected
     assert [row for row in rows(memory, exclude_nodes=("w",)) if "gap" not in row] == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_how_far_a_number_of_bytes_reaches(memory: MemoryTopics, tmp_path: Path, seed: int) -> None:
+    """By a server as by its directory: the text of what is live and wanted is added up."""
+    chance = random.Random(seed)
+    engine = writer(tmp_path, segment_max_records=300)
+    for n in range(1500):
+        tag, text = (
+            chance.choice("abc"),
+            "x" * chance.choice((1, 50, 20_000 if n % 100 == 0 else 9)),
+        )
+        meta = {"h": n} if n % 3 == 0 else {}
+        memory.client.append("t", NewRecord(text, tag=tag, meta=meta))
+        engine.append({"data": text, "tag": tag, "meta": meta})
+    engine.seal_all()
+    memory.client.delete("t", match=("tag", "Eq", "c"), before_seq=700)
+    engine.delete(match="c", before_seq=700)
+    wanted = Wanted(ALL, tag="a" if seed % 2 else None)
+    with opened(memory) as remote, local(engine) as here:
+        batches = [b for b in here.read("t", 1, 1500, wanted) if not isinstance(b, Gap)]
+        live = [row for batch in batches for row in batch.to_pylist()]
+        for _ in range(20):
+            first, budget = (
+                chance.randrange(1, 1500),
+                chance.choice((0, 1, 100, 5000, 60_000, 10**7)),
+            )
+            used, end = 0, 1500
+            for row in live:
+                size = len(row["data"]) + len(row["meta"] or "")
+                if row["seq"] >= first and used + size > budget:
+                    end = row["seq"] - 1
+                    break
+                used += size if row["seq"] >= first else 0
+            assert here.reach("t", first, 1500, wanted, budget) == (end, used)
+            there = remote.reach("t", first, 1500, wanted, budget)
+            assert there[0] == end
+            assert there[1] == used or (end == 1500 and there[1] <= budget)
 
 
 def test_bytes_are_verbatim(memory: MemoryTopics) -> None:

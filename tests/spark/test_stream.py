@@ -1,6 +1,8 @@
 """The reader of a stream without a JVM: offsets, limits, loss, and the plan of a batch."""
 
 import pickle
+import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +82,64 @@ def test_a_limit_is_shared_by_lag(engine: Durable) -> None:
     begin = reader.initialOffset()
     assert at(reader.latestOffset(begin, ReadMaxRows(22))) == {"t": 20, "u": 2}
     assert at(reader.latestOffset(begin, ReadMaxRows(2))) == {"t": 1, "u": 1}
-    assert at(reader.latestOffset(begin, ReadMaxBytes(1))) == {"t": 1, "u": 1}
     assert at(reader.latestOffset(begin, ALL)) == {"t": 100, "u": 10}
-    assert at(opened(engine, maxBytesPerTrigger="1b").latestOffset(begin, ReadMaxRows(50))) == {
-        "t": 1,
-        "u": 1,
-    }
     assert reader.getDefaultReadLimit() == ReadMaxRows(1_000_000)
+
+
+def batches(
+    reader: TopicsStreamReader, limit: ReadMaxRows | ReadMaxBytes
+) -> Iterator[list[tuple[str, int, int]]]:
+    """Topic, seq and bytes of `data` of each record, by batch, to the end of what is there."""
+    start = reader.initialOffset()
+    while (end := reader.latestOffset(start, limit)) is not start:
+        yield [
+            (row["topic"], row["seq"], len(row["data"]))
+            for part in reader.partitions(start, end)
+            for batch in reader.read(part)
+            for row in batch.to_pylist()
+        ]
+        start = end
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_limit_of_bytes_is_one(tmp_path: Path, seed: int) -> None:
+    """Large records first and small ones behind them, of several topics, deleted ones among them: no
+    batch has more bytes, but for one record that alone has more; and batches are not much smaller."""
+    chance = random.Random(seed)
+    engine = writer(tmp_path / "other", segment_max_records=64)
+    for name in "tuv"[: 1 + seed % 3]:
+        engine.append(*("x" * chance.randrange(50, 3000) for _ in range(60)), name=name)
+        engine.append(*range(2000), name=name)
+        engine.append("y" * 15_000, *range(50), name=name)
+        engine.seal_all()
+    engine.delete(before_seq=20)
+    engine.store.idle()
+    options = {"path": str(engine.files.path), "subscribePattern": ".*"}
+    if seed % 2:
+        options["maxBytesPerTrigger"] = "10000b"
+    reader = opened(engine, **options)
+
+    made = list(batches(reader, ReadMaxRows(10**6) if seed % 2 else ReadMaxBytes(10_000)))
+    found = [row[:2] for batch in made for row in batch]
+    assert len(found) == len(set(found))
+    assert len(found) == sum(engine.topic(name).count for name in "tuv"[: 1 + seed % 3])
+    sizes = [sum(row[2] for row in batch) for batch in made]
+    assert [n for n, size in enumerate(sizes) if size > 10_000 and len(made[n]) > 1] == []
+    assert sum(sizes) / len(sizes) > 4000
+
+
+def test_no_topic_waits_for_ever(engine: Durable) -> None:
+    """One with a record that fits into no share of a busy topic's is the first in its turn."""
+    engine.append("x" * 4000, name="u")
+    engine.append(*("y" * 100 for _ in range(1000)))
+    engine.store.idle()
+    reader = opened(engine, maxBytesPerTrigger="5000b")
+
+    first = [
+        batch for batch, _ in zip(batches(reader, ReadMaxRows(10**6)), range(20), strict=False)
+    ]
+    assert ("u", 11) in {row[:2] for batch in first[:6] for row in batch}
+    assert all(sum(row[2] for row in batch) <= 5000 for batch in first)
 
 
 def test_a_batch_waits_for_enough(engine: Durable) -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,29 @@ def test_a_stream_goes_on_where_it_was(
     assert query.run() == []
     [record] = [r.data for r in client.read("topics.readers")]
     assert record["topics"][f"{name}.a"]["seq"] in range(1000, 2601)
+
+
+def test_bytes_of_a_batch_are_limited(
+    reads: Reads, client: Client, server: Server, home: Path, name: str
+) -> None:
+    """Large records first, small ones behind them: no batch has more bytes than it may, by path and
+    by URL, whatever records have on average."""
+    client.append_many(name, ["x" * 60_000] * 12)
+    client.append_many(name, [NewRecord(n) for n in range(12_000)])
+    settle(server)
+    for how in ("path", "url"):
+        query = Query(
+            home / how,
+            lambda how=how: reads.stream(  # type: ignore[misc]
+                how, startingOffsets="earliest", maxBytesPerTrigger="200000b"
+            ),
+        )
+        sizes = query.run("topic", "data")
+        ends = [sum(query.batches[:n]) for n in range(len(query.batches) + 1)]
+        found = [sum(len(row[1]) for row in sizes[lo:hi]) for lo, hi in pairwise(ends)]
+        assert len(sizes) == 12_012
+        assert max(found) <= 200_000, found
+        assert len(found) <= 6
 
 
 def test_a_replay_repeats_no_row_and_misses_none(

@@ -150,6 +150,26 @@ class LocalSource:
                 size += run.text_bytes * (hi - lo) // run.count
         return size
 
+    def reach(
+        self, name: str, first_seq: int, last_seq: int, wanted: Wanted, budget_bytes: int
+    ) -> tuple[int, int]:
+        topic = self._topic(name)
+        floor_ms, match = self._floor(topic, wanted.asof_ms), _match(wanted)
+        used = 0
+        for run in topic.runs:
+            lo = max(first_seq - run.first_seq, 0)
+            hi = min(last_seq + 1 - run.first_seq, run.count)
+            if lo >= hi:
+                continue
+            rows = _kept(run, lo, hi, floor_ms, match, wanted)
+            sizes = run.columns.data_size[rows] + run.columns.meta_size[rows]
+            ends = used + np.cumsum(sizes, dtype=np.int64)
+            fit = int(np.searchsorted(ends, budget_bytes, "right"))
+            if fit < len(rows):
+                return run.first_seq + int(rows[fit]) - 1, int(ends[fit - 1]) if fit else used
+            used = int(ends[-1]) if len(rows) else used
+        return last_seq, used
+
     def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
         topic = self._topic(name)
         found = []

@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 import orjson
 import pyarrow as pa
 
-from topics.arrow.columns import GAP
+from topics.arrow.columns import GAP, schema
 from topics.arrow.loss import DELETED, Gap
 from topics.arrow.source import Bounds, Consistency, NoSuchTopic, NotDurable, Wanted
 from topics.client import Client, Retry, TopicNotFound, TopicsError
@@ -27,6 +28,8 @@ from topics.client.endpoints import topic_path
 PAGE_RECORDS: Final = 1000
 """The most that a server gives (§3.1)."""
 PAGE_BYTES: Final = 8 << 20
+PAGE_BYTES_MIN: Final = 64 << 10
+"""Of a page that is read for the sizes of its records: less costs more requests than it spares text."""
 PATIENCE: Final = Retry()
 BEHIND_MS: Final = 5000
 BEHIND_MAX: Final = 6
@@ -140,6 +143,27 @@ class RemoteSource:
         seqs = state.head_seq - state.earliest_seq + 1
         return state.bytes * max(last - first + 1, 0) // max(seqs, 1)
 
+    def reach(
+        self, name: str, first_seq: int, last_seq: int, wanted: Wanted, budget_bytes: int
+    ) -> tuple[int, int]:
+        """As `Source.reach`.  No answer tells the sizes of records without their text, so this reads it."""
+        with _named(name):
+            whole = self._client.topic(name, touch=False).bytes
+        if whole <= budget_bytes:
+            return last_seq, whole
+        used = 0
+        text = replace(wanted, columns=schema(["data", "meta"]))
+        page_bytes = min(max(budget_bytes, PAGE_BYTES_MIN), PAGE_BYTES)
+        for page, _, last in self._pages(name, first_seq, last_seq, text, page_bytes):
+            for record in page.records:
+                size = len(bytes(record.data)) + len(bytes(record.meta))
+                if record.seq > last:
+                    break
+                if used + size > budget_bytes:
+                    return record.seq - 1, used
+                used += size
+        return last_seq, used
+
     def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
         """The gap at the beginning, where there is one; others show when they are read."""
         page = self._ask(name, {"from_seq": first_seq - 1, "limit": 1})
@@ -178,7 +202,12 @@ class RemoteSource:
         yield from _batches(name, held, wanted)
 
     def _pages(
-        self, name: str, first_seq: int, last_seq: int, wanted: Wanted
+        self,
+        name: str,
+        first_seq: int,
+        last_seq: int,
+        wanted: Wanted,
+        page_bytes: int = PAGE_BYTES,
     ) -> Iterator[tuple[_Page, int, int]]:
         """Pages in order, each with the seqs [first, last] that it was asked for and that it covers.
 
@@ -187,7 +216,7 @@ class RemoteSource:
         """
         asked: dict[str, Any] = {
             "limit": PAGE_RECORDS,
-            "max_batch_bytes": PAGE_BYTES,
+            "max_batch_bytes": page_bytes,
             "include_tags": "tag" in wanted.columns.names,
             "include_meta": "meta" in wanted.columns.names,
         }

@@ -105,6 +105,13 @@ class Source(Protocol):
     def text_bytes(self, name: str, first_seq: int, last_seq: int) -> int:
         """About how many bytes of text the records of [first_seq, last_seq] have."""
 
+    def reach(
+        self, name: str, first_seq: int, last_seq: int, wanted: Wanted, budget_bytes: int
+    ) -> tuple[int, int]:
+        """*Blocking.* Through which seq of [first_seq, last_seq] the `data` and `meta` of the records wanted
+        have at most so many bytes, and at most how many: where they do not all fit, exactly.  Where
+        the first record has more, it is the seq before that."""
+
     def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
         """What is known to be lost of [first_seq, last_seq] before it is read, ascending (§3.3);
         deleted records are not lost."""

@@ -4,7 +4,8 @@
      "topics": {"orders": {"seq": 480234, "id": "2b4f57fe9e64a177-1"}},
      "lost": {"orders": [[1, 200, "cap"]]}}
 
-`seq` is the last one that was examined, `id` the topic's epoch.  `asof` is the time by which records
+`seq` is the last one that was examined, `id` the topic's epoch.  `turn`, where batches are limited by
+bytes, counts these: each topic is the first to be served once in as many as there are.  `asof` is the time by which records
 of the batch that ends here expire, `parts` into how many pieces it is cut, and `lost` what was known
 to be lost of it when it was planned: so a replay of a batch cuts and judges as the first run did.
 """
@@ -35,6 +36,7 @@ class Offset:
     parts: int
     topics: Mapping[str, Position]
     lost: tuple[Gap, ...] = field(default=())
+    turn: int = 0
 
     def to_json(self) -> dict[str, Any]:
         made: dict[str, Any] = {
@@ -45,6 +47,8 @@ class Offset:
                 name: {"seq": at.seq, "id": at.epoch} for name, at in sorted(self.topics.items())
             },
         }
+        if self.turn:
+            made["turn"] = self.turn
         if self.lost:
             lost: dict[str, list[list[Any]]] = {}
             for gap in self.lost:
@@ -67,6 +71,7 @@ def parse_offset(value: Mapping[str, Any]) -> Offset:
             parts=value["parts"],
             topics={n: Position(at["seq"], at["id"]) for n, at in value["topics"].items()},
             lost=tuple(Gap(name, *gap) for name, gaps in lost.items() for gap in gaps),
+            turn=value.get("turn", 0),
         )
     except (KeyError, TypeError, AttributeError):
         raise SparkFailure(f"{value!r} is no offset of the format topics") from None

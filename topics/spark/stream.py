@@ -124,7 +124,13 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lag = sum(lags.values())
         if self._is_waiting(lag, start, at_ms, has_lost=bool(lost)):
             return None
-        granted = _shared(lags, self._granted(source, begins, lags, limit))
+        granted = self._granted(lags, limit)
+        turn = 0
+        if (budget := self._budget(limit)) is not None and any(granted.values()):
+            turn = start.turn + 1
+            granted = self._fitting(
+                source, begins, granted, turn=start.turn, budget=budget, asof_ms=at_ms
+            )
         ends = {n: Position(begins[n] + granted[n], bounds.epoch) for n, bounds in heads.items()}
         for name, end in ends.items():
             gaps = source.gaps(name, begins[name] + 1, end.seq, asof_ms=at_ms)
@@ -132,7 +138,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lost += gaps
         # A topic that is gone stays where it was: it may come back.
         positions = {**start.topics, **ends}
-        return Offset(at_ms, self._options.min_partitions, positions, tuple(lost))
+        return Offset(at_ms, self._options.min_partitions, positions, tuple(lost), turn)
 
     def _heads(self, source: Source, start: Offset) -> dict[str, Bounds]:
         """The topics to read and where they end.
@@ -168,25 +174,56 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waited = at_ms - start.asof_ms >= self._options.max_trigger_delay_ms
         return not lag or (lag < self._options.min_records_per_trigger and not waited)
 
-    def _granted(
-        self, source: Source, begins: Mapping[str, int], lags: Mapping[str, int], limit: ReadLimit
-    ) -> int:
-        """How many seqs the next batch may have: those of Spark's limit, and of `maxBytesPerTrigger`."""
-        lag = sum(lags.values())
-        most = lag
-        if isinstance(limit, ReadMaxRows):
-            most = min(most, limit.max_rows)
+    def _granted(self, lags: Mapping[str, int], limit: ReadLimit) -> dict[str, int]:
+        """How many seqs of each topic the next batch may have by Spark's limit."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(lags.values())
+        return _shared(lags, most)
+
+    def _budget(self, limit: ReadLimit) -> int | None:
+        """How many bytes the next batch may have; None: any number."""
         sizes = []
         if isinstance(limit, ReadMaxBytes):
             sizes.append(limit.max_bytes)
-        if self._options.max_bytes_per_trigger is not None and not isinstance(
-            limit, ReadAllAvailable
-        ):
-            sizes.append(self._options.max_bytes_per_trigger)
-        if sizes and lag:
-            size = sum(source.text_bytes(n, begins[n] + 1, begins[n] + lags[n]) for n in lags)
-            most = min(most, max(lag * min(sizes) // max(size, 1), 1))
-        return most
+        size = self._options.max_bytes_per_trigger
+        if size is not None and not isinstance(limit, ReadAllAvailable):
+            sizes.append(size)
+        return min(sizes, default=None)
+
+    def _fitting(
+        self,
+        source: Source,
+        begins: Mapping[str, int],
+        granted: Mapping[str, int],
+        *,
+        turn: int,
+        budget: int,
+        asof_ms: int,
+    ) -> dict[str, int]:
+        """As many of the seqs that were granted as have so many bytes together.
+
+        Every topic has its share of what those before it have left, and one after the other they are
+        the first: that one has a record in any case, so that a large one keeps none waiting for ever.
+        """
+        wanted = wanted_of(self._options, self._layout, Pushed(), asof_ms)
+        names = [name for name, seqs in granted.items() if seqs]
+        first = turn % max(len(names), 1)
+        found = dict.fromkeys(granted, 0)
+        seqs_left, left = sum(granted.values()), budget
+        for n, name in enumerate([*names[first:], *names[:first]]):
+            span = begins[name] + 1, begins[name] + granted[name]
+            share = left * granted[name] // seqs_left
+            seqs_left -= granted[name]
+            if n and not share:
+                continue
+            end, used = source.reach(name, *span, wanted, share)
+            if n == 0 and used == 0 and end < span[1]:
+                # Its first record has what all may have, and more if it must.
+                end, used = source.reach(name, *span, wanted, budget)
+                if used == 0:
+                    end, used = end + 1, budget
+            found[name] = end - begins[name]
+            left -= used
+        return found
 
     def _handle(self, gaps: Sequence[Gap]) -> None:
         if gaps and self._options.loss == "fail":
