@@ -136,6 +136,26 @@ def test_a_gap_is_known_before(memory: MemoryTopics) -> None:
         assert source.seek("t", memory.now_ms) == 7
 
 
+def test_gaps_among_records_are_known_before(memory: MemoryTopics) -> None:
+    """What a router's source had lost before it was copied, too; each as far as it goes. (§6)"""
+    client = memory.client
+    client.put_topic("t")
+    client.put_topic("s", cap_records=5)
+    client.put_router("r", source="s", dest="t")
+    for first in (1, 101):
+        client.append("t", *range(20))
+        client.append("s", *range(first, first + 60))
+    with opened(memory) as source:
+        every = [gap for gap in source.read("t", 1, 160, Wanted(ALL)) if isinstance(gap, Gap)]
+        assert len(every) == 2
+        assert source.gaps("t", 1, 160, asof_ms=0) == every
+        first, last = every[0].first_seq, every[0].last_seq
+        assert source.gaps("t", 1, first - 1, asof_ms=0, until=160) == []
+        assert source.gaps("t", 1, first, asof_ms=0, until=160) == every[:1]
+        assert source.gaps("t", 1, first + 1, asof_ms=0) == [replace(every[0], last_seq=first + 1)]
+        assert source.gaps("t", last, 160, asof_ms=0)[0].first_seq == last
+
+
 def test_a_topic_that_was_made_anew(memory: MemoryTopics) -> None:
     """Its head is behind the range: the rest of the range is lost, and the scan ends. (§1.4)"""
     memory.client.append("t", *range(50))

@@ -219,6 +219,24 @@ def test_loss_is_in_the_offset(engine: Durable) -> None:
         opened(engine, subscribe="t").latestOffset(begin, ALL)
 
 
+@pytest.mark.parametrize("most", [1, 10, 40, 1000])
+def test_a_gap_is_one_row(engine: Durable, most: int) -> None:
+    """However few records a batch may have: it takes none of them. (§3.3)"""
+    reader = opened(engine, subscribe="t", lossHandling="rows", minPartitions="4")
+    start = reader.latestOffset(reader.initialOffset(), ReadMaxRows(40))
+    engine.put(cap_records=60)
+    engine.append(*range(150))
+    engine.store.idle()
+
+    batches = []
+    while (end := reader.latestOffset(start, ReadMaxRows(most))) is not start:
+        batches.append([row[1] for row in rows(reader, start, end)])
+        start = end
+    assert batches[0] == [190, *range(191, min(191 + most, 251))]
+    assert [seq for batch in batches for seq in batch] == [190, *range(191, 251)]
+    assert len(batches) == -(-60 // most)
+
+
 def test_another_instance_of_the_topic(engine: Durable) -> None:
     """Its epoch tells it from the one that was read. (§1.4)"""
     reader = opened(engine, subscribe="t", lossHandling="warn")

@@ -158,6 +158,46 @@ def test_loss_under_a_stopped_stream(reads: Reads, client: Client, home: Path, n
     assert seqs([row for row in rows if row[2] == "record"]) == list(range(23, 31))
 
 
+@pytest.mark.parametrize("how", ["path", "url"])
+def test_a_gap_is_one_row(
+    reads: Reads, client: Client, server: Server, home: Path, name: str, how: str
+) -> None:
+    """However small a batch is, and into however many parts a read is cut: no gap is several rows, and
+    no batch is one of nothing but a piece of it. (§3.3)"""
+    client.append(name, *range(40))
+    settle(server)
+    query = Query(
+        home,
+        lambda: reads.stream(
+            how, startingOffsets="earliest", lossHandling="rows", maxRecordsPerTrigger=10
+        ),
+    )
+    query.run()
+    client.put_topic(name, cap_records=60)
+    client.append(name, *range(210))
+    settle(server)
+
+    rows = query.run("topic", "seq", "_kind", "_gap.from", "_gap.to")
+    assert [row[2:] for row in rows if row[2] == "tombstone"] == [("tombstone", 41, 190)]
+    assert query.batches[4:] == [11, 10, 10, 10, 10, 10]
+
+    # What it lost before it was copied is a hole in the destination of a router.
+    client.put_topic(f"{name}.s", cap_records=7)
+    client.put_router(f"{name}.r", source=f"{name}.s", dest=f"{name}.d")
+    client.append(f"{name}.d", *range(50))
+    client.append(f"{name}.s", *range(100))
+    client.append(f"{name}.d", *range(50))
+    settle(server)
+    frame = reads(how, subscribe=f"{name}.d", lossHandling="rows", minPartitions=8)
+    found = (
+        frame.where("_kind = 'tombstone'").select("_gap.from", "_gap.to", "_gap.missed").collect()
+    )
+    assert [tuple(row) for row in found] == [(51, 143, 93)]
+    assert frame.where("_kind = 'record'").count() == 107
+    with pytest.raises(Exception, match=r"lost 93 seqs, 51\.\.143, reason source_trim"):
+        reads(how, subscribe=f"{name}.d").count()
+
+
 def test_a_topic_that_was_made_anew(reads: Reads, client: Client, home: Path, name: str) -> None:
     """Its epoch tells: an error, or from its beginning on. (§1.4)"""
     client.append(name, *range(5))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from topics.arrow.columns import BATCH_TEXT_BYTES, batch
 from topics.arrow.durable_heads import DurableHeads
-from topics.arrow.loss import Gap
+from topics.arrow.loss import Gap, add_gap
 from topics.arrow.source import Bounds, Consistency, NoSuchTopic, NotReadable, Wanted
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import Limits
@@ -170,25 +170,28 @@ class LocalSource:
             used = int(ends[-1]) if len(rows) else used
         return last_seq, used
 
-    def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
+    def gaps(
+        self, name: str, first_seq: int, last_seq: int, *, asof_ms: int, until: int | None = None
+    ) -> list[Gap]:
         topic = self._topic(name)
         found = []
+        end = last_seq if until is None else max(until, last_seq)
         floor = self._floor(topic, asof_ms)
         seq = first_seq
         if seq < topic.evict_floor:
             stone = topic.tombstone(seq - 1)
             assert stone is not None
-            found.append(Gap(name, seq, min(stone.gap_to, last_seq), stone.reason))
+            found.append(Gap(name, seq, min(stone.gap_to, end), stone.reason))
             seq = stone.gap_to + 1
         expired = self._expired_through(topic, floor)
         if seq <= expired:
-            found.append(Gap(name, seq, min(expired, last_seq), "ttl"))
+            found.append(Gap(name, seq, min(expired, end), "ttl"))
             seq = expired + 1
         for hole in topic.holes:
-            if hole.last_seq >= seq and hole.first_seq <= last_seq:
-                first, last = max(hole.first_seq, seq), min(hole.last_seq, last_seq)
+            if hole.last_seq >= seq and hole.first_seq <= end:
+                first, last = max(hole.first_seq, seq), min(hole.last_seq, end)
                 found.append(Gap(name, first, last, hole.reason))
-        return _joined(found)
+        return [gap for gap in _joined(found) if gap.first_seq <= last_seq]
 
     def evict_floor(self, name: str) -> int:
         return self._topic(name).evict_floor
@@ -266,14 +269,10 @@ def _sealed_runs(state: State) -> Iterator[SealedRun]:
 
 
 def _joined(gaps: Sequence[Gap]) -> list[Gap]:
-    """Adjacent gaps as one; of several causes, the reason is `mixed`, as for readers."""
+    """Adjacent gaps as one."""
     joined: list[Gap] = []
     for gap in gaps:
-        if joined and joined[-1].last_seq + 1 == gap.first_seq:
-            last = joined.pop()
-            reason = gap.reason if gap.reason == last.reason else "mixed"
-            gap = Gap(gap.topic, last.first_seq, gap.last_seq, reason)
-        joined.append(gap)
+        add_gap(joined, gap)
     return joined
 
 

@@ -33,6 +33,16 @@ class Gap:
         return f'topic "{self.topic}" lost {self.missed} seqs, {span}, reason {self.reason}'
 
 
+def add_gap(gaps: list[Gap], gap: Gap) -> None:
+    """Add a gap behind others; one that is adjacent makes one of both, whose reason is `mixed` where
+    they had others, as for readers."""
+    if gaps and gaps[-1].last_seq + 1 == gap.first_seq:
+        last = gaps.pop()
+        reason = gap.reason if gap.reason == last.reason else "mixed"
+        gap = Gap(gap.topic, last.first_seq, gap.last_seq, reason)
+    gaps.append(gap)
+
+
 class DataLoss(Exception):
     """A scan met loss and was to fail on it.
 

@@ -7,6 +7,7 @@ A server shows what is written, and no answer says how far that is durable.  Of 
 nothing else (§2.3), so a read of durable records by URL is of such topics only.
 """
 
+import secrets
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +20,7 @@ import orjson
 import pyarrow as pa
 
 from topics.arrow.columns import GAP, schema
-from topics.arrow.loss import DELETED, Gap
+from topics.arrow.loss import DELETED, Gap, add_gap
 from topics.arrow.source import Bounds, Consistency, NoSuchTopic, NotDurable, Wanted
 from topics.client import Client, Retry, TopicNotFound, TopicsError
 from topics.client.call import Call
@@ -30,6 +31,7 @@ PAGE_RECORDS: Final = 1000
 PAGE_BYTES: Final = 8 << 20
 PAGE_BYTES_MIN: Final = 64 << 10
 """Of a page that is read for the sizes of its records: less costs more requests than it spares text."""
+_NO_TAG: Final = secrets.token_hex(16)
 PATIENCE: Final = Retry()
 BEHIND_MS: Final = 5000
 BEHIND_MAX: Final = 6
@@ -164,11 +166,26 @@ class RemoteSource:
                 used += size
         return last_seq, used
 
-    def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
-        """The gap at the beginning, where there is one; others show when they are read."""
-        page = self._ask(name, {"from_seq": first_seq - 1, "limit": 1})
-        gap = _gap(name, page, first_seq, last_seq)
-        return [gap] if gap is not None else []
+    def gaps(
+        self, name: str, first_seq: int, last_seq: int, *, asof_ms: int, until: int | None = None
+    ) -> list[Gap]:
+        """As `Source.gaps`: pages of a tag that no record has tell gaps alone."""
+        found: list[Gap] = []
+        end = last_seq if until is None else max(until, last_seq)
+        seq = first_seq
+        asked = {"limit": 1, "match": ["tag", "Eq", _NO_TAG], "include_tags": False}
+        while seq <= last_seq:
+            page = self._ask(name, {**asked, "from_seq": seq - 1})
+            gap = _gap(name, page, seq, end)
+            if gap is not None and gap.first_seq > last_seq:
+                break
+            if gap is not None:
+                add_gap(found, gap)
+            if page.next_from_seq < seq:
+                # Another node of a cluster, which has not come as far yet.
+                break
+            seq = page.next_from_seq + 1
+        return found
 
     def evict_floor(self, name: str) -> int:
         """As `Source.evict_floor`; no answer tells it, but a read behind `from_seq` has a tombstone

@@ -112,9 +112,15 @@ class Source(Protocol):
         have at most so many bytes, and at most how many: where they do not all fit, exactly.  Where
         the first record has more, it is the seq before that."""
 
-    def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
-        """What is known to be lost of [first_seq, last_seq] before it is read, ascending (§3.3);
-        deleted records are not lost."""
+    def gaps(
+        self, name: str, first_seq: int, last_seq: int, *, asof_ms: int, until: int | None = None
+    ) -> list[Gap]:
+        """*Blocking.* What is known to be lost of [first_seq, last_seq] before it is read, ascending
+        (§3.3); deleted records are not lost.
+
+        Args:
+            until: A gap that begins in the range is told as far as this seq; None: as the range.
+        """
 
     def evict_floor(self, name: str) -> int:
         """Below this seq what is not there may be lost; from it on, but for gaps that `gaps` tells,

@@ -125,17 +125,23 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._is_waiting(lag, start, at_ms, has_lost=bool(lost)):
             return None
         granted = self._granted(lags, limit)
+        gaps: dict[str, list[Gap]] = {}
+        reached: dict[str, int] = {}
+        for name, bounds in heads.items():
+            last = self._head(name, bounds)
+            reached[name], gaps[name] = _reached(
+                source, name, begins[name], granted[name], last, bounds.head_seq, at_ms
+            )
         turn = 0
         if (budget := self._budget(limit)) is not None and any(granted.values()):
             turn = start.turn + 1
-            granted = self._fitting(
-                source, begins, granted, turn=start.turn, budget=budget, asof_ms=at_ms
-            )
-        ends = {n: Position(begins[n] + granted[n], bounds.epoch) for n, bounds in heads.items()}
+            spans = {n: (begins[n] + 1, end) for n, end in reached.items() if end > begins[n]}
+            reached |= self._fitting(source, spans, turn=start.turn, budget=budget, asof_ms=at_ms)
+        ends = {n: Position(reached[n], bounds.epoch) for n, bounds in heads.items()}
         for name, end in ends.items():
-            gaps = source.gaps(name, begins[name] + 1, end.seq, asof_ms=at_ms)
-            self._handle(gaps)
-            lost += gaps
+            found = [gap for gap in gaps[name] if gap.first_seq <= end.seq]
+            self._handle(found)
+            lost += found
         # A topic that is gone stays where it was: it may come back.
         positions = {**start.topics, **ends}
         return Offset(at_ms, self._options.min_partitions, positions, tuple(lost), turn)
@@ -192,36 +198,35 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _fitting(
         self,
         source: Source,
-        begins: Mapping[str, int],
-        granted: Mapping[str, int],
+        spans: Mapping[str, tuple[int, int]],
         *,
         turn: int,
         budget: int,
         asof_ms: int,
     ) -> dict[str, int]:
-        """As many of the seqs that were granted as have so many bytes together.
+        """As far into the spans [first_seq, last_seq] as their records have so many bytes together.
 
         Every topic has its share of what those before it have left, and one after the other they are
         the first: that one has a record in any case, so that a large one keeps none waiting for ever.
         """
         wanted = wanted_of(self._options, self._layout, Pushed(), asof_ms)
-        names = [name for name, seqs in granted.items() if seqs]
-        first = turn % max(len(names), 1)
-        found = dict.fromkeys(granted, 0)
-        seqs_left, left = sum(granted.values()), budget
+        names = list(spans)
+        first = turn % len(names)
+        found = {name: begin - 1 for name, (begin, _) in spans.items()}
+        seqs = {name: end - begin + 1 for name, (begin, end) in spans.items()}
+        seqs_left, left = sum(seqs.values()), budget
         for n, name in enumerate([*names[first:], *names[:first]]):
-            span = begins[name] + 1, begins[name] + granted[name]
-            share = left * granted[name] // seqs_left
-            seqs_left -= granted[name]
+            share = left * seqs[name] // seqs_left
+            seqs_left -= seqs[name]
             if n and not share:
                 continue
-            end, used = source.reach(name, *span, wanted, share)
-            if n == 0 and used == 0 and end < span[1]:
+            end, used = source.reach(name, *spans[name], wanted, share)
+            if n == 0 and used == 0 and end < spans[name][1]:
                 # Its first record has what all may have, and more if it must.
-                end, used = source.reach(name, *span, wanted, budget)
+                end, used = source.reach(name, *spans[name], wanted, budget)
                 if used == 0:
                     end, used = end + 1, budget
-            found[name] = end - begins[name]
+            found[name] = end
             left -= used
         return found
 
@@ -299,6 +304,28 @@ def _begin(name: str, start: Offset, bounds: Bounds) -> int:
     if at is None or at.epoch != bounds.epoch:
         return 0
     return min(at.seq, bounds.head_seq)
+
+
+def _reached(
+    source: Source, name: str, begin: int, granted: int, last: int, head: int, at_ms: int
+) -> tuple[int, list[Gap]]:
+    """How far a batch goes that may have so many seqs behind `begin` and up to `last`, and the gaps in it.
+
+    A gap is told by one batch, as a whole, and takes none of its seqs.
+    """
+    found: list[Gap] = []
+    at = begin
+    while granted and at < last:
+        end = min(at + granted, last)
+        more = source.gaps(name, at + 1, end, asof_ms=at_ms, until=head)
+        for gap in more:
+            granted -= gap.first_seq - at - 1
+            at = gap.last_seq
+        found += more
+        if not more:
+            at = end
+            break
+    return at, found
 
 
 def _shared(lags: Mapping[str, int], most: int) -> dict[str, int]:
