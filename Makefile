@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark brokers cluster sim soak coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate clean
+.PHONY: serve test test-spark brokers cluster sim soak coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate lock clean
 
 # What the server needs, and no more.
 .venv/runtime: pyproject.toml
@@ -100,6 +100,14 @@ dist: .venv/ready  ## a wheel and a source distribution, tried in clean environm
 
 generate: .venv/ready  ## the blocking modules of the client, from the asynchronous ones
 	$(BIN)/python -m topics.client._generate
+
+# What the image is built of, with the digest of each file: newer versions come in by this alone.
+LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+lock: .venv/ready  ## deploy/image.lock and deploy/build.lock anew
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOCK) --extra cluster pyproject.toml -o deploy/image.lock
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | \
+	    $(LOCK) - -o deploy/build.lock
 
 clean:
 	rm -rf .venv build dist *.egg-info

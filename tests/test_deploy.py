@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,6 +16,7 @@ import pytest
 import yaml
 from contract.server import until
 from docs.blocks import find
+from packaging.requirements import Requirement
 from server.exchange.test_exchange import Desk
 
 from tests import brokers
@@ -211,6 +213,47 @@ def test_the_image_runs_as_nobody_and_writes_one_directory() -> None:
     assert told.index("USER 10001:10001") < told.index('CMD ["serve"]')
 
 
+def locked(name: str) -> dict[str, list[tuple[Requirement, int]]]:
+    """What a lock file installs, by name: each line's requirement, and how many digests it has."""
+    found: dict[str, list[tuple[Requirement, int]]] = {}
+    for entry in (DEPLOY / name).read_text().replace("\\\n", " ").splitlines():
+        text, *digests = entry.split("--hash=sha256:")
+        requirement = Requirement(text)
+        found.setdefault(requirement.name, []).append((requirement, len(digests)))
+    return found
+
+
+def test_the_image_is_made_of_what_is_locked() -> None:
+    """Each package by one version and its digests; the base by its version; nothing else is
+    fetched."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    commands = re.sub(r"#.*", "", text).replace("\\\n", " ")
+
+    for install in re.findall(r"pip (?:install|wheel) ([^&\n]*)", commands):
+        assert "--require-hashes" in install or "--no-deps" in install
+    assert re.search(r"^ARG PYTHON=python:3\.\d+\.\d+-slim-\w+$", text, re.M)
+    assert set(re.findall(r"^FROM (\S+)", text, re.M)) == {"${PYTHON}"}
+    for name in ("image.lock", "build.lock"):
+        for lines in locked(name).values():
+            assert all(str(each.specifier).startswith("==") and digests for each, digests in lines)
+
+
+def test_the_locks_are_of_what_the_project_asks_for() -> None:
+    """`make lock` is due where a requirement was added, or its bounds moved."""
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    asked = [*project["project"]["dependencies"], *extras["server"], *extras["cluster"]]
+    needed = {"image.lock": asked, "build.lock": project["build-system"]["requires"]}
+
+    for name, requirements in needed.items():
+        there = locked(name)
+        for requirement in map(Requirement, requirements):
+            if requirement.name != project["project"]["name"]:
+                for each, _ in there[requirement.name]:
+                    (version,) = (spec.version for spec in each.specifier)
+                    assert requirement.specifier.contains(version), (name, str(requirement))
+
+
 def test_hadolint_takes_the_image() -> None:
     """Where it is installed."""
     hadolint = shutil.which("hadolint") or shutil.which(
@@ -384,7 +427,7 @@ def test_the_settings_of_a_node_are_those_of_the_page() -> None:
 
 def test_the_image_can_be_a_node() -> None:
     """The same image runs a single server and a node."""
-    assert "'.[cluster]'" in (DEPLOY / "Dockerfile").read_text()
+    assert "confluent-kafka" in locked("image.lock")
 
 
 def test_compose_runs_three_nodes_over_one_broker() -> None:
