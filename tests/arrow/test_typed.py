@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topics.arrow.columns import FIELDS, schema
-from topics.arrow.payload import Unfit, fit
 from topics.arrow.typed import BadRow, Mode, infer, typed, typed_rows, typed_schema
+
+from .limits import TYPES, US, fitted, values
 
 AB = pa.schema([("a", pa.int64()), ("b", pa.string())])
 
@@ -34,7 +35,6 @@ def one(text: str, wanted: pa.DataType) -> Any:
     return "bad" if made.column("_corrupt")[0].as_py() is not None else datas(made)[0]["v"]
 
 
-US = pa.timestamp("us", tz="UTC")
 MIDNIGHT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -131,6 +131,14 @@ def test_what_does_not_fit_is_kept_dropped_or_an_error() -> None:
         typed(rows, AB, "FAILFAST")
 
 
+def test_a_name_that_is_there_twice() -> None:
+    """The last value counts, and each has to fit."""
+    rows = batch('{"a":1,"a":2}', '{"a":"x","a":2}')
+    assert datas(typed(rows, AB)) == [{"a": 2, "b": None}, None]
+    with pytest.raises(BadRow, match="seq 2: a name is there twice"):
+        typed(rows, AB, "FAILFAST")
+
+
 def test_a_bare_null_does_not_reach_the_parser() -> None:
     """`pyarrow.json` would end the process there."""
     assert datas(typed(batch("null"), AB)) == [None]
@@ -152,37 +160,8 @@ def test_very_deep_values() -> None:
     )
 
 
-ODD = [
-    0, -1, 127, 128, (1 << 24) + 1, (1 << 53) + 1, -(1 << 53) - 1, 1 << 63, 1 << 64, 10**38, 10**309,
-    -0.0, 0.1, 1e39, -1e39, 3.4028235e38, 1e308, "", "1.5", "null", "2026-01-01", "2026-02-30",
-    "0001-01-01T00:00:00Z", "0000-12-31", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00",
-    "2026-01-01T00:00:00", "2026-01-01 00:00+0100", "1e400", "2026-01-01T00:00:00.1234567Z",
-]  # fmt: skip
-"""Values at the ends of types, and beyond."""
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(1 << 65), 1 << 65) | st.text(max_size=5)
-    | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(ODD),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner),
-    max_leaves=5,
-)  # fmt: skip
 types = st.recursive(
-    st.sampled_from(
-        [
-            pa.int64(),
-            pa.float64(),
-            pa.float32(),
-            pa.string(),
-            pa.bool_(),
-            pa.int8(),
-            pa.uint64(),
-            US,
-            pa.timestamp("ns"),
-            pa.date32(),
-            pa.decimal128(10, 2),
-            pa.decimal128(38, 0),
-        ]
-    ),
+    st.sampled_from([*TYPES, pa.timestamp("ns")]),
     lambda inner: (
         inner.map(pa.list_)
         | inner.map(lambda kind: pa.map_(pa.string(), kind))
@@ -214,15 +193,6 @@ def test_batches_do_not_change_rows(rows: list[Any], members: dict[str, pa.DataT
     assert together.rounded == sum(count or 0 for _, count in fitting)
     for row, text in enumerate(texts):
         assert datas(typed(batch(text), fields)) == [datas(together.batch)[row]]
-
-
-def fitted(text: str, wanted: pa.DataType) -> tuple[Any, int | None]:
-    """What `fit` makes of one value, and how many integers it rounds; None where it does not fit."""
-    rounded: list[str] = []
-    try:
-        return pa.array([fit(text, wanted, rounded)], wanted)[0].as_py(), len(rounded)
-    except Unfit:
-        return None, None
 
 
 def test_integers_that_are_rounded_are_counted() -> None:

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
+from arrow.limits import ODD as LIMITS
+from arrow.limits import US, fitted
 from pyspark.sql import DataFrame
 
 from bench.flights import Server
@@ -288,6 +291,37 @@ def test_data_as_a_struct(reads: Reads, client: Client, server: Server, name: st
     frame = reads(inferSchema="true", endingOffsets=3)
     assert frame.schema["data"].dataType.simpleString() == "struct<n:bigint,x:double,s:string>"
     assert [row.x for row in frame.select("data.x").collect()] == [0.5, 1.0]
+
+
+def test_data_at_the_limits(reads: Reads, client: Client, server: Server, name: str) -> None:
+    """Any name of a member, and values beyond the types: what the typed columns of an export have."""
+    wanted = pa.struct(
+        {
+            "a.b": pa.struct([("ä", pa.float32())]),
+            "l": pa.int64(),
+            "s": pa.string(),
+            "d": pa.date32(),
+            "t": US,
+            "f": pa.float64(),
+            "n": pa.decimal128(10, 2),
+        }
+    )
+    datas = [{n: odd} for n in "lsdtfn" for odd in LIMITS]
+    datas += [{"a.b": {"ä": odd}} for odd in LIMITS]
+    client.append_many(name, datas)
+    settle(server)
+    fields = (
+        "seq BIGINT, data STRUCT<`a.b`: STRUCT<`ä`: FLOAT>, l: BIGINT, s: STRING, d: DATE, "
+        "t: TIMESTAMP, f: DOUBLE, n: DECIMAL(10, 2)>, _corrupt STRING"
+    )
+
+    rows = reads("path", schema=fields).toArrow().sort_by("seq").to_pylist()
+
+    texts = [msgspec.json.encode(data).decode() for data in datas]
+    assert [row["data"] for row in rows] == [fitted(text, wanted)[0] for text in texts]
+    assert [row["_corrupt"] is None for row in rows] == [
+        fitted(text, wanted)[1] is not None for text in texts
+    ]
 
 
 def test_where_a_read_begins_and_ends(reads: Reads, client: Client, name: str) -> None:

@@ -5,6 +5,9 @@ step to the members that are wanted, and Arrow makes one array of each member; a
 costs no more than one that does.  What fits which type is `topics.arrow.payload`'s to say, and this
 module does the same; the few values that no step here is sure of are given to `fit`.
 
+Of a name that is there twice the last value counts, as in `fit`; but where an earlier one does not fit,
+the row does not.
+
 A member of type string takes any value, and most are strings, so a row is decoded to strings and
 integers first (`_Decoders.strict`), and to the texts of such members where that fails (`loose`).
 """

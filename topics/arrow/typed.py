@@ -121,7 +121,7 @@ def _described(batch: pa.RecordBatch, row: int, wanted: pa.DataType) -> str:
         fit(text, wanted)
     except Unfit as error:
         return f"{where}: {error}"
-    raise AssertionError("a row that fits was marked as bad")
+    return f"{where}: a name is there twice, and not each of its values fits"
 
 
 def _parsed(text: pa.Array, wanted: pa.DataType) -> Decoded:

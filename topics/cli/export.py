@@ -22,6 +22,7 @@ from topics.cli.export_place import failures, opened, place_option, size_bytes
 from topics.cli.moments import age_ms
 from topics.cli.printing import say, say_json
 from topics.cli.target import with_client
+from topics.visible import visible
 
 if TYPE_CHECKING:
     from topics.arrow.source import Source
@@ -327,7 +328,7 @@ def _settings(to: Path, given: dict[str, Any], source: "Source", job: "Job") -> 
     except Unusable:
         there = None
     form = given["format"] or (there.format if there else "parquet")
-    fields = _fields(given["data_schema"], there, source, job)
+    fields = _fields(given["data_schema"], there, form, source, job)
     has_variant = given["data_schema"] == "variant" or (
         given["data_schema"] is None and there is not None and there.has_variant
     )
@@ -354,9 +355,10 @@ def _settings(to: Path, given: dict[str, Any], source: "Source", job: "Job") -> 
 
 
 def _fields(
-    given: str | None, there: "Settings | None", source: "Source", job: "Job"
+    given: str | None, there: "Settings | None", form: Any, source: "Source", job: "Job"
 ) -> dict[str, object] | None:
     from topics.export.schema_file import written
+    from topics.export.table_types import without_unfit
 
     if given in ("string", "variant") or (given is None and there is None):
         return None
@@ -365,9 +367,17 @@ def _fields(
     if given == "infer":
         from topics.export.inferring import inferred
 
-        return written(inferred(source, job))
+        fields, unfit = without_unfit(inferred(source, job), form)
+        for path in unfit:
+            click.echo(f"topics: {form} has no place for {visible(path)}; it is left out", err=True)
+        if not fields.names:
+            raise Stop(f"{form} has no place for any member of data", UNUSABLE)
+        return written(fields)
     assert given is not None
-    return written(_from_file(given))
+    fields, unfit = without_unfit(_from_file(given), form)
+    if unfit:
+        raise Stop(f"{given}: {form} has no place for {unfit[0]}", UNUSABLE)
+    return written(fields)
 
 
 def _from_file(name: str) -> Any:

@@ -13,15 +13,17 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from topics.export.loading import Unusable
 from topics.export.manifest import By
-from topics.export.planning import topic_directory, topic_of_directory
+from topics.export.planning import partition_value, topic_directory, topic_of_directory
 
 STAMP = "topics.export"
 PARTITIONS: dict[By, list[str]] = {
     "none": [],
     "date": ["date"],
     "hour": ["date", "hour"],
-    "tag": ["tag"],
+    "tag": ["by_tag"],
 }
+"""Columns of a partition.  A value in Delta is part of a path, and an empty one is null, so that a tag
+cannot be one itself."""
 
 
 class DeltaTopic:
@@ -55,11 +57,13 @@ class DeltaTopic:
         raise Unusable(f"{self._path}: it is a Delta table that no export made, or its log is cut")
 
     def append(self, rows: pa.Table, stamp: str, last: int) -> None:
+        table = self._table()
+        columns = PARTITIONS[self._by] if table is None else table.metadata().partition_columns
         write_deltalake(
             self._path,
-            _with_partitions(rows, self._by),
+            _with_partitions(rows, columns),
             mode="append",
-            partition_by=PARTITIONS[self._by] or None,
+            partition_by=columns or None,
             name=self._topic,
             # The stamps are in the log: what is older than its retention must stay.
             configuration={"delta.enableExpiredLogCleanup": "false"},
@@ -91,13 +95,17 @@ class DeltaTopic:
         return {"before": done["numFilesRemoved"], "after": done["numFilesAdded"]}
 
 
-def _with_partitions(rows: pa.Table, by: By) -> pa.Table:
+def _with_partitions(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     """The rows with the columns that they are partitioned by."""
-    if by in ("date", "hour"):
+    if "date" in columns:
         naive = rows.column("ts").cast(pa.timestamp("us"))
         rows = rows.append_column("date", naive.cast(pa.date32(), safe=False))
-        if by == "hour":
+        if "hour" in columns:
             rows = rows.append_column("hour", pc.hour(naive).cast(pa.int32()))
+    if "by_tag" in columns:
+        tags = rows.column("tag").combine_chunks().dictionary_encode()
+        values = [partition_value(tag) for tag in tags.dictionary.to_pylist()]
+        rows = rows.append_column("by_tag", pa.array(values, pa.string()).take(tags.indices))
     return rows
 
 

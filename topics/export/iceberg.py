@@ -22,6 +22,7 @@ from topics.export.planning import mergeable, topic_directory
 
 STAMP: Final = "topics.export"
 NAMESPACE: Final = "topics"
+CATALOG: Final = "catalog.db"
 FILE_SIZE: Final = "write.target-file-size-bytes"
 """The property of a table after which pyiceberg cuts files."""
 
@@ -35,6 +36,14 @@ PARTITIONS: Final[dict[By, Any]] = {
 """Column, transform and name of a partition."""
 
 
+PROPERTIES: Final = {
+    "write.object-storage.enabled": "true",
+    "write.object-storage.partitioned-paths": "false",
+}
+"""Of a table with a partition for each tag: paths have no tag in them, which may be longer than a file
+system takes."""
+
+
 class IcebergTopics:
     """The catalogue of an export."""
 
@@ -43,7 +52,7 @@ class IcebergTopics:
         self.by = by
         self.schema = schema
         self.catalog = SqlCatalog(
-            NAMESPACE, uri=f"sqlite:///{self.root}/catalog.db", warehouse=f"file://{self.root}"
+            NAMESPACE, uri=f"sqlite:///{self.root}/{CATALOG}", warehouse=f"file://{self.root}"
         )
         # It keeps connections to its file; from Python 3.13 on, one that nothing closes is warned of.
         weakref.finalize(self, self.catalog.close)
@@ -91,7 +100,8 @@ class IcebergTopic:
         table = self._export.catalog.create_table(
             (NAMESPACE, self._topic),
             schema=self._export.schema,
-            location=f"file://{self._export.root}/{topic_directory(self._topic)}",
+            location=f"file://{self._export.root}/{_directory(self._topic)}",
+            properties=PROPERTIES if self._export.by == "tag" else {},
         )
         if (partition := PARTITIONS[self._export.by]) is not None:
             with table.update_spec() as spec:
@@ -134,6 +144,13 @@ class IcebergTopic:
             done["before"] += removed
             done["after"] += len(table.inspect.data_files()) - (before - removed)
         return done
+
+
+def _directory(topic: str) -> str:
+    """The directory of a topic's table; no topic has a `+` in front, and one may be called as the
+    catalogue is."""
+    name = topic_directory(topic)
+    return f"+{name}" if name.startswith(CATALOG) else name
 
 
 @dataclass(slots=True)

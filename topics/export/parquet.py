@@ -5,8 +5,8 @@ text; row groups of `GROUP_ROWS`, microseconds in UTC.  The metadata of a file s
 which instance of which topic it is of.
 """
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -81,17 +81,19 @@ class ParquetWriter:
         self, sink: Measured, columns: pa.Schema, compression: str, about: dict[str, str]
     ) -> None:
         texts = {"data", "meta", CORRUPT}
-        leaves = [leaf for leaf in _leaves(columns) if leaf not in texts]
-        words = {leaf for leaf in leaves if leaf.startswith("data.")} & set(_strings(columns))
+        leaves = [(path, kind) for path, kind in _leaves(columns) if path not in texts]
+        words = [
+            path for path, kind in leaves if path.startswith("data.") and kinds.is_string(kind)
+        ]
         self._schema = columns
         self._about = about
         self._writer = pq.ParquetWriter(
             pa.PythonFile(sink, mode="w"),
             columns,
             compression=compression,
-            use_dictionary=[*REPEATED, *sorted(words)],
+            use_dictionary=[*REPEATED, *words],
             column_encoding=dict.fromkeys(GROWING, "DELTA_BINARY_PACKED"),
-            write_statistics=leaves,
+            write_statistics=[path for path, _ in leaves],
         )
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
@@ -116,29 +118,18 @@ class ParquetWriter:
         self._writer.close()
 
 
-def _leaves(columns: pa.Schema) -> Iterator[str]:
-    """Paths of the columns that Parquet stores, lists left out."""
-    for column in columns:
-        yield from _leaves_of(column.name, column.type)
+def _leaves(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    """Paths and types of the columns that Parquet stores, lists left out.
 
-
-def _leaves_of(path: str, type: Any) -> Iterator[str]:
-    if kinds.is_struct(type):
-        for index in range(type.num_fields):
-            yield from _leaves_of(f"{path}.{type.field(index).name}", type.field(index).type)
-    elif not kinds.is_nested(type):
-        yield path
-
-
-def _strings(columns: pa.Schema) -> Iterator[str]:
-    for column in columns:
-        for path in _leaves_of(column.name, column.type):
-            type = column.type
-            for name in path.removeprefix(column.name).split(".")[1:]:
-                found = type.get_field_index(name) if kinds.is_struct(type) else -1
-                type = type.field(found).type if found >= 0 else None
-            if type is not None and kinds.is_string(type):
-                yield path
+    A path is of names with dots between them, as the writer's options have it, and a name may have
+    dots itself.  Where two columns are called the same by that, an option is for both.
+    """
+    for field in fields:
+        path = inside + field.name
+        if kinds.is_struct(field.type):
+            yield from _leaves(list(field.type), f"{path}.")
+        elif not kinds.is_nested(field.type):
+            yield path, field.type
 
 
 def seq_bounds(rows: pa.RecordBatch) -> tuple[int, int]:

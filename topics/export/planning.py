@@ -27,6 +27,8 @@ COMMIT_SEQS_MIN: Final = 1 << 16
 COMMIT_SEQS_MAX: Final = 1 << 22
 """Seqs of a commit at most: what a kill makes the next run do again."""
 GROWTH: Final = 4
+TAG_CHARS_MAX: Final = 240
+"""Of a tag in the name of a directory, escaped; a name has 255 bytes at most."""
 NO_TAG: Final = "__HIVE_DEFAULT_PARTITION__"
 """What Hive and its successors call the partition of null."""
 
@@ -69,7 +71,18 @@ def staged_path(path: str) -> str:
 
 
 def tag_partition(tag: str | None) -> str:
-    return "by_tag=" + (NO_TAG if tag is None else quote(tag, safe=""))
+    return "by_tag=" + (NO_TAG if tag is None else quote(partition_value(tag), safe=""))
+
+
+def partition_value(tag: str) -> str:
+    """What stands for a tag in the name of a directory: itself, but for a tag whose name would be
+    longer than file systems take, or mean null.  Of such a tag it is the beginning and a digest."""
+    if len(quote(tag, safe="")) <= TAG_CHARS_MAX and tag != NO_TAG:
+        return tag
+    begin = tag
+    while len(quote(begin, safe="")) > TAG_CHARS_MAX - 64:
+        begin = begin[: len(begin) * 3 // 4]
+    return f"{begin},{hashlib.sha256(tag.encode()).hexdigest()[:32]}"
 
 
 @dataclass(slots=True)

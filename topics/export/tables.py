@@ -5,6 +5,7 @@ what it adds up to.  A run compares the stamp with the topic and goes on behind 
 committed twice.  The manifest has the settings, and what was handed off.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from topics.export.parquet import ParquetCodec
 from topics.export.planning import topic_directory
 from topics.export.reconcile import Reconciled, known_of, reconcilable
 from topics.export.schema_file import fields_of
+from topics.export.table_types import stored, unfit_path
 from topics.export.target import Chunk, Target, open_target, schema_of, wall_ms
 from topics.export.verify import Compared, compare_parts
 from topics.export.writing import Piece, ReadProgress, filtered_of, records
@@ -100,6 +102,7 @@ class Tables:
         settings = catalogue.settings
         fields = None if settings.fields is None else fields_of(settings.fields)
         self._codec = ParquetCodec("zstd", fields)
+        self._stored = stored(self._codec.schema)
         self._open = opener(lake, settings)
         self._tables: dict[str, Table] = {}
 
@@ -182,7 +185,8 @@ class Tables:
         assert chunk.first == lineage.last + 1, "a chunk follows the table's last"
         commit = chunk.commit(at_ms=wall_ms())
         lineage.add(commit)
-        self.table(chunk.topic).append(chunk.table, _stamped(lineage), chunk.last)
+        rows = chunk.table.cast(self._stored)
+        self.table(chunk.topic).append(rows, _stamped(lineage), chunk.last)
         return commit
 
     def discard(self, chunk: Chunk) -> None:
@@ -282,15 +286,25 @@ def _stamped(lineage: Lineage) -> str:
 
 
 def opener(lake: Lake, settings: Settings) -> Callable[[str], Table]:
-    """What opens the table of a topic.  Raises Unusable: Its library is not installed."""
+    """What opens the table of a topic.
+
+    Raises:
+        Unusable: Its library is not installed, or takes no such path.
+    """
+    if (character := unfit_path(os.path.abspath(lake.path))) is not None:
+        raise Unusable(
+            f"{lake.path}: the path of a {settings.format} table has no {character!r}; "
+            "choose another directory"
+        )
+    columns = stored(schema_of(settings))
     try:
         if settings.format == "delta":
             from topics.export.delta import DeltaTopic
 
-            return lambda topic: DeltaTopic(lake.path, topic, settings.by, schema_of(settings))
+            return lambda topic: DeltaTopic(lake.path, topic, settings.by, columns)
         from topics.export.iceberg import IcebergTopics
 
-        return IcebergTopics(lake.path, settings.by, schema_of(settings)).table
+        return IcebergTopics(lake.path, settings.by, columns).table
     except ImportError as error:
         raise Unusable(
             f"--format {settings.format} needs {install(settings.format)} ({error})"
@@ -306,7 +320,7 @@ def topics_of(lake: Lake, settings: Settings) -> list[str]:
     with suppress(FileNotFoundError):
         from topics.export.iceberg import IcebergTopics
 
-        return IcebergTopics(lake.path, settings.by, schema_of(settings)).topics()
+        return IcebergTopics(lake.path, settings.by, stored(schema_of(settings))).topics()
     return []
 
 

@@ -184,9 +184,12 @@ def partitioned(batch: pa.RecordBatch, by: By) -> Iterator[tuple[str, pa.RecordB
         yield "", batch
     elif by == "tag":
         encoded = batch.column("tag").dictionary_encode()
-        names = [tag_partition(tag) for tag in encoded.dictionary.to_pylist()]
-        ids = encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
-        yield from _by_id(batch, ids, [*names, tag_partition(None)])
+        tags = [*encoded.dictionary.to_pylist(), None]
+        # Each partition once, in one order of seqs, whatever tags are in it.
+        of_name: dict[str, int] = {}
+        of_tag = np.array([of_name.setdefault(tag_partition(tag), len(of_name)) for tag in tags])
+        ids = encoded.indices.fill_null(len(tags) - 1).to_numpy(zero_copy_only=False)
+        yield from _by_id(batch, of_tag[ids], list(of_name))
     else:
         form = BY_DIRECTORY[by]
         assert form is not None
