@@ -324,3 +324,151 @@ def test_a_machine_without_a_boot_id_counts_every_start_as_a_reboot(
     monkeypatch.setattr(module, "BOOT_ID", str(tmp_path / "none"))
 
     assert files.boot_id() != files.boot_id()
+
+
+# ---------------------------------------------------------------------- calls that a sandbox refuses
+
+
+def _refuses(patch: pytest.MonkeyPatch, number: int, *calls: str) -> None:
+    def answer(*given: Any, **named: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    for call in calls:
+        target, _, name = call.rpartition(".")
+        patch.setattr({"": os, "mmap": module.mmap, "fcntl": module.fcntl}[target], name, answer)
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> OsFiles:
+    files = OsFiles(tmp_path)
+    files.prepare(create=True)
+    return files
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS, errno.EACCES])
+def test_what_has_a_plain_way_is_done_by_it(
+    opened: OsFiles, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Vectors, `fdatasync`, allocation, the page cache and the space that is left: nothing that a store
+    needs depends on them."""
+    _refuses(
+        *(monkeypatch, number, "preadv", "pwritev", "fdatasync", "posix_fallocate"),
+        *("posix_fadvise", "fstatvfs"),
+    )
+    file = opened.create("a")
+
+    file.allocate(10)
+    assert content(file) == bytes(10)
+    assert file.write_vector([b"he", b"llo"], 2) == 5
+    file.allocate(2 << 20)
+    file.sync_data()
+    file.forget_cache()
+
+    assert content(file)[:9] == b"\0\0hello\0\0"
+    assert file.size() == 2 << 20
+    assert not file.read_nowait(memoryview(bytearray(5)), 2)
+    assert opened.free_bytes() == module.PLENTY_BYTES
+
+
+def test_a_sync_is_made_by_the_other_call(opened: OsFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fdatasync` makes the size durable as well; only without both is there no promise."""
+    file = opened.create("a")
+    _refuses(monkeypatch, errno.EPERM, "fsync")
+    file.sync()
+    opened.sync_dir()
+
+    _refuses(monkeypatch, errno.EPERM, "fdatasync")
+    for call, name in ((file.sync, "fdatasync"), (file.sync_data, "fsync")):
+        with pytest.raises(PermissionError, match=f"{name}: .*sandbox"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("calls", "call"),
+    [
+        (("pwrite",), lambda file, files: file.write(b"x", 0)),
+        (("pwrite", "pwritev"), lambda file, files: file.write_vector([b"x"], 0)),
+        (("pread", "preadv"), lambda file, files: file.read_into(memoryview(bytearray(1)), 0)),
+        (("ftruncate",), lambda file, files: file.truncate(1)),
+        (("mmap.mmap",), lambda file, files: file.map_readonly(1)),
+        (("rename",), lambda file, files: files.rename("a", "b")),
+        (("unlink",), lambda file, files: files.unlink("a")),
+        (("fcntl.flock",), lambda file, files: files.lock()),
+    ],
+)
+def test_a_call_without_a_plain_way_is_named_with_the_cure(
+    opened: OsFiles, monkeypatch: pytest.MonkeyPatch, calls: tuple[str, ...], call: Any
+) -> None:
+    file = opened.create("a")
+    write_all(file, b"content", 0)
+    _refuses(monkeypatch, errno.EPERM, *calls)
+
+    with pytest.raises(PermissionError, match=r"\w+: Operation not permitted: .*sandbox"):
+        call(file, opened)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("preadv", lambda file, files: file.read_into(memoryview(bytearray(1)), 0)),
+        ("preadv", lambda file, files: file.read_nowait(memoryview(bytearray(1)), 0)),
+        ("pwritev", lambda file, files: file.write_vector([b"x"], 0)),
+        ("fdatasync", lambda file, files: file.sync_data()),
+        ("fsync", lambda file, files: file.sync()),
+        ("posix_fallocate", lambda file, files: file.allocate(1)),
+        ("posix_fadvise", lambda file, files: file.forget_cache()),
+        ("fstatvfs", lambda file, files: files.free_bytes()),
+        ("fcntl.flock", lambda file, files: files.lock()),
+    ],
+)
+def test_a_disk_that_fails_is_no_sandbox(
+    opened: OsFiles, monkeypatch: pytest.MonkeyPatch, name: str, call: Any
+) -> None:
+    """EIO is told as it is, and nothing is tried in another way."""
+    file = opened.create("a")
+    _refuses(monkeypatch, errno.EIO, name)
+
+    with pytest.raises(OSError, match=r"Input/output error$"):
+        call(file, opened)
+
+
+def test_calls_that_come_late_are_tried_when_the_directory_is_locked(
+    opened: OsFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A map and a truncation are needed hours after the start.  A full disk is no reason to refuse, and
+    nothing is left behind."""
+    with monkeypatch.context() as patch:
+        _refuses(patch, errno.ENODEV, "mmap.mmap")
+        with pytest.raises(OSError, match=r"mmap: .*sandbox"):
+            opened.lock()
+    opened.close()
+
+    opener = os.open
+
+    def without(path: Any, flags: int, *given: Any, **named: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "no files without names")
+        return opener(path, flags, *given, **named)
+
+    for call in ("pwrite", "open"):
+        opened.prepare(create=True)
+        with monkeypatch.context() as patch:
+            if call == "open":
+                patch.setattr(os, call, without)
+            else:
+                _refuses(patch, errno.ENOSPC, call, "pwritev")
+            assert opened.lock()
+        assert opened.names() == [".lock"]
+        opened.close()
+
+
+@pytest.mark.parametrize("text", ["", "not hexadecimal", "abcd"])
+def test_a_boot_id_that_is_hidden_is_none(
+    opened: OsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """A sandbox shows an empty file, or another: no start trusts the page cache then."""
+    (tmp_path / "id").write_text(text)
+    monkeypatch.setattr(module, "BOOT_ID", str(tmp_path / "id"))
+
+    assert len(opened.boot_id()) == 16
+    assert opened.boot_id() != opened.boot_id()

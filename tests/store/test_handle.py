@@ -1,16 +1,17 @@
 """Which parts of its file an open segment reads, and when."""
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from topics.protocol.model.errors import Corrupt, DamagedRun
+from topics.protocol.model.errors import CannotRead, Corrupt, DamagedRun
 from topics.protocol.model.ports import StoreStats
 from topics.protocol.model.tags import equals
-from topics.store.files import File, OsFile, OsFiles
-from topics.store.handle import ACCESS, Access, Segment, Turn
+from topics.store.files import TRIAL, OsFile, OsFiles
+from topics.store.handle import ACCESS, Access, Handle, Segment, Turn
 from topics.store.layout import PAGE, segment_name
 from topics.store.runs import SealedRun
 from topics.store.segments import Segments
@@ -143,8 +144,11 @@ def test_a_start_reads_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         read_to[self.name] = max(read_to.get(self.name, 0), offset + len(buffer))
         return read_into(self, buffer, offset)
 
-    def refusing(self: File, size: int) -> memoryview:
-        raise AssertionError("mapped at start")
+    map_readonly = OsFile.map_readonly
+
+    def refusing(self: OsFile, size: int) -> memoryview:
+        assert self.name == TRIAL, "mapped at start"
+        return map_readonly(self, size)
 
     with monkeypatch.context() as patch:
         patch.setattr(OsFile, "read_into", reading)
@@ -220,3 +224,30 @@ def test_a_run_that_a_segment_does_not_have_is_told(tmp_path: Path) -> None:
         handle.row(1)
 
     assert handle.row(0)["count"] == run.count
+
+
+def test_what_cannot_be_opened_or_mapped_is_not_called_corrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A permission, a bound of maps, a sandbox: nothing is known of the bytes."""
+    _, run, _ = sealed(tmp_path)
+
+    def refuses(*given: object, **named: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFile, "map_readonly", refuses)
+        with pytest.raises(DamagedRun, match="cannot be read at byte 0: Operation not permitted"):
+            _ = run.columns
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFiles, "open", refuses)
+        with pytest.raises(CannotRead) as refused:
+            Handle(OsFiles(tmp_path), 1, b"12345678")
+    assert "corrupt" not in str(refused.value)
+    assert not refused.value.is_proven
+    assert Corrupt("a", 0, "b").is_proven
+    assert DamagedRun(refused.value, 1, 2).refusal().detail == {
+        "reason": "read_error",
+        "first_seq": 1,
+        "last_seq": 2,
+    }

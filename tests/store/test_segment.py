@@ -230,5 +230,5 @@ def test_bytes_that_the_disk_cannot_read_are_damage_with_a_place() -> None:
     assert bytes(segment.read_exact(file, "sim/a.seg", 10, 5)) == b"xxxxx"
     files.unreadable.add("a.seg")
 
-    with pytest.raises(Corrupt, match="at byte 10: cannot be read: unreadable"):
+    with pytest.raises(Corrupt, match="cannot be read at byte 10: unreadable"):
         segment.read_exact(file, "sim/a.seg", 10, 5)

@@ -429,3 +429,20 @@ def test_no_space_is_found_where_there_is_none() -> None:
     assert files.names() == before
     files.capacity_bytes += 3 * FILE
     assert store.has_space()
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EROFS])
+def test_what_forbids_a_file_is_not_told_as_a_full_disk(number: int) -> None:
+    """A sandbox, or a file system that became read-only, does not pass by itself: the log fails with the
+    reason, instead of answering 429 for ever."""
+    files = SimFiles()
+    ledger = begun(files)
+    for _ in range(20):
+        ledger.append(1, b"x" * 3000)
+    fail_next(files, ahead=2, error=number)  # behind the sync of what was written
+
+    with pytest.raises(WriteFailed, match="read-only"):
+        ledger.store.sync()
+
+    assert ledger.store.read_only
+    assert not ledger.store.lacks_space

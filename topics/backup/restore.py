@@ -13,7 +13,7 @@ from topics.backup.layout import CHUNK_BYTES, Manifest, SegmentPart, require_par
 from topics.backup.proof import Living, prove
 from topics.backup.take import require_whole
 from topics.backup.view import Held, Overlay, flags_of, view
-from topics.protocol.model.errors import Corrupt, InUse, Unusable
+from topics.protocol.model.errors import CannotRead, Corrupt, InUse, Unusable
 from topics.store import identity, segment
 from topics.store.files import File, Files, publish, publish_with, read_at_most, write_all
 from topics.store.identity import Identity, encode_restored
@@ -218,9 +218,7 @@ def verify(
         except Corrupt as damage:
             damages.append(damage)
         except OSError as error:
-            damages.append(
-                Corrupt(f"{place.path}/{manifest.name}", 0, error.strerror or str(error))
-            )
+            damages.append(CannotRead(f"{place.path}/{manifest.name}", 0, error))
         finally:
             file.close()
     return wanted, damages
@@ -230,7 +228,7 @@ def _copies_of(
     place: Files, manifest: Manifest, checked: set[str], progress: Callable[[int], None]
 ) -> list[Corrupt]:
     """Damage of the copies that a backup needs, but for those looked at before."""
-    damages = []
+    damages: list[Corrupt] = []
     instance = bytes.fromhex(manifest.instance)
     for part in manifest.segments:
         if part.copy in checked:
@@ -240,7 +238,7 @@ def _copies_of(
         try:
             file = place.open(part.copy)
         except OSError as error:
-            damages.append(Corrupt(path, 0, error.strerror or str(error)))
+            damages.append(CannotRead(path, 0, error))
             continue
         try:
             header = segment.read_header(file, path, number=part.number, instance=instance)

@@ -95,7 +95,7 @@ def _end_of(error: Exception, to: Path) -> Stop | None:
         case Damaged():
             what = f"{to / error.path if error.path != str(to) else to}: {error.what}"
             return Stop(f"{what}; `topics export repair {to}` makes data files again", CORRUPT)
-        case Corrupt():
+        case Corrupt() if error.is_proven:
             return Stop(str(error), CORRUPT)
         case Unusable() | NotSafe() | StoreError() | ValueError():
             return Stop(str(error), UNUSABLE)

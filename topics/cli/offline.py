@@ -25,7 +25,7 @@ def refusals(path: Path) -> Iterator[None]:
     try:
         yield
     except Corrupt as error:
-        raise Stop(str(error), CORRUPT) from None
+        raise Stop(str(error), CORRUPT if error.is_proven else UNUSABLE) from None
     except StoreError as error:
         raise Stop(str(error), UNUSABLE) from None
     except OSError as error:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.errors import CannotRead, Corrupt
 from topics.protocol.model.events import Checkpoint, Image
 from topics.protocol.model.records import Buffer
 from topics.store.files import File, Files, discard, publish_with, read_whole, write_all
@@ -163,7 +163,7 @@ class Checkpoints:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise Corrupt(path, 0, f"cannot be read: {error.strerror}") from error
+            raise CannotRead(path, 0, error) from error
         except ValueError as error:
             raise Corrupt(path, 0, str(error)) from error
 

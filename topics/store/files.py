@@ -10,14 +10,26 @@ import fcntl
 import mmap
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from topics.protocol.model.records import Buffer
-from topics.store.layout import LOCK_NAME
+from topics.store.layout import LOCK_NAME, PAGE
 
 VECTOR_MAX: Final = 1024
 """Buffers that one `pwritev` takes (IOV_MAX of Linux)."""
+
+REFUSED: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
+"""What a sandbox answers to a call that it does not allow (seccomp, gVisor, an old kernel)."""
+ABSENT: Final = REFUSED | {errno.EOPNOTSUPP, errno.EINVAL}
+"""The same, or what a file system says that lacks the call."""
+CURE: Final = (
+    "the permissions of the data directory or a sandbox forbid it; topics needs this call, which the "
+    "default profiles of Docker, Kubernetes and systemd (@system-service) allow"
+)
+PLENTY_BYTES: Final = 1 << 60
+"""The free space where nothing tells it: an allocation tells then."""
 
 
 class File(Protocol):
@@ -219,7 +231,15 @@ class OsFile:
         return os.fstat(self._fd).st_size
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
-        return os.preadv(self._fd, [buffer], offset)
+        try:
+            return os.preadv(self._fd, [buffer], offset)
+        except OSError as error:
+            if error.errno not in REFUSED:
+                raise
+        with named("pread64", self.name):
+            data = os.pread(self._fd, len(buffer), offset)
+        buffer[: len(data)] = data
+        return len(data)
 
     def read_nowait(self, buffer: memoryview, offset: int) -> bool:
         if not self._files.nowait:
@@ -229,35 +249,68 @@ class OsFile:
         except BlockingIOError:
             return False
         except OSError as error:
-            if error.errno != errno.EOPNOTSUPP:
+            if error.errno not in ABSENT:
                 raise
-            # tmpfs and some other file systems lack the flag: all their reads use a thread.
+            # tmpfs and some other file systems lack the flag, and sandboxes the call: all reads use a
+            # thread.
             self._files.nowait = False
             return False
 
     def write(self, data: Buffer, offset: int) -> int:
-        return os.pwrite(self._fd, data, offset)
+        try:
+            return os.pwrite(self._fd, data, offset)
+        except OSError as error:
+            raise refused("pwrite64", error, self.name) from error
 
     def write_vector(self, parts: Sequence[Buffer], offset: int) -> int:
-        return os.pwritev(self._fd, parts, offset)
+        try:
+            return os.pwritev(self._fd, parts, offset)
+        except OSError as error:
+            if error.errno not in REFUSED:
+                raise
+        return self.write(b"".join(parts), offset)
 
     def sync_data(self) -> None:
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            if error.errno not in REFUSED:
+                raise
+            with named("fsync", self.name):
+                os.fsync(self._fd)
 
     def sync(self) -> None:
-        os.fsync(self._fd)
+        sync(self._fd, self.name)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        with named("ftruncate", self.name):
+            os.ftruncate(self._fd, size)
 
     def allocate(self, size: int) -> None:
-        os.posix_fallocate(self._fd, 0, size)
+        try:
+            os.posix_fallocate(self._fd, 0, size)
+        except OSError as error:
+            if error.errno not in ABSENT:
+                raise
+            # What is written has its space, and is as durable.
+            for offset in range(self.size(), size, len(_ZEROS)):
+                write_all(self, memoryview(_ZEROS)[: size - offset], offset)
 
     def forget_cache(self) -> None:
-        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        except OSError as error:
+            # The cache stays: what only it shows is then known by the mark of a failure alone.
+            if error.errno not in ABSENT:
+                raise
 
     def map_readonly(self, size: int) -> memoryview:
-        return memoryview(mmap.mmap(self._fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ))
+        try:
+            mapped = mmap.mmap(self._fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
+        except OSError as error:
+            # No copy does: delete flags change in place, by other processes, too.
+            raise refused("mmap", error, self.name, also=errno.ENODEV) from error
+        return memoryview(mapped)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -269,6 +322,39 @@ class OsFile:
         self.close()
 
 
+def refused(call: str, error: OSError, name: str, *, also: int = 0) -> OSError:
+    """The error, with the name of the call and the cure where the system refuses that.
+
+    Args:
+        also: Another errno that says so.
+    """
+    if error.errno not in REFUSED and error.errno != (also or None):
+        return error
+    return OSError(error.errno, f"{call}: {error.strerror}: {CURE}", name)
+
+
+@contextmanager
+def named(call: str, name: str) -> Iterator[None]:
+    """Have `refused` look at what a call raises."""
+    try:
+        yield
+    except OSError as error:
+        raise refused(call, error, name) from error
+
+
+def sync(descriptor: int, name: str) -> None:
+    """`fsync`, or `fdatasync`, which makes the size durable as well."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in REFUSED:
+            raise
+        with named("fdatasync", name):
+            os.fdatasync(descriptor)
+
+
+_ZEROS: Final = bytes(1 << 20)
+TRIAL: Final = "a file without a name"
 GIVE_WAY_S: Final = 10e-6
 """Any sleep will do.  A thread that goes on without one keeps its core for a whole slice of the
 scheduler, 1.4 to 3 ms, and whoever was woken on that core waits for it."""
@@ -299,7 +385,7 @@ class OsFiles:
     def _sync_path(self, path: str) -> None:
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(directory)
+            sync(directory, path)
         finally:
             os.close(directory)
 
@@ -315,8 +401,37 @@ class OsFiles:
         except BlockingIOError:
             os.close(lock)
             return False
+        except OSError as error:
+            os.close(lock)
+            raise refused("flock", error, LOCK_NAME) from error
         self._lock = lock
+        self._try_calls()
         return True
+
+    def _try_calls(self) -> None:
+        """Make the calls that a store would make much later, on a file that has no name and leaves
+        nothing: one that is refused, and that nothing can replace, keeps a server from starting.
+
+        Raises:
+            OSError: It names the call and the cure.
+        """
+        try:
+            fd = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=self._root)
+        except (OSError, AttributeError):
+            return  # not every file system has such files: then they are met later
+        file = OsFile(self, TRIAL, fd)
+        try:
+            file.write_vector([_ZEROS[:PAGE]], 0)
+            file.write(_ZEROS[:PAGE], PAGE)
+            file.truncate(PAGE)
+            file.map_readonly(PAGE)
+            file.read_into(memoryview(bytearray(PAGE)), 0)
+        except OSError as error:
+            # A full disk, or one that fails, is met where that has its own answer.
+            if error.errno in REFUSED or error.errno == errno.ENODEV:
+                raise
+        finally:
+            file.close()
 
     def create(self, name: str) -> File:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | FLAGS
@@ -327,16 +442,23 @@ class OsFiles:
         return OsFile(self, name, os.open(name, flags, dir_fd=self._root))
 
     def rename(self, source: str, target: str) -> None:
-        os.rename(source, target, src_dir_fd=self._root, dst_dir_fd=self._root)
+        with named("renameat", source):
+            os.rename(source, target, src_dir_fd=self._root, dst_dir_fd=self._root)
 
     def unlink(self, name: str) -> None:
-        os.unlink(name, dir_fd=self._root)
+        with named("unlinkat", name):
+            os.unlink(name, dir_fd=self._root)
 
     def sync_dir(self) -> None:
-        os.fsync(self._root)
+        sync(self._root, self.path)
 
     def free_bytes(self) -> int:
-        found = os.fstatvfs(self._root)
+        try:
+            found = os.fstatvfs(self._root)
+        except OSError as error:
+            if error.errno not in REFUSED:
+                raise
+            return PLENTY_BYTES
         return found.f_bavail * found.f_frsize
 
     def modified_s(self, name: str) -> int:
@@ -348,10 +470,14 @@ class OsFiles:
     def boot_id(self) -> bytes:
         try:
             with open(BOOT_ID, encoding="ascii") as file:
-                return bytes.fromhex(file.read().strip().replace("-", ""))
-        except OSError:
+                found = bytes.fromhex(file.read().strip().replace("-", ""))
+        except (OSError, ValueError):
+            found = b""
+        # A sandbox may hide the file, or show an empty one.
+        if len(found) != 16:
             # Without a boot id every restart must count as a reboot, which trusts no page cache.
             return os.urandom(16)
+        return found
 
     def entropy(self, size: int) -> bytes:
         return os.urandom(size)

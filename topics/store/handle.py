@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.errors import CannotRead, Corrupt
 from topics.protocol.model.records import COLUMN_DTYPES, Columns
 from topics.store import segment
 from topics.store.files import Files
@@ -38,6 +38,8 @@ class Handle:
             self.file = files.open(name)
         except FileNotFoundError as error:
             raise Corrupt(self.path, 0, "the file is missing") from error
+        except OSError as error:
+            raise CannotRead(self.path, 0, error) from error
         try:
             self.header = segment.read_header(
                 self.file, self.path, number=number, instance=instance
@@ -106,7 +108,10 @@ class Handle:
         self._check_size()
         mapped = self._map
         if mapped is None:
-            mapped = self._map = self.file.map_readonly(self.header.payload_offset)
+            try:
+                mapped = self._map = self.file.map_readonly(self.header.payload_offset)
+            except OSError as error:
+                raise CannotRead(self.path, 0, error) from error
         return np.frombuffer(mapped, dtype, items, offset)
 
     def _check_size(self) -> None:

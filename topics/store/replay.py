@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from topics.protocol.model import codec
-from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.errors import CannotRead, Corrupt
 from topics.protocol.model.events import Event
 from topics.protocol.model.records import StoredText
 from topics.store.files import File, Files, read_at_most
@@ -197,7 +197,7 @@ class Window:
             try:
                 self._view = read_at_most(self._file, max(size, self._window_bytes), offset)
             except OSError as error:
-                raise Corrupt(self.path, offset, f"cannot be read: {error.strerror}") from error
+                raise CannotRead(self.path, offset, error) from error
             self._start, at = offset, 0
         return self._view[at : at + size]
 
@@ -311,8 +311,7 @@ class LogWalk:
             try:
                 prepare(file)
             except OSError as error:
-                what = f"the disk fails: {error.strerror}"
-                raise Corrupt(self._path(number), 0, what) from error
+                raise CannotRead(self._path(number), 0, error, "the disk fails: ") from error
             self._windows[number] = Window(file, self._path(number))
             self.total_bytes += self._windows[number].size
 

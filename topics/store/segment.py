@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.model.errors import Corrupt, ReadFailed
+from topics.protocol.model.errors import CannotRead, Corrupt, ReadFailed
 from topics.protocol.model.events import RunRef
 from topics.protocol.model.ports import Run, SealEntry, SealPiece, Span
 from topics.protocol.model.records import (
@@ -174,7 +174,7 @@ def read_exact(file: File, path: str, offset: int, size: int) -> memoryview:
         # No more memory than the file has bytes, whatever a damaged header says.
         data = read_at_most(file, min(size, file.size()), offset)
     except OSError as error:
-        raise Corrupt(path, offset, f"cannot be read: {error.strerror}") from error
+        raise CannotRead(path, offset, error) from error
     if len(data) != size:
         raise Corrupt(path, offset + len(data), "the file ends here")
     return data

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-from topics.store.files import File, Files, discard, write_all
+from topics.store.files import REFUSED, File, Files, discard, write_all
 from topics.store.layout import BATCH_HEADER, PAGE, RESERVE_NAME, aligned, log_name
 
 FIRST_FILE_BYTES: Final = 1 << 20
@@ -37,6 +37,8 @@ FILL_BYTES: Final = 1 << 20
 SMALL_BATCH_BYTES: Final = 16 << 10
 
 _ZEROS: Final = bytes(FILL_BYTES)
+_NOT_FULL: Final = REFUSED | {errno.EROFS}
+"""What is no want of space, and does not pass by itself."""
 
 
 @dataclass(slots=True)
@@ -304,10 +306,12 @@ class Space:
             file.allocate(size)
             file.sync()
             self._files.rename(temp, name)
-        except OSError:
+        except OSError as error:
             if file is not None:
                 file.close()
             discard(self._files, temp)
+            if error.errno in _NOT_FULL:
+                raise
             return None
         file.name = name
         try:

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from topics.protocol.http import metrics
@@ -48,3 +49,18 @@ def test_resident_memory_alone_is_a_number(tmp_path: Path) -> None:
     """0 where the system does not tell. (§8.6)"""
     assert usage.resident_bytes() > 1 << 20
     assert usage.resident_bytes(tmp_path / "no-proc") == 0
+
+
+def test_a_sandbox_that_forbids_to_ask_leaves_figures_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A scrape answers with the rest."""
+
+    def refuses(_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(usage.resource, "getrusage", refuses)
+    monkeypatch.setattr(usage.resource, "getrlimit", refuses)
+
+    assert [family.name for family in usage.families(tmp_path)] == ["process_start_time_seconds"]
+    assert usage.cpu_s() is None

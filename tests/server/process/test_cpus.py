@@ -66,3 +66,18 @@ def test_a_process_polls_where_it_takes_no_cpu_that_its_client_needs(
     """Of two processes each may poll, and a client has one more."""
     monkeypatch.setattr(cpus, "usable_cpus", lambda: has)
     assert busy_poll_s(200, processes=2) == pytest.approx(window_s)
+
+
+@pytest.mark.parametrize("refusal", [AttributeError, PermissionError])
+def test_a_system_that_does_not_tell_has_those_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: type[Exception]
+) -> None:
+    """Another system, or a sandbox that forbids the call."""
+
+    def refuses(_: int) -> None:
+        raise refusal
+
+    monkeypatch.setattr(os, "sched_getaffinity", refuses)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+
+    assert usable_cpus(tmp_path, tmp_path / "none") == 3

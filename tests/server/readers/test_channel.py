@@ -5,7 +5,16 @@ import os
 import socket
 from typing import Any
 
-from topics.server.readers.channel import PART_BYTES, Channel, Handed, channel_pair
+import pytest
+
+from topics.protocol.model.errors import Unusable
+from topics.server.readers.channel import (
+    PART_BYTES,
+    Channel,
+    Handed,
+    channel_pair,
+    require_channels,
+)
 
 
 class End:
@@ -112,3 +121,21 @@ def test_a_connection_that_cannot_be_sent_comes_back() -> None:
             one.close()
 
     asyncio.run(main())
+
+
+def test_a_system_that_passes_no_descriptors_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without readers the server starts."""
+    require_channels()
+
+    def refuses(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    for name, call in (
+        ("send_fds", refuses),
+        ("recv_fds", lambda *_: (b"x", [], 0, None)),
+        ("socketpair", refuses),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, name, call)
+            with pytest.raises(Unusable, match=r"SCM_RIGHTS.*TOPICS_READERS=0"):
+                require_channels()

@@ -1,10 +1,12 @@
 """The shared page: what the engine stores is what a reader loads, whole and never older."""
 
 import mmap
+import os
 import random
 
 import pytest
 
+from topics.protocol.model.errors import Unusable
 from topics.server.readers.page import (
     HELD_MAX,
     NOTHING,
@@ -13,6 +15,7 @@ from topics.server.readers.page import (
     PageView,
     Timing,
     page_bytes,
+    shared_file,
 )
 
 
@@ -90,3 +93,29 @@ def test_each_reader_has_words_of_its_own() -> None:
     page.clear(0)
     assert page.words(0) == (0, 0, False)
     assert page.words(1) == (4, 8, False)
+
+
+@pytest.mark.parametrize("has_memfd", [True, False])
+def test_processes_share_memory_that_has_no_name(
+    monkeypatch: pytest.MonkeyPatch, has_memfd: bool
+) -> None:
+    """A file that is gone does where the system has no other, or a sandbox forbids it."""
+    if not has_memfd:
+        monkeypatch.delattr(os, "memfd_create")
+    descriptor = shared_file(8192)
+    with mmap.mmap(descriptor, 8192) as one, mmap.mmap(descriptor, 8192) as other:
+        one[5000] = 7
+        assert other[5000] == 7
+    assert os.fstat(descriptor).st_nlink == 0
+    os.close(descriptor)
+
+
+def test_memory_that_cannot_be_shared_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without readers the server starts."""
+
+    def refuses(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("topics.server.readers.page.mmap", refuses)
+    with pytest.raises(Unusable, match=r"TOPICS_READERS: .*memfd_create.*TOPICS_READERS=0"):
+        shared_file(8192)

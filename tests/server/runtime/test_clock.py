@@ -1,6 +1,10 @@
 """The engine's clock: steady through jumps, corrected late and once."""
 
-from topics.server.runtime.clock import JUMP_MS, LASTING_MS, SLOWER_BY, Clock
+import time
+
+import pytest
+
+from topics.server.runtime.clock import JUMP_MS, LASTING_MS, SLOWER_BY, Clock, steady_clock
 
 
 class Hands:
@@ -172,3 +176,17 @@ def test_a_clock_that_takes_the_course_of_another_reads_the_same() -> None:
     for ms in (0, 250, 40_000, 4_000_000):
         hands.pass_ms(ms)
         assert other.now_ms() == clock.now_ms()
+
+
+def test_a_system_without_the_clock_has_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sandbox may forbid `CLOCK_BOOTTIME`, and other systems lack it."""
+    assert steady_clock() == time.CLOCK_BOOTTIME
+
+    def refuses(_: int) -> int:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "clock_gettime_ns", refuses)
+        assert steady_clock() == time.CLOCK_MONOTONIC
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME")
+    assert steady_clock() == time.CLOCK_MONOTONIC

@@ -1,8 +1,23 @@
 """What clients may use up: shares of a budget, charges in windows, CPU time that leaks away."""
 
+import time
+
 import pytest
 
-from topics.server.transport.budget import Budget, Charges, Meter, Share, Stopwatch
+from topics.server.transport.budget import Budget, Charges, Meter, Share, Stopwatch, cpu_clock
+
+
+def test_a_thread_s_time_is_real_time_where_it_may_not_be_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sandbox that forbids the clock."""
+    assert cpu_clock() is time.thread_time
+
+    def refuses() -> float:
+        raise PermissionError
+
+    monkeypatch.setattr(time, "thread_time", refuses)
+    assert cpu_clock() is time.perf_counter
 
 
 def test_a_meter_forgets_at_its_share() -> None:

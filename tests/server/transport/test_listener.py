@@ -47,6 +47,29 @@ def test_the_bound_on_connections_follows_the_one_on_files(
     assert bounds[-1] == (4096, 4096)
 
 
+def test_a_sandbox_that_forbids_options_and_bounds_is_lived_with(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each option is worth having, and the bound of files is what most have."""
+
+    class Bare(socket.socket):
+        def setsockopt(self, *_: object) -> None:
+            raise PermissionError(1, "Operation not permitted")
+
+    def refuses(_: int) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "socket", Bare)
+        with listener.listen("127.0.0.1", 0) as listening:
+            assert listening.getsockname()[1] > 0
+    monkeypatch.setattr(resource, "getrlimit", refuses)
+
+    assert listener.max_connections() == listener.FILES_ASSUMED - 600
+    assert "SO_KEEPALIVE is refused" in caplog.text
+    assert "getrlimit is refused" in caplog.text
+
+
 class Guest(asyncio.Protocol):
     """A connection that only comes."""
 

@@ -99,24 +99,59 @@ class Corrupt(StoreError):
     payload while serving.
     """
 
+    reason = "corrupt"
+    """`detail.reason` of a refusal that it causes."""
+
     def __init__(self, path: str, offset: int, what: str) -> None:
-        super().__init__(f"{path}: corrupt at byte {offset}: {what}")
+        super().__init__(f"{path}: {self._verdict} at byte {offset}: {what}")
         self.path = path
         self.offset = offset
         self.what = what
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the bytes were seen; otherwise they could not be read."""
+        return self.reason == Corrupt.reason
+
+    @property
+    def _verdict(self) -> str:
+        return "corrupt"
+
+
+class CannotRead(Corrupt):
+    """Stored bytes that the system does not give: a disk that fails, a permission, a sandbox.  Treated as
+    damage by what reads them, since they are not there; nothing is said of what they are.
+
+    Exit code 2 when found at start-up; `500` with `detail.reason: "read_error"` while serving.
+    """
+
+    reason = "read_error"
+
+    def __init__(self, path: str, offset: int, error: OSError, doing: str = "") -> None:
+        super().__init__(path, offset, doing + (error.strerror or str(error)))
+
+    @property
+    def _verdict(self) -> str:
+        return "cannot be read"
 
 
 class DamagedRun(Corrupt):
     """A run cannot be read; the damage lies somewhere in seqs [first_seq, last_seq] of its topic."""
 
     def __init__(self, damage: Corrupt, first_seq: int, last_seq: int) -> None:
+        self._damage = damage
         super().__init__(damage.path, damage.offset, damage.what)
+        self.reason = damage.reason
         self.first_seq = first_seq
         self.last_seq = last_seq
 
+    @property
+    def _verdict(self) -> str:
+        return self._damage._verdict
+
     def refusal(self) -> Rejection:
         """The refusal of a command that met it."""
-        return unreadable("corrupt", self.first_seq, self.last_seq)
+        return unreadable(self.reason, self.first_seq, self.last_seq)
 
 
 def unreadable(reason: str, first_seq: int, last_seq: int) -> Rejection:

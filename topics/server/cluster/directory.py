@@ -61,6 +61,9 @@ def hold(descriptor: int, path: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise InUse(str(path)) from None
+    except OSError as error:
+        what = f"flock: {error.strerror}: the file system or a sandbox does not allow it"
+        raise Unusable(str(path), what) from error
 
 
 class HeldFolder:

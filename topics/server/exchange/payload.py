@@ -75,7 +75,7 @@ def read(records: Records, *, blocking: bool) -> list[Buffer] | Rejection | None
     try:
         texts = _texts(records, blocking=blocking)
     except Corrupt as damage:
-        return _unreadable(records, "corrupt", str(damage))
+        return _unreadable(records, damage.reason, str(damage))
     except OSError as error:
         return _unreadable(records, "read_error", error.strerror or "read error")
     keep = None if wanted is None else wanted.keep

@@ -1,13 +1,14 @@
 """What the process takes of the machine, in the names that Prometheus' own clients use.
 
 Read when somebody scrapes, and never otherwise.  A figure that the system does not tell is left
-out: on systems without `/proc` only the CPU time is known.
+out: without `/proc` only the CPU time is known, and a sandbox may hide that.
 """
 
 import os
 import resource
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +20,9 @@ _STARTED_S: Final = time.time()
 
 def families(proc: Path = PROC) -> Iterator[Family]:
     """CPU, memory, descriptors, and the time of the start."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    cpu_s = used.ru_utime + used.ru_stime
-    yield _one("process_cpu_seconds_total", "counter", "CPU time, user and system.", cpu_s)
+    used_s = cpu_s()
+    if used_s is not None:
+        yield _one("process_cpu_seconds_total", "counter", "CPU time, user and system.", used_s)
     yield _one("process_start_time_seconds", "gauge", "When it began, Unix time.", _STARTED_S)
     memory = _memory(proc)
     if memory is not None:
@@ -32,9 +33,19 @@ def families(proc: Path = PROC) -> Iterator[Family]:
     descriptors = _descriptors(proc)
     if descriptors is not None:
         yield _one("process_open_fds", "gauge", "Open file descriptors.", descriptors)
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY:
-        yield _one("process_max_fds", "gauge", "Bound of open file descriptors.", soft)
+    with suppress(OSError):
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != resource.RLIM_INFINITY:
+            yield _one("process_max_fds", "gauge", "Bound of open file descriptors.", soft)
+
+
+def cpu_s() -> float | None:
+    """Seconds of CPU that this process has used, user and system; None where that is not told."""
+    try:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+    except OSError:
+        return None
+    return used.ru_utime + used.ru_stime
 
 
 def resident_bytes(proc: Path = PROC) -> int:

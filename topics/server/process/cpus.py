@@ -16,7 +16,7 @@ def usable_cpus(cgroups: Path = CGROUPS, own: Path = OWN) -> float:
     """
     try:
         count = float(len(os.sched_getaffinity(0)))
-    except AttributeError:  # not Linux
+    except (AttributeError, OSError):  # not Linux, or a sandbox forbids it
         count = float(os.cpu_count() or 1)
     return min([count, *_quotas(cgroups, own)])
 

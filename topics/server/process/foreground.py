@@ -120,7 +120,7 @@ def exit_code(failure: BaseException) -> int:
     from topics.protocol.model.errors import Corrupt, StoreError
     from topics.server.access.keys import BadKeys
 
-    if isinstance(failure, Corrupt):
+    if isinstance(failure, Corrupt) and failure.is_proven:
         return EXIT_CORRUPT
     unusable = StoreError | OSError | Unbindable | port_file.BadPortFile | BadKeys
     return EXIT_UNUSABLE if isinstance(failure, unusable) else EXIT_HUNG

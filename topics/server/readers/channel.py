@@ -16,6 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
+from topics.protocol.model.errors import Unusable
+from topics.server.readers.page import CURE
+
 PART_BYTES: Final = 48 << 10
 """Of a message in one packet: well below what a socket takes at once by default."""
 _MESSAGE: Final = b"M"
@@ -204,3 +207,17 @@ class Channel:
 def channel_pair() -> tuple[socket.socket, socket.socket]:
     """Two connected sockets: the engine's and the reader's."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def require_channels() -> None:
+    """See that a connection can change its process.  Raises Unusable."""
+    try:
+        ours, theirs = channel_pair()
+        with ours, theirs:
+            socket.send_fds(ours, [b"x"], [theirs.fileno()])
+            _, descriptors, _, _ = socket.recv_fds(theirs, 1, 1, socket.MSG_CMSG_CLOEXEC)
+            os.close(descriptors[0])
+    except (OSError, IndexError) as error:
+        why = getattr(error, "strerror", None) or "no descriptor arrived"
+        what = f"readers are given connections over Unix sockets (socketpair, sendmsg with SCM_RIGHTS): {why}"
+        raise Unusable("TOPICS_READERS", f"{what}; {CURE}") from error

@@ -11,7 +11,9 @@ another CPU shows its bytes.  Behind the slots each reader has a few words of it
 Invariant: the numbers that a reader loads never fall.
 """
 
+import os
 import struct
+import tempfile
 import zlib
 from collections.abc import Mapping
 from mmap import mmap
@@ -19,6 +21,10 @@ from types import MappingProxyType
 from typing import Final
 
 import msgspec
+
+from topics.protocol.model.errors import Unusable
+
+CURE: Final = "have the sandbox allow it, or set TOPICS_READERS=0"
 
 HELD_MAX: Final = 4096
 """Topics of which less is shown than written: those of class `fsync` that wait for a sync.  Where
@@ -70,6 +76,27 @@ NOTHING: Final = Shown(0, 0, MappingProxyType({}), Timing())
 def page_bytes(readers: int) -> int:
     """Size of a page for so many readers."""
     return 2 * SLOT_STRIDE + readers * READER_BYTES
+
+
+def shared_file(size: int) -> int:
+    """A descriptor of so many zeros, which has no name; processes that inherit it share them.
+
+    Raises:
+        Unusable: The system gives none, or does not let it be mapped.
+    """
+    try:
+        try:
+            descriptor = os.memfd_create("topics-page", os.MFD_CLOEXEC)
+        except (OSError, AttributeError):
+            # An old kernel, or a sandbox: a file that is gone does as well.
+            with tempfile.TemporaryFile() as file:
+                descriptor = os.dup(file.fileno())
+        os.truncate(descriptor, size)
+        mmap(descriptor, size).close()
+    except OSError as error:
+        what = f"readers need shared memory (memfd_create, or a file in {tempfile.gettempdir()}, and mmap)"
+        raise Unusable("TOPICS_READERS", f"{what}: {error.strerror}; {CURE}") from error
+    return descriptor
 
 
 class Page:

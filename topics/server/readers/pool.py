@@ -26,13 +26,13 @@ from topics.protocol.decide.topics import note_read
 from topics.protocol.driver.loop_time import LoopTime
 from topics.protocol.http.metrics import Family
 from topics.server.process.latecomers import http2
-from topics.server.readers.channel import Channel, Handed
+from topics.server.readers.channel import Channel, Handed, require_channels
 from topics.server.readers.decisions import Decisions
 from topics.server.readers.desk import Desk
 from topics.server.readers.figures import families
 from topics.server.readers.loans import Loans
 from topics.server.readers.moving import Arrivals
-from topics.server.readers.page import Page, Timing, page_bytes
+from topics.server.readers.page import Page, Timing, page_bytes, shared_file
 from topics.server.readers.passing import Passing
 from topics.server.readers.process import ReaderProcess, Standing
 from topics.server.readers.releases import Releases
@@ -68,9 +68,9 @@ class Pool:
         self._runtime = runtime
         self._store: Any = runtime.store
         self._exchange: Any = runtime.exchange
-        self._memory_file = os.memfd_create("topics-page", os.MFD_CLOEXEC)
+        require_channels()
         size = page_bytes(settings.readers)
-        os.truncate(self._memory_file, size)
+        self._memory_file = shared_file(size)
         self.page = Page(mmap.mmap(self._memory_file, size))
         self._processes = [ReaderProcess(index) for index in range(settings.readers)]
         self._loans = Loans(runtime, lambda: self._exchange.keys, self._may_serve)

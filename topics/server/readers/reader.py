@@ -12,7 +12,6 @@ import logging
 import mmap
 import os
 import pickle
-import resource
 import signal
 import socket
 import sys
@@ -24,6 +23,7 @@ from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.state.lent_sessions import LentSession, borrow, give_back
 from topics.protocol.state.watched import StreamEnd
 from topics.server.access.keys import Entry
+from topics.server.exchange import usage
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.shell import Phase
@@ -218,14 +218,13 @@ class Reader:
             self._channel.send({"failures": counts})
 
     def _tell_stats(self) -> None:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
         self._channel.send(
             {
                 "stats": {
                     "requests": self._shell.requests,
                     "relayed": self._relay.relayed_total,
                     "connections": len(self._shared.connections),
-                    "cpu_s": usage.ru_utime + usage.ru_stime,
+                    "cpu_s": usage.cpu_s() or 0.0,
                     "hot_bytes": self._follower.state.memory.total_bytes,
                 },
                 "reads": self._shell.take_reads(),

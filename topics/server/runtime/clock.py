@@ -11,6 +11,7 @@ stand still for as long.
 import logging
 import time
 from collections.abc import Callable
+from typing import Final
 
 JUMP_MS = 1000
 LASTING_MS = 60_000
@@ -20,8 +21,23 @@ SLOWER_BY = 20
 log = logging.getLogger("topics.clock")
 
 
+def steady_clock() -> int:
+    """The number of `CLOCK_BOOTTIME`, or of `CLOCK_MONOTONIC` where the system has no such clock, or does
+    not let this process read it: a suspended machine's time is then known when the wall clock is
+    compared."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    try:
+        time.clock_gettime_ns(clock)
+    except OSError:
+        return time.CLOCK_MONOTONIC
+    return clock
+
+
+_STEADY: Final = steady_clock()
+
+
 def _boot_ms() -> int:
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+    return time.clock_gettime_ns(_STEADY) // 1_000_000
 
 
 def _wall_ms() -> int:

@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from topics.protocol.model.errors import Rejection
@@ -352,7 +353,8 @@ class Connection(asyncio.Protocol):
         accepted: Any = self._transport.get_extra_info("socket")
         if accepted is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
             most_ms = int((timeouts.take_s + timeouts.write_s + timeouts.linger_s) * 1000)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, most_ms)
+            with suppress(OSError):  # the client is gone, or the system refuses the option
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, most_ms)
 
     def abort(self) -> None:
         """End the connection now; unread bytes are lost."""

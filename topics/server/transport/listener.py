@@ -15,6 +15,9 @@ SPARE_FILES: Final = 600
 """Descriptors kept for the store when connections are bounded: two for each of the 256 segments
 that it holds open, and what the log, the lock and the loop need."""
 
+FILES_ASSUMED: Final = 1024
+"""Where the system does not tell the bound: what most have."""
+
 BACKLOG: Final = 1024
 """Connections that the kernel keeps until they are accepted."""
 
@@ -45,11 +48,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise Unbindable(f"cannot listen on {_address(host, port)}: {error}") from None
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 35_000)
+        _set_options(made)
         made.bind(address)
         made.listen(BACKLOG)
         made.setblocking(False)
@@ -57,6 +56,22 @@ def listen(host: str, port: int) -> socket.socket:
         made.close()
         raise Unbindable(f"cannot listen on {_address(host, port)}: {error.strerror}") from None
     return made
+
+
+def _set_options(made: socket.socket) -> None:
+    """Each is worth having, and none is needed: where one is refused, a warning says so."""
+    for level, name, value in (
+        (socket.SOL_SOCKET, "SO_REUSEADDR", 1),
+        (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+        (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
+        (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 35_000),
+    ):
+        option = getattr(socket, name, None)
+        try:
+            if option is not None:
+                made.setsockopt(level, option, value)
+        except OSError as error:
+            log.warning("setsockopt: %s is refused (%s)", name, error.strerror)
 
 
 async def accept(
@@ -80,7 +95,11 @@ def max_connections(wanted: int = 0) -> int:
     Args:
         wanted: No more than so many; 0: as many as there may be files.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    except (OSError, ValueError):
+        log.warning("getrlimit is refused: at most %d open files are assumed", FILES_ASSUMED)
+        soft = hard = FILES_ASSUMED
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -14,7 +14,7 @@ from topics.protocol.model.holder import Holder, holder_at
 from topics.protocol.state.shares import Shares
 from topics.server.exchange.interface import Exchange
 from topics.server.transport.bodies import Bodies
-from topics.server.transport.budget import Budget, Stopwatch
+from topics.server.transport.budget import Budget, Stopwatch, cpu_clock
 from topics.server.transport.busy_poll import BusyPoll
 from topics.server.transport.discards import Discards
 from topics.server.transport.guards import Guards
@@ -69,7 +69,7 @@ class Shared:
         self.loop = loop or asyncio.get_running_loop()
         self.clock = clock or time.perf_counter
         """For slices of time.  Deadlines go by the loop's."""
-        self.stopwatch = Stopwatch(self.clock, clock or time.thread_time)
+        self.stopwatch = Stopwatch(self.clock, clock or cpu_clock())
         """By which a client is light or heavy."""
         self.turns = Turns(self.loop.call_soon, self.clock, self.limits.slice_s)
         self.walks = Walks(
