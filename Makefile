@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark brokers cluster sim soak coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate lock clean
+.PHONY: serve test test-spark brokers cluster sim soak long coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate lock clean
 
 # What the server needs, and no more.
 .venv/runtime: pyproject.toml
@@ -39,6 +39,9 @@ cluster: .venv/ready  ## brokers of Kafka (3, or BROKERS=1) and three nodes on t
 SECONDS ?= 600
 soak: .venv/ready  ## new simulated worlds for SECONDS, and a line in tests/sim/LEDGER.md
 	$(BIN)/python -m tests.sim.run --seconds $(SECONDS)
+
+long: .venv/ready  ## every sweep whole, for hours; and a real server beside the model for SECONDS
+	TOPICS_TESTS_LIVES_S=$(SECONDS) $(BIN)/python -m pytest -s --benchmark-disable -m "long and not spark" tests
 
 # The tests of the two packages, and those that drive them from one step outside.  Every draw is seeded,
 # so that a line is reached in each run or in none; two processes, as it takes four minutes of one core.

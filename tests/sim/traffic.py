@@ -200,6 +200,7 @@ class Style:
             ttls_ms=rng.choice([(0,), (0, 500)]),
             segment_max_records=2,
             routed=False,
+            faults=0.0,
             looks=rng.choice((1, 2)),
         )
 
