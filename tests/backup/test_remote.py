@@ -178,3 +178,19 @@ def test_nothing_is_ever_written_there(other: Other) -> None:
     for call in (files.create, files.unlink, files.rename, files.sync_dir, files.lock):
         with pytest.raises(OSError, match="read-only"):
             call("name")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://ada:pa/ss@h", "http://ada:pass@h:port", "http://ada:pass@[::1", "h"]
+)
+def test_a_url_that_cannot_be_used_is_told_without_its_password(url: str) -> None:
+    """In one line. (§0.2)"""
+    with pytest.raises(Unanswered, match="expected http") as raised:
+        RemoteFiles(url, {})
+
+    assert "pa" not in str(raised.value.filename)
+
+
+def test_a_manifest_names_its_source_without_a_password() -> None:
+    """It is kept beside the data, and listed."""
+    assert RemoteFiles("http://ada:pass@127.0.0.1:9/x", {}).path == "http://127.0.0.1:9/x"

@@ -4,6 +4,7 @@ import ast
 import functools
 import io
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,34 @@ def test_a_stack_trace_steers_nothing(capsys: pytest.CaptureFixture[str]) -> Non
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
     assert lines[-2:] == [f"ValueError: {SHOWN}", "and more"]
+
+
+def test_what_python_prints_by_itself_goes_the_same_way(tmp_path: Path) -> None:
+    """Traces of any thread, warnings, and log lines where no logging is set up."""
+    program = f"""
+import logging, threading, warnings
+from topics.cli.printing import take_over
+take_over()
+evil = {EVIL!r}
+def fail(): raise ValueError(evil)
+thread = threading.Thread(target=fail); thread.start(); thread.join()
+warnings.warn(evil)
+logging.getLogger("x").error("%s", evil)
+fail()
+"""
+    env = {"PYTHONPATH": str(Path(topics.cli.__file__).parents[2]), "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, env=env, check=False
+    )
+
+    lines = done.stderr.decode().splitlines()
+    assert [line for line in lines if SHOWN in line] == [
+        f"ValueError: {SHOWN}",
+        f"topics: UserWarning: {SHOWN}",
+        SHOWN,
+        f"ValueError: {SHOWN}",
+    ]
+    assert all(line.isprintable() for line in lines)
 
 
 def test_a_table_grows_with_its_rows() -> None:

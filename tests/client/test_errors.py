@@ -65,3 +65,11 @@ def test_every_error_code_has_its_class(
     assert (fault.code, fault.status, fault.detail) == (code, status, {"topic": "jobs"})
     assert (fault.message, fault.retry_after_s) == (f"no: {code}", 7.0)
     assert str(fault) == f"no: {code} ({status} {code})"
+
+
+def test_the_text_of_an_error_steers_no_terminal() -> None:
+    """It ends in a stack trace or a log; what the server said is there as it is, besides."""
+    error = TopicsError("bad\x9b", 409, "a\x1b[2J\u202eb")
+
+    assert str(error) == "a\\u001b[2J\\u202eb (409 bad\\u009b)"
+    assert error.message == "a\x1b[2J\u202eb"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import uvloop
 
@@ -24,10 +25,11 @@ from topics.client import (
     Record,
     Retry,
     Unreachable,
+    http1,
 )
 from topics.client.aiopool import BUFFERED_BYTES_MAX, Connection
 
-from .script import ONE_TRY
+from .script import ONE_TRY, URL
 from .sockets import WAIT_S, Gate, Line, Peer, answer
 
 TLS = Path(__file__).with_name("tls.pem")
@@ -773,3 +775,28 @@ def test_an_answer_that_comes_when_a_stopped_async_client_goes_on(
         theirs.close()
 
     asyncio.run(story())
+
+
+def test_a_body_through_httpx_has_the_same_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes may unpack to any size, and httpx has no bound of its own."""
+    monkeypatch.setattr(http1, "BODY_BYTES_MAX", 1 << 20)
+    packed = gzip.compress(b'{"status":"' + b"a" * (8 << 20) + b'"}')
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        body = packed if "large" in request.url.path else gzip.compress(STATE)
+        return httpx.Response(200, headers={"content-encoding": "gzip"}, content=body)
+
+    async def awaited() -> None:
+        async with AsyncClient(URL, transport=httpx.MockTransport(answer), retry=ONE_TRY) as client:
+            assert (await client.topic("t")).head_seq == 7
+            with pytest.raises(Unreachable, match="a body of more than 1048576 bytes"):
+                await client.topic("large")
+
+    with Client(URL, transport=httpx.MockTransport(answer), retry=ONE_TRY) as client:
+        assert client.topic("t").head_seq == 7
+        with pytest.raises(Unreachable, match="a body of more than 1048576 bytes"):
+            client.topic("large")
+    asyncio.run(awaited())
+
+
+STATE = b'{"topic":"t","head_seq":7,"earliest_seq":1,"next_seq":8,"count":7,"bytes":9,"config":{}}'

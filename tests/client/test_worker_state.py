@@ -1,6 +1,8 @@
 """What a worker claims next, which jobs it has in hand, and what becomes of them."""
 
 import gc
+import os
+import socket
 from typing import Any
 
 import msgspec
@@ -13,7 +15,7 @@ from topics.client import (
 from topics.client.held_job import BaseHeldJob, JobState
 from topics.client.models import Acked, Nacked
 from topics.client.retry import Clock
-from topics.client.worker_state import WorkerState
+from topics.client.worker_state import WorkerState, own_node
 
 
 def worker(**options: Any) -> WorkerState[Any]:
@@ -125,3 +127,10 @@ def test_a_job_that_was_dropped_is_not_kept() -> None:
     gc.collect()
 
     assert [job.seq for job in state.held.values()] == [2]
+
+
+def test_a_worker_has_a_name_on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the machine's name is no text."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "h\udcff")
+
+    assert own_node() == f"h?:{os.getpid()}"

@@ -52,7 +52,11 @@ class RemoteFiles:
     def __init__(
         self, url: str, headers: Mapping[str, str], *, timeout_s: float = TIMEOUT_S
     ) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            parts, port = urlsplit(""), None  # the message would quote a part of the password
         if parts.scheme not in ("http", "https") or parts.hostname is None:
             raise Unanswered(
                 errno.EINVAL,
@@ -67,7 +71,7 @@ class RemoteFiles:
         """Of all files, when they were listed last."""
         self._base = parts.path.rstrip("/") + PATH
         self._headers = dict(headers)
-        self._connection = made(parts.hostname, parts.port, timeout=timeout_s)
+        self._connection = made(parts.hostname, port, timeout=timeout_s)
         self._is_aborted = False
         self._now_s = 0
 

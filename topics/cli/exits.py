@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, TextIO, cast
 
 import click
 
-from topics.cli.printing import print_traceback, say
+from topics.cli.printing import say, take_over
 from topics.visible import visible
 
 OK: Final = 0
@@ -85,7 +85,7 @@ class Guarded(click.Group):
     it."""
 
     def main(self, *args: Any, **rest: Any) -> Any:
-        sys.excepthook = print_traceback
+        take_over()
         if "_TOPICS_COMPLETE" in os.environ:
             from topics.cli.shells import register
 

@@ -95,10 +95,46 @@ def _shown(line: bytes) -> bytes:
     return visible_json(line.decode("utf-8", "replace")).encode()
 
 
+def take_over() -> None:
+    """Have what Python prints by itself go this way, too: the trace of an exception that nobody
+    caught, in any thread; warnings; and log lines where no logging is set up."""
+    import threading
+    import warnings
+
+    sys.excepthook = print_traceback
+    threading.excepthook = _print_threads
+    warnings.showwarning = _print_warning
+    if "logging" in sys.modules:  # of a command that has what may log
+        import logging
+
+        handler = logging.StreamHandler(_Lines())
+        handler.setLevel(logging.WARNING)
+        logging.lastResort = handler
+
+
+class _Lines:
+    """Standard error, for lines of a log."""
+
+    def write(self, text: str) -> None:
+        for line in text.splitlines():
+            say(line, err=True)
+
+    def flush(self) -> None:
+        return
+
+
+def _print_threads(args: Any) -> None:
+    print_traceback(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def _print_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    say(f"topics: {category.__name__}: {message}", err=True)
+
+
 def print_traceback(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    kind: type[BaseException], error: BaseException | None, trace: TracebackType | None
 ) -> None:
-    """Print a stack trace, whose last lines may be the words of a server.  A `sys.excepthook`."""
+    """Print a stack trace, whose last lines may be the words of a server."""
     from traceback import format_exception
 
     for line in "".join(format_exception(kind, error, trace)).rstrip("\n").split("\n"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from topics.cli.exits import UNUSABLE, Stop, refusals, spare_httpx_main, terminable
-from topics.cli.printing import say
+from topics.cli.printing import say, take_over
 from topics.cli.profiles import choose_server
 from topics.visible import without_password
 
@@ -65,6 +65,8 @@ def with_async_client(
         url: str, api_key: str | None, retry_for: float, timeout: float, **rest: Any
     ) -> int | None:
         import asyncio
+
+        take_over()  # of asyncio's log, too
 
         async def awaited() -> int | None:
             async with _async_client(url, api_key, retry_for, timeout) as client:

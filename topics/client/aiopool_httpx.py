@@ -12,6 +12,7 @@ import httpx
 from topics.client.answer import Answer, AsyncStreamedAnswer
 from topics.client.call import Call
 from topics.client.faults import faults_of
+from topics.client.http1 import check_size
 from topics.client.pool import tls_context
 from topics.client.target import PreparedRequest, Target
 
@@ -47,13 +48,32 @@ class AsyncHttpxPool:
         await self._http.aclose()
 
     async def request(self, call: Call[Any], prepared: PreparedRequest) -> Answer:
-        with faults_of(httpx.RequestError):
-            return await self._http.request(**self._arguments(call, prepared))
+        async with self._exchange(call, prepared) as response:
+            size_bytes, pieces = 0, list[bytes]()
+            # Piece by piece, because a few kilobytes may unpack to any size.
+            async for piece in response.aiter_bytes():
+                size_bytes += len(piece)
+                check_size(size_bytes)
+                pieces.append(piece)
+        # The body is unpacked already.
+        headers = [
+            (name, value)
+            for name, value in response.headers.raw
+            if name.lower() not in (b"content-encoding", b"content-length", b"transfer-encoding")
+        ]
+        return httpx.Response(response.status_code, headers=headers, content=b"".join(pieces))
 
     @asynccontextmanager
     async def stream(
         self, call: Call[Any], prepared: PreparedRequest
     ) -> AsyncIterator[AsyncStreamedAnswer]:
+        async with self._exchange(call, prepared) as response:
+            yield response
+
+    @asynccontextmanager
+    async def _exchange(
+        self, call: Call[Any], prepared: PreparedRequest
+    ) -> AsyncIterator[httpx.Response]:
         # What is raised while the answer is read comes through here, too.
         with faults_of(httpx.RequestError):
             async with self._http.stream(**self._arguments(call, prepared)) as response:

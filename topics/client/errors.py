@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from topics.visible import visible
+
 
 class TopicsError(Exception):
     """A call that did not succeed.
@@ -39,7 +41,8 @@ class TopicsError(Exception):
 
     def __str__(self) -> str:
         where = f"{self.status} {self.code}" if self.status else self.code
-        return f"{self.message} ({where})"
+        # A server's words may be meant for the terminal that they end on.
+        return visible(f"{self.message} ({where})")
 
 
 class Unreachable(TopicsError):

@@ -13,6 +13,7 @@ import httpx
 from topics.client.answer import Answer, StreamedAnswer
 from topics.client.call import Call
 from topics.client.faults import faults_of
+from topics.client.http1 import check_size
 from topics.client.pool import tls_context
 from topics.client.target import PreparedRequest, Target
 
@@ -48,11 +49,28 @@ class HttpxPool:
         self._http.close()
 
     def request(self, call: Call[Any], prepared: PreparedRequest) -> Answer:
-        with faults_of(httpx.RequestError):
-            return self._http.request(**self._arguments(call, prepared))
+        with self._exchange(call, prepared) as response:
+            size_bytes, pieces = 0, list[bytes]()
+            # Piece by piece, because a few kilobytes may unpack to any size.
+            for piece in response.iter_bytes():
+                size_bytes += len(piece)
+                check_size(size_bytes)
+                pieces.append(piece)
+        # The body is unpacked already.
+        headers = [
+            (name, value)
+            for name, value in response.headers.raw
+            if name.lower() not in (b"content-encoding", b"content-length", b"transfer-encoding")
+        ]
+        return httpx.Response(response.status_code, headers=headers, content=b"".join(pieces))
 
     @contextmanager
     def stream(self, call: Call[Any], prepared: PreparedRequest) -> Iterator[StreamedAnswer]:
+        with self._exchange(call, prepared) as response:
+            yield response
+
+    @contextmanager
+    def _exchange(self, call: Call[Any], prepared: PreparedRequest) -> Iterator[httpx.Response]:
         # What is raised while the answer is read comes through here, too.
         with (
             faults_of(httpx.RequestError),

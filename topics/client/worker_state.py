@@ -279,7 +279,9 @@ class WorkerState(Generic[D]):
 
 def own_node() -> str:
     """The name of a worker that was given none: this machine and process."""
-    return f"{socket.gethostname()}:{os.getpid()}"
+    # A name may have bytes that are no text.
+    host = socket.gethostname().encode("utf-8", "replace").decode()
+    return f"{host}:{os.getpid()}"
 
 
 def chunks(jobs: list[BaseHeldJob[D]]) -> list[list[BaseHeldJob[D]]]:
