@@ -6,13 +6,15 @@ BIN := .venv/bin
 
 # What the server needs, and no more.
 .venv/runtime: pyproject.toml
+	@echo "installing into .venv what the server needs: a minute or two, this once"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server]'
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[server]'
 	$(BIN)/python -m compileall -q topics  # else a server compiles its modules at each start, where PYTHONDONTWRITEBYTECODE is set
 	touch .venv/runtime
 
 .venv/ready: .venv/runtime
+	@echo "installing into .venv what the tests need: some minutes, this once"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch .venv/ready
 

@@ -3,11 +3,8 @@
 import asyncio
 import functools
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +14,8 @@ import click.testing
 import httpx
 import msgspec
 import pytest
+from docs.pages import blocks
 
-from bench.flights import Server
 from topics.cli import COMMANDS, all_commands, main
 from topics.cli.work import VARIABLES
 from topics.protocol.http import bodies, websocket
@@ -26,6 +23,7 @@ from topics.protocol.http.routes import ROUTES
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode
+from topics.protocol.model.limits import Limits
 from topics.server.cluster.figures import HELP as CLUSTER_FAMILIES
 from topics.server.readers.figures import families as reader_families
 from topics.server.transport.guards import Guards
@@ -34,14 +32,6 @@ from topics.testing import MemoryTopics
 
 ROOT: Final = Path(__file__).parent.parent
 PAGES: Final = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
-TRANSCRIPTS: Final = (ROOT / "README.md", ROOT / "docs" / "api.md", ROOT / "docs" / "queues.md")
-
-MOVING: Final = frozenset(
-    {"$ts", "epoch", "uptime_ms", "last_write_ts", "last_read_ts", "effective_priority"}
-    | {"wid", "stream_url", "lease_id", "deadline", "deadlines"}
-)
-"""What differs from run to run in an answer; of it only the type is compared."""
-
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
@@ -91,7 +81,7 @@ def test_every_option_is_one(page: Path) -> None:
     spelled = {word for option in options() for word in (*option.opts, *option.secondary_opts)}
 
     of_others = {"--timeout-graceful-shutdown", "--interface", "--workers-kill-timeout"}
-    of_others |= {"--no-access-log", "--upgrade", "--build", "--from-file"}
+    of_others |= {"--no-access-log", "--upgrade", "--build", "--from-file", "--unbuffered"}
     assert named <= spelled | {"--help"} | of_others
 
 
@@ -225,80 +215,6 @@ def test_every_field_is_described(body: type[msgspec.Struct]) -> None:
 # ---------------------------------------------------------------------- transcripts
 
 
-@pytest.mark.parametrize("page", TRANSCRIPTS, ids=lambda page: page.name)
-def test_every_answer_is_real(page: Path) -> None:
-    """Each command shown is answered as shown, but for times, epochs and durations."""
-    steps = list(transcript(page.read_text()))
-    assert len(steps) >= 6
-
-    with MemoryTopics() as topics:
-        for command, shown in steps:
-            told = answer(topics, command)
-            if shown:
-                assert steady(told) == steady(json.loads(shown)), command
-
-
-def test_the_stream_shown_is_real() -> None:
-    """The events in the README are those of the session that is posted right before them."""
-    page = (ROOT / "README.md").read_text()
-    (shown,) = re.findall(r"```console\n\$ curl -N [^\n]*\n(retry: .*?)```", page, re.S)
-    before = page[: page.index("$ curl -N ")]
-
-    with MemoryTopics() as topics:
-        for command, _ in transcript(before):
-            told = answer(topics, command)
-        pieces = asyncio.run(streamed(topics, told["stream_url"], shown.count("event: ")))
-
-    assert still(b"".join(pieces).decode()) == still(shown)
-
-
-async def streamed(topics: MemoryTopics, path: str, events: int) -> list[bytes]:
-    """The pieces of a stream up to so many events."""
-    pieces: list[bytes] = []
-    enough = asyncio.Event()
-    asked = [{"type": "http.request", "body": b"", "more_body": False}]
-
-    async def receive() -> Any:
-        if not asked:
-            await enough.wait()
-            return {"type": "http.disconnect"}
-        return asked.pop()
-
-    async def send(message: Any) -> None:
-        pieces.append(message.get("body", b""))
-        if b"".join(pieces).count(b"event: ") >= events:
-            enough.set()
-            await asyncio.Event().wait()
-
-    scope = {"type": "http", "method": "GET", "http_version": "1.1", "headers": []}
-    await topics.app({**scope, "raw_path": path.encode(), "query_string": b""}, receive, send)
-    return pieces
-
-
-def still(stream: str) -> str:
-    """A stream without its times and without the line breaks that were added for readers."""
-    joined = re.sub(r"\n (?=\S)", "", stream.strip())
-    return re.sub(r'(?<="\$ts":)\d+|(?<=: hb )\d+', "0", joined)
-
-
-def transcript(text: str) -> Iterator[tuple[list[str], str]]:
-    """(words of the command, what is shown) of every command on a page; a command in the background
-    (or whose answer is thrown away) shows nothing and is done at once, as what waits for it would otherwise wait for ever."""
-    for block in re.findall(r"```console\n(.*?)```", text, re.S):
-        for step in re.split(r"^\$ ", block, flags=re.M)[1:]:
-            if step.startswith("curl -N "):
-                continue
-            if step.startswith("("):
-                yield shlex.split(step[step.index("curl") : step.index(">")]), ""
-                continue
-            if step.rstrip().endswith(">/dev/null"):
-                yield shlex.split(step.rstrip().removesuffix(">/dev/null")), ""
-                continue
-            # The answer begins where a line begins with a brace and no quote is open.
-            command, shown = re.split(r"(?<=[^\s{\[,])\n(?=\{)", step, maxsplit=1)
-            yield shlex.split(command), shown
-
-
 def answer(topics: MemoryTopics, words: list[str]) -> Any:
     """What the engine answers to a `curl` command of ours, as JSON."""
     method, body, headers, path = "", None, {}, ""
@@ -325,16 +241,6 @@ def answer(topics: MemoryTopics, words: list[str]) -> Any:
 async def sent(topics: MemoryTopics, request: httpx.Request) -> httpx.Response:
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=topics.app)) as client:
         return await client.send(request)
-
-
-def steady(value: Any) -> Any:
-    """An answer without what changes from run to run."""
-    if isinstance(value, list):
-        return [steady(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    kept = {key: type(v).__name__ if key in MOVING else steady(v) for key, v in value.items()}
-    return {**kept, "performance": sorted(value["performance"])} if "performance" in kept else kept
 
 
 # ---------------------------------------------------------------------- programs
@@ -386,166 +292,44 @@ def test_the_program_without_the_client_outlives_restarts(monkeypatch: pytest.Mo
     assert len(paused_s) == len(asked) - 3  # a session that is posted is opened at once
 
 
-def test_the_settings_shown_are_those() -> None:
-    """`topics settings` prints what `docs/cli.md` shows, through the filters that it shows."""
-    page = (ROOT / "docs/cli.md").read_text()
-    ((words, shown),) = re.findall(
-        r"```console\n\$ TOPICS_PORT=4001 topics (settings.*?)\n(.*?)```", page, re.S
-    )
-    command, first, second = words.split(" | ")
-    assert (first, second) == ("grep '^TOPICS_'", "grep -v default")
-
-    told = click.testing.CliRunner().invoke(main, shlex.split(command), env={"TOPICS_PORT": "4001"})
-
-    lines = told.stdout.splitlines(keepends=True)
-    kept = [ln for ln in lines if ln.startswith("TOPICS_") and "default" not in ln]
-    assert "".join(kept) == shown
+# ---------------------------------------------------------------------- what pages show
 
 
-def test_the_queue_of_a_router_is_one() -> None:
-    """The commands of `docs/routers.md` under "Fan-out", in order, leave jobs to be worked on."""
-    page = (ROOT / "docs/routers.md").read_text()
-    (block,) = re.findall(r"```sh\n(curl -X PUT localhost:4000/v0/topics/mails.*?)```", page, re.S)
-
-    with MemoryTopics() as topics:
-        topics.client.put_topic("orders")
-        for line in block.replace("\\\n", "").splitlines():
-            if line.startswith("curl "):
-                answer(topics, shlex.split(line))
-        topics.client.append("orders", {"n": 1}, tag="paid.eu")
-
-        assert topics.client.claim("mails", node="w").count == 1
+def commands() -> set[str]:
+    """Each line of a shell block that calls `topics`, up to what follows it."""
+    lines = [ln for p in PAGES for b in blocks(p) if b.kind == "sh" for ln in b.code.splitlines()]
+    return {line for line in lines if line.startswith("topics ")}
 
 
-# ---------------------------------------------------------------------- what can be pasted
+@pytest.mark.parametrize("line", sorted(commands()))
+def test_a_command_is_understood(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that are not run: every command, argument and option is one that there is."""
+    monkeypatch.chdir(tmp_path)
+    lexer = shlex.shlex(line.replace("DIR", "dir"), posix=True, punctuation_chars="|><;&")
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in lexer:
+        if word[0] in "|><;&":
+            break
+        words.append(word)
+    (tmp_path / "jobs.ndjson").touch()
+
+    context: Any = main.make_context("topics", words[1:], resilient_parsing=False)
+    while isinstance(context.command, click.Group):
+        name, command, rest = context.command.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
+        assert command is not None, name
+        context = command.make_context(name, rest, parent=context)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("server"))
-    server.start()
-    yield server
-    server.end()
+def test_json_of_a_socket_is_json() -> None:
+    """The messages of `docs/watching.md` are those that the server takes. (§7.7)"""
+    page = ROOT / "docs" / "watching.md"
+    (shown,) = [block.code for block in blocks(page) if block.code.startswith('{"op": "subscribe"')]
 
-
-def block(page: str, kind: str, after: str) -> str:
-    """The first block of a page's code behind these words."""
-    text = (ROOT / "docs" / page).read_text().partition(after)[2]
-    found = re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL)
-    assert found is not None
-    return found[1]
-
-
-def pasted(command: list[str], server: Server, cwd: Path) -> str:
-    """What it prints, with the server and the commands of this environment."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environ = {**os.environ, "TOPICS_URL": server.url, "PATH": path}
-    done = subprocess.run(
-        command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=100, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_the_first_commands(server: Server, tmp_path: Path) -> None:
-    """What a newcomer pastes from `docs/cli.md` works as it stands."""
-    script = block("cli.md", "sh", "can be pasted into another")
-
-    printed = pasted(["sh", "-euc", script], server, tmp_path).splitlines()
-
-    assert printed[:3] == ['{"n": 1}', '{"n": 2}', '{"n": 3}']
-    assert any(line.split()[:2] == ["numbers", "3"] for line in printed)
-
-
-def test_the_first_program(server: Server, tmp_path: Path) -> None:
-    """And so does the first program of `docs/client.md`, also where it has run before."""
-    (tmp_path / "first.py").write_text(block("client.md", "python", "# The Python client"))
-
-    for times in (1, 2):
-        printed = pasted([sys.executable, "first.py"], server, tmp_path)
-        told = [f"{n} {{'url': 's3://b/a.png'}}" for n in range(1, times + 1)]
-        assert printed.splitlines() == told
-
-
-def test_a_producer_as_shown(server: Server, tmp_path: Path) -> None:
-    """A program sends record by record as `docs/client.md` has it."""
-    shown = block("client.md", "python", "### Record by record").partition("async with")[0]
-    text = "from topics import Client\nclient = Client()\n" + shown.replace("jobs", "many")
-    (tmp_path / "many.py").write_text(text + 'print(client.topic("many").count)\nclient.close()\n')
-
-    assert pasted([sys.executable, "many.py"], server, tmp_path) == "100000\n"
-
-
-@pytest.fixture(scope="module")
-def exported(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the first commands of `docs/export.md` were pasted."""
-    cwd = tmp_path_factory.mktemp("exported")
-    script = block("export.md", "sh", "can be pasted into another")
-    printed = pasted(["sh", "-euc", script], server, cwd)
-    assert "3 records of 3 seqs exported and verified" in printed
-    assert "nothing new to export" in printed
-    assert "3 records are the topic's, byte for byte" in printed
-    return cwd
-
-
-@pytest.mark.parametrize("library", ["topics.export", "duckdb", "polars", "pandas"])
-def test_readers_of_an_export(server: Server, exported: Path, library: str) -> None:
-    """Each program of `docs/export.md` reads it, where its library is installed."""
-    if library != "topics.export":
-        pytest.importorskip(library, exc_type=ImportError)
-    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs/export.md").read_text(), re.DOTALL)
-    (program,) = [text for text in programs if f"import {library}\n" in text]
-    (exported / "reader.py").write_text(program)
-    printed = pasted([sys.executable, "reader.py"], server, exported)
-    shown = {"topics.export": "3", "duckdb": "hello", "polars": "6", "pandas": "hello"}
-    assert shown[library] in printed
-
-
-# ---------------------------------------------------------------------- the tutorial
-
-
-PASSING: Final = re.compile(
-    r'(?<="\$ts":)\d+|\d+\.\d s, [\d,]+/s|(?<="epoch":")[^"]+|(?<="server_total_ms":)[\d.]+'
-)
-"""What differs from run to run in what the tutorial's commands print."""
-
-
-def typed(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Each command of a page's console blocks, with the lines that it prints."""
-    for code in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
-        command: list[str] = []
-        printed: list[str] = []
-        for line in code.splitlines():
-            if line.startswith("$ "):
-                if command:
-                    yield "\n".join(command), printed
-                command, printed = [line[2:]], []
-            elif line.startswith("> "):
-                command.append(line[2:])
-            else:
-                printed.append(line)
-        yield "\n".join(command), printed
-
-
-def test_the_tutorial(tmp_path: Path) -> None:
-    """Every command of `docs/tutorial.md`, one after the other, prints what is shown."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    text = (ROOT / "docs" / "tutorial.md").read_text()
-    (tmp_path / "server").mkdir()
-    server = Server(tmp_path / "server")
-    server.start()
-    try:
-        for command, shown in typed(text):
-            done = subprocess.run(
-                ["sh", "-c", command.replace("localhost:4000", server.url)],
-                cwd=tmp_path,
-                env={**os.environ, "TOPICS_URL": server.url, "PATH": path},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=100,
-            )
-            printed = [line.rstrip() for line in PASSING.sub("…", done.stdout).splitlines()]
-            assert printed == [PASSING.sub("…", line).rstrip() for line in shown], command
-    finally:
-        server.end()
+    for line in shown.splitlines():
+        asked = websocket.parse(line.encode(), Limits())
+        assert not isinstance(asked.order, Exception), line

@@ -64,6 +64,26 @@ def test_the_hand_off(server: Server, run: Run, tmp_path: Path, kind: str) -> No
     assert (deep.exit_code, "2,000 handed off" in deep.stdout) == (0, True)
 
 
+@pytest.mark.parametrize("kind", ["url", "path"])
+def test_a_rehearsal_of_a_new_export(server: Server, run: Run, tmp_path: Path, kind: str) -> None:
+    """It says what would be deleted after the export that would be made; nothing is made."""
+    lake = tmp_path / "l"
+    asked = ["export", "t", "--to", lake, *where(server, kind), "--then-delete", "--min-age", "0s"]
+
+    dry = run(*asked, "--dry-run")
+
+    assert (dry.exit_code, dry.stderr) == (0, "")
+    assert "t: would export seqs 1 to 3,000" in dry.stdout
+    assert "t: the records from seq 1 to 3,000 are to be deleted" in dry.stdout
+    assert not lake.exists()
+
+    run(*asked[:-3])
+    with server.client() as client:
+        client.append("t", 1)
+        settled(server, "t", 3001)
+    assert "the records from seq 1 to 3,001" in run(*asked, "--dry-run").stdout
+
+
 def test_what_was_deleted_before_the_hand_off_is_not_kept(
     server: Server, run: Run, tmp_path: Path
 ) -> None:

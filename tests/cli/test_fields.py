@@ -8,7 +8,7 @@ import pytest
 
 from topics.cli import all_commands
 from topics.cli.exits import UNUSABLE, Stop
-from topics.cli.fields import FIELDS, HELP, changes_of, value_of
+from topics.cli.fields import FIELDS, HELP, changes_of, spelled, value_of
 from topics.client.options import Config
 
 
@@ -81,3 +81,25 @@ def test_later_changes_win() -> None:
 def test_a_number_of_a_size_is_bytes() -> None:
     """With and without a unit."""
     assert value_of("cap_bytes", "1 kib") == 1024
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("ttl_ms", 7_776_000_000, "90d"),
+        ("ttl_ms", 5_400_000, "1h30m"),
+        ("ttl_ms", 1500, "1s500ms"),
+        ("ttl_ms", 0, "0"),
+        ("cap_bytes", 10 << 30, "10GiB"),
+        ("cap_bytes", 1536, "1536"),
+        ("cap_bytes", 0, "0"),
+        ("cap_records", 1024, "1024"),
+        ("priority", None, ""),
+        ("leases_durable", True, "on"),
+        ("durability", "disk", "disk"),
+    ],
+)
+def test_a_value_is_spelled_as_it_is_typed(field: str, value: object, text: str) -> None:
+    """So what `config` prints is what `config` takes."""
+    assert spelled(field, value) == text
+    assert value_of(field, text) == value

@@ -1,6 +1,7 @@
 """Which server a command talks to, and how patiently."""
 
 import asyncio
+import socket
 import sys
 import time
 from typing import Any
@@ -10,6 +11,7 @@ from client.sockets import WAIT_S, Gate, Line, Peer, answer
 
 import topics.client
 from topics.cli import target
+from topics.cli.exits import Stop
 
 
 def test_which_server(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +105,46 @@ def test_a_server_of_another_kind(log: Any, run: Any) -> None:
 
     assert done.exit_code == 2
     assert "bad_answer" in done.stderr
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def test_where_nothing_listens_a_command_gives_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that nobody started is not waited for as one that starts again is."""
+    clock = Clock()
+    monkeypatch.setattr(target, "time", clock)
+    notice = target._RetryNotice("http://127.0.0.1:9", is_given=False, gives_up=True)
+
+    notice.sleep(1.9)
+    notice.sleep(0.2)
+    with pytest.raises(Stop, match="nothing listens at http://127"):
+        notice.sleep(0.2)
+
+
+@pytest.mark.parametrize("why", ["it was there", "it listens", "another machine", "--retry-for"])
+def test_a_server_that_may_come_back_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """For as long as the command was told to."""
+    clock = Clock()
+    monkeypatch.setattr(target, "time", clock)
+    with socket.create_server(("127.0.0.1", 0)) as listens:
+        url = f"http://127.0.0.1:{listens.getsockname()[1] if why == 'it listens' else 9}"
+        url = "http://topics.test" if why == "another machine" else url
+        notice = target._RetryNotice(url, is_given=False, gives_up=why != "--retry-for")
+        clock.now_s += 60 * (why == "it was there")
+
+        for _ in range(5):
+            notice.sleep(1)
 
 
 @pytest.mark.parametrize("command", ["topics", "work jobs -- true"])

@@ -27,7 +27,7 @@ from topics.visible import visible
 if TYPE_CHECKING:
     from topics.arrow.source import Source
     from topics.client import Client
-    from topics.export.manifest import Settings
+    from topics.export.manifest import Lineage, Settings
     from topics.export.run import Exporting, Job, Result
 
 DEFAULT: Final = "run"
@@ -189,9 +189,11 @@ def run(client: "Client", topics: tuple[str, ...], to: Path, **given: Any) -> in
         job = _job(topics, given)
         settings = _settings(to, given, source, job)
         if given["dry_run"]:
-            _tell_plan(source, to, job, as_json=given["as_json"])
+            exported = _tell_plan(source, to, job, as_json=given["as_json"])
             if given["then_delete"]:
-                _tell_deletes(client, source, to, topics, given)
+                from topics.cli.export_delete import tell_deletes
+
+                tell_deletes(source, settings, exported, topics, given)
             return OK
         with (
             progress(as_json=given["as_json"]) as shown,
@@ -417,15 +419,20 @@ def _exporting(
         yield FileExport(target, engine=made, target_bytes=size, tidies=given["follow"] is not None)
 
 
-def _tell_plan(source: "Source", to: Path, job: "Job", *, as_json: bool) -> None:
+def _tell_plan(
+    source: "Source", to: Path, job: "Job", *, as_json: bool
+) -> "dict[str, Lineage | None]":
+    """Say what would be exported; returns what the export would have then, by topic."""
     import msgspec
 
     from topics.cli.export_place import lineages
-    from topics.export.run import plan
+    from topics.export.run import exported_then, plan
 
     there = lineages(to)
+    exported: dict[str, Lineage | None] = {}
     for name in job.topics:
         each = plan(source, there.get(name), job, name)
+        exported[name] = exported_then(there.get(name), each)
         count = max(each.last_seq - each.first_seq + 1, 0)
         if as_json:
             row = {"event": "plan", "topic": name, "from": each.first_seq, "to": each.last_seq}
@@ -434,12 +441,4 @@ def _tell_plan(source: "Source", to: Path, job: "Job", *, as_json: bool) -> None
             say(f"{name}: would export seqs {each.first_seq:,} to {each.last_seq:,}")
         else:
             say(f"{name}: nothing to export")
-
-
-def _tell_deletes(
-    client: "Client", source: "Source", to: Path, topics: tuple[str, ...], given: dict[str, Any]
-) -> None:
-    from topics.cli.export_delete import tell_deletes
-    from topics.cli.export_place import lineages, settings_of
-
-    tell_deletes(source, settings_of(to), lineages(to), topics, given)
+    return exported

@@ -54,11 +54,11 @@ def then_delete(
 def tell_deletes(
     source: "Source",
     settings: "Settings",
-    lineages: "Mapping[str, Lineage]",
+    lineages: "Mapping[str, Lineage | None]",
     topics: tuple[str, ...],
     given: Mapping[str, Any],
 ) -> None:
-    """Say what would be deleted if the export that is there verified."""
+    """Say what would be deleted once the run had exported so far, and all of it verified."""
     for topic in topics:
         plan = _plan(source, settings, lineages.get(topic), topic, given)
         _show(plan, _print_event if given["as_json"] else _nothing, as_json=given["as_json"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from topics.cli.exits import UNUSABLE, Stop
-from topics.cli.moments import duration_ms
+from topics.cli.moments import duration_ms, duration_text
 
 if TYPE_CHECKING:
     from topics.client import Config
@@ -149,6 +149,27 @@ def value_of(name: str, text: str) -> Any:
     if kind is int:
         return _number(name, text)
     return text
+
+
+def spelled(name: str, value: Any) -> str:
+    """A field's value as `value_of` reads it: with a unit where it has one, and exact."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value is None:
+        return ""
+    if name.endswith("_ms"):
+        return duration_text(value)
+    if name.endswith("_bytes"):
+        return size_text(value)
+    return str(value)
+
+
+def size_text(size: int) -> str:
+    """A size in the largest unit that divides it: `10GiB`, `1500`."""
+    for unit, unit_bytes in sorted(_UNIT_BYTES.items(), key=lambda row: -row[1]):
+        if unit and size and size % unit_bytes == 0:
+            return f"{size // unit_bytes}{unit.upper()}iB"
+    return str(size)
 
 
 def _number(name: str, text: str) -> int:

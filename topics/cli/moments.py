@@ -23,6 +23,16 @@ def duration_ms(text: str) -> int:
     return sum(int(number) * UNIT_MS[unit] for number, unit in parts)
 
 
+def duration_text(span_ms: int) -> str:
+    """A duration as `duration_ms` reads it, exactly: `90d`, `1h30m`, `1s500ms`; `0` for none."""
+    parts = []
+    for unit, unit_ms in sorted(UNIT_MS.items(), key=lambda row: -row[1]):
+        count, span_ms = divmod(span_ms, unit_ms)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0"
+
+
 def moment_ms(text: str) -> int:
     """A moment, in milliseconds since the epoch: a duration before now, or an ISO 8601 date or
     date and time, of this machine's time zone where it names none.

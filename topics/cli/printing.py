@@ -215,4 +215,5 @@ def _echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     if not text.isascii():
         text = text.encode(encoding, "backslashreplace").decode(encoding)
-    click.echo(text, err=err, nl=nl)
+    if stream is not None:  # by its name: a progress bar puts itself there, and makes room
+        click.echo(text, file=stream, nl=nl)

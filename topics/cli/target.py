@@ -1,5 +1,6 @@
 """The server that a command talks to: its options, its client, and the notice that it waits."""
 
+import socket
 import sys
 import threading
 import time
@@ -7,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from urllib.parse import urlsplit
 
 import click
 
@@ -43,7 +45,7 @@ def with_client(
     @_target_options
     @wraps(command)
     def run(
-        url: str, api_key: str | None, retry_for: float, timeout: float, **rest: Any
+        url: str, api_key: str | None, retry_for: float | None, timeout: float, **rest: Any
     ) -> int | None:
         if not is_needed():
             return command(None, **rest)
@@ -62,7 +64,7 @@ def with_async_client(
     @_target_options
     @wraps(command)
     def run(
-        url: str, api_key: str | None, retry_for: float, timeout: float, **rest: Any
+        url: str, api_key: str | None, retry_for: float | None, timeout: float, **rest: Any
     ) -> int | None:
         import asyncio
 
@@ -82,8 +84,7 @@ def _target_options(command: F) -> F:
     patience = click.option(
         "--retry-for",
         type=click.FloatRange(min=0),
-        default=15.0,
-        show_default=True,
+        show_default=f"{PATIENCE_S:g}; {ABSENT_S:g} where nothing listens on this machine",
         metavar="SECONDS",
         help="How long to try again while the server does not answer, is busy or is starting.",
     )
@@ -119,12 +120,46 @@ def with_server(command: F) -> F:
     return cast("F", run)
 
 
+PATIENCE_S: Final = 15.0
+"""How long a command tries again, if nothing else is asked for."""
+
+ABSENT_S: Final = 2.0
+"""The same, where nothing listens on this machine when the command begins."""
+
+
+def listening_place(url: str) -> tuple[str, int] | None:
+    """Host and port of a server on this machine; None for any other."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    except (ValueError, KeyError):
+        return None
+    host = parts.hostname or ""
+    is_here = host == "localhost" or host.startswith("127.") or host == "::1"
+    return (host, port) if is_here else None
+
+
+def is_listening(place: tuple[str, int]) -> bool:
+    """Whether the kernel does not refuse a connection there."""
+    try:
+        socket.create_connection(place, timeout=1).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
 class _RetryNotice:
     """Sleeps between attempts, and says once on standard error that the command tries again."""
 
-    def __init__(self, url: str, *, is_given: bool) -> None:
+    def __init__(self, url: str, *, is_given: bool, gives_up: bool) -> None:
+        """`gives_up`: where nothing listens when the command begins, nobody will before long."""
         self._url = without_password(url)
         self._is_given = is_given
+        self._began_s = time.monotonic()
+        self._is_first = True
+        self._place = listening_place(url) if gives_up else None
 
     def sleep(self, seconds: float) -> None:
         self._give()
@@ -140,6 +175,17 @@ class _RetryNotice:
         if not self._is_given:
             self._is_given = True
             say(f"topics: {self._url} does not answer yet; trying again", err=True)
+        waited_s = time.monotonic() - self._began_s
+        was_there = self._is_first and waited_s > ABSENT_S
+        self._is_first = False
+        if self._place is None or was_there or is_listening(self._place):
+            self._place = None
+        elif waited_s > ABSENT_S:
+            raise Stop(
+                f"nothing listens at {self._url}; `topics serve` starts a server, and --retry-for "
+                f"{PATIENCE_S:g} waits for one",
+                UNUSABLE,
+            )
 
 
 WAITING_S: Final = 2.0
@@ -241,14 +287,14 @@ class AsyncNoticingConnections:
 
 
 def _client(
-    url: str, api_key: str | None, retry_for_s: float, timeout_s: float, tells_waits: bool
+    url: str, api_key: str | None, retry_for_s: float | None, timeout_s: float, tells_waits: bool
 ) -> "Client":
     spare_httpx_main()
     from topics.client import Client, Retry
 
     try:
-        notice = _RetryNotice(url, is_given=not tells_waits)
-        retry = Retry(for_s=retry_for_s)
+        notice = _RetryNotice(url, is_given=not tells_waits, gives_up=retry_for_s is None)
+        retry = Retry(for_s=PATIENCE_S if retry_for_s is None else retry_for_s)
         client = Client(url, api_key=api_key, timeout_s=timeout_s, retry=retry, sleep=notice.sleep)
     except ValueError as error:
         raise Stop(str(error), UNUSABLE) from None
@@ -258,14 +304,14 @@ def _client(
 
 
 def _async_client(
-    url: str, api_key: str | None, retry_for_s: float, timeout_s: float
+    url: str, api_key: str | None, retry_for_s: float | None, timeout_s: float
 ) -> "AsyncClient":
     spare_httpx_main()
     from topics.client import AsyncClient, Retry
 
     try:
-        notice = _RetryNotice(url, is_given=False)
-        retry = Retry(for_s=retry_for_s)
+        notice = _RetryNotice(url, is_given=False, gives_up=retry_for_s is None)
+        retry = Retry(for_s=PATIENCE_S if retry_for_s is None else retry_for_s)
         client = AsyncClient(
             url, api_key=api_key, timeout_s=timeout_s, retry=retry, sleep=notice.sleep_async
         )

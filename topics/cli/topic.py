@@ -7,7 +7,8 @@ import click
 from topics.cli.asking import confirm, dry_run_option, rehearsed, yes_option
 from topics.cli.completion import topic_argument
 from topics.cli.exits import REFUSED, Stop, counted, output
-from topics.cli.fields import changes_of, config_options, given
+from topics.cli.fields import changes_of, config_options, given, size_text, spelled
+from topics.cli.moments import duration_text
 from topics.cli.printing import say, say_json
 from topics.cli.target import with_client
 
@@ -74,7 +75,8 @@ def configure(client: "Client", name: str, changes: tuple[str, ...], as_json: bo
         print_json(config)
         return
     for field, value in plain(config).items():
-        say(f"{field}={_shown(value)}")
+        if field != "durable":  # which `durability` says
+            say(f"{field}={spelled(field, value)}")
 
 
 def names_one(args: list[str]) -> bool:
@@ -161,21 +163,15 @@ def print_json(value: Any) -> None:
     say_json(msgspec.json.encode(value))
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "" if value is None else str(value)
-
-
 def _summary(config: Any) -> str:
     """What of a config tells a topic from others."""
     parts = [config.type, config.durability]
     if config.ttl_ms:
-        parts.append(f"ttl {config.ttl_ms:,} ms")
+        parts.append(f"ttl {duration_text(config.ttl_ms)}")
     if config.cap_records:
         parts.append(f"at most {counted(config.cap_records, 'record')}")
     if config.cap_bytes:
-        parts.append(f"at most {config.cap_bytes:,} bytes")
+        parts.append(f"at most {size_text(config.cap_bytes)}")
     return ", ".join(parts)
 
 

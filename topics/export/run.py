@@ -8,7 +8,7 @@ Whatever stops it, the next run goes on behind the last commit.
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
 from topics.arrow.columns import FIELDS, schema
@@ -255,6 +255,13 @@ class IsAnother(DataLoss):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Exception, self.args
+
+
+def exported_then(lineage: Lineage | None, each: Range) -> Lineage:
+    """What of a topic is exported once `each` is, too."""
+    if lineage is None or lineage.epoch != each.epoch:
+        return Lineage(each.topic, each.epoch, each.first_seq, each.last_seq)
+    return replace(lineage, last=max(lineage.last, each.last_seq))
 
 
 def plan(source: Source, lineage: Lineage | None, job: Job, name: str) -> Range:

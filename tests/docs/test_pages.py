@@ -1,0 +1,79 @@
+"""Each page, as a reader follows it: every block of code, in its order, beside a server of its own."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from .answers import agree
+from .pages import DIRECTIVES, PAGES, Block, blocks, commands, transcript
+from .place import Place
+
+TOOLS = Path(sys.executable).parent
+RUN = ("sh", "python", "console")
+DRAWN = re.compile(r"\b(?:wid|lease)_[\w-]+")
+"""Names that the server draws: a reader types those that the answer before had."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=[pytest.mark.spark] * (page.name == "spark.md"))
+        for page in PAGES
+        if list(blocks(page))
+    ],
+)
+def test_a_page_is_true(page: Path, tmp_path: Path) -> None:
+    """What it says to type can be typed, in its order, and does what it says."""
+    with Place(tmp_path, TOOLS) as place:
+        read(page, place)
+
+
+def read(page: Path, place: Place) -> None:
+    """Follow a page from its first block to its last."""
+    drawn: dict[str, str] = {}
+    for block in blocks(page):
+        where = f"{page.name}:{block.line}"
+        if block.said("skip") is not None:
+            continue
+        for given in block.directives.get("given", ()):
+            place.shell(given)
+        name = block.said("file")
+        if name is not None:
+            (place.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (place.folder / name).write_text(place.here(block.code))
+            continue
+        printed = ""
+        if block.kind == "console":
+            for typed, shown in transcript(block.code):
+                typed = DRAWN.sub(lambda name: drawn.get(name[0], name[0]), typed)
+                told = until(place, typed, block) if block.said("until") else place.type(typed)
+                drawn.update(zip(DRAWN.findall(shown), DRAWN.findall(told), strict=False))
+                assert not shown or agree(shown, told), f"{where}\n$ {typed}\n{told}"
+                printed += told
+        elif block.kind == "python":
+            printed = place.python(block.code, block.said("until"), block.said("meanwhile"))
+        elif block.said("until") is not None:
+            printed = "".join(until(place, command, block) for command in commands(block.code))
+        else:
+            printed = place.shell(block.code)
+        for words in block.directives.get("prints", ()):
+            assert words in printed, f"{where}\n{printed}"
+
+
+def until(place: Place, command: str, block: Block) -> str:
+    return place.until(command, block.said("until") or "", block.said("meanwhile"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_is_run_or_says_why_not(page: Path) -> None:
+    """None is overlooked, and the comments above a block are words that a test knows."""
+    text = page.read_text()
+    found = list(blocks(page))
+
+    assert 2 * len(found) == len(re.findall(r"^ *```\w*$", text, re.M))
+    assert {word for block in found for word in block.directives} <= DIRECTIVES
+    assert text.count("\n<!-- ") == sum(len(v) for b in found for v in b.directives.values())
+    for block in found:
+        assert block.kind in RUN or {"skip", "file"} & block.directives.keys(), block.code
