@@ -6,7 +6,7 @@ that means something; a stack trace is a bug of this program.
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final, TextIO, cast
 
@@ -84,13 +84,14 @@ class Guarded(click.Group):
     """A group whose commands return exit codes, and end quietly when the reader of a pipe closes
     it."""
 
-    def main(self, *args: Any, **rest: Any) -> Any:
-        take_over()
+    def main(self, args: Sequence[str] | None = None, *more: Any, **rest: Any) -> Any:
+        if args is None:  # this process is the command, and not a program that calls it
+            take_over()
         if "_TOPICS_COMPLETE" in os.environ:
             from topics.cli.shells import register
 
             register()
-        return super().main(*args, **rest)
+        return super().main(args, *more, **rest)
 
     def make_context(self, *args: Any, **rest: Any) -> click.Context:
         try:

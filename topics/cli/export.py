@@ -22,7 +22,6 @@ from topics.cli.export_place import failures, opened, place_option, size_bytes
 from topics.cli.moments import age_ms
 from topics.cli.printing import say, say_json
 from topics.cli.target import with_client
-from topics.visible import visible
 
 if TYPE_CHECKING:
     from topics.arrow.source import Source
@@ -371,7 +370,7 @@ def _fields(
 
         fields, unfit = without_unfit(inferred(source, job), form)
         for path in unfit:
-            click.echo(f"topics: {form} has no place for {visible(path)}; it is left out", err=True)
+            say(f"topics: {form} has no place for {path}; it is left out", err=True)
         if not fields.names:
             raise Stop(f"{form} has no place for any member of data", UNUSABLE)
         return written(fields)

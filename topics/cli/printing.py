@@ -104,7 +104,12 @@ def take_over() -> None:
     sys.excepthook = print_traceback
     threading.excepthook = _print_threads
     warnings.showwarning = _print_warning
-    if "logging" in sys.modules:  # of a command that has what may log
+    take_over_log()
+
+
+def take_over_log() -> None:
+    """The last of these, in a process that was taken over, for a command that has loaded what logs."""
+    if sys.excepthook is print_traceback and "logging" in sys.modules:
         import logging
 
         handler = logging.StreamHandler(_Lines())

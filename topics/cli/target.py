@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import click
 
 from topics.cli.exits import UNUSABLE, Stop, refusals, spare_httpx_main, terminable
-from topics.cli.printing import say, take_over
+from topics.cli.printing import say, take_over_log
 from topics.cli.profiles import choose_server
 from topics.visible import without_password
 
@@ -68,7 +68,7 @@ def with_async_client(
     ) -> int | None:
         import asyncio
 
-        take_over()  # of asyncio's log, too
+        take_over_log()  # asyncio's
 
         async def awaited() -> int | None:
             async with _async_client(url, api_key, retry_for, timeout) as client:

@@ -4,14 +4,14 @@ Owns the cursor from page to page.  Sends nothing: a session sends each call and
 answer.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, Protocol, TypeVar, Unpack
+from typing import Generic, Protocol, TypeVar, Unpack
 
 from topics.client import endpoints
 from topics.client.call import Call
 from topics.client.endpoints import PAGE_RECORDS, WAIT_MS_MAX
 from topics.client.models import Diff, RouterSummary, Tombstone, TopicSummary
+from topics.client.names import is_router, is_topic
 from topics.client.options import DiffOptions, PageOptions, require
 
 R = TypeVar("R")
@@ -110,19 +110,12 @@ class Page(Protocol[I_co]):
     def next_cursor(self) -> str | None: ...
 
 
-_TOPIC: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
-_ROUTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
-"""The contract's grammar of names (§1)."""
-
-
 class ListPages(Generic[T]):
     """A list, page by page.
 
     Args:
         call_of: Makes the call for the page at a cursor.
-        is_named: Whether an item has names that the contract allows.  No server of this API has others;
-            and programs put names into paths, queries, and lines of a shell.  An item without is left
-            out.
+        is_named: Whether an item has names that the contract allows (`names`); another is left out.
     """
 
     def __init__(
@@ -145,7 +138,7 @@ class ListPages(Generic[T]):
 def topics(*, prefix: str, page_size: int) -> ListPages[TopicSummary]:
     return ListPages(
         lambda at: endpoints.topics(prefix=prefix, page_size=page_size, cursor=at),
-        lambda item: _TOPIC.fullmatch(item.topic) is not None,
+        lambda item: is_topic(item.topic),
     )
 
 
@@ -156,9 +149,5 @@ def routers(
         lambda at: endpoints.routers(
             prefix=prefix, source=source, dest=dest, page_size=page_size, cursor=at
         ),
-        lambda item: (
-            _ROUTER.fullmatch(item.router) is not None
-            and _TOPIC.fullmatch(item.source) is not None
-            and _TOPIC.fullmatch(item.dest) is not None
-        ),
+        lambda item: is_router(item.router) and is_topic(item.source) and is_topic(item.dest),
     )

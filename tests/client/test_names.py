@@ -1,0 +1,33 @@
+"""Names as the contract allows them."""
+
+import re
+
+import pytest
+
+from topics.client.names import is_router, is_topic
+from topics.protocol.model import names
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "jobs",
+        "a:b.c-d_e",
+        "0",
+        "a" * 255,
+        "a>b",
+        "",
+        "a" * 256,
+        "-a",
+        ".a",
+        "a/b",
+        "a b",
+        "a\n",
+        "ä",
+        "a\x9b",
+    ],
+)
+def test_the_client_allows_what_the_server_does(name: str) -> None:
+    """Of topics, and of routers, which may have `>`. (§1, §6)"""
+    assert is_topic(name) is (re.fullmatch(names.TOPIC_PATTERN, name) is not None)
+    assert is_router(name) is (re.fullmatch(names.ROUTER_PATTERN, name) is not None)

@@ -1,0 +1,21 @@
+"""Names of topics and routers, as the contract allows them (§1).
+
+No server of this API has others, and programs put names into paths, queries, and lines of a shell: what
+a server calls otherwise is left out of what the client hands on.
+"""
+
+import re
+from typing import Final
+
+_TOPIC: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
+_ROUTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
+
+
+def is_topic(name: str) -> bool:
+    """Whether a topic may have this name."""
+    return _TOPIC.fullmatch(name) is not None
+
+
+def is_router(name: str) -> bool:
+    """Whether a router may have this name."""
+    return _ROUTER.fullmatch(name) is not None
