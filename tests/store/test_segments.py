@@ -3,6 +3,7 @@
 import errno
 import random
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from msgspec.structs import replace
 from sim.files import Cut, Fault, SimFiles
 
 from topics.protocol.model.codec import Frames
-from topics.protocol.model.errors import WriteFailed
+from topics.protocol.model.errors import Corrupt, ReadFailed, WriteFailed
 from topics.protocol.model.events import RunsSealed
-from topics.store.handle import Access
+from topics.store.handle import Access, Handle
 from topics.store.layout import segment_name
 from topics.store.store import DiskStore
 
@@ -241,6 +242,75 @@ def test_flags_of_a_damaged_segment_are_not_passed_over() -> None:
         ledger.store.flip()
 
     assert ledger.store.read_only
+
+
+def two_segments(files: SimFiles) -> Ledger:
+    """Each with a deleted record whose flag is to be written."""
+    ledger = begun(files)
+    ledger.seal(1)
+    ledger.create(2)
+    ledger.append(2, *TEXTS)
+    ledger.seal(2)
+    for topic_id in (1, 2):
+        ledger.delete(topic_id, 1, 1)
+    ledger.store.sync()
+    return ledger
+
+
+def test_flags_of_a_segment_that_cannot_be_read_now_are_written_later() -> None:
+    """Those of others are written at once, and the log goes on: nothing was written where it failed.
+    (§5)"""
+    files = SimFiles()
+    ledger = two_segments(files)
+    files.unreadable.add(next(name for name in files.names() if name.endswith(".seg")))
+
+    with pytest.raises(ReadFailed, match="cannot be read"):
+        ledger.store.flip()
+
+    assert not ledger.store.read_only
+    files.unreadable.clear()
+    assert ledger.store.flip() == 1
+    assert ledger.store.flip() == 0
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_flags_wait_for_descriptors(monkeypatch: pytest.MonkeyPatch, write: bool) -> None:
+    """Where there are none for a moment, no write has failed. (F27)"""
+    files = SimFiles()
+    ledger = two_segments(files)
+    opened = SimFiles.open
+
+    def crowded(self: SimFiles, name: str, **given: bool) -> Any:
+        if name.endswith(".seg") and given.get("write", False) is write:
+            raise OSError(errno.EMFILE, "too many open files", name)
+        return opened(self, name, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimFiles, "open", crowded)
+        with pytest.raises(ReadFailed, match="too many"):
+            ledger.store.flip()
+
+    assert not ledger.store.read_only
+    assert ledger.store.flip() == 2
+
+
+@pytest.mark.parametrize("is_unread", [True, False])
+def test_flags_that_cannot_be_read_are_told_as_that(is_unread: bool) -> None:
+    """Their page cannot be read now; one that is proven to be damaged makes the log read-only. (§5)"""
+    files = SimFiles()
+    ledger = two_segments(files)
+    lost = Corrupt("0000000001.seg", 4096, "cannot be read: input/output error")
+    if is_unread:
+        lost.__cause__ = OSError(errno.EIO, "input/output error")
+
+    def unreadable(self: Handle, index: int) -> Any:
+        raise lost
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Handle, "flags", unreadable)
+        with pytest.raises(ReadFailed if is_unread else WriteFailed):
+            ledger.store.flip()
+    assert ledger.store.read_only is not is_unread
 
 
 def test_a_segment_that_is_closed_and_cannot_be_unlinked_stays_closed() -> None:

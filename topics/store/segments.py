@@ -6,6 +6,7 @@ after the frame of the delete is durable.  A dropped segment stays open for its 
 """
 
 import contextlib
+import errno
 import threading
 import weakref
 from collections import OrderedDict
@@ -15,12 +16,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.errors import Corrupt, ReadFailed, is_unread
 from topics.protocol.model.events import RunRef
 from topics.protocol.model.ports import Contents, SealEntry, StoreStats
 from topics.protocol.model.records import DELETED
 from topics.store import segment
-from topics.store.files import Files, discard, write_all
+from topics.store.files import File, Files, discard, write_all
 from topics.store.handle import Access, Handle, Segment, Turn
 from topics.store.layout import numbers, segment_name
 from topics.store.runs import NEAREST, Deletion, SealedRun
@@ -253,6 +254,8 @@ class Segments:
         """*Blocking.* Write the flags of deletes that are durable; returns the number of rows.
 
         Raises:
+            ReadFailed: The place for some of them could not be read; all others are written, and
+                these are due again.
             OSError: The disk failed.
         """
         due: dict[int, list[tuple[SealedRun, NDArray[np.int64]]]] = {}
@@ -263,28 +266,57 @@ class Segments:
         # Without the lock: it takes long for a large delete, and readers would wait for it.
         for run, deletions in found:
             due.setdefault(run.segment, []).append((run, run.rows_in(deletions)))
-        return sum(self._flip_one(number, runs, synced_lsn) for number, runs in sorted(due.items()))
+        flipped, unread = 0, None
+        for number, runs in sorted(due.items()):
+            try:
+                flipped += self._flip_one(number, runs, synced_lsn)
+            except ReadFailed as error:
+                unread = unread or error
+        if unread is not None:
+            raise unread
+        return flipped
+
+    def _opened_to_flip(self, number: int) -> tuple[Handle, File]:
+        handle = Handle(self._files, number, self._instance)
+        try:
+            return handle, self._files.open(segment_name(number), write=True)
+        except BaseException:
+            handle.file.close()
+            raise
+
+    @staticmethod
+    def _flags_of(handle: Handle, run: SealedRun) -> tuple[int, NDArray[np.uint8]]:
+        """Where the flags of a run are in the file, and a copy of them."""
+        try:
+            return int(handle.row(run.index)["flags_offset"]), handle.flags(run.index).copy()
+        except Corrupt as error:
+            if is_unread(error):
+                raise ReadFailed(errno.EIO, str(error)) from error
+            raise
 
     def _flip_one(
         self, number: int, runs: Sequence[tuple[SealedRun, NDArray[np.int64]]], synced_lsn: int
     ) -> int:
         try:
-            handle = Handle(self._files, number, self._instance)
-            file = self._files.open(segment_name(number), write=True)
-        except (Corrupt, FileNotFoundError):
-            if segment_name(number) in self._files.names():
-                raise
-            return 0
+            handle, file = self._opened_to_flip(number)
+        except (Corrupt, FileNotFoundError) as error:
+            if segment_name(number) not in self._files.names():
+                return 0
+            if is_unread(error):
+                raise ReadFailed(errno.EIO, str(error)) from error
+            raise
+        except OSError as error:
+            raise ReadFailed.of(error) from error
         try:
-            flipped, repaired = 0, {}
+            flipped, repaired, wanted = 0, {}, []
             for run, rows in runs:
-                base = int(handle.row(run.index)["flags_offset"])
-                current = handle.flags(run.index).copy()
+                base, current = self._flags_of(handle, run)
                 repaired[run.index] = bool(np.any(NEAREST[current] != current))
                 flipped += int(np.count_nonzero(current[rows] != DELETED))
                 current[rows] = DELETED
-                for lo, hi in _stretches(rows):
-                    write_all(file, current[lo:hi].tobytes(), base + lo)
+                wanted += [(base + lo, current[lo:hi].tobytes()) for lo, hi in _stretches(rows)]
+            for offset, flags in wanted:
+                write_all(file, flags, offset)
             file.sync_data()
         finally:
             file.close()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from topics.protocol.model.codec import Frames
-from topics.protocol.model.errors import Corrupt, Unusable, WriteFailed
+from topics.protocol.model.errors import Corrupt, ReadFailed, Unusable, WriteFailed
 from topics.protocol.model.events import Checkpoint, Event, Image, RunRef, RunsSealed
 from topics.protocol.model.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
 from topics.store import cache, identity, torn, witness
@@ -485,6 +485,8 @@ class DiskStore:
         self._log.refuse_if_failed()
         try:
             return self._segments.flip(self._log.synced_lsn)
+        except ReadFailed:
+            raise  # nothing was written where that failed, so nothing is lost
         except Exception as error:
             raise self._log.fail_and_mark(error) from error
 

@@ -376,7 +376,12 @@ class Store(Protocol):
 
     def flip(self) -> int:
         """*Blocking.* Bring the delete flags of sealed runs into their files, as far as the
-        deletes' own frames are durable; returns rows flipped."""
+        deletes' own frames are durable; returns rows flipped.
+
+        Raises:
+            ReadFailed: The place of some could not be read; they are due again.
+            WriteFailed: The log failed with it.
+        """
 
     def drop(self, segment: int) -> None:
         """Remove a segment file that no run refers to any more, once what was written so far is
