@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 from cluster.ending import settle_one
@@ -9,6 +10,7 @@ from cluster.engines import LIMITS, START_MS
 
 from protocol.harness import shown
 from topics.protocol.cluster.steps import Sent
+from topics.protocol.decide import reads
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import bodies
 from topics.protocol.model.access import ANYONE
@@ -29,6 +31,8 @@ from topics.protocol.model.holder import NOBODY
 from topics.protocol.model.outcomes import Fetch, Outcome
 from topics.protocol.replication.commit import TURNS_MAX
 from topics.protocol.state.frames import RecordFrame, TombstoneFrame
+from topics.protocol.state.selection import ReadQuery, Selection, select
+from topics.protocol.state.topic import Topic
 from topics.protocol.state.watched import StreamEnd
 
 from .rig import Rig
@@ -1066,3 +1070,45 @@ def test_a_log_that_stands_still_says_the_time_where_it_is_asked_to(rig: Rig) ->
     rig.leader.host.driver.mark_time()
     rig.land()
     assert rig.replica.node.anchor.index == before + 2  # it is said already
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_a_read_that_takes_several_turns_is_answered_by_every_node(
+    rig: Rig, is_leader: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader goes on while a turn may be sent, a replica while all that it has applied is in its own
+    log: what it answers is one moment of the leader's. (§3, §5)"""
+    rig.put()
+    tagged = [{"data": n, "tag": "x"} for n in range(4)]
+    rig.ask(appended("t", tagged))
+    rig.land()
+
+    def looked(topic: Topic, query: ReadQuery) -> Selection:
+        page = select(topic, msgspec.structs.replace(query, through=1))
+        page.is_partial = True
+        return page
+
+    monkeypatch.setattr(reads, "select", looked)
+    process = rig.leader if is_leader else rig.replica
+    found: list[Any] = []
+    process.ask(bodies.parse_diff("t", b'{"from_seq": 0, "match": "x"}', LIMITS), found.append)
+    assert found == []
+    rig.delete(2)
+    rig.ask(appended("t", [{"data": "new", "tag": "x"}]))
+    if not is_leader:
+        driver = process.host.driver
+        with monkeypatch.context() as patch:
+            patch.setattr(type(driver.commit), "is_written", False)
+            driver.work_off()
+            assert found == []
+    rig.land()
+
+    [page] = found
+    # The leader has decided the delete by then; the replica has heard of neither.
+    expected = [1, 2, 3] if is_leader else [0, 1, 2, 3]
+    assert [record["data"] for record in page["records"]] == expected
+
+
+def appended(name: str, records: list[dict[str, object]]) -> Command:
+    body = orjson.dumps({"records": records})
+    return bodies.parse_append(name, body, LIMITS, return_seqs=True, header_key=None)

@@ -460,12 +460,27 @@ class ClusterDriver(Driver):
     def work_soon(self) -> None:
         if self.may_decide:
             super().work_soon()
+        elif self._may_read_on and not self._is_work_due:
+            self._is_work_due = True
+            self._host.work_soon()
 
     def work_off(self) -> None:
         if self.may_decide:
             super().work_off()
-        else:
-            self._is_work_due = False
+            return
+        self._is_work_due = False
+        if self._may_read_on:
+            self.engine.scans.step(self.moment)
+            self._begin_reading()
+            self._answer_woken()
+            self.work_soon()
+
+    @property
+    def _may_read_on(self) -> bool:
+        """Whether a replica has a read that takes several turns, and shows all that it has applied: else
+        records may be gone here that were deleted after those were appended that are not shown yet."""
+        has_some = bool(self.engine.scans.due or self.engine.unit.fetches)
+        return has_some and not self.leads and self.is_shown and self.commit.is_written
 
     def fetched(self, fetch: Fetch, result: list[list[Buffer]] | Exception) -> None:
         if self.commit.failure is not None:
