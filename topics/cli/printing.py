@@ -10,10 +10,9 @@ The one exception are records into a pipe or a file: they go there byte for byte
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -26,8 +25,7 @@ PAGE_ROWS: Final = 500
 """Rows of a table that are laid out, and printed, together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Styled:
+class Styled(NamedTuple):
     """Text in a colour, as `click.style` has them; a plain `str` has none."""
 
     text: str

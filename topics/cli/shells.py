@@ -9,10 +9,10 @@ word that it asked for.
 
 import os
 import re
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import click
+import msgspec
 from click.shell_completion import (
     CompletionItem,
     FishComplete,
@@ -41,12 +41,12 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 _SAFE: Final = re.compile(r"[\w@%+:=,./-]", re.ASCII)
 """What bash takes for itself outside of quotes, in any place of a word but its beginning."""
+_BLANKS: Final = " \t\n"
 _ENDS: Final = frozenset("|&;()")
 """What ends a command."""
 
 
-@dataclass(slots=True)
-class Word:
+class Word(msgspec.Struct):
     """A word of a line.
 
     Attributes:
@@ -76,13 +76,13 @@ def split(line: str) -> tuple[list[Word], str]:
                 word = _add(word, line[at], at)
             else:
                 word = _add(word, char, at)
-        elif char.isspace() or char in _ENDS or char in "<>":
+        elif char in _BLANKS or char in _ENDS or char in "<>":
             if word is not None:
                 words.append(word)
             word = None
             if char in _ENDS:
                 words.clear()
-            is_target = char in "<>" or (is_target and char.isspace() and word is None)
+            is_target = char in "<>" or (is_target and char in _BLANKS)
         else:
             if word is None:
                 word = Word("", at, is_target)
