@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 from export.exporting import rows, seqs
 from interrupts import heard
@@ -188,7 +189,34 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("t", "--data-schema", "/nowhere.json"), "/nowhere.json: No such file"),
     (("t", "--format", "jsonl", "--data-schema", "infer"), "lines of JSON have none"),
     (("t", "--format", "jsonl", "--compression", "snappy"), "snappy is not for jsonl"),
+    (("t", "--format", "jsonl", "--compression", "lz4"), "lz4 is not for jsonl"),
+    (("t", "--format", "delta", "--master", "local"), "--master is for --engine spark"),
+    (("t", "--engine", "direct", "--master", "local"), "--master is for --engine spark"),
+    (("t", "--format", "iceberg", "--engine", "spark"), "spark writes parquet and jsonl"),
+    (("t", "--min-age", "1d"), "--min-age is for --then-delete"),
+    (("t", "--require-reader", "r"), "--require-reader is for --then-delete"),
+    (("t", "--yes"), "--yes is for --then-delete"),
 ]
+
+
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "lz4", "gzip", "none"])
+@pytest.mark.parametrize("format", ["parquet", "delta", "iceberg", "jsonl"])
+def test_every_format_is_compressed_as_it_was_asked(
+    run: Run, place: Place, tmp_path: Path, format: str, compression: str
+) -> None:
+    """And what a format has not is refused."""
+    lake = tmp_path / "lake"
+    given = ("--format", format, "--compression", compression)
+    done = run("export", "t", "--to", lake, *place, *given)
+    if format == "jsonl":
+        ends = {"zstd": ".jsonl.zst", "gzip": ".jsonl.gz", "none": ".jsonl"}
+        assert (done.exit_code == 0) == (compression in ends)
+        assert all(path.name.endswith(ends[compression]) for path in (lake / "t").glob("part-*"))
+        return
+    assert done.exit_code == 0, done.stderr
+    (file,) = (lake / "t").rglob("*.parquet")
+    found = pyarrow.parquet.read_metadata(file).row_group(0).column(0).compression
+    assert found.lower().startswith(compression.replace("none", "uncompressed"))
 
 
 @pytest.mark.parametrize(("given", "words"), WRONG, ids=str)

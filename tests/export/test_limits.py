@@ -2,11 +2,13 @@
 text beside null.  No value and no name ends the export of a topic.  (§0.3, §1.1, §2)"""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from arrow.limits import NAMES, ODD, TAGS, TYPES, fitted, values
 from hypothesis import given, settings
@@ -20,7 +22,7 @@ from topics.export.manifest import By, Format, Settings
 from topics.export.planning import partition_value
 from topics.export.run import Job, Run
 from topics.export.schema_file import written
-from topics.export.table_types import without_unfit
+from topics.export.table_types import TableFiles, without_unfit
 from topics.export.tables import open_tables, tables_of
 from topics.testing import MemoryTopics
 
@@ -188,3 +190,37 @@ def test_a_tag_in_a_path(tag: str | None) -> None:
     assert len(json.dumps(value)) < 300
     assert value == tag or (value.startswith(tag[:10]) and "," in value)
     assert sum(partition_value(other) == value for other in TAGS if other is not None) == 1
+
+
+CODECS = {"zstd": "ZSTD", "snappy": "SNAPPY", "lz4": "LZ4", "gzip": "GZIP", "none": "UNCOMPRESSED"}
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta", "iceberg"])
+@pytest.mark.parametrize("compression", CODECS)
+def test_files_are_as_small_and_as_compressed_as_was_asked(
+    tmp_path: Path, format: Format, compression: str
+) -> None:
+    """Of every format whose files are Parquet, and however much smaller than a row group a file is."""
+    chance = random.Random(1)
+    data = [chance.randbytes(200).hex() for _ in range(3000)]
+    size_bytes = 200_000
+    with MemoryTopics() as memory, remote(memory) as source:
+        memory.client.append_many("t", data)
+        if format == "parquet":
+            chosen = Settings("parquet", "none")
+            export(
+                source, OsLake(tmp_path), settings=chosen, compression=compression,
+                target_bytes=size_bytes,
+            )  # fmt: skip
+        else:
+            pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[format])
+            files = TableFiles(compression, size_bytes)
+            with open_tables(OsLake(tmp_path), Settings(format, "none"), files) as tables:
+                Run(source, tables, Job(("t",)), Quiet()).once()
+    written_files = sorted((tmp_path / "t").rglob("*.parquet"))
+    assert len(written_files) > 1
+    for file in written_files:
+        # Delta's library writes 1,024 rows at once.
+        assert file.stat().st_size < 3 * size_bytes
+        metadata = pyarrow.parquet.read_metadata(file)
+        assert metadata.row_group(0).column(0).compression.startswith(CODECS[compression])

@@ -114,7 +114,7 @@ def test_row_groups_have_a_size(compression: str) -> None:
     lake.make_directory("d")
     sink = Measured(lake.create("d/x"))
     codec = ParquetCodec(compression)
-    writer = codec.writer(sink, {})
+    writer = codec.writer(sink, {}, 1 << 40)
     n = 1 << 16
     columns = {"seq": pa.array(range(n), pa.int64())}
     batch = pa.record_batch(

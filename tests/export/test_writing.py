@@ -119,7 +119,7 @@ def test_times_that_go_on_close_their_files(
 
 
 def test_a_large_file_is_followed_by_another(memory: MemoryTopics) -> None:
-    """A chunk may have several files of one partition."""
+    """A chunk may have several files of one partition, also where a batch is larger than a file."""
     memory.client.append_many("t", range(3000), batch_records=1000)
     lake = MemoryLake()
     with remote(memory) as source:
@@ -132,7 +132,8 @@ def test_a_large_file_is_followed_by_another(memory: MemoryTopics) -> None:
 
         source.read = small  # type: ignore[method-assign]
         export(source, lake, settings=Settings("jsonl", "none"), target_bytes=20_000)
-    assert len([path for path in lake.files() if path.startswith("t/")]) == 3
+    assert len([path for path in lake.files() if path.startswith("t/")]) == 5
+    assert max(map(lake.size, lake.files())) < 40_000
     assert seqs(lake) == list(range(1, 3001))
 
 

@@ -18,7 +18,7 @@ import click
 from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop
 from topics.cli.export_care import compact, reconcile, repair, status, verify
-from topics.cli.export_place import failures, opened, place_option, size_bytes
+from topics.cli.export_place import failures, is_given, opened, place_option, size_bytes
 from topics.cli.moments import age_ms
 from topics.cli.printing import say, say_json
 from topics.cli.target import with_client
@@ -182,6 +182,9 @@ def run(client: "Client", topics: tuple[str, ...], to: Path, **given: Any) -> in
 
     if len(set(topics)) < len(topics):
         raise click.UsageError("a topic is named twice")
+    for option in ("min_age", "require_reader", "yes"):
+        if is_given(option) and not given["then_delete"]:
+            raise click.UsageError(f"--{option.replace('_', '-')} is for --then-delete")
     if given["then_delete"] and given["follow"] is not None:
         raise click.UsageError("--then-delete and --follow exclude each other")
     with failures(to), opened(client, given["path"]) as source, _stopping() as stopping:
@@ -404,9 +407,11 @@ def _exporting(
     size = given["target_file_size"]
     name = chosen(given, settings, source, job, to)
     if settings.format in ("delta", "iceberg"):
+        from topics.export.table_types import TableFiles
         from topics.export.tables import open_tables
 
-        with open_tables(OsLake(to), settings) as tables:
+        files = TableFiles(given["compression"] or "zstd", size)
+        with open_tables(OsLake(to), settings, files) as tables:
             yield tables
         return
     made = engine(name)

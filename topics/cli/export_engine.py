@@ -78,9 +78,11 @@ def chosen(
     Raises:
         Stop: Spark was asked for, and does not write tables of this format.
     """
-    if given["master"] is not None:
-        os.environ["MASTER"] = given["master"]
     is_file = settings.format in ("parquet", "jsonl")
+    if given["master"] is not None:
+        if given["engine"] == "direct" or not is_file:
+            raise Stop("--master is for --engine spark, which writes parquet and jsonl", UNUSABLE)
+        os.environ["MASTER"] = given["master"]
     if given["engine"] == "spark" and not is_file:
         raise Stop("--engine spark writes parquet and jsonl; use direct for tables", UNUSABLE)
     if given["engine"] is not None:

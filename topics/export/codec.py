@@ -50,11 +50,12 @@ class Codec(Protocol):
     def rendered(self, batch: pa.RecordBatch) -> Rendered:
         """Records of a scan as rows of this format."""
 
-    def writer(self, sink: "Measured", about: dict[str, str]) -> Writer:
+    def writer(self, sink: "Measured", about: dict[str, str], target_bytes: int) -> Writer:
         """Begin a file.
 
         Args:
             about: What is said about all of its rows, where the format has a place for it.
+            target_bytes: About the size at which the file is to end: no more than that is held back.
         """
 
     def batches(self, lake: Lake, path: str) -> Iterator[pa.RecordBatch]:

@@ -6,16 +6,31 @@ the application `topics:TOPIC`, as Spark's `txnAppId` has it.
 
 import os
 from collections.abc import Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
 
 from topics.export.loading import Unusable
 from topics.export.manifest import By
 from topics.export.planning import partition_value, topic_directory, topic_of_directory
+from topics.export.table_types import FILES, TableFiles
 
 STAMP = "topics.export"
+CODECS: Final[dict[str, Any]] = {
+    "zstd": "ZSTD",
+    "snappy": "SNAPPY",
+    "lz4": "LZ4_RAW",
+    "gzip": "GZIP",
+    "none": "UNCOMPRESSED",
+}
 PARTITIONS: dict[By, list[str]] = {
     "none": [],
     "date": ["date"],
@@ -29,11 +44,15 @@ cannot be one itself."""
 class DeltaTopic:
     """Implements `tables.Table`."""
 
-    def __init__(self, root: str, topic: str, by: By, schema: pa.Schema) -> None:
+    def __init__(
+        self, root: str, topic: str, by: By, schema: pa.Schema, files: TableFiles = FILES
+    ) -> None:
         self._path = os.path.join(os.path.abspath(root), topic_directory(topic))
         self._topic = topic
         self._by = by
         self._schema = schema
+        self._target_bytes = files.target_bytes
+        self._properties_of_files = WriterProperties(compression=CODECS[files.compression])
 
     def _table(self) -> DeltaTable | None:
         if not os.path.isdir(os.path.join(self._path, "_delta_log")):
@@ -67,6 +86,8 @@ class DeltaTopic:
             name=self._topic,
             # The stamps are in the log: what is older than its retention must stay.
             configuration={"delta.enableExpiredLogCleanup": "false"},
+            target_file_size=self._target_bytes,
+            writer_properties=self._properties_of_files,
             commit_properties=self._properties(stamp, last),
         )
 
@@ -90,7 +111,9 @@ class DeltaTopic:
 
     def compact(self, target_bytes: int, stamp: str) -> dict[str, int]:
         done = self._there().optimize.compact(
-            target_size=target_bytes, commit_properties=self._properties(stamp)
+            target_size=target_bytes,
+            writer_properties=self._properties_of_files,
+            commit_properties=self._properties(stamp),
         )
         return {"before": done["numFilesRemoved"], "after": done["numFilesAdded"]}
 

@@ -19,10 +19,13 @@ from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
 from topics.export.loading import Unusable
 from topics.export.manifest import By
 from topics.export.planning import mergeable, topic_directory
+from topics.export.table_types import FILES, TableFiles
 
 STAMP: Final = "topics.export"
 NAMESPACE: Final = "topics"
 CATALOG: Final = "catalog.db"
+COMPRESSION: Final = "write.parquet.compression-codec"
+CODECS: Final = {"none": "uncompressed"}
 FILE_SIZE: Final = "write.target-file-size-bytes"
 """The property of a table after which pyiceberg cuts files."""
 
@@ -47,7 +50,9 @@ system takes."""
 class IcebergTopics:
     """The catalogue of an export."""
 
-    def __init__(self, root: str, by: By, schema: pa.Schema) -> None:
+    def __init__(self, root: str, by: By, schema: pa.Schema, files: TableFiles = FILES) -> None:
+        codec = CODECS.get(files.compression, files.compression)
+        self.properties = {FILE_SIZE: str(files.target_bytes), COMPRESSION: codec}
         self.root = os.path.abspath(root)
         self.by = by
         self.schema = schema
@@ -94,7 +99,11 @@ class IcebergTopic:
 
     def append(self, rows: pa.Table, stamp: str, last: int) -> None:
         table = self._table() or self._made()
-        table.append(rows, snapshot_properties={STAMP: stamp})
+        wanted = self._export.properties
+        with table.transaction() as transaction:
+            if {name: table.properties.get(name) for name in wanted} != wanted:
+                transaction.set_properties(wanted)
+            transaction.append(rows, snapshot_properties={STAMP: stamp})
 
     def _made(self) -> Any:
         table = self._export.catalog.create_table(

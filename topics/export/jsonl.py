@@ -39,7 +39,7 @@ class JsonlCodec:
     def rendered(self, batch: pa.RecordBatch) -> Rendered:
         return Rendered(rendered(batch))
 
-    def writer(self, sink: Measured, about: dict[str, str]) -> "JsonlWriter":
+    def writer(self, sink: Measured, about: dict[str, str], target_bytes: int) -> "JsonlWriter":
         return JsonlWriter(sink, self._compression)
 
     def batches(self, lake: Lake, path: str) -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,8 @@ from topics.export.manifest import Damaged
 
 GROUP_ROWS: Final = 1 << 18
 GROUP_BYTES: Final = 64 << 20
-"""Rows and bytes in memory after which a row group is written."""
+"""Rows and bytes in memory after which a row group is written; where files are to be smaller, the
+bytes of a file."""
 REPEATED: Final = ("topic", "node", "tag")
 GROWING: Final = ("seq", "ts")
 
@@ -54,8 +55,9 @@ class ParquetCodec:
         made = typed_rows(batch, self._fields)
         return Rendered(made.batch, made.bad, made.rounded)
 
-    def writer(self, sink: Measured, about: dict[str, str]) -> "ParquetWriter":
-        return ParquetWriter(sink, self.schema, self._compression, about)
+    def writer(self, sink: Measured, about: dict[str, str], target_bytes: int) -> "ParquetWriter":
+        group_bytes = min(GROUP_BYTES, target_bytes)
+        return ParquetWriter(sink, self.schema, self._compression, about, group_bytes)
 
     def batches(self, lake: Lake, path: str) -> Iterator[pa.RecordBatch]:
         with lake.open(path) as file:
@@ -78,7 +80,12 @@ class ParquetWriter:
     """Implements `files.Writer`: gathers rows and writes them as row groups."""
 
     def __init__(
-        self, sink: Measured, columns: pa.Schema, compression: str, about: dict[str, str]
+        self,
+        sink: Measured,
+        columns: pa.Schema,
+        compression: str,
+        about: dict[str, str],
+        group_bytes: int = GROUP_BYTES,
     ) -> None:
         texts = {"data", "meta", CORRUPT}
         leaves = [(path, kind) for path, kind in _leaves(columns) if path not in texts]
@@ -87,6 +94,7 @@ class ParquetWriter:
         ]
         self._schema = columns
         self._about = about
+        self._group_bytes = group_bytes
         self._writer = pq.ParquetWriter(
             pa.PythonFile(sink, mode="w"),
             columns,
@@ -103,7 +111,7 @@ class ParquetWriter:
         self._held.append(rows)
         self._held_rows += len(rows)
         self._held_bytes += rows.nbytes
-        if self._held_rows >= GROUP_ROWS or self._held_bytes >= GROUP_BYTES:
+        if self._held_rows >= GROUP_ROWS or self._held_bytes >= self._group_bytes:
             self._write_group()
 
     def _write_group(self) -> None:

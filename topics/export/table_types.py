@@ -6,12 +6,30 @@ sign.  Owns what is stored in place of a type, and which names a format has no p
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
 from topics.export.manifest import Format
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """How the files of a table are written from now on.
+
+    Attributes:
+        compression: As `parquet.COMPRESSIONS`.
+        target_bytes: About the size of a file at most; Iceberg's library counts bytes in memory.
+    """
+
+    compression: str = "zstd"
+    target_bytes: int = 256 << 20
+
+
+FILES: Final = TableFiles()
+
 
 _WIDER: Final = {
     pa.uint8(): pa.int16(),

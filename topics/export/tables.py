@@ -27,7 +27,7 @@ from topics.export.parquet import ParquetCodec
 from topics.export.planning import topic_directory
 from topics.export.reconcile import Reconciled, known_of, reconcilable
 from topics.export.schema_file import fields_of
-from topics.export.table_types import stored, unfit_path
+from topics.export.table_types import FILES, TableFiles, stored, unfit_path
 from topics.export.target import Chunk, Target, open_target, schema_of, wall_ms
 from topics.export.verify import Compared, compare_parts
 from topics.export.writing import Piece, ReadProgress, filtered_of, records
@@ -95,7 +95,13 @@ class Tables:
         target: Open, where this process writes; None: for reading only.
     """
 
-    def __init__(self, lake: Lake, catalogue: Catalogue, target: Target | None = None) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        catalogue: Catalogue,
+        target: Target | None = None,
+        files: TableFiles = FILES,
+    ) -> None:
         self._lake = lake
         self._catalogue = catalogue
         self._target = target
@@ -103,7 +109,7 @@ class Tables:
         fields = None if settings.fields is None else fields_of(settings.fields)
         self._codec = ParquetCodec("zstd", fields)
         self._stored = stored(self._codec.schema)
-        self._open = opener(lake, settings)
+        self._open = opener(lake, settings, files)
         self._tables: dict[str, Table] = {}
 
     def __enter__(self) -> "Tables":
@@ -285,7 +291,7 @@ def _stamped(lineage: Lineage) -> str:
     return msgspec.json.encode(stamp).decode()
 
 
-def opener(lake: Lake, settings: Settings) -> Callable[[str], Table]:
+def opener(lake: Lake, settings: Settings, files: TableFiles = FILES) -> Callable[[str], Table]:
     """What opens the table of a topic.
 
     Raises:
@@ -301,10 +307,10 @@ def opener(lake: Lake, settings: Settings) -> Callable[[str], Table]:
         if settings.format == "delta":
             from topics.export.delta import DeltaTopic
 
-            return lambda topic: DeltaTopic(lake.path, topic, settings.by, columns)
+            return lambda topic: DeltaTopic(lake.path, topic, settings.by, columns, files)
         from topics.export.iceberg import IcebergTopics
 
-        return IcebergTopics(lake.path, settings.by, columns).table
+        return IcebergTopics(lake.path, settings.by, columns, files).table
     except ImportError as error:
         raise Unusable(
             f"--format {settings.format} needs {install(settings.format)} ({error})"
@@ -324,11 +330,11 @@ def topics_of(lake: Lake, settings: Settings) -> list[str]:
     return []
 
 
-def open_tables(lake: Lake, settings: Settings | None = None) -> Tables:
+def open_tables(lake: Lake, settings: Settings | None = None, files: TableFiles = FILES) -> Tables:
     """Open tables to write them, as the only export that does.  Raises as `target.open_target`."""
     target = open_target(lake, settings)
     try:
-        return Tables(lake, target.catalogue, target)
+        return Tables(lake, target.catalogue, target, files)
     except BaseException:
         target.close()
         raise

@@ -118,6 +118,13 @@ class Files:
         """Rows of one partition, as the codec has them."""
         if not len(rows):
             return
+        # A batch may be as large as many of the files that are wanted.
+        pieces = min(-(-rows.nbytes // self._target_bytes), len(rows))
+        step = -(-len(rows) // max(pieces, 1))
+        for at in range(0, len(rows), step):
+            self._write(partition, rows.slice(at, step))
+
+    def _write(self, partition: str, rows: pa.RecordBatch) -> None:
         seqs = rows.column("seq")
         file = self._open.get(partition) or self._begin(partition, seqs[0].as_py())
         file.writer.write(rows)
@@ -138,7 +145,7 @@ class Files:
         path = f"{STAGED}/{secrets.token_hex(16)}"
         sink = self._lake.create(path)
         measured = Measured(sink)
-        writer = self._codec.writer(measured, self._about)
+        writer = self._codec.writer(measured, self._about, self._target_bytes)
         self._open[partition] = file = _Open(path, partition, sink, measured, writer, first)
         return file
 
