@@ -64,7 +64,7 @@ def test_a_view_is_read_only() -> None:
     assert isinstance(place, SimFiles)
 
 
-FLAGS_BYTES = 64 << 20
+FLAGS_BYTES = 8 << 20
 
 
 def bomb(**changed: int) -> tuple[Held, SegmentPart]:
