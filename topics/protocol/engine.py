@@ -34,7 +34,7 @@ from topics.protocol.model.commands import (
     Purge,
     ReadPage,
 )
-from topics.protocol.model.errors import DamagedRun
+from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.events import Event, TailLost, TopicConfigured, TopicDeleted
 from topics.protocol.model.holder import holder_of
 from topics.protocol.model.limits import Limits
@@ -233,7 +233,8 @@ class Engine:
 
     def release_all(self) -> None:
         """Answer every parked command: the server is stopping."""
-        self.scans.refuse_all()
+        why = Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping; nothing was done")
+        self.scans.refuse_all(why)
         self.reads.release_all()
         self.queue_commands.release_all()
 

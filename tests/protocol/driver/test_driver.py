@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 
 from protocol.disk import Disk, nobody
+from protocol.harness import text_of
+from topics.protocol.decide import partial_scans, reads
 from topics.protocol.driver import driver as module
 from topics.protocol.driver.delayed_writes import RETRY_MS
 from topics.protocol.driver.driver import Step
@@ -19,6 +22,8 @@ from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
+from topics.protocol.state import selection
+from topics.protocol.state.topic import Topic
 from topics.store.memory import MemoryStore
 
 from .test_group_commit import append as parsed
@@ -106,6 +111,36 @@ def test_a_read_is_answered_at_once_and_a_poll_when_something_comes(host: Host) 
 
     assert set(host.answers) == {"read", "poll", "append"}
     assert host.driver.parked == 0
+
+
+@pytest.mark.parametrize("is_failed", [False, True])
+def test_a_read_that_takes_several_turns_is_answered(
+    host: Host, is_failed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the log has failed, and no turn ends any more: reads go on. (§3.2, §11)"""
+    whole = selection.select
+    looks = iter((1, 2, 3))
+
+    def short(topic: Topic, query: selection.ReadQuery) -> selection.Selection:
+        through = next(looks, None)
+        page = whole(topic, msgspec.structs.replace(query, through=through))
+        page.is_partial = through is not None
+        return page
+
+    tagged = [{"data": n, "tag": "x"} for n in range(5)]
+    host.ask(append("t", records=tagged), "append")
+    host.settle()
+    if is_failed:
+        host.driver.commit.failed(OSError("of a test"))
+    for read in (reads, partial_scans):
+        monkeypatch.setattr(read, "select", short)
+
+    host.ask(diff("t", from_seq=0, match="x"), "read")
+    assert "read" not in host.answers
+    host.settle()
+
+    assert text_of(host.answers["read"]).count(b'"data"') == 5
+    assert next(looks, None) is None
 
 
 def test_a_poll_that_is_cancelled_is_answered_no_more(host: Host) -> None:

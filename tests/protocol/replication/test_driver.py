@@ -1112,3 +1112,26 @@ def test_a_read_that_takes_several_turns_is_answered_by_every_node(
 def appended(name: str, records: list[dict[str, object]]) -> Command:
     body = orjson.dumps({"records": records})
     return bodies.parse_append(name, body, LIMITS, return_seqs=True, header_key=None)
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_a_node_whose_disk_failed_refuses_what_takes_several_turns(
+    rig: Rig, is_leader: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client asks another node. (§11)"""
+    rig.put()
+    rig.land()
+
+    def looked(topic: Topic, query: ReadQuery) -> Selection:
+        page = select(topic, query)
+        page.is_partial = True
+        return page
+
+    monkeypatch.setattr(reads, "select", looked)
+    process = rig.leader if is_leader else rig.replica
+    found: list[Any] = []
+    process.ask(bodies.parse_diff("t", b'{"from_seq": 0, "match": "x"}', LIMITS), found.append)
+    process.host.driver.commit.failed(OSError("of a test"))
+
+    [refusal] = found
+    assert refusal.code is ErrorCode.REPLICA_BEHIND

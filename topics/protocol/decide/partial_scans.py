@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
-from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
+from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
 from topics.protocol.model.events import MARKS_BYTES, SPAN_BYTES, Marks
 from topics.protocol.model.limits import LOOKS_MAX
 from topics.protocol.model.moment import Moment
@@ -120,11 +120,10 @@ class PartialScans:
     def is_late(self, token: object) -> bool:
         return token in self._running and self._running[token].is_late
 
-    def refuse_all(self) -> None:
-        """The server is stopping: a scan is not decided before its end, so nothing was done."""
+    def refuse_all(self, why: Rejection) -> None:
+        """No scan goes on: none is decided before its end, so nothing was done."""
         for token, running in self._running.items():
             running.scan.close()
-            why = Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping; nothing was done")
             self._unit.wakes.append(Wake(token, why))
         self._running.clear()
         self.due.clear()

@@ -483,6 +483,11 @@ class Driver:
             )
         self._begin_reading()
         self.commit.end_turn()
+        if self.commit.failure is not None:
+            # No turn ends any more, and reads go on, those too that take several.
+            self._answer_woken()
+            if self.engine.scans.due:
+                self.work_soon()
 
     def _begin_reading(self) -> None:
         for fetch in self.engine.take_fetches():

@@ -422,6 +422,8 @@ class ClusterDriver(Driver):
             # What the engine shows may be true nowhere, and no other is opened here.
             self.is_shown = False
             self._end_streams()
+        why = Rejection(ErrorCode.REPLICA_BEHIND, "this node's own log failed")
+        self.engine.scans.refuse_all(why)  # no turn goes on with them
         super().on_failed(error)
 
     def _end_streams(self) -> None:
