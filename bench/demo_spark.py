@@ -48,7 +48,9 @@ def run(report: Report, server: Server, flights: Sequence[Flight]) -> None:
 
     report.step("Spark: from the data directory to Parquet, partitioned by date")
     began_s = time.perf_counter()
-    spark = session("topics demo", master="local[2]")
+    PICTURES.mkdir(exist_ok=True)
+    with stderr_into(PICTURES / "demo-spark.log"):
+        spark = session("topics demo", master="local[2]")
     spark.sparkContext.setLogLevel("OFF")
     report.figure(f"session started in {time.perf_counter() - began_s:.1f} s")
     try:
@@ -58,6 +60,21 @@ def run(report: Report, server: Server, flights: Sequence[Flight]) -> None:
         spark.stop()
     with server.client() as client:
         show_stream(report, server, client, flights[:FOLLOWED])
+
+
+@contextmanager
+def stderr_into(path: Path) -> Iterator[None]:
+    """Processes that are started meanwhile say there what they have to say: Spark's workers print a
+    traceback each time the JVM closes a pipe before they do."""
+    sys.stderr.flush()
+    ours = os.dup(2)
+    with path.open("wb") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
 
 
 def show_lake(
@@ -130,7 +147,6 @@ def show_report(report: Report, spark: "SparkSession", flights: Sequence[Flight]
     }
     for line in table(found):
         report.figure(line)
-    PICTURES.mkdir(exist_ok=True)
     path = plot(found, PICTURES / "delays.png")
     report.figure(f"drawn in {path}: {path.stat().st_size:,} bytes")
     report.check(found == delays_of(flights), f"all {len(found)} groups are those of the source")
