@@ -475,6 +475,18 @@ def test_a_long_erasure_lets_a_checkpoint_and_seals_come_between_its_files() -> 
     assert host.driver.engine.state.memory.logged_bytes < 2 * LOG_BYTES
 
 
+def test_damage_that_is_in_no_segment_is_an_error() -> None:
+    """Nothing that is sealed is part of the job: there is nothing to leave out. (§0.5)"""
+    host = Disk()
+    host.write("t", 5)
+    host.fails["seal"] = Corrupt("0000000001.seg", 512, "does not verify")
+    with pytest.raises(Corrupt):
+        host.round(checkpoint=True)
+
+    host.fails.clear()
+    assert "checkpoint" in host.round(checkpoint=True)
+
+
 def test_topics_expire_although_one_cannot_be_read() -> None:
     """It is looked at again later. (§0.10)"""
     host = shared()

@@ -435,8 +435,8 @@ class Schedule:
 
     def _rewrite(self, wanted: deque[Remains], *, whole: bool) -> Task:
         """With `whole`, all of it; else no more than one round and the budget allow, the rest later."""
-        files = 0
-        while wanted and (whole or not self._is_put_off()):
+        files, is_short = 0, False
+        while wanted and not is_short and (whole or not self._is_put_off()):
             job = yield from self._planned(self.compaction.planning_rewrite(wanted))
             if job is None:
                 return
@@ -447,8 +447,8 @@ class Schedule:
             troubles = len(self._troubles)
             yield from self._try(self._rewrite_job(job, whole=False))
             files += 1
-            if any(map(lacks_space, self._troubles[troubles:])):
-                return  # another file would find none either
+            # Without space for this file there is none for another.
+            is_short = any(map(lacks_space, self._troubles[troubles:]))
             if wanted and (files >= SEALS_MAX or self.is_checkpoint_due()):
                 self.has_more = True
                 return
