@@ -258,7 +258,7 @@ class Life:
                 dead_letter=DEAD,
             )
         else:
-            ttls = (0, 0, 0, 1500) if name == "b" else (0,)
+            ttls = (0, 0, 1500) if name == "b" else (0,)
             caps = (0, 0, 5, 60, 500) if name == "c" else (0,)
             config = TopicConfig(
                 durability=made.config.durability if made else self._class_of(name),
@@ -379,7 +379,7 @@ class Life:
         check_page(topic, ask, page)
         return page
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, erase: bool = False) -> None:
         rng, topic = self.rng, self.topic(name)
         match = rng.choice((None, *MATCHES))
         before = rng.randint(0, topic.head_seq + 2)
@@ -387,7 +387,7 @@ class Life:
         body: dict[str, object] = {} if bound is None else {"before_seq": bound}
         if match is not None:
             body["match"] = match
-        if rng.random() < 0.2:
+        if erase or rng.random() < 0.2:
             body["erase"] = True
 
         def delete(model: Model) -> dict[str, Any]:
@@ -706,6 +706,9 @@ class Life:
             if topic.is_volatile:
                 self._learn_loss(topic)
         self.verify()
+        if self.rng.random() < 0.4:
+            # What a start forgets, an erasure may want: it is answered all the same.
+            self.delete(self.rng.choice(LOGS), erase=True)
 
     def _settle(self, doubtful: Callable[[Model], dict[str, Any]]) -> None:
         """Whether the write that was cut off was done: all of it, or nothing."""
