@@ -389,3 +389,20 @@ def test_settings_of_a_cluster_alone_are_told_to_have_no_effect() -> None:
 def test_a_misspelt_setting_of_a_cluster_is_told() -> None:
     (note,) = load({"TOPICS_CLUSTER_KAFFKA": "k1:9092"}).notes
     assert "TOPICS_CLUSTER_KAFFKA (is it TOPICS_CLUSTER_KAFKA?)" in note
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "shown"),
+    [
+        ("TOPICS_CLUSTER_URL", "http://ada:pass@h:1/x", "***@h:1/x"),
+        ("TOPICS_CLUSTER_KAFKA", "ada:pass@a:1,bob:pass@b:1", "***@a:1,***@b:1"),
+        ("TOPICS_ALLOWED_ORIGINS", "http://ada:p/ass@h", "***@h"),
+        ("TOPICS_CLUSTER_NAME", "a@b", "a@b"),
+    ],
+)
+def test_no_refusal_shows_a_password(variable: str, text: str, shown: str) -> None:
+    """An address with one is none that a setting takes, and the message ends in a log. (§0.2)"""
+    with pytest.raises(BadSetting) as refused:
+        load({variable: text}, {}, is_terminal=False)
+
+    assert str(refused.value).endswith(f", not {shown!r}")

@@ -26,9 +26,10 @@ from typing import Any, Final
 from topics.distribution import install
 from topics.protocol.model.limits import Limits
 from topics.service_links import is_service_link
-from topics.visible import without_password
 
 PREFIX: Final = "TOPICS_"
+_PASSWORDS: Final = re.compile(r"[^/,\s]*:[^,\s]*@")
+"""A user and password, also in one of several addresses."""
 NOT_SETTINGS: Final = ("TOPICS_URL", "TOPICS_API_KEY", "TOPICS_PROFILE", "TOPICS_JOB_")
 """Variables of the client commands, and those that `topics work` sets for the commands it runs."""
 
@@ -514,7 +515,7 @@ def _parse(setting: Setting, text: str, where: str) -> Value:
     try:
         return setting.parse(text)
     except ValueError as expected:
-        given = "" if setting.is_secret else f", not {without_password(text)[:80]!r}"
+        given = "" if setting.is_secret else f", not {_PASSWORDS.sub('***@', text)[:80]!r}"
         raise BadSetting(f"{where} must be {expected}{given}") from None
 
 
