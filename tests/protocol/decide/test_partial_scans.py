@@ -691,6 +691,24 @@ def test_damage_in_a_later_part_is_told_as_in_the_first(monkeypatch: pytest.Monk
     assert STATUSES[refusal(engine.diff, 30, match="absent").code] == 500
 
 
+def test_an_error_in_a_later_part_is_the_commands_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client is answered, as where the first part meets it, and others go on. (§0.5)"""
+    engine = sealed()
+    whole = SealedRun.tag_ids
+
+    def broken(run: SealedRun, match: Any, rows: Any = None) -> Any:
+        if run.first_seq == 31:
+            raise MemoryError("of a test")
+        return whole(run, match, rows)
+
+    asked = reading(engine, match="absent")
+    with monkeypatch.context() as patch:
+        patch.setattr(SealedRun, "tag_ids", broken)
+        assert isinstance(asked.end(), MemoryError)
+    assert not engine.engine.has_work()
+    assert reading(engine, match="absent").end()["caught_up"]
+
+
 def test_columns_are_read_by_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a disk must give first is asked for, and not waited for, once the first part is over."""
     engine = sealed()

@@ -143,8 +143,8 @@ class PartialScans:
             except DamagedRun as damage:
                 result = damage.refusal()
                 result.__cause__ = damage
-            except Rejection as refusal:
-                result = refusal
+            except Exception as error:
+                result = error  # a refusal, or a bug that concerns this command alone
             else:
                 self._go_on(running, runs)
                 return
