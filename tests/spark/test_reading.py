@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -141,6 +141,7 @@ def test_filters_do_not_change_rows(
 
     spark = reads.spark
     found = {}
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     for how in ("path", "url"):
         whole = reads(how, pushFilters="true")
         # One plan is enough while nothing is pushed.
@@ -150,7 +151,7 @@ def test_filters_do_not_change_rows(
         for how in ("path", "url"):
             found["on", how] = rows(lambda how=how: reads(how, pushFilters="true"))  # type: ignore[misc]
     finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     expected = found["off", "path"]
     assert all(found[each] == expected for each in found), {
         each: {PREDICATES[n] for n, _ in rows ^ expected} for each, rows in found.items()
@@ -158,18 +159,9 @@ def test_filters_do_not_change_rows(
     assert {n for n, _ in expected} == set(range(len(PREDICATES))) - {12, 13}
 
 
-@pytest.fixture
-def pushing(spark: Any) -> Iterator[None]:
-    """Spark's setting is on."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    yield
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-
-
-def test_a_pushed_filter_leaves_the_plan(
-    reads: Reads, client: Client, name: str, pushing: None
-) -> None:
-    """What the source evaluates, Spark does not; and there is less to read."""
+def test_a_pushed_filter_leaves_the_plan(reads: Reads, client: Client, name: str) -> None:
+    """What the source evaluates, Spark does not; and there is less to read. A session of `session()` needs
+    no setting for it."""
     client.append_many(name, [NewRecord(n, tag="ab"[n % 2]) for n in range(100)])
 
     some = reads(minPartitions=4, pushFilters="true").where("seq > 10 and seq <= 12 and tag = 'a'")
@@ -181,9 +173,7 @@ def test_a_pushed_filter_leaves_the_plan(
     assert other.rdd.getNumPartitions() == 4
 
 
-def test_frames_of_one_load_do_not_mix(
-    reads: Reads, client: Client, name: str, pushing: None
-) -> None:
+def test_frames_of_one_load_do_not_mix(reads: Reads, client: Client, name: str) -> None:
     """Spark keeps one plan for both; with its setting on, each frame still has its own rows."""
     client.append(name, *range(100))
     whole = reads()
@@ -221,9 +211,7 @@ def test_a_frame_ends_where_it_ended_first(reads: Reads, client: Client, name: s
     assert reads().count() == 15
 
 
-def test_pushed_filters_of_one_load_do_mix(
-    reads: Reads, client: Client, name: str, pushing: None
-) -> None:
+def test_pushed_filters_of_one_load_do_mix(reads: Reads, client: Client, name: str) -> None:
     """Why no filter is pushed unless a read asks for it: what Spark planned for the frame that was
     filtered last is read for the others of that `load()`, too, filtered or not (up to 4.3;
     SPARK-58551 gives each scan a plan of its own).  Should this fail with another version of Spark,
@@ -396,6 +384,34 @@ def test_sql_needs_no_python(reads: Reads, client: Client, server: Server, name:
     )
 
     assert reads.spark.sql("SELECT sum(int(data)) FROM v").collect() == [(6,)]
+
+
+def test_topics_are_views_and_no_tables(
+    reads: Reads, client: Client, server: Server, name: str
+) -> None:
+    """Spark keeps the options of a table to itself, and says nothing of it: this does."""
+    options = f"OPTIONS (url '{server.url}', subscribe '{name}')"
+    line = "topics are views, not tables.*CREATE TEMPORARY VIEW"
+    with pytest.raises(Exception, match=line):
+        reads.spark.sql(f"CREATE TABLE {name.replace('-', '_')} USING topics {options}")
+    table = f"{name.replace('-', '_')}_typed"
+    reads.spark.sql(f"CREATE TABLE {table} (seq BIGINT, data STRING) USING topics {options}")
+    try:
+        for query in (f"SELECT * FROM {table}", f"INSERT INTO {table} SELECT 1, '2'"):
+            with pytest.raises(Exception, match=line):
+                reads.spark.sql(query).collect()
+    finally:
+        reads.spark.sql(f"DROP TABLE {table}")
+
+
+def test_a_variant_is_made_by_spark(reads: Reads, client: Client, name: str) -> None:
+    """The source makes none, on its own or within a struct, and says what does."""
+    client.append(name, {"a": [1]})
+    for schema in ("data VARIANT", "data STRUCT<a: VARIANT>", "data STRUCT<a: ARRAY<VARIANT>>"):
+        with pytest.raises(Exception, match=r"VARIANT.*parse_json\(data\)"):
+            reads(schema=schema).collect()
+    [row] = reads(schema="data STRING").selectExpr("to_json(parse_json(data)) AS text").collect()
+    assert row.text == '{"a":[1]}'
 
 
 MISTAKES = [

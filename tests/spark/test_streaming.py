@@ -70,7 +70,9 @@ def test_a_stream_goes_on_where_it_was(
     query.run()
     assert query.batches == [1000, 1000, 500]
     assert seqs(query.seen) == list(range(1, 2501))
-    assert query.progress[-1]["sources"][0]["latestOffset"] is not None
+    told = [json.loads(each["sources"][0]["latestOffset"]) for each in query.progress]
+    assert [each["metrics"]["maxOffsetsBehindLatest"] for each in told[:3]] == ["1500", "500", "0"]
+    assert told[0]["topics"][f"{name}.a"]["seq"] == 2500
 
     client.append_many(f"{name}.a", [NewRecord(n, tag="xy"[n % 2]) for n in range(100)])
     client.delete(f"{name}.a", match=("tag", "Eq", "x"))
@@ -144,8 +146,14 @@ def test_loss_under_a_stopped_stream(reads: Reads, client: Client, home: Path, n
     client.append(name, *range(25))
     client.delete(name, before_seq=23)
 
-    with pytest.raises(Exception, match=r"lost 17 seqs, 6\.\.22, reason cap.*lossHandling to warn"):
+    with pytest.raises(
+        Exception, match=r"lost 17 seqs, 6\.\.22, reason cap.*lossHandling to warn"
+    ) as caught:
         query.run()
+    # A checkpoint says where a stream is: to begin elsewhere helps with a new one only.
+    assert "earliest-retained" not in str(caught.value)
+    with pytest.raises(Exception, match=r"lost 22 seqs, 1\.\.22.*earliest-retained"):
+        Query(home / "new", query.make).run()
     kept = home / "kept"
     shutil.copytree(home / "checkpoint", kept)
     handling = "warn"

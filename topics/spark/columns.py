@@ -20,10 +20,12 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
     TimestampType,
+    VariantType,
 )
 
 from topics.arrow.columns import FIELDS, TIMESTAMP
@@ -208,6 +210,7 @@ def layout(options: ReadOptions, given: StructType | pa.Schema, source: str) -> 
         if each.name not in known:
             raise BadOption(f"schema: {no_column(each.name, known)}")
         if each.name == "data" and isinstance(each.dataType, StructType):
+            _require_parsed(each.dataType, "data")
             typed = pa.schema(list(exact.field("data").type))
         elif each.dataType != known[each.name]:
             raise BadOption(_wrong_type(each, known[each.name]))
@@ -236,10 +239,29 @@ def spark_schema(given: StructType | pa.Schema) -> StructType:
     return found
 
 
+def _require_parsed(kind: DataType, path: str) -> None:
+    """Raises BadOption: The type has a part that the source does not make of JSON."""
+    match kind:
+        case StructType():
+            for each in kind.fields:
+                _require_parsed(each.dataType, f"{path}.{each.name}")
+        case ArrayType():
+            _require_parsed(kind.elementType, f"{path}[]")
+        case MapType():
+            _require_parsed(kind.valueType, f"{path}[]")
+        case VariantType():
+            raise BadOption(
+                f"schema: {path} is a VARIANT, which Spark makes: read data as STRING and select "
+                "parse_json(data), or read the member as STRING"
+            )
+
+
 def _wrong_type(each: StructField, kind: DataType) -> str:
     said = (
         f"schema: column {each.name} is {kind.simpleString()}, not {each.dataType.simpleString()}"
     )
+    if isinstance(each.dataType, VariantType):
+        return f"{said}; Spark makes a VARIANT of it: select parse_json({each.name})"
     if each.name == "data":
         return f"{said}; a struct is parsed by the source, for others use from_json or parse_json"
     return said

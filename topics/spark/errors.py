@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from topics.arrow import DataLoss, NoSuchTopic, NotDurable, NotReadable
 from topics.protocol.model.errors import Corrupt, StoreError, Unusable
@@ -21,11 +22,23 @@ class BadOption(SparkFailure, ValueError):
     """An option that does not exist, has no such value, or does not go with another."""
 
 
-def advice(error: BaseException) -> str | None:
-    """One line on an error that a user can mend; None for any other error."""
+RESTARTED: Final = (
+    "to go on behind the gap, set lossHandling to warn or rows; the checkpoint says where a stream is, so "
+    "startingOffsets counts with a new one only (docs/spark.md, Loss)"
+)
+
+
+def advice(error: BaseException, *, is_restarted: bool = False) -> str | None:
+    """One line on an error that a user can mend; None for any other error.
+
+    Args:
+        is_restarted: It is one of a stream that goes on where its checkpoint says.
+    """
     match error:
         case DataLoss():
             more = f" and {len(error.gaps) - 1} more gaps" if len(error.gaps) > 1 else ""
+            if is_restarted:
+                return f"{error.gaps[0]}{more}; {RESTARTED}"
             return (
                 f'{error.gaps[0]}{more}; to go on, set startingOffsets to "earliest-retained" or '
                 "behind the gap, or lossHandling to warn or rows (docs/spark.md, Loss)"
@@ -80,14 +93,14 @@ def url_checked() -> Iterator[None]:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explained(*, is_restarted: bool = False) -> Iterator[None]:
     """Turns an error that a user can mend into a `SparkFailure`; others pass as they are."""
     try:
         yield
     except SparkFailure:
         raise
     except Exception as error:
-        line = advice(error)
+        line = advice(error, is_restarted=is_restarted)
         if line is None:
             raise
         raise SparkFailure(line) from None

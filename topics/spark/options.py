@@ -63,6 +63,10 @@ CHUNK_BYTES: Final = 32 << 20
 IDEMPOTENCY_WINDOW_MS: Final = 86_400_000
 NUMBER_MAX: Final = (1 << 63) - 1
 RETRY_FOR_S: Final = 120.0
+NO_TABLES: Final = (
+    "topics are views, not tables: Spark hands the OPTIONS of a table (CREATE TABLE … USING topics) to no "
+    "source in Python; use CREATE TEMPORARY VIEW … USING topics OPTIONS (…), and write by df.write"
+)
 READ_RETRY_FOR_S: Final = 15.0
 """The client's own: a query that cannot begin says so soon."""
 
@@ -174,6 +178,8 @@ class _Given:
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
         by_lower = {name.lower(): name for name in known}
+        if "provider" in self._values or any(name.startswith("option.") for name in self._values):
+            raise BadOption(NO_TABLES)
         for name in self._values:
             if name not in by_lower and name not in OF_SPARK:
                 raise BadOption(_unknown(name, by_lower))
@@ -413,6 +419,8 @@ def read_options(
         BadOption: One does not exist, has no such value, or does not go with another.
     """
     given = _Given(options, READ)
+    if not any(given.has(name) for name in ("path", "url", *NAMES)):
+        raise BadOption(f"give option path or url, and subscribe; {NO_TABLES}")
     ends = [name for name in OF_BATCHES if given.has(name)]
     if is_stream and ends:
         raise BadOption(f"option {ends[0]} is for batch reads: a stream has no end")
@@ -465,8 +473,9 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     given = _Given(options, WRITE)
     url, app = _url(given), given.text("txnAppId")
     if url is None:
+        hint = "" if given.has("topic") or given.has("path") else f"; {NO_TABLES}"
         raise BadOption(
-            "give option url: records are written through a server, never into its files"
+            f"give option url: records are written through a server, never into its files{hint}"
         )
     if (app is None) is given.has("txnVersion"):
         raise BadOption("options txnAppId and txnVersion belong together")

@@ -24,6 +24,8 @@ SETTINGS: Final = {
     # Else Parquet files have times in a form that only Spark reads well.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.session.timeZone": "UTC",
+    # Else the option `pushFilters` does nothing.
+    "spark.sql.python.filterPushdown.enabled": "true",
 }
 CONNECT: Final = "sc://"
 """Spark Connect: the JVM is at the other end of a wire."""

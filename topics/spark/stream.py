@@ -65,6 +65,9 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._layout = layout(options, schema, source_name(self._place))
         self._source: Source | None = None
         self._target: dict[str, int] | None = None
+        self._end: Offset | None = None
+        # Spark asks a query with a checkpoint for no beginning.
+        self._is_restarted = True
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_source": None}
@@ -81,6 +84,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins."""
+        self._is_restarted = False
         with explained():
             source, options = self._opened(), self._options
             begins = {}
@@ -110,8 +114,10 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             SparkFailure: Something is lost and `lossHandling` is `fail`.
         """
-        with explained():
-            found = self._next(parse_offset(start), limit, now_ms())
+        with explained(is_restarted=self._is_restarted):
+            begin = parse_offset(start)
+            found = self._next(begin, limit, now_ms())
+            self._end = found or begin
             return start if found is None else found.to_json()
 
     def _next(self, start: Offset, limit: ReadLimit, at_ms: int) -> Offset | None:
@@ -237,7 +243,11 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("%s", gap)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The heads, for `lastProgress`: the difference to the end of a batch is the lag."""
+        """The heads, for `lastProgress`, and how far the end of the batch is behind them.
+
+        The latter has the names of the metrics of Kafka's source: Spark asks no source in Python for
+        metrics of its own.
+        """
         try:
             source = self._opened()
             names = chosen(source, self._options)
@@ -245,7 +255,16 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except Exception:
             # It is asked for in passing: a failure shows where the stream needs the same.
             return None
-        return {"topics": {n: {"seq": b.head_seq, "id": b.epoch} for n, b in heads.items()}}
+        told: dict[str, Any] = {n: {"seq": b.head_seq, "id": b.epoch} for n, b in heads.items()}
+        if self._end is None or not heads:
+            return {"topics": told}
+        behind = [bounds.head_seq - _begin(n, self._end, bounds) for n, bounds in heads.items()]
+        metrics = {
+            "minOffsetsBehindLatest": str(min(behind)),
+            "maxOffsetsBehindLatest": str(max(behind)),
+            "avgOffsetsBehindLatest": str(sum(behind) / len(behind)),
+        }
+        return {"topics": told, "metrics": metrics}
 
     def commit(self, end: dict[str, Any]) -> None:
         """Publish how far the stream came; Spark calls it for a batch when the next one is made."""
@@ -281,7 +300,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """*Blocking.* The records of a part."""
         assert isinstance(partition, Part)
         wanted = wanted_of(self._options, self._layout, Pushed(), partition.asof_ms)
-        with explained():
+        with explained(is_restarted=True):
             place = opened(self._place, partition.items)
             yield from records(place, partition.items, wanted, self._layout, self._options.loss)
 
