@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 import yaml
 from contract.server import until
-from docs.blocks import find
+from docs.pages import find
 from packaging.requirements import Requirement
 from server.exchange.test_exchange import Desk
 

@@ -59,6 +59,12 @@ def blocks(page: Path) -> Iterator[Block]:
         yield Block(found[2], found[3], line, directives)
 
 
+def find(page: str, begins: str) -> Block:
+    """The one block of a page of docs/ that begins so."""
+    (found,) = [b for b in blocks(ROOT / "docs" / page) if b.code.startswith(begins)]
+    return found
+
+
 def commands(code: str) -> Iterator[str]:
     """The commands of a script, each whole."""
     command = ""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from docs.blocks import find
+from docs.pages import find
 
 from topics.server.cluster.kafka.failures import BadKafkaConfig
 from topics.server.cluster.kafka.settings import OWNED, KafkaSettings, read_config
