@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from protocol.harness import START_MS, Harness, by, refusal, tagged
+from topics.protocol.decide.forwarding import ROOM_RETRY_MS, ROOM_WAIT_MS
 from topics.protocol.http import bodies
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.access import Caller
@@ -760,6 +761,96 @@ def test_a_full_disk_blocks_what_only_passes_over_records(engine: Harness) -> No
     engine.now_ms += 60
     engine.work_off()
     assert (engine.router()["blocked"], engine.router()["lag"]) == (None, 0)
+
+
+def test_a_router_waits_for_log_that_is_being_prepared(engine: Harness) -> None:
+    """It is not blocked, and a read of its destination waits with it. (§6, §0.6)"""
+    engine.append(1, name="s")
+    engine.room_bytes = 0
+    asked: list[int] = []
+    engine.engine.unit.ask_room = lambda need_bytes: asked.append(need_bytes) is None
+    engine.work_off()
+
+    assert asked
+    router = engine.engine.state.routers.by_name["r"]
+    assert router.blocked is None
+    assert engine.engine.alarm_ms() == engine.now_ms + ROOM_RETRY_MS
+    barrier = engine.engine.barrier_for(bodies.parse_diff("d", b"{}", engine.engine.limits))
+    assert barrier is not None
+    assert not barrier.is_passed
+    looks = len(asked)
+    engine.work_off()
+    assert len(asked) == looks, "it looks again before its time"
+
+    engine.room_bytes = 1 << 40
+    engine.now_ms += ROOM_RETRY_MS
+    engine.work_off()
+    engine.sync()
+    assert barrier.is_passed
+    assert engine.datas() == [1]
+    assert engine.engine.alarm_ms() is None
+
+
+def test_a_router_that_waited_for_a_second_is_blocked_and_says_what_is_missing(
+    engine: Harness,
+) -> None:
+    """Not the disk: the log's next file. (§0.6)"""
+    engine.append(1, name="s")
+    engine.room_bytes = 0
+    engine.engine.unit.ask_room = lambda need_bytes: True
+    engine.work_off()
+    router = engine.engine.state.routers.by_name["r"]
+    for _ in range(ROOM_WAIT_MS // ROOM_RETRY_MS):
+        assert router.blocked is None
+        engine.now_ms += ROOM_RETRY_MS
+        engine.work_off()
+
+    blocked = engine.router()["blocked"]
+    assert blocked["code"] == "throttled"
+    assert "the log's next file is not ready" in blocked["message"]
+    engine.room_bytes = 1 << 40
+    engine.now_ms += 60
+    engine.work_off()
+    assert engine.datas() == [1]
+
+
+def test_a_router_that_passes_over_records_waits_as_well_and_may_be_deleted(
+    engine: Harness,
+) -> None:
+    """A cursor takes room in the log too; what is gone waits for nothing."""
+    engine.route(filter="t")
+    engine.append(1, name="s")
+    engine.room_bytes = 0
+    engine.engine.unit.ask_room = lambda need_bytes: True
+    engine.work_off()
+    router = engine.engine.state.routers.by_name["r"]
+    assert (router.blocked, router.cursor) == (None, 0)
+
+    engine.room_bytes = 1 << 40
+    engine.now_ms += ROOM_RETRY_MS
+    engine.work_off()
+    assert router.cursor == 1
+    assert engine.engine.alarm_ms() is None
+    engine.append(2, name="s")
+    engine.room_bytes = 0
+    engine.work_off()
+    assert engine.engine.alarm_ms() is not None
+    engine.engine.state.routers.by_id.pop(router.router_id)
+    engine.now_ms += ROOM_RETRY_MS
+    engine.engine.router_commands._forwarding.step(engine.moment)
+    assert engine.engine.alarm_ms() is None
+
+
+def test_a_write_that_waits_for_log_names_the_log(engine: Harness) -> None:
+    """429 that passes by itself says "disk" of disks only. (§0.6, §11)"""
+    engine.room_bytes = 0
+    engine.engine.unit.ask_room = lambda need_bytes: True
+
+    rejection = refusal(engine.append, 1, name="s")
+
+    assert "the log's next file is not ready" in rejection.message
+    assert rejection.detail == {"retry_after_ms": 100}
+    assert engine.engine.unit.wants_sync
 
 
 def test_a_blocked_router_does_not_hold_up_its_siblings(blocked: Harness) -> None:

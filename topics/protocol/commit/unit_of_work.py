@@ -114,8 +114,10 @@ class UnitOfWork:
         self.read_only = False
         self.lacks_space = False
         """It is read-only for want of space on the disk, and is opened anew when there is some."""
-        self.wanted_bytes = 0
-        """Room in the log for want of which something was refused; the driver takes it from here."""
+        self.ask_room: Callable[[int], bool] = _no_room
+        """Has the store make room for so many bytes with its next sync; False where the disk has none."""
+        self.wants_sync = False
+        """Something was refused for want of room that is being made: the driver takes it from here."""
         self.logs_all_leases = False
         """Whether claims are logged in every queue, as in a cluster, and not where its config says so."""
         self.is_replicated = False
@@ -342,7 +344,9 @@ class UnitOfWork:
             unit.room_bytes, unit.room_of = moment.room(False), moment.room
         room = (moment.room(True) if reserve else unit.room_bytes) - framed_bytes
         if room < need:
-            self.wanted_bytes = max(self.wanted_bytes, need + framed_bytes)
+            if self.ask_room(need + framed_bytes):
+                self.wants_sync = True
+                raise not_ready_yet(need)
             raise Rejection(
                 ErrorCode.THROTTLED,
                 f"the disk is full: a write of up to {need} bytes does not fit",
@@ -568,6 +572,26 @@ def holds_logged(topic: Topic) -> bool:
 
 def no_such_topic(name: str) -> Rejection:
     return Rejection(ErrorCode.TOPIC_NOT_FOUND, f'topic "{name}" does not exist', {"topic": name})
+
+
+def not_ready_yet(need_bytes: int) -> Rejection:
+    """429: the log has no room for so much before its next file is ready, in some milliseconds."""
+    return Rejection(
+        ErrorCode.THROTTLED,
+        f"the log's next file is not ready: a write of up to {need_bytes} bytes has to wait for it",
+        {"retry_after_ms": 100},
+        retry_after_s=1,
+        need_bytes=need_bytes,
+    )
+
+
+def waits_for_room(refusal: Rejection) -> bool:
+    """Whether it is one of `not_ready_yet`: it passes without anybody's doing."""
+    return bool(refusal.need_bytes) and "limit" not in (refusal.detail or {})
+
+
+def _no_room(_: int) -> bool:
+    return False
 
 
 def read_only(*, lacks_space: bool) -> Rejection:

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.copies import Copies, Stamp, gather
-from topics.protocol.commit.unit_of_work import UnitOfWork
+from topics.protocol.commit.unit_of_work import UnitOfWork, waits_for_room
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.events import CursorsMoved, Forwarded, Loss
-from topics.protocol.model.moment import Moment
+from topics.protocol.model.moment import Moment, earlier
 from topics.protocol.model.outcomes import Fetch
 from topics.protocol.model.ports import Extent, Span
 from topics.protocol.model.records import Buffer
@@ -33,6 +33,11 @@ from topics.protocol.state.routers import Router
 from topics.protocol.state.run_list import spans_of
 from topics.protocol.state.selection import ReadQuery, select
 from topics.protocol.state.topic import Topic
+
+ROOM_WAIT_MS: Final = 1000
+"""How long a router waits for room in the log that is being made, before it counts as blocked: as long as
+a write does."""
+ROOM_RETRY_MS: Final = 10
 
 VISIT_ROWS: Final = 1000
 VISIT_BYTES: Final = 256 << 10
@@ -85,6 +90,14 @@ class _Plan(msgspec.Struct, eq=False):
     texts: list[list[Buffer]] | Exception | None = None
 
 
+@dataclass(slots=True)
+class _WaitForRoom:
+    """Since when a router waits for room in the log, and when it looks again."""
+
+    since_ms: int
+    again_ms: int = 0
+
+
 class Forwarding:
     """The routers of one engine at work.
 
@@ -109,6 +122,8 @@ class Forwarding:
         """What was copied last, and of what it was made: held until no source is due."""
         self._passed: dict[int, int] = {}
         """Router id -> cursor, where the slice only passed over records."""
+        self._waits: dict[int, _WaitForRoom] = {}
+        """By router id, those that wait for room that is being made."""
 
     # ------------------------------------------------------------------ what is due
 
@@ -122,6 +137,12 @@ class Forwarding:
             self.due.append(one)
 
     def alarm_ms(self) -> int | None:
+        """When the next router tries again that is blocked, or waits for room."""
+        waits = None if self._unit.read_only else self._waits
+        at_ms = min((each.again_ms for each in waits.values()), default=None) if waits else None
+        return earlier(at_ms, self._retry_ms())
+
+    def _retry_ms(self) -> int | None:
         """When the next blocked router tries again."""
         while self._retries and not self._unit.read_only:
             at_ms, router_id = self._retries[0]
@@ -143,9 +164,15 @@ class Forwarding:
         """One slice, fair to all that are due."""
         if self._unit.read_only:
             return
-        while (at_ms := self.alarm_ms()) is not None and at_ms <= moment.now_ms:
+        while (at_ms := self._retry_ms()) is not None and at_ms <= moment.now_ms:
             _, router_id = heappop(self._retries)
             self.retry(self._routers.by_id[router_id])
+        for router_id, wait in list(self._waits.items()):
+            router = self._routers.by_id.get(router_id)
+            if router is None:
+                del self._waits[router_id]
+            elif wait.again_ms <= moment.now_ms:
+                self.mark(router.source_id)
         left = Slice()
         while self.due and not left.is_over:
             one = self.due.popleft()
@@ -187,9 +214,11 @@ class Forwarding:
             self._unit.require_writable(moment, FRAME_BYTES + MOVE_BYTES * len(moved))
         except Rejection as refusal:
             for router, _ in moved:
-                self._block(router, refusal.code.code, refusal.message, moment.now_ms)
+                self._refused(router, refusal, moment.now_ms)
         else:
             moves = [(router.router_id, cursor, 0) for router, cursor in moved]
+            for router, _ in moved:
+                self._waits.pop(router.router_id, None)
             self._unit.emit(
                 CursorsMoved(moment.now_ms, moves), log_bytes=FRAME_BYTES + MOVE_BYTES * len(moves)
             )
@@ -202,6 +231,9 @@ class Forwarding:
         if plan is not None and plan.texts is None:
             return False
         if router.is_blocked(now_ms):
+            return False
+        wait = self._waits.get(router.router_id) if self._waits else None
+        if wait is not None and now_ms < wait.again_ms:
             return False
         return self._cursor(router) < self._state.by_id[router.source_id].published_seq
 
@@ -217,11 +249,24 @@ class Forwarding:
         left.routers -= 1
         try:
             self._copy(router, moment, left)
+            if router.router_id not in self._passed:
+                self._waits.pop(router.router_id, None)
         except Rejection as refusal:
-            self._block(router, refusal.code.code, refusal.message, moment.now_ms)
+            self._refused(router, refusal, moment.now_ms)
         except (Corrupt, OSError) as error:
             code = ErrorCode.INTERNAL.code
             self._block(router, code, f"the source cannot be read: {error}", moment.now_ms)
+
+    def _refused(self, router: Router, refusal: Rejection, now_ms: int) -> None:
+        """A copy has no place: the router is blocked, or waits for a moment where room is being made."""
+        wait = self._waits.pop(router.router_id, None)
+        if waits_for_room(refusal) and router.blocked is None:
+            wait = wait or _WaitForRoom(now_ms)
+            if now_ms - wait.since_ms < ROOM_WAIT_MS:
+                wait.again_ms = now_ms + ROOM_RETRY_MS
+                self._waits[router.router_id] = wait
+                return
+        self._block(router, refusal.code.code, refusal.message, now_ms)
 
     def _block(self, router: Router, code: str, message: str, now_ms: int) -> None:
         router.block(code, message, now_ms)

@@ -161,6 +161,7 @@ class Driver:
         self.refused_for_room = 0
         self._copy_pace = CopyPace()
         self._host = host
+        self.engine.unit.ask_room = lambda need_bytes: store.ask_room(need_bytes)
         self._room: Room = self._log_room
         """One object, by which a unit knows again what it was promised."""
         self._is_open = False
@@ -292,12 +293,11 @@ class Driver:
         return _NO_TURNING_BACK
 
     def _note_refusal(self, refusal: Rejection) -> None:
+        self._sync_for_room()
         if refusal.code is not ErrorCode.THROTTLED:
             return
         detail: Mapping[str, Any] = refusal.detail or {}
         limit = detail.get("limit")
-        if limit == "disk" and self._asked_room():
-            return
         if limit in ("disk", "max_hot_bytes"):
             self.refused_for_room += 1
         if limit == "disk":
@@ -305,11 +305,12 @@ class Driver:
         elif limit == "max_hot_bytes":
             self.maintenance.memory_is_full()
 
-    def _asked_room(self) -> bool:
-        """Have the room made for want of which something was refused; False where there is none."""
+    def _sync_for_room(self) -> None:
+        """Have the room made for want of which something was refused."""
         unit = self.engine.unit
-        wanted_bytes, unit.wanted_bytes = unit.wanted_bytes, 0
-        return bool(wanted_bytes) and self.commit.ask_room(wanted_bytes)
+        if unit.wants_sync:
+            unit.wants_sync = False
+            self.commit.want_sync()
 
     def _log_room(self, reserve: bool) -> int:
         return self.store.room(reserve=reserve)
@@ -471,8 +472,7 @@ class Driver:
         is_copying, unit = routers.is_due(), self.engine.unit
         planned_bytes = unit.planned_bytes()
         self.engine.work_off(self._moment_of_copies)
-        if self.engine.unit.wanted_bytes:
-            self._asked_room()
+        self._sync_for_room()
         if is_copying:
             self._copy_pace.went(
                 self.pressure,
