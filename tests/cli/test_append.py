@@ -167,7 +167,7 @@ def test_a_refused_record_is_named_by_its_line(memory: Any, run: Any, tmp_path: 
     again = run("append", "t", path, "--tag-field", "a", "--offset", 21)
     assert again.stderr.startswith("topics: line 6: a tag of 300 bytes")
     large = run("append", "t", input=f'1\n"{"x" * (2 << 20)}"\n')
-    assert large.stderr.startswith("topics: line 2: data and meta of 2097154 bytes exceed")
+    assert large.stderr.startswith("topics: line 2: a record exceeds 1048576 bytes")
     assert "$.records" not in large.stderr
 
 

@@ -45,6 +45,26 @@ def test_letters_go_back_as_they_were(dead: MemoryTopics, run: Any) -> None:
     assert raw(dead, "dead") == []
 
 
+def test_letters_at_every_limit_can_be_appended_again(dead: MemoryTopics, run: Any) -> None:
+    """What the server adds to their meta counts in no limit: by `read` and `append`, and by `drain`; back
+    in the queue they are what they were. (§2, §10.6)"""
+    meta = {f"k{n}": "x" * 200 for n in range(63)}
+    meta["rest"] = "x" * (16_384 - len(msgspec.json.encode({**meta, "rest": ""})))
+    data = "x" * ((1 << 20) - 16_384 - 2)
+    bury(dead, NewRecord(data, tag="t" * 256, node="n" * 128, meta=meta))
+
+    lines = run("read", "dead", "--tags").stdout
+    for text, topic in ((lines, "copy"), (run("drain", "dead", "--yes").stdout, "drained")):
+        done = run("append", topic, "--format", "records", input=text)
+        assert done.exit_code == 0, done.stderr
+    assert raw(dead, "copy") == raw(dead, "drained")
+    assert b'"$dead_letter_from":"jobs"' in raw(dead, "copy")[0]
+
+    assert run("redrive", "drained", "--to", "jobs").exit_code == 0
+    (item,) = dead.client.read("jobs", include_tags=True)
+    assert (item.data, item.meta, item.tag, item.node) == (data, meta, "t" * 256, "n" * 128)  # type: ignore[union-attr]
+
+
 def test_a_rehearsal_changes_nothing(dead: MemoryTopics, run: Any) -> None:
     """--dry-run prints the letters and touches neither topic."""
     bury(dead, "a", "b", tag="t\n1")

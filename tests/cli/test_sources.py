@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.cli.sources import BadLine, BadSource, Lines, Piped, Shape, records
+from topics.cli.sources import LINE_BYTES, BadLine, BadSource, Lines, Piped, Shape, records
 
 
 def read(text: str | bytes, shape: Shape, offset: int = 0, header: bytes = b"") -> list[Any]:
@@ -101,6 +101,51 @@ def test_a_line_that_no_server_takes(format: Any, line: bytes, what: str) -> Non
     """It is refused with its number, before the batch that it would spoil is sent."""
     with pytest.raises(BadLine, match=rf"line 2: .*{what}"):
         list(records(Lines(io.BytesIO(b'{"data":1}\n' + line)), Shape(format)))
+
+
+class Endless(io.RawIOBase):
+    """A short line, and one that does not end."""
+
+    def __init__(self) -> None:
+        self.given_bytes = 0
+        self.begin = b"1\n"
+
+    def seekable(self) -> bool:
+        return False
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        if self.begin:
+            line, self.begin = self.begin, b""
+            return line
+        assert size is not None
+        assert size >= 0
+        self.given_bytes += size
+        return b" " * size
+
+
+def test_a_line_that_no_record_is_as_long_as() -> None:
+    """It is refused without being read to its end; the limit is asked for where it matters. (§2)"""
+    asked: list[int] = []
+
+    def most_bytes() -> int:
+        asked.append(1)
+        return LINE_BYTES + 10
+
+    stream = Endless()
+    found = records(Lines(stream, 0, most_bytes), Shape("ndjson"))
+
+    assert (bytes(next(found).data), asked) == (b"1", [])
+    with pytest.raises(BadLine, match=r"line 2: more than 8,388,618 bytes in a line"):
+        next(found)
+    assert (stream.given_bytes, asked) == (LINE_BYTES + 11, [1])
+
+
+def test_a_long_line_that_is_one() -> None:
+    """Of a server that takes such records; also the last one, without its end."""
+    text = b'"' + b"x" * (LINE_BYTES + 5) + b'"'
+    lines = Lines(io.BytesIO(b"1\n" + text + b"\n2\n" + text), 0, lambda: 1 << 30)
+
+    assert [len(line) for line in lines] == [2, len(text) + 1, 2, len(text)]
 
 
 def test_what_read_prints_can_be_appended() -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 8 << 20
 """Bytes of input after which a batch ends, whatever its count; a server takes 64 MiB by default."""
+LINE_SLACK_BYTES: Final = 1 << 20
+"""White space, and the fields of a record beside data and meta."""
 LINGER_MS: Final = 200
 """How long a record from a pipe waits for its batch to fill."""
 
@@ -209,7 +211,7 @@ class Import:
         self.offset = offset
         try:
             header = _header(stream) if shape.format == "csv" and offset else b""
-            self._lines = lines = Lines(stream, offset)
+            self._lines = lines = Lines(stream, offset, self._line_bytes_max)
             for record in records(lines, shape, header):
                 if not self._batch:
                     self._began_s = monotonic()
@@ -224,6 +226,12 @@ class Import:
             raise Stop(self._ended(error.strerror or str(error)), UNUSABLE) from None
         except KeyboardInterrupt:
             raise Stop(self._ended("interrupted"), INTERRUPTED) from None
+
+    def _line_bytes_max(self) -> int:
+        """Of the longest record that the server takes, with what a line has beside it."""
+        with refusals(lambda: self.done):
+            limits = self._client.limits()
+        return int(limits["max_record_bytes"] + 2 * limits["max_meta_bytes"] + LINE_SLACK_BYTES)
 
     @property
     def _is_full(self) -> bool:
@@ -314,9 +322,11 @@ def _by_line(lines: "Lines", taken: list[int], refusal: str) -> str:
 
 def _header(stream: "Source") -> bytes:
     """The first line of a CSV file that is read from its middle."""
+    from topics.cli.sources import LINE_BYTES
+
     if not stream.seekable():
         raise Stop("--offset of csv needs a file: its first line names the columns", UNUSABLE)
-    return stream.readline().removeprefix(b"\xef\xbb\xbf")
+    return stream.readline(LINE_BYTES).removeprefix(b"\xef\xbb\xbf")
 
 
 def _run(name: str | None, stream: BinaryIO, shape: "Shape") -> str:

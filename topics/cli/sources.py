@@ -29,6 +29,10 @@ Format = Literal["ndjson", "csv", "records", "raw"]
 SKIP_BYTES: Final = 1 << 20
 PIECE_BYTES: Final = 256 << 10
 """Read from a pipe in one call."""
+LINE_BYTES: Final = 8 << 20
+"""A longer line is read on where the server takes such a record."""
+LINE_BYTES_MAX: Final = 64 << 20
+"""A body of a write, by default (§2)."""
 _BOM: Final = b"\xef\xbb\xbf"
 _JSON_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
@@ -83,17 +87,22 @@ class Piped:
     def seekable(self) -> bool:
         return False
 
-    def readline(self) -> bytes:
+    def readline(self, size: int = 1 << 62) -> bytes:
         """The next line with its line end, which the last one may lack; empty at the end of the
-        input."""
+        input.  Of a line that is longer than `size`, so many bytes or some more."""
         end = self._data.find(b"\n", self._at) + 1
         if end:
             line = self._data[self._at : end]
             self._at = end
             return line
         pieces = [self._data[self._at :]]
+        length = len(pieces[0])
         while (piece := self._more()) and b"\n" not in piece:
             pieces.append(piece)
+            length += len(piece)
+            if length >= size:
+                self._data, self._at = b"", 0
+                return b"".join(pieces)
         end = piece.find(b"\n") + 1
         pieces.append(piece[:end])
         self._data, self._at = piece, end
@@ -141,9 +150,9 @@ class Unpacked:
     def seekable(self) -> bool:
         return False
 
-    def readline(self) -> bytes:
+    def readline(self, size: int) -> bytes:
         with _broken():
-            return self._content.readline()
+            return self._content.readline(size)
 
     def read(self, size: int) -> bytes:
         with _broken():
@@ -199,7 +208,7 @@ class Source(Protocol):
 
     def seekable(self) -> bool: ...
 
-    def readline(self) -> bytes: ...
+    def readline(self, size: int, /) -> bytes: ...
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -215,11 +224,21 @@ class Lines:
         settled: The first byte that no record was made of: a CSV row over several lines is taken
             line by line, and settled at its end.
 
+    Args:
+        most_bytes: Asked for the longest line where one is longer than `LINE_BYTES`.
+
     Raises:
         BadSource: The stream ends before `offset`.
+        BadLine: A line is longer than that; what is behind it is not read.
     """
 
-    def __init__(self, stream: Source, offset: int = 0) -> None:
+    def __init__(
+        self,
+        stream: Source,
+        offset: int = 0,
+        most_bytes: Callable[[], int] = lambda: LINE_BYTES_MAX,
+    ) -> None:
+        self._most_bytes = most_bytes
         self.offset = 0
         self.taken = 0
         self.settled = 0
@@ -237,14 +256,30 @@ class Lines:
         return self
 
     def __next__(self) -> bytes:
-        line = self._stream.readline()
+        line = self._stream.readline(LINE_BYTES)
         if not line:
             raise StopIteration
+        if len(line) >= LINE_BYTES and not line.endswith(b"\n"):
+            line = self._rest_of(line)
         is_first = self.offset == 0
         self.offset += len(line)
         self.taken += 1
         self._open.append(line)
         return line.removeprefix(_BOM) if is_first else line
+
+    def _rest_of(self, begin: bytes) -> bytes:
+        """A long line, of which this is the beginning."""
+        most = self._most_bytes()
+        pieces, size = [begin], len(begin)
+        while size <= most and not pieces[-1].endswith(b"\n"):
+            pieces.append(self._stream.readline(most + 1 - size))
+            size += len(pieces[-1])
+            if not pieces[-1]:
+                break
+        if size > most:
+            what = f"more than {most:,} bytes in a line, and a server takes no more of a record"
+            raise BadLine(self.number(self.taken + 1), what)
+        return b"".join(pieces)
 
     @property
     def line(self) -> int:

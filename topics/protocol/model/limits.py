@@ -54,6 +54,10 @@ class Limits:
 
 
 META_KEYS_MAX = 64
+ADDED_KEYS_MAX = 16
+ADDED_BYTES_MAX = 2048
+"""Of the keys of `meta` that a server adds: they count in no limit, so that what it wrote can be
+appended again."""
 NODES_MAX = 64
 """Nodes that one reader may leave out: they are compared at every publication."""
 KEY_CHARS_MAX = 256

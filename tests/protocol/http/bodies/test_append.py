@@ -119,6 +119,40 @@ def test_what_is_over_a_limit_is_refused(records: str, limits: Limits, code: Err
     assert refused.value.code is code
 
 
+def test_keys_that_a_server_adds_count_in_no_limit() -> None:
+    """What it wrote can be appended again: of its keys, sixteen and 2 KiB are free, in a record's limits
+    too. (§2)"""
+    small = Limits(max_meta_bytes=21, max_record_bytes=25)
+    own, added = b'"k":"0123456789abc"', b'"$deliveries":3,"_topics_spark":{"a":1}'
+    bodies = {
+        b'{"data":1,"meta":{%b}}' % own: True,
+        b'{"data":1,"meta":{%b,%b}}' % (added, own): True,
+        b'{"data":1234,"meta":{%b,%b}}' % (own, added): True,
+        b'{"data":123456,"meta":{%b,%b}}' % (own, added): False,
+        b'{"data":1,"meta":{%b,"x":1}}' % own: False,
+        b'{"data":1,"meta":{"$a":"%b"}}' % (b"x" * 2040): True,
+        b'{"data":1,"meta":{"$a":"%b"}}' % (b"x" * 2080): False,
+        b'{"data":1,"meta":{"a$":"%b"}}' % (b"x" * 40): False,
+        b'{"data":"%b"}' % (b"x" * 30): False,
+    }
+    for record, is_taken in bodies.items():
+        if is_taken:
+            assert append(b'{"records":[{"data":1},%b]}' % record, small).metas is not None
+        else:
+            with pytest.raises(Rejection):
+                append(b'{"records":[{"data":1},%b]}' % record, small)
+
+    def keys(own: int, added: int) -> bytes:
+        names = [*map(str, range(own)), *(f"${n}" for n in range(added))]
+        return b'{"records":[{"data":1,"meta":%b}]}' % json.dumps(dict.fromkeys(names, 1)).encode()
+
+    assert append(keys(64, 16)).metas is not None
+    assert append(keys(0, 80)).metas is not None
+    for body in (keys(65, 1), keys(64, 17)):
+        with pytest.raises(Rejection, match="more than 64 keys"):
+            append(body)
+
+
 def test_meta_has_as_many_keys_as_it_may() -> None:
     """Colons in strings are no keys. (§2)"""
     meta = b'{"k":"%b"}' % (b":" * 100)

@@ -21,7 +21,13 @@ from topics.protocol.http.decoding import (
 )
 from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.limits import KEY_CHARS_MAX, META_KEYS_MAX, Limits
+from topics.protocol.model.limits import (
+    ADDED_BYTES_MAX,
+    ADDED_KEYS_MAX,
+    KEY_CHARS_MAX,
+    META_KEYS_MAX,
+    Limits,
+)
 from topics.protocol.model.records import Buffer
 
 _APPEND: Final = msgspec.json.Decoder(AppendBody)
@@ -29,6 +35,8 @@ _DATA: Final = attrgetter("data")
 _TAG: Final = attrgetter("tag")
 _NODE: Final = attrgetter("node")
 _META: Final = attrgetter("meta")
+ADDED: Final = ("$", "_topics_")
+"""What the names of keys begin with that a server adds to meta."""
 _META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -78,7 +86,7 @@ def append_of(
             check_lengths(tags, limits.max_tag_bytes, "tag")
         longest = max(_sizes(datas, metas))
     if longest > limits.max_record_bytes:
-        raise _record_too_large(_sizes(datas, metas), limits)
+        _require_sizes(datas, metas, limits)
     key = asked.idempotency_key if asked.idempotency_key is not None else header_key
     if key is not None and len(key) > KEY_CHARS_MAX:
         raise invalid(
@@ -124,13 +132,24 @@ def _sizes(datas: Sequence[Buffer], metas: Sequence[Buffer | None] | None) -> li
     return [d + (len(m) if m is not None else 0) for d, m in zip(sizes, metas, strict=True)]
 
 
-def _record_too_large(sizes: Sequence[int], limits: Limits) -> Rejection:
-    i = next(i for i, size in enumerate(sizes) if size > limits.max_record_bytes)
-    return Rejection(
-        ErrorCode.RECORD_TOO_LARGE,
-        f"data and meta of {sizes[i]} bytes exceed {limits.max_record_bytes} - at `$.records[{i}]`",
-        {"limit": limits.max_record_bytes},
-    )
+def _require_sizes(
+    datas: Sequence[Buffer], metas: Sequence[Buffer | None] | None, limits: Limits
+) -> None:
+    most = limits.max_record_bytes
+    for i, size in enumerate(_sizes(datas, metas)):
+        meta = None if metas is None or size <= most else metas[i]
+        if size > most and (meta is None or size - _added(bytes(meta))[1] > most):
+            what = f"data and meta of {size} bytes exceed {most} - at `$.records[{i}]`"
+            raise Rejection(ErrorCode.RECORD_TOO_LARGE, what, {"limit": most})
+
+
+def _added(meta: bytes) -> tuple[int, int]:
+    """How many keys of meta a server adds, and their bytes: as many of both as count in no limit."""
+    members = _META_KEYS.decode(meta)
+    names = [name for name in members if name.startswith(ADDED)][:ADDED_KEYS_MAX]
+    # A name and its value have a colon between them and a comma behind.
+    size = sum(len(msgspec.json.encode(name)) + len(members[name]) + 2 for name in names)
+    return len(names), min(size, ADDED_BYTES_MAX)
 
 
 def _batch_node(node: str | None, limits: Limits) -> str | None:
@@ -165,9 +184,12 @@ def _meta(meta: bytes, limits: Limits, path: str) -> bytes | None:
         return None
     if not meta.startswith(b"{"):
         raise invalid("expected `object`", path)
-    if len(meta) > limits.max_meta_bytes:
+    beyond = len(meta) - limits.max_meta_bytes
+    if beyond > ADDED_BYTES_MAX or (beyond > 0 and beyond > _added(meta)[1]):
         raise invalid(f"meta of {len(meta)} bytes exceeds {limits.max_meta_bytes}", path)
     # Every key has a colon, so few colons are few keys; only the rest is worth a parse.
-    if meta.count(b":") > META_KEYS_MAX and len(_META_KEYS.decode(meta)) > META_KEYS_MAX:
-        raise invalid(f"meta has more than {META_KEYS_MAX} keys", path)
+    if meta.count(b":") > META_KEYS_MAX:
+        beyond = len(_META_KEYS.decode(meta)) - META_KEYS_MAX
+        if beyond > 0 and beyond > _added(meta)[0]:
+            raise invalid(f"meta has more than {META_KEYS_MAX} keys", path)
     return meta
