@@ -113,8 +113,10 @@ def test_the_first_record_has_the_stamp() -> None:
     first, second, third = Chunk("t", "0-x", rows).records("app", 3, 1)
     assert (
         first
-        == b'{"data":1,"meta":{"_topics_spark":{"a":"app","v":3,"p":1,"c":"0-x","t":"t"},"h": 2}}'
+        == b'{"data":1,"meta":{"_topics_spark":{"a":"app","v":3,"p":1,"c":"0-x","t":"t","n":3},"h": 2}}'
     )
     assert (second, third) == (b'{"data":2,"meta":{}}', b'{"data":3}')
     [only] = Chunk("t", "n", rows[1:2]).records("a", 0, 0)
-    assert only == b'{"data":2,"meta":{"_topics_spark":{"a":"a","v":0,"p":0,"c":"n","t":"t"}}}'
+    assert (
+        only == b'{"data":2,"meta":{"_topics_spark":{"a":"a","v":0,"p":0,"c":"n","t":"t","n":1}}}'
+    )

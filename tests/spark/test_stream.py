@@ -266,6 +266,23 @@ def test_a_topic_that_is_gone(engine: Durable) -> None:
         opened(engine).latestOffset(end, ALL)
 
 
+def test_a_checkpoint_of_other_topics(engine: Durable) -> None:
+    """What is not subscribed any more is not read, and stays where it was; what joins is read from its
+    beginning, and so the same when it comes back."""
+    reader = opened(engine, subscribe="t")
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    engine.append(1, 2)
+    engine.store.idle()
+
+    other = opened(engine, subscribe="u")
+    later = other.latestOffset(end, ALL)
+    assert at(later) == {"t": 100, "u": 10}
+    assert {name for name, _ in rows(other, end, later)} == {"u"}
+    pattern = opened(engine, subscribePattern="u|v")
+    assert pattern.latestOffset(later, ALL) is later
+    assert at(opened(engine).latestOffset(later, ALL)) == {"t": 102, "u": 10}
+
+
 def test_following_keeps_what_it_needs_open_and_no_more(engine: Durable) -> None:
     """A stream that polls for days holds the runs that there are, not those of every poll."""
     reader = opened(engine)

@@ -4,7 +4,9 @@ Owns where a chunk ends and what it is called.  The name decides whether a chunk
 is known, so it must be the same whenever the same rows come again, and another one for others:
 
 - Rows that name their source (`seq`) go by blocks of its seqs, and the block is the name: a record
-  that was deleted before a replay then makes a chunk smaller, and moves no other row into it.
+  that was deleted before a replay then makes a chunk smaller, and moves no other row into it.  A chunk
+  that has more rows than the one known by its name is of another query than the first try's: it is
+  appended under a name of its own (`again`), so that no row is lost.
 - Other rows, and those of a block that does not fit into one chunk, go by number, and the name has a
   digest of them: rows that come in another order on a replay are appended twice, and never taken for
   others that were appended.
@@ -32,12 +34,17 @@ class Chunk:
     name: str
     rows: tuple[Row, ...]
 
+    def again(self) -> "Chunk":
+        """The same rows under a name that no other rows have: what is known by the block's is less."""
+        return Chunk(self.topic, f"{self.name}+{_digest(self.rows)}", self.rows)
+
     def records(self, app: str, version: int, part: int) -> list[bytes]:
         """The records; the first bears the stamp by which a late replay finds the chunk.
 
         The stamp names the topic, as a router's copy of the record bears it in another one.
         """
         made = {"a": app, "v": version, "p": part, "c": self.name, "t": self.topic}
+        made["n"] = len(self.rows)
         stamp = b'"%b":%b' % (STAMP.encode(), orjson.dumps(made))
         first, *rest = self.rows
         return [first.encoded(stamp), *(row.encoded() for row in rest)]

@@ -4,7 +4,7 @@ Owns one task's way to the server.  A refusal that names a time (429, 503) is ob
 `retryFor` says.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
@@ -111,12 +111,12 @@ class _Target:
 
     Attributes:
         is_done: It has the version as a whole.
-        present: The chunks (part, name) that it has, where their keys may be forgotten.
+        present: The chunks (part, name) that it has, where their keys may be forgotten, and their rows.
     """
 
     epoch: str
     is_done: bool = False
-    present: frozenset[tuple[int, str]] = frozenset()
+    present: Mapping[tuple[int, str], int] = field(default_factory=dict)
 
 
 class Sink:
@@ -150,10 +150,9 @@ class Sink:
                 continue
             written.epochs[chunk.topic] = target.epoch
             written.rows[chunk.topic] = written.rows.get(chunk.topic, 0) + len(chunk.rows)
-            if (part, chunk.name) in target.present:
-                written.deduped += len(chunk.rows)
-            else:
-                self._append(chunk, part, written)
+            if self._append(chunk, part, target, written) < len(chunk.rows):
+                # The query was changed since its first try: none of the rows is lost, some are twice.
+                self._append(chunk.again(), part, target, written)
         return written
 
     def _target(self, topic: str) -> _Target:
@@ -171,9 +170,15 @@ class Sink:
         if standing.is_done or now_ms() - standing.since_ms <= window_ms // 2:
             return _Target(epoch, standing.is_done)
         found = stamps(self._client, topic, self._app, self._version, standing.since_ms)
-        return _Target(epoch, present=frozenset(found))
+        return _Target(epoch, present=found)
 
-    def _append(self, chunk: Chunk, part: int, written: Written) -> None:
+    def _append(self, chunk: Chunk, part: int, target: _Target, written: Written) -> int:
+        """Append a chunk that is not there yet; how many rows are there under its name."""
+        size = len(chunk.rows)
+        there = target.present.get((part, chunk.name), 0)
+        if there:
+            written.deduped += size if there >= size else 0
+            return there
         records = chunk.records(self._app, self._version, part)
         key = key_of(self._app, self._version, part, chunk.name)
         try:
@@ -181,7 +186,9 @@ class Sink:
             appended = self._client.session.do(call)
         except (BatchTooLarge, PayloadTooLarge) as error:
             raise SparkFailure(f"{error}; lower the option chunkRecords or chunkBytes") from None
+        there = appended.last_seq - appended.first_seq + 1
         if appended.deduped:
-            written.deduped += len(records)
+            written.deduped += size if there >= size else 0
         head = written.heads.get(chunk.topic, 0)
         written.heads[chunk.topic] = max(head, appended.last_seq)
+        return there

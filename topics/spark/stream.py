@@ -5,6 +5,7 @@ in which tasks run (`kept`).
 """
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -66,6 +67,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source: Source | None = None
         self._target: dict[str, int] | None = None
         self._end: Offset | None = None
+        self._left: set[str] = set()
         # Spark asks a query with a checkpoint for no beginning.
         self._is_restarted = True
 
@@ -159,9 +161,20 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             NoSuchTopic: One that was named is gone, and `lossHandling` is `fail`.
         """
         heads = {}
-        names = dict.fromkeys([*start.topics, *(self._options.topics or ())])
-        if self._options.pattern is not None:
-            names |= dict.fromkeys(chosen(source, self._options))
+        names = self._options.topics
+        if names is None:
+            # One of the pattern that is gone is missed, and not passed over.
+            there = chosen(source, self._options)
+            wanted = re.compile(self._options.pattern or "").fullmatch
+            names = tuple(dict.fromkeys([*filter(wanted, start.topics), *there]))
+        for name in start.topics.keys() - names:
+            if name not in self._left:
+                self._left.add(name)
+                log.warning(
+                    'topic "%s" of the checkpoint is not subscribed: it stays where it is, through seq %d',
+                    name,
+                    start.topics[name].seq,
+                )
         for name in names:
             try:
                 heads[name] = source.bounds(name)

@@ -37,6 +37,7 @@ from topics.spark.errors import SparkFailure
 NONE: Final = -1
 BEHIND_MAX: Final = 64
 """Markers that were overtaken and may lie behind one that counts, before that one is written anew."""
+ROWS_MAX: Final = 1 << 63
 ENTRY_MAX: Final = 5000
 """Markers of one entry; more are several."""
 
@@ -233,9 +234,10 @@ def _record(marker: Marker) -> bytes:
 
 def stamps(
     client: Client, topic: str, app: str, version: int, since_ms: int
-) -> set[tuple[int, str]]:
-    """The chunks (part, name) of a version that a topic has, among its records since a time."""
-    found: set[tuple[int, str]] = set()
+) -> dict[tuple[int, str], int]:
+    """The chunks (part, name) of a version that a topic has, among its records since a time, and how many
+    rows each has: as many as there may be where an earlier version of this program did not say."""
+    found: dict[tuple[int, str], int] = {}
     try:
         for item in client.read(topic, from_ts=since_ms, record_type=RawRecord):
             if isinstance(item, RawRecord) and STAMP.encode() in bytes(item.meta):
@@ -243,7 +245,7 @@ def stamps(
                 if not isinstance(stamp, Mapping) or stamp.get("t", topic) != topic:
                     continue
                 if (stamp.get("a"), stamp.get("v")) == (app, version):
-                    found.add((stamp["p"], stamp["c"]))
+                    found[stamp["p"], stamp["c"]] = stamp.get("n", ROWS_MAX)
     except TopicNotFound:
         return found
     return found
