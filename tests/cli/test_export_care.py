@@ -44,6 +44,25 @@ def test_the_state_of_an_export(run: Run, place: Place, engine: Durable, lake: P
     assert (topic["rows"], topic["files"], topic["lag"]) == (12, 3, 1)
 
 
+def test_files_of_others_are_told(run: Run, lake: Path) -> None:
+    """They are no fault of the export, and a reader of the directory may take them for records."""
+    (lake / "t" / "_SUCCESS").write_text("")
+    (lake / "notes.txt").write_text("x")
+
+    done = run("export", "verify", lake)
+    assert done.exit_code == 0
+    assert done.stderr.splitlines() == [
+        f"topics: {lake}/notes.txt: it is not the export's",
+        f"topics: {lake}/t/_SUCCESS: it is not the export's",
+    ]
+    found = json.loads(run("export", "verify", lake, "--json").stdout)
+    assert (found["ok"], found["strangers"]) == (True, ["notes.txt", "t/_SUCCESS"])
+
+    for n in range(20):
+        (lake / f"x{n:02}").write_text("x")
+    assert run("export", "verify", lake).stderr.endswith("12 more are not the export's\n")
+
+
 def test_files_are_merged(run: Run, lake: Path) -> None:
     """And there is nothing to merge afterwards."""
     assert run("export", "compact", lake).stdout == "3 files became 1\n"

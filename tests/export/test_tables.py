@@ -69,6 +69,15 @@ def test_each_record_is_there_once(
     }
 
 
+def test_files_of_others(memory: MemoryTopics, tmp_path: Path, format: Format) -> None:
+    """They are told beside the tables; what a table's own tools write is in its directory."""
+    export(memory, tmp_path, Settings(format, "tag"))
+    assert tables_of(OsLake(tmp_path)).strangers() == []
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x.parquet").write_text("x")
+    assert tables_of(OsLake(tmp_path)).strangers() == ["other/x.parquet"]
+
+
 def test_a_run_that_was_cut_commits_nothing_twice(
     memory: MemoryTopics, tmp_path: Path, format: Format
 ) -> None:

@@ -145,14 +145,16 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
 
             return verify_tables(client, to, path, deep=deep, as_json=as_json)
 
+        from topics.cli.export_tables import note_strangers
         from topics.export.lake import OsLake
         from topics.export.loading import load
-        from topics.export.verify import compare
+        from topics.export.verify import compare, strangers
         from topics.export.verify import verify as verified
 
         lake = OsLake(to)
         catalogue = load(lake)
         checked = verified(lake, catalogue)
+        unknown = strangers(lake, catalogue)
         compared: list[Any] = []
         others: list[str] = []
         if deep and not checked.problems:
@@ -176,6 +178,7 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
             found = {each.topic: catalogue.lineages[each.topic][-1] for each in compared}
             deeply = [{**_row(found[e.topic], {}), **asdict(e), "ok": e.is_whole} for e in compared]
             row |= {"ok": is_whole, "problems": problems, "topics": deeply, "recreated": others}
+            row["strangers"] = unknown
             _tell(row, "", as_json=True)
         else:
             say(
@@ -193,6 +196,7 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
             say(f"topics: {to / problem.path}: {problem.what}", err=True)
         for topic in others:
             say(f'topics: topic "{topic}" is another one now; it is not compared', err=True)
+        note_strangers(to, unknown)
         return OK if is_whole else CORRUPT
 
 

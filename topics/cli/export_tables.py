@@ -1,14 +1,17 @@
 """`topics export verify | compact | reconcile` where the export is of tables."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, were
 from topics.cli.export_place import opened
-from topics.cli.printing import say_json
+from topics.cli.printing import say, say_json
 
 if TYPE_CHECKING:
     from topics.client import Client
+
+STRANGERS_MAX: Final = 10
+"""Files that are named; of more, the number is."""
 
 
 def _tell(row: Any, text: str, *, as_json: bool) -> None:
@@ -44,7 +47,16 @@ def verify_tables(
                 text = compared_line(found)
                 is_whole = is_whole and found.is_whole
         _tell(row, text, as_json=as_json)
+    note_strangers(to, tables.strangers())
     return OK if is_whole else CORRUPT
+
+
+def note_strangers(to: Path, paths: list[str]) -> None:
+    """Say on standard error which files of a directory are not the export's."""
+    for path in paths[:STRANGERS_MAX]:
+        say(f"topics: {to / path}: it is not the export's", err=True)
+    if len(paths) > STRANGERS_MAX:
+        say(f"topics: {len(paths) - STRANGERS_MAX:,} more are not the export's", err=True)
 
 
 def compact_tables(to: Path, target_bytes: int, *, as_json: bool) -> int:

@@ -24,11 +24,11 @@ from topics.export.lake import Lake
 from topics.export.loading import Unusable, load
 from topics.export.manifest import Catalogue, Commit, Damaged, Lineage, Lost, Settings
 from topics.export.parquet import ParquetCodec
-from topics.export.planning import topic_directory
+from topics.export.planning import META, topic_directory
 from topics.export.reconcile import Reconciled, known_of, reconcilable
 from topics.export.schema_file import fields_of
 from topics.export.table_types import FILES, TableFiles, stored, unfit_path
-from topics.export.target import Chunk, Target, open_target, schema_of, wall_ms
+from topics.export.target import NOT_OURS, Chunk, Target, open_target, schema_of, wall_ms
 from topics.export.verify import Compared, compare_parts
 from topics.export.writing import Piece, ReadProgress, filtered_of, records
 
@@ -223,6 +223,18 @@ class Tables:
             raise Damaged(where, f"the table has {len(seqs)} rows, and {expected} were exported")
         if len(np.unique(seqs)) != len(seqs):
             raise Damaged(where, "the table has a record twice")
+
+    def strangers(self) -> list[str]:
+        """Files in the directory that are of no table of the export."""
+        topics = topics_of(self._lake, self.settings)
+        # A table's directory is as it is called, or with a `+` in front (`iceberg`).
+        ours = {META, *NOT_OURS, *map(topic_directory, topics)}
+        tops = ((path, path.split("/")[0]) for path in self._lake.files())
+        return [
+            path
+            for path, top in tops
+            if top.removeprefix("+") not in ours and not path.startswith("catalog.db")
+        ]
 
     def compare(self, source: Source, topic: str) -> Compared | None:
         """As `verify.compare`."""

@@ -19,8 +19,8 @@ from topics.export.compact import reading_codec
 from topics.export.lake import Lake
 from topics.export.loading import load
 from topics.export.manifest import By, Catalogue, Damaged, File, Lineage
-from topics.export.planning import partition_of
-from topics.export.target import codec_of
+from topics.export.planning import META, is_data_name, partition_of
+from topics.export.target import NOT_OURS, codec_of
 from topics.export.writing import partitioned
 
 
@@ -65,6 +65,21 @@ def verify(
                 what = f"the files of {name} have {found} rows, its commits {lineage.rows - lineage.erased}"
                 checked.problems.append(Damaged(lake.path, what))
     return checked
+
+
+def strangers(lake: Lake, catalogue: Catalogue) -> list[str]:
+    """Files in the directory that no export made: readers of the directory may take them for records.
+
+    Those of a run that is going on, or was cut, look like data files and are none of these.
+    """
+    live = catalogue.live()
+    return [
+        path
+        for path in lake.files()
+        if path not in live
+        and path.split("/")[0] not in (META, *NOT_OURS)
+        and not ("/" in path and is_data_name(path.rpartition("/")[2]))
+    ]
 
 
 def problem_of(lake: Lake, codec: Codec, file: File) -> Damaged | None:
