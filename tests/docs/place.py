@@ -17,8 +17,8 @@ from signal import SIGINT
 from types import TracebackType
 from typing import Final, Self
 
-PATIENCE_S: Final = 100.0
-"""How long a command may take."""
+PATIENCE_S: Final = 600.0
+"""How long a command may take; some install packages."""
 
 SYSTEMCTL: Final = """#!/bin/sh
 # The part of systemd that a page needs: one service, which is the server of this folder.
@@ -146,7 +146,7 @@ class Place:
         started = subprocess.Popen(
             ["bash", "-uc", self.here(command)], cwd=self.folder, env=self.environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            process_group=0,
+            process_group=0, preexec_fn=heed_interrupts,
         )  # fmt: skip
         try:
             printed = self._read(started, words, meanwhile)
@@ -166,6 +166,7 @@ class Place:
             self._python = subprocess.Popen(
                 ["python", "-uc", DRIVER], cwd=self.folder, env=self.environment,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                preexec_fn=heed_interrupts,
             )  # fmt: skip
         at = self._python
         assert at.stdin is not None
@@ -202,6 +203,11 @@ class Place:
                     break
                 printed += piece
         return printed.decode(errors="replace")
+
+
+def heed_interrupts() -> None:
+    """^C ends a program as on a terminal, also where these tests run in the background of a shell."""
+    signal.signal(SIGINT, signal.SIG_DFL)
 
 
 def run(
