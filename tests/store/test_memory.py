@@ -91,6 +91,7 @@ def test_a_store_in_memory_has_nothing_to_clear_and_no_checkpoint_to_write() -> 
     before = ledger.content(), ledger.store.room(reserve=False)
 
     ledger.store.find_room(1 << 20)
+    assert ledger.store.has_space()
     ledger.store.checkpoint(ledger.image(), ledger.store.rotate(fresh=True))
     ledger.store.clear()
 

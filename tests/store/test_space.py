@@ -446,3 +446,23 @@ def test_what_forbids_a_file_is_not_told_as_a_full_disk(number: int) -> None:
 
     assert ledger.store.read_only
     assert not ledger.store.lacks_space
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EROFS, errno.ENOSPC])
+def test_a_file_that_may_not_be_prepared_is_an_error_and_one_without_space_is_none(
+    number: int,
+) -> None:
+    """At every call that makes it."""
+    raised = 0
+    for ahead in range(1, 6):
+        files = SimFiles()
+        files.prepare(create=True)
+        space = Space(files, next_number=1, file_bytes=FILE, reserve_bytes=FILE)
+        fail_next(files, ahead, error=number)
+        try:
+            space.begin()
+        except OSError:
+            raised += 1
+        space.close()
+
+    assert bool(raised) is (number != errno.ENOSPC)
