@@ -161,7 +161,7 @@ def test_what_a_large_delete_left_makes_room_when_it_is_needed() -> None:
 
 def test_long_stretches_of_the_dead_take_no_rows() -> None:
     """Of five thousand records three live, far apart. (§5)"""
-    engine = engine_of()
+    engine = Harness(max_hot_bytes=4 << 20)
     engine.put(durability="ephemeral")
     for first in range(1, 5001, 500):
         engine.append(*({"data": n, "tag": f"k{n}"} for n in range(first, first + 500)))

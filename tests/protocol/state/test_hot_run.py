@@ -1,6 +1,8 @@
 """The hot run: growing, reading, killing, cutting; ids and ranges of tags (§5)."""
 
+import gc
 import json
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -10,26 +12,29 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from protocol.harness import Harness
-from topics.protocol.model.records import SharedText, StoredText, Text
+from topics.protocol.model.records import Batch, SharedText, StoredText, Text
 from topics.protocol.model.render import render_batch
 from topics.protocol.model.tags import begins_with, equals, parse_subject
-from topics.protocol.state.hot_run import HotRun
+from topics.protocol.state.hot_run import HOT_ROW_BYTES, HotRun, hot_bytes_of, string_bytes
 
 TS = 1_748_450_001_000
 Row = tuple[str, str | None, str | None]
 
 
+def batch_of(rows: list[Row], first_seq: int = 1) -> Batch:
+    return render_batch(
+        [json.dumps(data).encode() for data, *_ in rows],
+        first_seq=first_seq,
+        ts_ms=TS + first_seq,
+        nodes=[node for _, node, _ in rows],
+        tags=[tag for *_, tag in rows],
+    )
+
+
 def run_of(batches: list[list[Row]], first_seq: int = 1) -> HotRun:
     run, seq = HotRun(first_seq), first_seq
     for rows in batches:
-        batch = render_batch(
-            [json.dumps(data).encode() for data, *_ in rows],
-            first_seq=seq,
-            ts_ms=TS + seq,
-            nodes=[node for _, node, _ in rows],
-            tags=[tag for *_, tag in rows],
-        )
-        run.append(batch)
+        run.append(batch_of(rows, seq))
         seq += len(rows)
     return run
 
@@ -189,6 +194,53 @@ def test_a_packed_run_is_what_lives_in_it(batches: list[list[Row]], draw: st.Dat
     assert found.pop(max(kept) + 1)["data"] == "new"
     assert (found, tagged) == (kept, tags)
     assert runs[0].memory_bytes == runs[0].weight(runs[0].count)
+
+
+@pytest.mark.parametrize("character", ["x", "é", "🙂"])
+def test_tags_and_nodes_count_as_what_they_take(character: str) -> None:
+    """Different ones in each record, in tables that grow and in an order that a delete asked for. (§11)"""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        run = run_of([[("", f"{character * 30}{n}", f"{character * 60}{n}") for n in range(5000)]])
+        run.tag_ids(equals("t"))
+        gc.collect()
+        taken_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+    assert 0.75 * taken_bytes < run.memory_bytes < 1.5 * taken_bytes
+
+
+def test_a_string_that_is_known_counts_no_more() -> None:
+    """Once a run, however many records have it. (§11)"""
+    one, two, other = (
+        run_of([[("", "n", "t")]]),
+        run_of([[("", "n", "t")] * 2]),
+        run_of([[("", "n", None)]]),
+    )
+
+    assert two.memory_bytes - one.memory_bytes == len(one.read([(0, 1)])[0]) + 1 + HOT_ROW_BYTES
+    assert one.memory_bytes - other.memory_bytes == string_bytes("t")
+    assert string_bytes("é") - string_bytes("e") == 3
+    assert hot_bytes_of(batch_of([("", "n", "t"), ("", None, "t"), ("", "m", "u")])) == (
+        run_of([[("", "n", "t"), ("", None, "t"), ("", "m", "u")]]).memory_bytes
+    )
+
+
+def test_rows_have_their_share_of_the_strings() -> None:
+    """So a run whose tags are most of what it holds is packed, and evicted, by what that frees. (§11)"""
+    rows: list[Row] = [("", None, "t" * 200 + f"{n}") for n in range(400)]
+    run = HotRun(1, volatile=True)
+    run.append(batch_of(rows))
+
+    assert run.row_at(run.memory_bytes // 2) in range(199, 202)
+    run.delete(np.arange(300))
+    assert 0.7 * run.memory_bytes < run.wasted_bytes < 0.8 * run.memory_bytes
+    run.delete_marked(np.arange(400) < 390)
+    assert run.wasted_bytes > 0.95 * run.memory_bytes
+    (packed,) = run.packed()
+    assert packed.memory_bytes < run.memory_bytes // 4
 
 
 def test_runs_stand_apart_where_many_rows_are_dead() -> None:

@@ -17,7 +17,7 @@ from topics.protocol.model.limits import Limits, throttled
 from topics.protocol.model.records import Batch
 from topics.protocol.model.render import render_batch
 from topics.protocol.state.floors import floors_with
-from topics.protocol.state.hot_run import HOT_ROW_BYTES
+from topics.protocol.state.hot_run import HOT_ROW_BYTES, STRING_BYTES, hot_bytes_of
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import NOTHING_REMOVED, RESERVE_FIRST, Removal, Topic
 
@@ -37,6 +37,8 @@ class Admission:
     def __init__(self, limits: Limits, state: State) -> None:
         self.limits = limits
         self.state = state
+        strings_bytes = 2 * STRING_BYTES + 4 * (limits.max_tag_bytes + limits.max_node_bytes)
+        self._row_bytes_max = HOT_ROW_BYTES + strings_bytes
 
     def creation(self, name: str, config: TopicConfig, now_ms: int) -> TopicCreated:
         limit = self.limits.max_topics
@@ -98,7 +100,7 @@ class Admission:
             self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
         volatile = not topic.durability.is_logged
         if pressed or volatile:
-            self._require_hot_room(topic, size_bytes + n * HOT_ROW_BYTES)
+            self._require_hot_room(topic, batch)
         floors, gone = topic.floors, NOTHING_REMOVED
         if config.discard == "old" and (config.cap_records or config.cap_bytes):
             floors, gone = self._evicted(topic, batch, n, size_bytes)
@@ -186,12 +188,16 @@ class Admission:
                     {"topic": topic.name, "limit": cap, "max": limit, "reason": "leased"},
                 )
 
-    def _require_hot_room(self, topic: Topic, need: int) -> None:
+    def _require_hot_room(self, topic: Topic, batch: Batch) -> None:
         """Memory for unsealed records is bounded: what seals too slowly, or cannot be sealed and
         may not be evicted, pushes back.  What may be evicted is evicted once the write is in
         (`commit.memory_eviction`)."""
         memory, limit = self.state.memory, self.limits.max_hot_bytes
-        over = memory.logged_bytes + memory.volatile_bytes + need - limit
+        held = memory.logged_bytes + memory.volatile_bytes
+        if held + len(batch.text) + len(batch.size) * self._row_bytes_max <= limit:
+            return
+        need = hot_bytes_of(batch)
+        over = held + need - limit
         if over <= 0:
             return
         volatile = not topic.durability.is_logged

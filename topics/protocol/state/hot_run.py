@@ -44,8 +44,11 @@ HOT_RUN_BYTES: Final = 8 << 10
 """What a hot run costs before its first record: arrays, tables, the first arena; an estimate."""
 
 HOT_ROW_BYTES: Final = 64
-"""What a hot record costs beside its text: columns, flag, and its share of tables; an estimate
-for the memory bound."""
+"""What a hot record costs beside its text: columns and flag; an estimate for the memory bound."""
+
+STRING_BYTES: Final = 144
+"""What a tag or a node that a run did not have yet costs beside its characters: the text's own head, a
+number, and places in a list, in an order and in a table that grows by doubling; an estimate."""
 
 _PARTS: Final = {**COLUMN_DTYPES, "flags": np.dtype("|u1")}
 _STARTS: Final = dict(
@@ -68,37 +71,52 @@ _GAP_ROWS: Final = 128
 
 
 class _Strings:
-    """Interned strings of a run: ids from 1 in order of appearance, and a sorted view on demand."""
+    """Interned strings of a run: ids from 1 in order of appearance, and a sorted view on demand.
 
-    __slots__ = ("_order", "ids", "texts")
+    Attributes:
+        memory_bytes: An estimate of what they hold.
+    """
+
+    __slots__ = ("_order", "ids", "memory_bytes", "texts")
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.ids: dict[str, int] = {}
-        self._order: list[tuple[bytes, int]] = []
+        self.memory_bytes = 0
+        self._order: list[int] = []
 
     def intern(self, text: str) -> int:
         known = self.ids.get(text)
         if known is None:
             self.texts.append(text)
             known = self.ids[text] = len(self.texts)
+            self.memory_bytes += string_bytes(text)
         return known
 
-    def in_order(self) -> list[tuple[bytes, int]]:
-        """(UTF-8 text, id), ascending.  Sorted when asked for: deletes are rarer than appends.  What
-        was sorted before stays: a delete after each of many appends does not sort all each time."""
-        order, texts = self._order, self.texts
+    def utf8(self, known: int) -> bytes:
+        return self.texts[known - 1].encode()
+
+    def in_order(self) -> list[int]:
+        """The ids by their text in UTF-8, ascending, which is the order of its characters.  Sorted when
+        asked for: deletes are rarer than appends.  What was sorted before stays: a delete after each of
+        many appends does not sort all each time.  The numbers are those of the table, so that the order
+        takes a reference for each."""
+        order, texts, ids = self._order, self.texts, self.ids
         if len(order) != len(texts):
             order = order.copy()  # another thread may be going through it
-            news = [(texts[i].encode(), i + 1) for i in range(len(order), len(texts))]
+            news = [ids[text] for text in texts[len(order) :]]
+            by_text = self._text_of
             if len(news) <= _INSERTS_FEW:
                 for new in news:
-                    insort(order, new)
+                    insort(order, new, key=by_text)
             else:
                 order += news
-                order.sort()
+                order.sort(key=by_text)
             self._order = order
         return order
+
+    def _text_of(self, known: int) -> str:
+        return self.texts[known - 1]
 
 
 _NO_STRINGS: Final = _Strings()
@@ -123,6 +141,8 @@ class HotRun:
         self.ref: RunRef | None = None
         self.volatile = volatile
         self.memory_bytes = base_bytes
+        self._strings_bytes = 0
+        """Of its tables, as far as they count in `memory_bytes`."""
         self._deleted_bytes = 0
         self._unweighed: list[NDArray[np.bool_]] = []
         self._passed_rows = 0
@@ -242,12 +262,15 @@ class HotRun:
         if self.count + n > self._capacity:
             self._allocate(max(self._capacity * 2, self.count + n))
         offset = self._store_text(batch.text)
+        known_bytes = self._nodes.memory_bytes + self._tags.memory_bytes
         if n == 1:
             self._append_one(batch, offset)
         else:
             self._append_many(batch, offset, n)
+        strings_bytes = self._nodes.memory_bytes + self._tags.memory_bytes - known_bytes
         self.count += n
-        self.memory_bytes += len(batch.text) + n * HOT_ROW_BYTES
+        self._strings_bytes += strings_bytes
+        self.memory_bytes += len(batch.text) + n * HOT_ROW_BYTES + strings_bytes
         self._view = None
 
     def _append_one(self, batch: Batch, offset: int) -> None:
@@ -351,7 +374,7 @@ class HotRun:
         self.dead += fresh
         if self.volatile and fresh:
             sizes = int(self._parts["size"][rows].sum(dtype=np.int64, where=live))
-            self._deleted_bytes += sizes + fresh * (1 + HOT_ROW_BYTES)
+            self._deleted_bytes += sizes + fresh * (1 + self._row_bytes)
 
     def delete_span(self, lo: int, hi: int) -> None:
         if self.volatile:
@@ -392,7 +415,7 @@ class HotRun:
             killed = self._unweighed.pop()
             rows = int(np.count_nonzero(killed))
             sizes = self._parts["size"][: len(killed)] * killed
-            self._deleted_bytes += int(sizes.sum(dtype=np.int64)) + rows * (1 + HOT_ROW_BYTES)
+            self._deleted_bytes += int(sizes.sum(dtype=np.int64)) + rows * (1 + self._row_bytes)
         return self._deleted_bytes + self.weight(self._passed_rows)
 
     @property
@@ -400,15 +423,21 @@ class HotRun:
         """Whether no read needs any row."""
         return self._passed_rows == self.count or self.dead == self.count
 
+    @property
+    def _row_bytes(self) -> int:
+        """What a row costs beside its text, with its share of the tables."""
+        return HOT_ROW_BYTES + self._strings_bytes // max(self.count, 1)
+
     def weight(self, row: int) -> int:
-        """What the rows below `row` add to `memory_bytes`."""
-        text = self._cell("offset", row) if row < self.count else self.text_bytes
-        return int(text) + row * HOT_ROW_BYTES
+        """What the rows below `row` add to `memory_bytes`, if all have the same share of the tables."""
+        if row == self.count:
+            return self.text_bytes + row * HOT_ROW_BYTES + self._strings_bytes
+        return int(self._cell("offset", row)) + row * self._row_bytes
 
     def row_at(self, weight: int) -> int:
         """The first row below which the rows weigh so much; `count` where none is."""
         rows = np.arange(self.count, dtype=np.int64)
-        weights = self.columns.offset + rows * HOT_ROW_BYTES
+        weights = self.columns.offset + rows * self._row_bytes
         return int(weights.searchsorted(weight, "left"))
 
     def packed(self, base_bytes: int = 0) -> list["HotRun"]:
@@ -452,7 +481,8 @@ class HotRun:
                 columns[name][:] = _moved(columns[name], old, new())
         text = b"".join(self._live_text(lo, dead))
         run._arenas, run._bases, run.text_bytes = [text], [0], len(text)
-        run.memory_bytes += len(text) + rows * HOT_ROW_BYTES
+        run._strings_bytes = run._nodes.memory_bytes + run._tags.memory_bytes
+        run.memory_bytes += len(text) + rows * HOT_ROW_BYTES + run._strings_bytes
         return run
 
     def _live_text(self, lo: int, dead: NDArray[np.bool_]) -> Iterator[Buffer]:
@@ -473,7 +503,8 @@ class HotRun:
     # ------------------------------------------------------------------ cutting
 
     def tail(self, row: int) -> "HotRun":
-        """The rows from `row` on as a run of its own, which shares the text."""
+        """The rows from `row` on as a run of its own, which shares the text, and the tables: those count
+        in this run."""
         rest = HotRun(self.first_seq + row, volatile=self.volatile)
         rest._allocate(max(self.count - row, _ROWS_FIRST))
         rest.count = self.count - row
@@ -526,10 +557,10 @@ class HotRun:
             texts = self._tags.texts
             kept = [i for i in present if i and _matches(match, texts[i - 1].encode())]
             return np.array(kept, np.uint32)
-        order = self._tags.in_order()
-        lo = bisect_left(order, match.lower, key=_text_of)
-        hi = len(order) if match.upper is None else bisect_left(order, match.upper, key=_text_of)
-        ids = [i for t, i in order[lo:hi] if match.exact or match.accepts(t)]
+        order, utf8 = self._tags.in_order(), self._tags.utf8
+        lo = bisect_left(order, match.lower, key=utf8)
+        hi = len(order) if match.upper is None else bisect_left(order, match.upper, key=utf8)
+        ids = [i for i in order[lo:hi] if match.exact or match.accepts(utf8(i))]
         return np.array(sorted(ids), np.uint32)
 
     def tag_rows(self, match: TagMatch) -> NDArray[np.int64]:
@@ -615,12 +646,21 @@ def is_volatile(run: Run) -> bool:
 
 
 def hot_bytes_of(batch: Batch) -> int:
-    """What a batch adds to a run's `memory_bytes`."""
-    return len(batch.text) + len(batch.size) * HOT_ROW_BYTES
+    """What a batch adds to a run's `memory_bytes`, if none of its strings is known there."""
+    rows_bytes = len(batch.text) + len(batch.size) * HOT_ROW_BYTES
+    return rows_bytes + strings_bytes(batch.nodes) + strings_bytes(batch.tags)
 
 
-def _text_of(entry: tuple[bytes, int]) -> bytes:
-    return entry[0]
+def string_bytes(text: str) -> int:
+    """What a run holds for a string that it did not have."""
+    return STRING_BYTES + len(text) * (1 if text.isascii() else 4)
+
+
+def strings_bytes(texts: str | Sequence[str | None] | None) -> int:
+    """The same of all different ones."""
+    if texts is None or isinstance(texts, str):
+        return 0 if texts is None else string_bytes(texts)
+    return sum(map(string_bytes, filter(None, set(texts))))
 
 
 def _moved(ids: NDArray[np.uint32], old: _Strings, new: _Strings) -> NDArray[np.uint32]:
