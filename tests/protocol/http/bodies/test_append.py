@@ -102,6 +102,7 @@ MANY_KEYS = json.dumps([{"data": 1, "meta": dict.fromkeys(map(str, range(65)), 1
             Limits(max_record_bytes=10),
             ErrorCode.RECORD_TOO_LARGE,
         ),
+        ("[]", LIMITS, ErrorCode.INVALID_REQUEST),
         ('[{"data":1,"meta":[]}]', LIMITS, ErrorCode.INVALID_REQUEST),
         ('[{"data":1,"meta":{"k":"123"}}]', Limits(max_meta_bytes=10), ErrorCode.INVALID_REQUEST),
         (
@@ -110,7 +111,7 @@ MANY_KEYS = json.dumps([{"data": 1, "meta": dict.fromkeys(map(str, range(65)), 1
             ErrorCode.INVALID_REQUEST,
         ),
     ],
-    ids=["records", "record", "no object", "meta", "keys of meta"],
+    ids=["records", "record", "none", "no object", "meta", "keys of meta"],
 )
 def test_what_is_over_a_limit_is_refused(records: str, limits: Limits, code: ErrorCode) -> None:
     """Records of a batch, bytes of a record and of its meta, keys of meta. (§2, §11)"""
