@@ -127,6 +127,15 @@ def metric(server: Server, name: str) -> float:
     return float(line.rpartition(" ")[2])
 
 
+def connections(server: Server) -> float:
+    """Those of the server and of its readers."""
+    request = b"GET /v0/metrics HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\n\r\n"
+    _, found = asked(server, request)
+    names = ("topics_connections ", "topics_reader_connections{")
+    lines = [line for line in found.decode().splitlines() if line.startswith(names)]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
 def hits(server: Server, guard: str) -> float:
     """How many clients met a bound of the transport."""
     return metric(server, f'topics_guard_hits_total{{guard="{guard}"}}')

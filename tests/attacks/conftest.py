@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from contract.hosts import OWN, READERS
 from contract.server import Server, until
 
 from .attacker import (
@@ -17,11 +18,13 @@ from .attacker import (
 )
 
 
-@pytest.fixture(scope="package")
-def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with a topic whose page is large."""
+@pytest.fixture(scope="package", params=[OWN, READERS], ids=["one process", "readers"])
+def attacked(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A server with a topic whose page is large: one process, and with two that read."""
     bounds = {"max_body_memory": 96 << 20, "max_watch_bytes": 8 << 20}
-    with Server(tmp_path_factory.mktemp("attacked"), **bounds) as server:
+    with Server(tmp_path_factory.mktemp("attacked"), request.param, **bounds) as server:
         record = {"data": "x" * 8_000}
         for _ in range(3):
             body = json.dumps({"records": [record] * 500}).encode()

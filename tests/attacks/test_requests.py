@@ -8,7 +8,7 @@ from pathlib import Path
 
 from contract.server import Server, until
 
-from .attacker import GET, answer, asked, connected, memory_mib, metric, post
+from .attacker import GET, answer, asked, connected, connections, memory_mib, post
 
 MIB = 1 << 20
 
@@ -60,7 +60,7 @@ def test_long_polls_leave_with_their_clients(server: Server) -> None:
     with ExitStack() as stack:
         for _ in range(1000):
             stack.enter_context(connected(server)).sendall(post("/v0/topics/page/diff", body))
-        until("all wait", lambda: metric(server, "topics_connections") >= 1000)
+        until("all wait", lambda: connections(server) >= 1000)
         assert asked(server)[0] == 200
 
 
