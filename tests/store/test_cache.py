@@ -5,8 +5,10 @@ import errno
 import pytest
 from sim.files import Cut, Fault, SimFiles
 
+from topics.protocol.model.errors import CannotRead
 from topics.store.cache import STEP, is_on_disk, shown
 from topics.store.files import File
+from topics.store.layout import FAILED_NAME
 
 from .disks import begun, fail_next, recovered, second_boot_is_believed
 
@@ -31,6 +33,31 @@ def test_a_failure_that_nobody_saw_is_found_in_memory(again: bool) -> None:
             recovered(after)
         after = after.kill()
     assert not second_boot_is_believed(after)
+
+
+@pytest.mark.parametrize("faults", [1, 2])
+def test_a_loss_that_only_memory_showed_is_told_or_the_start_is_refused(faults: int) -> None:
+    """The evidence is evicted by the look at it, so a start that can leave no mark of it ends with the
+    advice to make one: another start would tell of no loss. (F9)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"second")
+    fail_next(files, error=errno.EIO)
+    files.cut_at = files.calls + 1
+    with pytest.raises(Cut):
+        ledger.store.sync()
+    after = files.kill()
+    for ahead in range(1, faults + 1):  # the sync of the log, then the creation and the renaming
+        fail_next(after, ahead=ahead + 1, error=errno.EROFS)
+
+    if faults == 1:
+        assert not second_boot_is_believed(after)
+        return
+    with pytest.raises(CannotRead, match=r"make an empty file log\.failed in the data directory"):
+        recovered(after)
+    again = after.kill()
+    again.put(FAILED_NAME, b"")
+    assert not second_boot_is_believed(again)
 
 
 def begun_file() -> tuple[SimFiles, File]:

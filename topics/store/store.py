@@ -301,9 +301,11 @@ class DiskStore:
         file.forget_cache()
         if not cache.is_on_disk(file, before):
             # The evidence was just evicted: the mark keeps it for the next start, should this one
-            # be killed.
+            # fail.  Without a mark that start would believe the disk, and tell of no loss.
             self._has_lost_pages = True
-            leave_failure_mark(self._files)
+            if unmarked := leave_failure_mark(self._files):
+                what = f"the page cache showed what the disk lacks{unmarked}"
+                raise OSError(errno.EIO, what, file.name)
 
     def _take_mark(self) -> None:
         """Empty the failure mark: if it is the renamed reserve, its space is needed now.  The mark
