@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from topics.protocol.model.errors import Unusable
 from topics.server.readers.channel import (
     PART_BYTES,
+    TURN_HANDED,
     Channel,
     Handed,
     channel_pair,
@@ -53,6 +55,34 @@ def given() -> tuple[socket.socket, int]:
     """A connection's other end, and the descriptor that is handed."""
     one, other = socket.socketpair()
     return one, other.detach()
+
+
+def test_a_crowd_of_connections_is_taken_over_several_turns() -> None:
+    """However many were given at once, one turn of the loop takes a few, and what waits beside them on
+    the loop has its turns between; none is lost, and a message behind them comes after them."""
+    crowd = 5 * TURN_HANDED
+
+    async def run() -> None:
+        one, other = channel_pair()
+        ours, theirs = End(one), End(other)
+        sockets = [given() for _ in range(crowd)]
+        for _, descriptor in sockets:
+            ours.channel.hand(Handed(b"GET "), descriptor)
+        ours.channel.send({"last": True})
+        seen = [0]
+        while not theirs.messages:
+            await asyncio.sleep(0)
+            seen.append(len(theirs.handed))
+
+        assert max(now - before for before, now in pairwise(seen)) <= TURN_HANDED
+        assert len(theirs.handed) == crowd
+        for (kept, _), (_, came) in zip(sockets, theirs.handed, strict=True):
+            kept.close()
+            came.close()
+        ours.channel.close()
+        theirs.channel.close()
+
+    asyncio.run(run())
 
 
 def test_messages_and_connections_come_in_order_and_whole() -> None:

@@ -3,9 +3,11 @@
 import asyncio
 import resource
 import socket
+import struct
 from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -121,6 +123,36 @@ def test_a_crowd_is_let_in_a_few_at_a_time(
 
     assert max(turns) <= listener.ACCEPTS
     assert sum(turns) == crowd
+
+
+def kept(listening: socket.socket) -> int:
+    """How many connections the kernel keeps for a listening socket (Linux: `tcpi_sacked` says that)."""
+    return int(
+        struct.unpack_from("=I", listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32), 28)[
+            0
+        ]
+    )
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_the_kernel_keeps_as_many_as_it_allows(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """A connection that finds no room is tried again after a second; so there is all the room that the
+    kernel gives, before the loop accepts and while it does."""
+    crowd = min(10_000, int(Path("/proc/sys/net/core/somaxconn").read_text()))
+
+    async def accepting(listening: socket.socket) -> int:
+        server = await listener.accept(listening, asyncio.Protocol)
+        try:
+            return kept(listening)
+        finally:
+            server.close()
+
+    with listener.listen("127.0.0.1", 0) as listening:
+        assert kept(listening) >= crowd
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            assert runner.run(accepting(listening)) >= crowd
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

@@ -32,6 +32,9 @@ LOW_PACKETS: Final = 4
 never behind more than these."""
 TURN_PACKETS: Final = 32
 """Taken in one turn of the loop: other connections have theirs."""
+TURN_HANDED: Final = 8
+"""Connections taken in one turn of the loop, as many as a listening socket accepts at most: each costs
+far more than a message."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
@@ -87,6 +90,8 @@ class Channel:
         self._parts: list[bytes] = []
         self._waiting: deque[tuple[bytes, Handed | None, int]] = deque()
         self._is_writing = False
+        self._may_take = 0
+        """Connections that may yet be taken in this turn."""
         self.is_open = True
         sock.setblocking(False)
         self._loop.add_reader(sock, self._readable)
@@ -158,8 +163,9 @@ class Channel:
     # ------------------------------------------------------------------ receiving
 
     def _readable(self) -> None:
+        self._may_take = TURN_HANDED
         for _ in range(TURN_PACKETS):
-            if not self.is_open or not self._receive():
+            if not self.is_open or not self._may_take or not self._receive():
                 return
 
     def _receive(self) -> bool:
@@ -186,6 +192,7 @@ class Channel:
         elif kind == _MESSAGE:
             self._on_message(_decode(data))
         elif descriptors:
+            self._may_take -= 1
             self._on_handed(_decode_handed(data), socket.socket(fileno=descriptors[0]))
         return True
 

@@ -18,8 +18,10 @@ that it holds open, and what the log, the lock and the loop need."""
 FILES_ASSUMED: Final = 1024
 """Where the system does not tell the bound: what most have."""
 
-BACKLOG: Final = 1024
-"""Connections that the kernel keeps until they are accepted."""
+BACKLOG: Final = 1 << 15
+"""Connections that the kernel keeps until they are accepted, where its own bound (Linux:
+`net.core.somaxconn`) is not lower.  Beyond that it drops what comes, and whoever connects tries again
+after a second: a crowd is a pause for everyone who is new."""
 
 ACCEPTS: Final = 8
 """Connections accepted in one turn of the loop."""
