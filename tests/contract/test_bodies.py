@@ -416,7 +416,7 @@ ZIPPED = gzip.compress(BODY, mtime=0)
 @pytest.mark.parametrize(
     "body",
     [
-        ZIPPED[:-1], ZIPPED[:-9], ZIPPED[:20], ZIPPED[:1], ZIPPED + b"x", ZIPPED + b"\0" * 9, BODY,
+        ZIPPED[:-1], ZIPPED[:-9], ZIPPED[:20], ZIPPED[:1], ZIPPED + b"x", ZIPPED + b"\0" * 9 + b"x", BODY,
         zlib.compress(BODY), ZIPPED[:12] + b"\xff" * 9 + ZIPPED[21:], ZIPPED[:-8] + bytes(8),
         gzip.compress(BODY[:-1], mtime=0), gzip.compress(b"", mtime=0), b"\x1f\x8b",
     ],

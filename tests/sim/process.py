@@ -15,6 +15,7 @@ from typing import Any
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.decide.partial_scans import Warming
 from topics.protocol.decide.read_your_writes import ReadBarrier
+from topics.protocol.decide.forwarding import ROOM_RETRY_MS
 from topics.protocol.driver.delayed_writes import RETRY_MS
 from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Ticket, Write
@@ -324,6 +325,15 @@ class Process(InlineHost):
             self.finish_log()
             if not debt.is_passed and not self.failed:
                 self.sync()
+                self._let_routers_look_again()
+
+    def _let_routers_look_again(self) -> None:
+        """Routers that wait for room in the log do so as if `ROOM_RETRY_MS` had passed: the clock of the
+        engine stands still within a step."""
+        self._idle_ms += ROOM_RETRY_MS
+        for wait in self.engine.router_commands._forwarding._waits.values():
+            wait.since_ms -= ROOM_RETRY_MS
+            wait.again_ms -= ROOM_RETRY_MS
 
     def work_off(self) -> None:
         """A slice of the copies to be made, and its write; what it has to read is read

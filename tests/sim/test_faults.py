@@ -56,7 +56,8 @@ def test_a_failed_write_shows_nothing_of_its_batch(durability: str, error: int, 
     assert shown(world) == before
     refused = refusal_of_an_append(world)
     assert STATUSES[refused.code] == 503
-    assert refused.detail == {"reason": "read_only"}
+    space = {"limit": "disk"} if error == errno.ENOSPC else {}
+    assert refused.detail == {"reason": "read_only", **space}
     world.crash(how)
     append(world, 1)
 
