@@ -13,9 +13,9 @@ from itertools import count
 from typing import Any
 
 from topics.protocol.commit.admission import FRAME_BYTES
+from topics.protocol.decide.forwarding import ROOM_RETRY_MS
 from topics.protocol.decide.partial_scans import Warming
 from topics.protocol.decide.read_your_writes import ReadBarrier
-from topics.protocol.decide.forwarding import ROOM_RETRY_MS
 from topics.protocol.driver.delayed_writes import RETRY_MS
 from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Ticket, Write

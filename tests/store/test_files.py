@@ -472,3 +472,30 @@ def test_a_boot_id_that_is_hidden_is_none(
 
     assert len(opened.boot_id()) == 16
     assert opened.boot_id() != opened.boot_id()
+
+
+def test_an_error_of_the_disk_is_raised_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not made the cause of itself, for which whoever looks through causes would look for ever."""
+    files = OsFiles(tmp_path)
+    files.prepare(create=True)
+    file = files.create("a")
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.EFBIG, "File too large")
+
+    for call in ("pwrite", "pwritev", "posix_fallocate", "fdatasync", "fsync", "ftruncate"):
+        monkeypatch.setattr(os, call, fail)
+    calls: list[Any] = [
+        lambda: file.write(b"x", 0),
+        lambda: file.write_vector([b"x", b"y"], 0),
+        lambda: file.allocate(9),
+        file.sync,
+        lambda: file.truncate(1),
+    ]
+    for call in calls:
+        with pytest.raises(OSError) as failed:
+            call()
+        assert failed.value.errno == errno.EFBIG
+        assert failed.value.__cause__ is None

@@ -1,5 +1,6 @@
 """The log while it is written: when space is allocated, what a write does, what the marks say."""
 
+import errno
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -380,3 +381,20 @@ def test_a_failure_that_is_none_of_the_disk_is_named_as_what_it_is() -> None:
         ledger.store.sync()
 
     assert ledger.store.read_only
+
+
+def test_a_sync_that_fails_within_a_write_is_told_once() -> None:
+    """A write that leaves a file syncs what was left before; the failure of that sync is the write's, and
+    is no cause of itself. (§0.6)"""
+    files = SimFiles()
+    ledger = begun(files)
+
+    def fail() -> int:
+        raise ledger.store._log.fail_and_mark(OSError(errno.ENOSPC, "no space"))
+
+    ledger.store._log._leave = lambda size: fail()
+    with pytest.raises(WriteFailed) as failed:
+        ledger.append(1, b"x" * (1 << 20))
+
+    assert isinstance(failed.value.__cause__, OSError | None)
+    assert ledger.store.lacks_space

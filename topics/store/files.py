@@ -260,7 +260,8 @@ class OsFile:
         try:
             return os.pwrite(self._fd, data, offset)
         except OSError as error:
-            raise refused("pwrite64", error, self.name) from error
+            refuse("pwrite64", error, self.name)
+            raise
 
     def write_vector(self, parts: Sequence[Buffer], offset: int) -> int:
         try:
@@ -309,7 +310,8 @@ class OsFile:
             mapped = mmap.mmap(self._fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
         except OSError as error:
             # No copy does: delete flags change in place, by other processes, too.
-            raise refused("mmap", error, self.name, also=errno.ENODEV) from error
+            refuse("mmap", error, self.name, also=errno.ENODEV)
+            raise
         return memoryview(mapped)
 
     def close(self) -> None:
@@ -322,24 +324,24 @@ class OsFile:
         self.close()
 
 
-def refused(call: str, error: OSError, name: str, *, also: int = 0) -> OSError:
-    """The error, with the name of the call and the cure where the system refuses that.
+def refuse(call: str, error: OSError, name: str, *, also: int = 0) -> None:
+    """Raise the error anew, with the name of the call and the cure, where the system refuses the call.
 
     Args:
         also: Another errno that says so.
     """
-    if error.errno not in REFUSED and error.errno != (also or None):
-        return error
-    return OSError(error.errno, f"{call}: {error.strerror}: {CURE}", name)
+    if error.errno in REFUSED or error.errno == (also or None):
+        raise OSError(error.errno, f"{call}: {error.strerror}: {CURE}", name) from error
 
 
 @contextmanager
 def named(call: str, name: str) -> Iterator[None]:
-    """Have `refused` look at what a call raises."""
+    """Have `refuse` look at what a call raises."""
     try:
         yield
     except OSError as error:
-        raise refused(call, error, name) from error
+        refuse(call, error, name)
+        raise
 
 
 def sync(descriptor: int, name: str) -> None:
@@ -403,7 +405,8 @@ class OsFiles:
             return False
         except OSError as error:
             os.close(lock)
-            raise refused("flock", error, LOCK_NAME) from error
+            refuse("flock", error, LOCK_NAME)
+            raise
         self._lock = lock
         self._try_calls()
         return True

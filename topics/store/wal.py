@@ -11,7 +11,7 @@ import errno
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import WriteFailed, lacks_space
@@ -245,7 +245,7 @@ class Log:
             try:
                 self._leave(0)
             except Exception as error:
-                raise self.fail(error) from error
+                self._raise_failed(error)
         elif current.batches and fresh:
             raise OSError(errno.ENOSPC, "no space for a log file", self._files.path)
         return self.position
@@ -257,7 +257,7 @@ class Log:
                 current = self._leave(size)
             self._put(current, kind, frames)
         except Exception as error:
-            raise self.fail(error) from error
+            self._raise_failed(error)
 
     def _put(self, current: LogFile, kind: int, frames: Frames) -> None:
         number = self._batch + 1
@@ -433,6 +433,12 @@ class Log:
             self.lacks_space = lacks_space(error)
             self.failed = WriteFailed(self._files.path, f"the log is read-only: {_what(error)}")
         return self.failed
+
+    def _raise_failed(self, error: Exception) -> NoReturn:
+        failure = self.fail(error)
+        if failure is error:  # of a sync within
+            raise failure
+        raise failure from error
 
     def fail_and_mark(self, error: Exception) -> WriteFailed:
         """*Blocking.* As `fail`, with the mark."""

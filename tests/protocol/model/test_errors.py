@@ -70,3 +70,5 @@ def test_want_of_space_is_found_behind_what_was_made_of_it() -> None:
     failure.__cause__ = OSError(errno.EDQUOT, "quota")
 
     assert lacks_space(failure)
+    failure.__cause__ = failure
+    assert not lacks_space(failure), "an error that is raised from itself has no other cause"

@@ -198,9 +198,11 @@ _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 def lacks_space(error: BaseException | None) -> bool:
     """Whether an error comes of a disk, or a quota, that has no space: it passes when there is some."""
-    while error is not None:
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
         if isinstance(error, OSError) and error.errno in _NO_SPACE:
             return True
+        seen.append(error)
         error = error.__cause__
     return False
 
