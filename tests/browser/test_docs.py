@@ -14,7 +14,7 @@ def test_an_operation_is_read_and_tried(api: Api, page: Any, server: Server) -> 
     page.on("request", lambda request: asked.append(request.url))
 
     page.goto(f"http://127.0.0.1:{server.port}/v0/docs")
-    page.locator("#operations-records-append").wait_for()
+    page.locator("#operations-records-appendRecords").wait_for()
     page.locator("#operations-topics-getTopic button").first.click()
     block = page.locator("#operations-topics-getTopic")
     block.get_by_placeholder("topic").fill("jobs")
