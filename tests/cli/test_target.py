@@ -70,7 +70,9 @@ def test_what_is_waited_for(
         if face == "sync":
             with topics.client.Client(peer.url) as client:
                 session = client.session
-                session.connections = target.NoticingConnections(session.connections, waiting)
+                session.connections = target.NoticingConnections(
+                    session.connections, waiting, lambda: None
+                )
                 assert client.append("jobs", 1).first_seq == 1
                 assert client.append("jobs", 1).first_seq == 1
             assert client.is_closed
@@ -83,7 +85,9 @@ def test_what_is_waited_for(
 async def _ask_twice(url: str, waiting: Any) -> None:
     async with topics.client.AsyncClient(url) as client:
         session = client.session
-        session.connections = target.AsyncNoticingConnections(session.connections, waiting)
+        session.connections = target.AsyncNoticingConnections(
+            session.connections, waiting, lambda: None
+        )
         assert (await client.append("jobs", 1)).first_seq == 1
         assert (await client.append("jobs", 1)).first_seq == 1
     assert client.is_closed
@@ -123,6 +127,7 @@ def test_where_nothing_listens_a_command_gives_up_soon(monkeypatch: pytest.Monke
     clock = Clock()
     monkeypatch.setattr(target, "time", clock)
     notice = target._RetryNotice("http://127.0.0.1:9", is_given=False, gives_up=True)
+    clock.now_s += 60  # somebody typed the first record meanwhile
 
     notice.sleep(1.9)
     notice.sleep(0.2)
@@ -141,7 +146,8 @@ def test_a_server_that_may_come_back_is_waited_for(
         url = f"http://127.0.0.1:{listens.getsockname()[1] if why == 'it listens' else 9}"
         url = "http://topics.test" if why == "another machine" else url
         notice = target._RetryNotice(url, is_given=False, gives_up=why != "--retry-for")
-        clock.now_s += 60 * (why == "it was there")
+        if why == "it was there":
+            notice.answered()
 
         for _ in range(5):
             notice.sleep(1)
@@ -172,3 +178,40 @@ def test_what_is_waited_for_is_named_without_a_password(
     target.WaitNotice("http://ada:pass@it").give()
 
     assert capsys.readouterr().err == "topics: waiting for http://it\n"
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_server_that_answered_at_once_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, face: str, is_terminal: bool
+) -> None:
+    """Also where it is stopped within the first two seconds of the command, and whether or not a person
+    looks on."""
+    clock = Clock()
+    monkeypatch.setattr(target, "time", clock)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
+    notice: list[Any] = []
+    made = target._RetryNotice
+
+    def keep(*args: Any, **named: Any) -> Any:
+        notice.append(made(*args, **named))
+        return notice[-1]
+
+    monkeypatch.setattr(target, "_RetryNotice", keep)
+
+    async def ask(url: str) -> None:
+        async with target._async_client(url, None, None, 30.0) as client:
+            await client.append("jobs", 1)
+
+    def serve(line: Line) -> None:
+        while line.request() is not None:
+            line.say(answer(1))
+
+    with Peer(serve) as peer:
+        if face == "async":
+            asyncio.run(ask(peer.url))
+        else:
+            with target._client(peer.url, None, None, 30.0, tells_waits=True) as client:
+                client.append("jobs", 1)
+    for _ in range(5):
+        notice[0].sleep(1)

@@ -124,7 +124,7 @@ PATIENCE_S: Final = 15.0
 """How long a command tries again, if nothing else is asked for."""
 
 ABSENT_S: Final = 2.0
-"""The same, where nothing listens on this machine when the command begins."""
+"""The same, where nothing listens on this machine and the command had no answer yet."""
 
 
 def listening_place(url: str) -> tuple[str, int] | None:
@@ -154,12 +154,15 @@ class _RetryNotice:
     """Sleeps between attempts, and says once on standard error that the command tries again."""
 
     def __init__(self, url: str, *, is_given: bool, gives_up: bool) -> None:
-        """`gives_up`: where nothing listens when the command begins, nobody will before long."""
+        """`gives_up`: where nothing listens before the first answer, nobody will before long."""
         self._url = without_password(url)
         self._is_given = is_given
-        self._began_s = time.monotonic()
-        self._is_first = True
+        self._began_s: float | None = None
         self._place = listening_place(url) if gives_up else None
+
+    def answered(self) -> None:
+        """The server is there: it is waited for from now on, as one that starts again."""
+        self._place = None
 
     def sleep(self, seconds: float) -> None:
         self._give()
@@ -175,12 +178,11 @@ class _RetryNotice:
         if not self._is_given:
             self._is_given = True
             say(f"topics: {self._url} does not answer yet; trying again", err=True)
-        waited_s = time.monotonic() - self._began_s
-        was_there = self._is_first and waited_s > ABSENT_S
-        self._is_first = False
-        if self._place is None or was_there or is_listening(self._place):
+        if self._began_s is None:
+            self._began_s = time.monotonic()
+        if self._place is None or is_listening(self._place):
             self._place = None
-        elif waited_s > ABSENT_S:
+        elif time.monotonic() - self._began_s > ABSENT_S:
             raise Stop(
                 f"nothing listens at {self._url}; `topics serve` starts a server, and --retry-for "
                 f"{PATIENCE_S:g} waits for one",
@@ -211,9 +213,13 @@ class NoticingConnections:
     A long poll may take its wait on top of that.
     """
 
-    def __init__(self, connections: "Connections", notice: WaitNotice) -> None:
+    def __init__(
+        self, connections: "Connections", notice: WaitNotice, answered: Callable[[], None]
+    ) -> None:
+        """`answered` is called at each answer, whatever it says."""
         self._connections = connections
         self._notice = notice
+        self._answered = answered
 
     @property
     def is_closed(self) -> bool:
@@ -237,12 +243,14 @@ class NoticingConnections:
     def _noticed(self, call: "Call[Any]") -> Iterator[None]:
         if self._notice.is_given:
             yield
+            self._answered()
             return
         timer = threading.Timer(WAITING_S + call.wait_ms / 1000, self._notice.give)
         timer.daemon = True
         timer.start()
         try:
             yield
+            self._answered()
         finally:
             timer.cancel()
 
@@ -250,9 +258,13 @@ class NoticingConnections:
 class AsyncNoticingConnections:
     """The same for an `AsyncClient`."""
 
-    def __init__(self, connections: "AsyncConnections", notice: WaitNotice) -> None:
+    def __init__(
+        self, connections: "AsyncConnections", notice: WaitNotice, answered: Callable[[], None]
+    ) -> None:
+        """`answered` is called at each answer, whatever it says."""
         self._connections = connections
         self._notice = notice
+        self._answered = answered
 
     @property
     def is_closed(self) -> bool:
@@ -282,6 +294,7 @@ class AsyncNoticingConnections:
         timer = loop.call_later(WAITING_S + call.wait_ms / 1000, self._notice.give)
         try:
             yield
+            self._answered()
         finally:
             timer.cancel()
 
@@ -299,7 +312,7 @@ def _client(
     except ValueError as error:
         raise Stop(str(error), UNUSABLE) from None
     session = client.session
-    session.connections = NoticingConnections(session.connections, WaitNotice(url))
+    session.connections = NoticingConnections(session.connections, WaitNotice(url), notice.answered)
     return client
 
 
@@ -318,5 +331,7 @@ def _async_client(
     except ValueError as error:
         raise Stop(str(error), UNUSABLE) from None
     session = client.session
-    session.connections = AsyncNoticingConnections(session.connections, WaitNotice(url))
+    session.connections = AsyncNoticingConnections(
+        session.connections, WaitNotice(url), notice.answered
+    )
     return client
