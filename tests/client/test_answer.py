@@ -67,6 +67,22 @@ def test_pieces_of_a_packed_body() -> None:
     assert b"".join(unpacker.unpack(packed[at : at + 1]) for at in range(len(packed))) == TEXT
 
 
+@pytest.mark.parametrize("step", [1, 7, 1 << 20])
+def test_an_answer_of_several_members(step: int) -> None:
+    """What a proxy packed in parts is their texts one behind the other, and zeros behind a member are no
+    text. (RFC 1952 §2.2, §0.3)"""
+    packed = (
+        gzip.compress(TEXT) + bytes(9) + gzip.compress(b"") + gzip.compress(TEXT[:5]) + bytes(3)
+    )
+    unpacker = Unpacker()
+
+    pieces = [unpacker.unpack(packed[at : at + step]) for at in range(0, len(packed), step)]
+
+    assert b"".join(pieces) == TEXT + TEXT[:5]
+    with pytest.raises(Broken):
+        unpacker.unpack(b"no gzip")
+
+
 def test_an_answer_of_httpx_is_one_as_it_stands() -> None:
     """What the rest of the client reads of an answer is a part of httpx's interface."""
     whole: Answer = httpx.Response(200, headers={"ETag": "t"}, content=b"a")

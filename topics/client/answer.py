@@ -107,7 +107,8 @@ class GatheredAnswer(AnswerHead):
 
 
 class Unpacker:
-    """A gzip body, unpacked as it comes."""
+    """A gzip body, unpacked as it comes: of one member or of several (RFC 1952 §2.2), perhaps with zeros
+    behind them."""
 
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
@@ -118,10 +119,20 @@ class Unpacker:
         Raises:
             Broken: It is not gzip, or unpacks to more than `BODY_BYTES_MAX`: a few kilobytes may.
         """
-        try:
-            found = self._inflate.decompress(piece, BODY_BYTES_MAX)
-        except zlib.error as error:
-            raise Broken(str(error)) from error
-        if self._inflate.unconsumed_tail:
-            raise Broken(f"a body that unpacks to more than {BODY_BYTES_MAX} bytes")
-        return found
+        found: list[bytes] = []
+        left = BODY_BYTES_MAX
+        while piece:
+            if self._inflate.eof:
+                piece = piece.lstrip(b"\0")
+                if not piece:
+                    break
+                self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            try:
+                found.append(self._inflate.decompress(piece, left + 1))
+            except zlib.error as error:
+                raise Broken(str(error)) from error
+            left -= len(found[-1])
+            if left < 0:
+                raise Broken(f"a body that unpacks to more than {BODY_BYTES_MAX} bytes")
+            piece = self._inflate.unused_data
+        return b"".join(found)
