@@ -1,7 +1,10 @@
 """A segment file: its layout, its digests, and what a seal writes."""
 
 import errno
+import gc
+import tracemalloc
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ from sim.files import SimFiles
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.ports import SealEntry, SealPiece
 from topics.store import segment
-from topics.store.files import write_all
+from topics.store.files import OsFiles, write_all
 from topics.store.layout import BLOCK, SEGMENT_HEADER, digest, segment_name
 from topics.store.segment import CHUNK_BYTES, BlockDigests, Shape
 
@@ -22,7 +25,7 @@ from .ledger import HotRun, entry_of, live_rows, row_text
 from .stores import TEXTS, Match, World, sealed
 
 
-@pytest.mark.parametrize("ahead", range(1, 10))
+@pytest.mark.parametrize("ahead", range(1, 11))
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 def test_a_seal_that_fails_leaves_nothing(ahead: int, error: int) -> None:
     """A segment is there as a whole or not at all, and the next seal succeeds. (F6)"""
@@ -67,6 +70,31 @@ def test_one_file_holds_runs_of_many_topics(world: World) -> None:
         assert (run.first_seq, run.count) == (hot.first_seq, hot.count)
         assert bytes(run.read([(0, run.count)])[0]) == hot.text[:-1]
         assert run.tag(run.columns.tag_id[0]) == f"t{topic_id}"
+
+
+def test_a_seal_of_many_runs_takes_the_memory_of_one_more(tmp_path: Path) -> None:
+    """The tags of one topic are in memory twice while a file of many topics is written, and not those of
+    all: what is not sealed yet, and the seal, stay near the bound on hot memory. (§11)"""
+    files = OsFiles(tmp_path)
+    ledger = begun(files)
+    tag_bytes = 500 * 200
+    entries = [
+        entry_of(
+            HotRun(1, [b"1"] * 500, tags=[f"{topic}:{n}".ljust(200, "t") for n in range(500)]),
+            topic_id=topic,
+        )
+        for topic in range(1, 31)
+    ]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        refs = ledger.store.seal(entries)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert len(refs) == 30
+    assert 2 * tag_bytes < peak_bytes < 12 * tag_bytes
 
 
 def test_pieces_of_sealed_and_hot_runs_join(world: World) -> None:

@@ -6,7 +6,7 @@ every block of text.  Only the delete flags lie outside of it, because only they
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -185,12 +185,14 @@ def read_exact(file: File, path: str, offset: int, size: int) -> memoryview:
 
 @dataclass(slots=True)
 class Draft:
-    """A run to be written: its parts by name, its flags, and the source of its text."""
+    """A run to be written: its parts by name, until they are in the file, its flags, and the source of
+    its text; `digest` covers what the file has of its section."""
 
     entry: SealEntry
     shape: Shape
     parts: dict[str, NDArray[Any]]
     flags: NDArray[np.uint8]
+    digest: Digest = field(default_factory=Digest)
 
     @property
     def count(self) -> int:
@@ -245,18 +247,18 @@ def _write(
     entries: Sequence[SealEntry],
     give_way: Callable[[], None],
 ) -> list[RunRef]:
-    drafts = [draft_run(entry) for entry in entries]
+    pace = _Pace(give_way)
+    drafts = _write_sections(file, entries, pace)
     table = _layout(drafts)
     flags_offset = int(table["flags_offset"][0])
     payload_offset = int(table["text_offset"][0])
     file_bytes = payload_offset + sum(draft.shape.text_bytes for draft in drafts)
     file.allocate(file_bytes)
-    pace = _Pace(give_way)
-    for index, draft in enumerate(drafts):
-        _write_text(file, draft, int(table["text_offset"][index]), pace)
-        section = _section(draft)
-        table["section_digest"][index] = digest(section)
-        write_all(file, section, int(table["section_offset"][index]))
+    for row, draft in zip(table, drafts, strict=True):
+        blocks = _write_text(file, draft, int(row["text_offset"]), pace)
+        draft.digest.update(blocks)
+        row["section_digest"] = draft.digest.value
+        write_all(file, blocks, int(row["section_offset"]) + draft.shape.parts()["blocks"][0])
     flags = np.concatenate([draft.flags for draft in drafts])
     write_all(file, flags.tobytes(), flags_offset)
     raw = table.tobytes()
@@ -284,6 +286,27 @@ def _write(
     ]
 
 
+def _write_sections(file: File, entries: Sequence[SealEntry], pace: "_Pace") -> list[Draft]:
+    """Write each run's section up to the digests of its text, one run after another, so that the columns
+    and strings of one run are in memory twice and not those of all."""
+    at = _sections_offset(len(entries))
+    drafts = []
+    for entry in entries:
+        draft = draft_run(entry)
+        head = _section_head(draft)
+        write_all(file, head, at)
+        draft.digest.update(head)
+        draft.parts = {}
+        drafts.append(draft)
+        at += draft.shape.section_bytes
+        pace.did(len(head))
+    return drafts
+
+
+def _sections_offset(runs: int) -> int:
+    return aligned(TABLE_OFFSET + runs * RUN_DTYPE.itemsize, 8)
+
+
 def _layout(drafts: Sequence[Draft]) -> NDArray[Any]:
     """The run table without the section digests."""
     table = np.zeros(len(drafts), RUN_DTYPE)
@@ -292,7 +315,7 @@ def _layout(drafts: Sequence[Draft]) -> NDArray[Any]:
         for each in fields(Shape):
             row[each.name] = getattr(draft.shape, each.name)
         row["section_bytes"] = draft.shape.section_bytes
-    sections = aligned(TABLE_OFFSET + table.nbytes, 8)
+    sections = _sections_offset(len(drafts))
     table["section_offset"] = sections + _starts(table["section_bytes"])
     flags = aligned(sections + int(table["section_bytes"].sum()), PAGE)
     table["flags_offset"] = flags + _starts(table["count"].astype(np.uint64))
@@ -382,18 +405,19 @@ def _string_table(strings: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray
     return offsets, np.frombuffer(b"".join(strings), np.uint8)
 
 
-def _section(draft: Draft) -> bytearray:
+def _section_head(draft: Draft) -> bytearray:
+    """The section up to the digests of the blocks of text, which are its last part."""
     placed = draft.shape.parts()
-    section = bytearray(placed.pop("end")[0])
-    for name, (at, dtype, items) in placed.items():
-        part = draft.parts[name]
+    section = bytearray(placed["blocks"][0])
+    for name, part in draft.parts.items():
+        at, dtype, items = placed[name]
         assert (part.dtype, part.shape) == (dtype, (items,)), name
         section[at : at + part.nbytes] = part.tobytes()
     return section
 
 
-def _write_text(file: File, draft: Draft, offset: int, pace: "_Pace") -> None:
-    """Write the text of live rows, piece by piece, and collect the digest of each block."""
+def _write_text(file: File, draft: Draft, offset: int, pace: "_Pace") -> bytes:
+    """Write the text of live rows, piece by piece; returns the digests of its blocks, 8 bytes each."""
     digests = BlockDigests()
     written = 0
     for piece in draft.entry.pieces:
@@ -404,7 +428,7 @@ def _write_text(file: File, draft: Draft, offset: int, pace: "_Pace") -> None:
                 written += len(part)
             pace.did(sum(map(len, parts)) + PIECE_BYTES)
     assert written == draft.shape.text_bytes
-    draft.parts["blocks"] = np.array(digests.end(), np.uint64)
+    return np.array(digests.end(), "<u8").tobytes()
 
 
 class _Pace:
