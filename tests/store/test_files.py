@@ -1,6 +1,7 @@
 """The store's access to the disk, and the simulated disk that stands in for it."""
 
 import errno
+import mmap
 import os
 import random
 from pathlib import Path
@@ -482,17 +483,19 @@ def test_an_error_of_the_disk_is_raised_as_it_is(
     files.prepare(create=True)
     file = files.create("a")
 
-    def fail(*_: object) -> int:
+    def fail(*_: object, **__: object) -> int:
         raise OSError(errno.EFBIG, "File too large")
 
     for call in ("pwrite", "pwritev", "posix_fallocate", "fdatasync", "fsync", "ftruncate"):
         monkeypatch.setattr(os, call, fail)
+    monkeypatch.setattr(mmap, "mmap", fail)
     calls: list[Any] = [
         lambda: file.write(b"x", 0),
         lambda: file.write_vector([b"x", b"y"], 0),
         lambda: file.allocate(9),
         file.sync,
         lambda: file.truncate(1),
+        lambda: file.map_readonly(1),
     ]
     for call in calls:
         with pytest.raises(OSError) as failed:
