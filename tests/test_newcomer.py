@@ -29,12 +29,16 @@ pytestmark = [
 ]
 
 
+NO_NEWCOMERS = ("VIRTUAL_ENV", "PYTHONPATH", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES")
+"""What the environment has of these is of who runs the tests."""
+
+
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clone in which `make serve` was typed once, and ended with ^C when it served."""
     found = tmp_path_factory.mktemp("newcomer") / "topics"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(found)], check=True)
-    kept = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    kept = {k: v for k, v in os.environ.items() if k not in NO_NEWCOMERS}
     kept = {k: v for k, v in kept.items() if not k.startswith("TOPICS_")}
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
