@@ -47,7 +47,7 @@ from topics.protocol.maintenance.steps import (
 from topics.protocol.model import codec
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import Append, Claim, Command
-from topics.protocol.model.errors import Rejection, WriteFailed
+from topics.protocol.model.errors import ReadFailed, Rejection, WriteFailed
 from topics.protocol.model.events import (
     Event,
     Floors,
@@ -177,6 +177,26 @@ def log_trimmed_before_the_checkpoint(patch: Patch) -> None:
 
 def delete_trimmed_before_its_flags(patch: Patch) -> None:
     patch.setattr(DiskStore, "flip", lambda self: 0)
+    patch.setattr(Segments, "unflagged", lambda self, lsn: [])
+
+
+def flags_have_no_place(patch: Patch) -> None:
+    """No segment can be read when its flags are to be written; that alone is no bug."""
+
+    def unread(self: Segments, number: int, *_: object) -> int:
+        raise ReadFailed(errno.EIO, "unreadable")
+
+    patch.setattr(Segments, "_flip_one", unread)
+
+
+def deletes_without_flags_left_out_of_a_checkpoint(patch: Patch) -> None:
+    flags_have_no_place(patch)
+    patch.setattr(Segments, "unflagged", lambda self, lsn: [])
+
+
+def deletes_without_flags_forgotten_at_the_next_start(patch: Patch) -> None:
+    flags_have_no_place(patch)
+    patch.setattr(Segments, "restore_unflagged", lambda self, unflagged: None)
 
 
 def flags_flipped_before_their_delete_is_durable(patch: Patch) -> None:
@@ -887,6 +907,8 @@ BUGS: dict[str, Bug] = {
                 segment_not_synced,
                 log_trimmed_before_the_checkpoint,
                 delete_trimmed_before_its_flags,
+                deletes_without_flags_left_out_of_a_checkpoint,
+                deletes_without_flags_forgotten_at_the_next_start,
                 flags_flipped_before_their_delete_is_durable,
                 pages_of_a_sync_written_again,
                 prepared_file_not_synced,

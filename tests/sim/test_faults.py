@@ -10,8 +10,10 @@ from topics.store.store import DiskStore
 
 from .files import Fault
 from .invariants import Violation
+from .mutants import flags_have_no_place
 from .reading import Ask
 from .script import append, delete, maintain, plain, put
+from .stories import style_of, told_story
 from .traffic import diff_of
 from .world import World
 
@@ -174,3 +176,14 @@ def test_a_violation_names_its_invariant() -> None:
 
     with pytest.raises(Violation, match="I13"):
         world.traffic.get("a")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_segments_that_take_no_flags_keep_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Deletes are in the checkpoint until their flags have a place: through stops, kills and power losses
+    nothing of them comes back, and log files go. (§5, §0.10)"""
+    flags_have_no_place(monkeypatch)
+
+    told_story(seed, crashes=6, style=style_of("life", seed))

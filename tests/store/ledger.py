@@ -5,6 +5,7 @@ was written.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.errors import ReadFailed
 from topics.protocol.model.events import (
     Checkpoint,
     Event,
@@ -269,7 +271,8 @@ class Ledger:
         boundary = self.store.rotate()
         image = self.image()
         self.store.sync()
-        self.store.flip()
+        with suppress(ReadFailed):
+            self.store.flip()
         self.store.checkpoint(image, boundary)
 
     def stop(self) -> None:

@@ -14,7 +14,7 @@ from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt, ReadFailed, WriteFailed
 from topics.protocol.model.events import RunsSealed
 from topics.store.handle import Access, Handle
-from topics.store.layout import segment_name
+from topics.store.layout import PAGE, segment_name
 from topics.store.store import DiskStore
 
 from .disks import FILE, begun, fail_next, many_files, outcome, recovered
@@ -227,23 +227,6 @@ def test_a_segment_whose_run_is_not_what_the_log_says_is_refused() -> None:
     assert "run 0 does not cover what the log says" in str(found)
 
 
-def test_flags_of_a_damaged_segment_are_not_passed_over() -> None:
-    """Its header does not verify any more: the flags have no place to be written to, and the log is
-    read-only. (§5)"""
-    files = SimFiles()
-    ledger = begun(files)
-    ledger.seal(1)
-    ledger.delete(1, 1, 1)
-    ledger.store.sync()
-    [name] = [n for n in files.names() if n.endswith(".seg")]
-    files.inodes[name].cache[3] ^= 1
-
-    with pytest.raises(WriteFailed):
-        ledger.store.flip()
-
-    assert ledger.store.read_only
-
-
 def two_segments(files: SimFiles) -> Ledger:
     """Each with a deleted record whose flag is to be written."""
     ledger = begun(files)
@@ -296,7 +279,8 @@ def test_flags_wait_for_descriptors(monkeypatch: pytest.MonkeyPatch, write: bool
 
 @pytest.mark.parametrize("is_unread", [True, False])
 def test_flags_that_cannot_be_read_are_told_as_that(is_unread: bool) -> None:
-    """Their page cannot be read now; one that is proven to be damaged makes the log read-only. (§5)"""
+    """Their page cannot be read now, or is proven to be damaged: there is no place to write to, and the
+    log goes on. (§5)"""
     files = SimFiles()
     ledger = two_segments(files)
     lost = Corrupt("0000000001.seg", 4096, "cannot be read: input/output error")
@@ -308,9 +292,56 @@ def test_flags_that_cannot_be_read_are_told_as_that(is_unread: bool) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Handle, "flags", unreadable)
-        with pytest.raises(ReadFailed if is_unread else WriteFailed):
+        with pytest.raises(ReadFailed) as failed:
             ledger.store.flip()
-    assert ledger.store.read_only is not is_unread
+    assert failed.value.errno == (errno.EIO if is_unread else errno.EBADMSG)
+    assert not ledger.store.read_only
+    assert ledger.store.flip() == 2
+
+
+@pytest.mark.parametrize("end", ["kill", "cut", "stop"])
+@pytest.mark.parametrize("why", ["unreadable", "damaged"])
+def test_deletes_whose_flags_have_no_place_are_in_the_checkpoint(why: str, end: str) -> None:
+    """A segment that cannot be read, or does not verify, keeps no checkpoint from being taken and no log
+    file from going, and what was deleted of it stays deleted. (§5)"""
+    files = SimFiles()
+    ledger = two_segments(files)
+    name = [name for name in files.names() if name.endswith(".seg")][-1]
+    log = {name for name in files.names() if name.endswith("1.wal")}
+    header = bytes(files.inodes[name].cache[:PAGE])
+    if why == "damaged":
+        files.inodes[name].cache[3] ^= 1
+    else:
+        files.unreadable.add(name)
+
+    for _ in range(3):
+        with pytest.raises(ReadFailed):
+            ledger.store.flip()
+        ledger.checkpoint()
+    ledger.delete(2, 2, 2)
+    ledger.store.sync()
+    ledger.checkpoint()
+
+    assert not ledger.store.read_only
+    assert not log & set(files.names())
+    if end == "stop":
+        ledger.stop()
+    else:
+        ledger.store.close(None)
+    if end == "cut":
+        files = files.cut(random.Random(1))
+    files.inodes[name].cache[:PAGE] = header
+    files.unreadable.clear()
+    again = recovered(files)
+    shown = again.content()
+    assert (list(shown[1]), list(shown[2])) == ([], list(range(3, len(TEXTS) + 1)))
+    assert again.store.flip() == 2
+    again.checkpoint()
+    newest = again.store._checkpoints.load()
+    assert newest is not None
+    assert not newest[0].unflagged
+    again.store.close(None)
+    assert recovered(files).content() == shown
 
 
 def test_a_segment_that_is_closed_and_cannot_be_unlinked_stays_closed() -> None:

@@ -88,6 +88,7 @@ class FollowingStore:
         if loaded is not None:
             image, stored = loaded
             start = self._position = stored.position
+            self._segments.restore_unflagged(image.unflagged)
             sink.restore(image)
         walk = LogWalk(self._files, self._instance, start)
         try:

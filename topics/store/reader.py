@@ -75,6 +75,7 @@ class ReadOnlyStore:
             image, stored = loaded
             self._position = stored.position
             self.incarnation = stored.incarnation
+            self._segments.restore_unflagged(image.unflagged)
             sink.restore(image)
 
     def follow(

@@ -287,10 +287,17 @@ class SealedRun:
         """Rows of any of these, ascending."""
         if not deletions:
             return np.zeros(0, np.int64)
+        return np.flatnonzero(self._flags_in(deletions))
+
+    def bits_of(self, deletions: Sequence[Deletion]) -> NDArray[np.uint8]:
+        """The same as a bit a row, which is a deletion too."""
+        return np.packbits(self._flags_in(deletions) != LIVE)
+
+    def _flags_in(self, deletions: Sequence[Deletion]) -> NDArray[np.uint8]:
         flags = np.zeros(self.count, np.uint8)
         for deletion in deletions:
             _apply(deletion, flags)
-        return np.flatnonzero(flags)
+        return flags
 
     def flipped(self, lsn: int, *, repaired: bool) -> bool:
         """The file has the flags that were due: drop the copy unless more rows were deleted."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.errors import Corrupt, ReadFailed, is_unread
-from topics.protocol.model.events import RunRef
+from topics.protocol.model.events import RunRef, UnflaggedRows
 from topics.protocol.model.ports import Contents, SealEntry, StoreStats
 from topics.protocol.model.records import DELETED
 from topics.store import segment
@@ -55,6 +55,8 @@ class Segments:
         self._known: weakref.WeakValueDictionary[int, Segment] = weakref.WeakValueDictionary()
         self._open: OrderedDict[int, Segment] = OrderedDict()
         self._with_deletes: dict[SealedRun, None] = {}
+        self._unflagged: dict[tuple[int, int], Deletion] = {}
+        """By segment and index of a run, the rows that a checkpoint says are deleted."""
 
     def close(self) -> None:
         with self.lock:
@@ -70,7 +72,12 @@ class Segments:
             owner = self._known.get(ref.segment)
             if owner is None:
                 owner = self._known[ref.segment] = Segment(ref.segment)
-        return SealedRun(self, owner, ref, topic_id)
+            run = SealedRun(self, owner, ref, topic_id)
+            if self._unflagged:
+                deletion = self._unflagged.get((ref.segment, ref.index))
+                if deletion is not None:
+                    self.note(run, deletion)
+        return run
 
     def handle(self, owner: Segment) -> Handle:
         """The segment's handle; opens a closed segment.  Raises Corrupt, OSError."""
@@ -254,8 +261,8 @@ class Segments:
         """*Blocking.* Write the flags of deletes that are durable; returns the number of rows.
 
         Raises:
-            ReadFailed: The place for some of them could not be read; all others are written, and
-                these are due again.
+            ReadFailed: The place for some of them could not be read, or does not verify; all others
+                are written, and these are due again.
             OSError: The disk failed.
         """
         due: dict[int, list[tuple[SealedRun, NDArray[np.int64]]]] = {}
@@ -276,6 +283,20 @@ class Segments:
             raise unread
         return flipped
 
+    def unflagged(self, lsn: int) -> list[UnflaggedRows]:
+        """What was deleted by frames up to `lsn` and is in no file's flags."""
+        with self.lock:
+            found = [(run, due) for run in self._with_deletes if (due := run.due(lsn))]
+        return [
+            UnflaggedRows(run.segment, run.index, run.bits_of(due).tobytes()) for run, due in found
+        ]
+
+    def restore_unflagged(self, unflagged: Sequence[UnflaggedRows]) -> None:
+        """Have runs that are opened from now on know what a checkpoint says of them."""
+        self._unflagged = {
+            (each.segment, each.index): np.frombuffer(each.rows, np.uint8) for each in unflagged
+        }
+
     def _opened_to_flip(self, number: int) -> tuple[Handle, File]:
         handle = Handle(self._files, number, self._instance)
         try:
@@ -290,9 +311,7 @@ class Segments:
         try:
             return int(handle.row(run.index)["flags_offset"]), handle.flags(run.index).copy()
         except Corrupt as error:
-            if is_unread(error):
-                raise ReadFailed(errno.EIO, str(error)) from error
-            raise
+            raise _no_place(error) from error
 
     def _flip_one(
         self, number: int, runs: Sequence[tuple[SealedRun, NDArray[np.int64]]], synced_lsn: int
@@ -302,9 +321,7 @@ class Segments:
         except (Corrupt, FileNotFoundError) as error:
             if segment_name(number) not in self._files.names():
                 return 0
-            if is_unread(error):
-                raise ReadFailed(errno.EIO, str(error)) from error
-            raise
+            raise _no_place(error) from error
         except OSError as error:
             raise ReadFailed.of(error) from error
         try:
@@ -326,6 +343,12 @@ class Segments:
                 if run.flipped(synced_lsn, repaired=repaired[run.index]):
                     self._with_deletes.pop(run, None)
         return flipped
+
+
+def _no_place(error: Exception) -> ReadFailed:
+    """Flags cannot be written to a segment that cannot be read, or does not verify: the checkpoint keeps
+    them meanwhile."""
+    return ReadFailed(errno.EIO if is_unread(error) else errno.EBADMSG, str(error))
 
 
 def _stretches(rows: NDArray[np.int64]) -> list[tuple[int, int]]:

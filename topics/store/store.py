@@ -172,6 +172,7 @@ class DiskStore:
             self._files.close()
             raise
         self._segments.next_lsn = 1
+        self._segments.restore_unflagged(())
         self._recovered = True
         self._progress.finish()
         return recovery
@@ -324,6 +325,7 @@ class DiskStore:
     def _restore(self, image: Checkpoint, stored: Stored, sink: RecoverySink) -> None:
         self._incarnation = stored.incarnation
         self._segments.next_number = stored.next_segment
+        self._segments.restore_unflagged(image.unflagged)
         for topic in image.topics:
             self._segments.seen(topic.runs)
         topics = len(image.topics)
@@ -546,8 +548,9 @@ class DiskStore:
         self._replayed_bytes, self._log_start = 0, written_bytes
 
     def _save(self, image: Image, position: Position, *, clean: bool) -> None:
+        unflagged = self._segments.unflagged(self._log.synced_lsn)
         self._checkpoints.save(
-            image,
+            image.with_unflagged(unflagged) if unflagged else image,
             position,
             incarnation=self._incarnation,
             next_segment=self._segments.next_number,
@@ -586,7 +589,8 @@ class DiskStore:
         with contextlib.suppress(OSError):
             self._unlink_dropped(lsn)
         try:
-            self._segments.flip(lsn)
+            with contextlib.suppress(ReadFailed):
+                self._segments.flip(lsn)
             self._save(image, self._log.position, clean=True)
             self._log.end(CLEAN)
         except OSError as error:

@@ -17,9 +17,15 @@ from protocol.harness import Harness, read_back, tagged
 from topics.protocol.maintenance import sealing
 from topics.protocol.maintenance.checkpointing import CheckpointPlan
 from topics.protocol.model.errors import Rejection
-from topics.protocol.model.events import Checkpoint, LogPlace, PlaceReached, TopicImage
+from topics.protocol.model.events import (
+    Checkpoint,
+    LogPlace,
+    PlaceReached,
+    TopicImage,
+    UnflaggedRows,
+)
 from topics.protocol.state import checkpoint
-from topics.protocol.state.checkpoint import EncodedCheckpoint, volatile_spans
+from topics.protocol.state.checkpoint import EncodedCheckpoint, volatile_spans, whole_image
 from topics.protocol.state.idempotency import TopicKeys
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.state import State
@@ -353,7 +359,7 @@ def test_a_place_is_in_the_checkpoint_of_a_clusters_node_alone() -> None:
     engine = Harness()
     engine.append("a")
     plain = b"".join(_checkpoint(engine).pieces())
-    assert len(msgspec.msgpack.decode(plain)) == len(Checkpoint.__struct_fields__) - 1
+    assert len(msgspec.msgpack.decode(plain)) == len(Checkpoint.__struct_fields__) - 2
 
     place = LogPlace(2, 3, 4, b"c" * 16, 5)
     reached = PlaceReached(1, place, place, 7)
@@ -363,6 +369,24 @@ def test_a_place_is_in_the_checkpoint_of_a_clusters_node_alone() -> None:
     again = State(engine.limits, engine.store)
     again.restore(msgspec.msgpack.decode(raw, type=Checkpoint))
     assert again.place == reached
+
+
+@pytest.mark.parametrize("has_place", [False, True])
+def test_deletes_that_no_file_says_are_at_the_end_of_a_checkpoint(has_place: bool) -> None:
+    """Whether the state is encoded topic by topic or in one go. (FORMAT.md)"""
+    engine = Harness()
+    engine.append("a")
+    if has_place:
+        place = LogPlace(2, 3, 4, b"c" * 16, 5)
+        engine.engine.state.apply(PlaceReached(1, place, place, 7))
+    unflagged = [UnflaggedRows(3, 0, b"\x80"), UnflaggedRows(4, 1, b"\x01\x40")]
+    found = []
+    for image in (_checkpoint(engine), whole_image(engine.engine.state)):
+        raw = b"".join(image.with_unflagged(unflagged).pieces())
+        found.append(msgspec.msgpack.decode(raw, type=Checkpoint))
+        assert list(found[-1].unflagged) == unflagged
+        assert (found[-1].place is not None) == has_place
+    assert [topic.name for topic in found[0].topics] == [topic.name for topic in found[1].topics]
 
 
 def _checkpoint(engine: Harness) -> EncodedCheckpoint:

@@ -13,6 +13,7 @@ after which nothing is written any more.
 import errno
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -581,10 +582,12 @@ class Schedule:
             assert self._unsaved is not None
             image, boundary = self._unsaved
             # The image names segments whose `RunsSealed` may stand behind the boundary: they are
-            # durable first, and so are the flags of deletes that the old log alone holds.
+            # durable first, and so are the flags of deletes that the old log alone holds.  Those of a
+            # segment that cannot be read are in the checkpoint.
             yield UntilWritten()
             yield UntilSynced()
-            yield Blocking(self._store.flip)
+            with suppress(ReadFailed):
+                yield Blocking(self._store.flip)
             yield Blocking(lambda: self._store.checkpoint(image, boundary))
         except BaseException:
             self.checkpoint_failures += 1

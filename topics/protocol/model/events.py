@@ -454,10 +454,23 @@ class RouterImage(msgspec.Struct, frozen=True, array_like=True):
     loss: Loss | None
 
 
+class UnflaggedRows(msgspec.Struct, frozen=True, array_like=True):
+    """Deleted rows of a sealed run whose delete flags are not in its file, because the file could not
+    be read.
+
+    `rows` has a bit for each row of the run, the most significant one first.
+    """
+
+    segment: int
+    index: int
+    rows: bytes
+
+
 class Checkpoint(msgspec.Struct, array_like=True):
     """The engine's state between two events, at a boundary between two log files.
 
-    `place` is that of a cluster's node.  Where there is none, its bytes do not have the field.
+    `place` is that of a cluster's node; `unflagged` is what the log before the boundary deleted and no
+    file says.  Where there is neither, its bytes do not have the fields.
     """
 
     now_ms: int
@@ -466,9 +479,13 @@ class Checkpoint(msgspec.Struct, array_like=True):
     next_router_id: int = 1
     routers: list[RouterImage] = []
     place: PlaceReached | None = None
+    unflagged: Sequence[UnflaggedRows] = ()
 
     def pieces(self) -> Iterator[Buffer]:
         yield encode_image(self)
+
+    def with_unflagged(self, unflagged: Sequence[UnflaggedRows]) -> "Image":
+        return msgspec.structs.replace(self, unflagged=unflagged)
 
 
 class Image(Protocol):
@@ -476,6 +493,9 @@ class Image(Protocol):
 
     def pieces(self) -> Iterator[Buffer]:
         """The msgpack of a `Checkpoint`, in order; every call gives the same."""
+
+    def with_unflagged(self, unflagged: Sequence[UnflaggedRows]) -> "Image":
+        """The same with deleted rows that no file says."""
 
 
 encode_image = msgspec.msgpack.Encoder().encode

@@ -26,6 +26,7 @@ from topics.protocol.model.events import (
     PlaceReached,
     RunRef,
     TopicImage,
+    UnflaggedRows,
     array_header,
     encode_image,
 )
@@ -85,11 +86,15 @@ class EncodedCheckpoint(msgspec.Struct, frozen=True):
     next_router_id: int
     routers: Sequence[bytes]
     place: PlaceReached | None = None
+    unflagged: Sequence[UnflaggedRows] = ()
+
+    def with_unflagged(self, unflagged: Sequence[UnflaggedRows]) -> "EncodedCheckpoint":
+        return msgspec.structs.replace(self, unflagged=unflagged)
 
     def pieces(self) -> Iterator[Buffer]:
         """In order; each time anew."""
-        fields = len(Checkpoint.__struct_fields__)
-        yield array_header(fields - 1 if self.place is None else fields)
+        last = 2 if self.unflagged else 1 if self.place is not None else 0
+        yield array_header(len(Checkpoint.__struct_fields__) - 2 + last)
         yield encode_image(self.now_ms)
         yield encode_image(self.next_topic_id)
         yield array_header(len(self.topics))
@@ -101,8 +106,10 @@ class EncodedCheckpoint(msgspec.Struct, frozen=True):
         yield encode_image(self.next_router_id)
         yield array_header(len(self.routers))
         yield from self.routers
-        if self.place is not None:
+        if last:
             yield encode_image(self.place)
+        if self.unflagged:
+            yield encode_image(self.unflagged)
 
 
 class _Taken(msgspec.Struct):
