@@ -1,7 +1,7 @@
 """Which files of the repository are the site that `make docs` builds (mkdocs.yml).
 
 Each file has the path in the site that it has in the repository, so a relative link is the same in
-both.  Pages are README.md, CHANGELOG.md, docs/*.md, and those beside the code; files that they link
+both.  Pages are README.md, CHANGELOG.md, CONTRIBUTING.md, docs/*.md, and those beside the code; files that they link
 to are copied.
 """
 
@@ -15,6 +15,8 @@ ROOT: Final = Path(__file__).parent.parent
 SHOWN: Final = (
     "README.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "tests/FLAKY.md",
     "docs/*.md",
     "docs/images/*",
     "bench/README.md",

@@ -31,7 +31,12 @@ from topics.settings import TABLE, Setting
 from topics.testing import MemoryTopics
 
 ROOT: Final = Path(__file__).parent.parent
-PAGES: Final = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES: Final = (
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+)
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
