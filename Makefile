@@ -85,6 +85,7 @@ lint: .venv/ready  ## formatting, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.prose  # sentences that begin with a pronoun for their noun
 
 format: .venv/ready
 	$(BIN)/ruff format .

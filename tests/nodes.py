@@ -200,7 +200,7 @@ class NodeServers:
 
     @property
     def alive(self) -> list[NodeServer]:
-        """Those that run and are not paused."""
+        """Nodes that run and are not paused."""
         return [node for node in self.nodes if node.is_started and not node.is_paused]
 
     def leader(self) -> NodeServer:

@@ -133,7 +133,7 @@ def test_alerts_of_a_cluster_name_roles_that_there_are() -> None:
 
 
 def test_the_queries_are_promql() -> None:
-    """Those of the alerts and of the dashboard, by a parser, where one is installed."""
+    """Queries of the alerts and of the dashboard, by a parser, where one is installed."""
     promql = pytest.importorskip("promql_parser")
     shown = [t["expr"] for p in panels() for t in p.get("targets", ())]
     asked = [rule["expr"] for rule in alerts()]

@@ -85,7 +85,7 @@ def test_the_style_sheets_load_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_the_plots_are_shown(site: Path) -> None:
-    """Those of `bench/` are pictures in the page on sizing."""
+    """The plots of `bench/` are pictures in the page on sizing."""
     shown = [each for each in pages(site)["docs/sizing.html"].loaded if each.endswith(".svg")]
 
     assert "../bench/plots/records.svg" in shown

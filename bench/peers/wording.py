@@ -42,7 +42,7 @@ class Peer(Protocol):
 
 
 class LogPeer(Peer, Protocol):
-    """One that has logs."""
+    """A peer that has logs."""
 
     def create(self, key: str, *, fsync: bool) -> Iterable[Ask]:
         """A log of that name, empty."""
@@ -60,7 +60,7 @@ class LogPeer(Peer, Protocol):
 
 
 class QueuePeer(Peer, Protocol):
-    """One that has queues."""
+    """A peer that has queues."""
 
     def create_queue(self, key: str) -> Iterable[Ask]: ...
 

@@ -319,7 +319,7 @@ def test_a_server_that_never_rests(path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_visible_source_follows_the_server(path: Path, seed: int) -> None:
-    """One that stays open shows what a fresh one shows, never less than what is durable, never more
+    """A source that stays open shows what a fresh one shows, never less than what is durable, never more
     than there is; and all that the server shows once nothing waits."""
     engine = writer(path, segment_max_records=64)
     chance = random.Random(seed)

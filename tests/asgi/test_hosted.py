@@ -23,7 +23,7 @@ from .fakes import DEADLINE_S, FakeExchange
 from .test_app import Server, body, http, within
 
 APPLICATION_HOSTS = [host for host in STOCK if host is not HYPERCORN]
-"""Those that load `topics.asgi:app` by its name."""
+"""Hosts that load `topics.asgi:app` by its name."""
 
 
 class FakeRuntime:

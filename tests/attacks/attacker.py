@@ -128,7 +128,7 @@ def metric(server: Server, name: str) -> float:
 
 
 def connections(server: Server) -> float:
-    """Those of the server and of its readers."""
+    """Connections of the server and of its readers."""
     request = b"GET /v0/metrics HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\n\r\n"
     _, found = asked(server, request)
     names = ("topics_connections ", "topics_reader_connections{")

@@ -165,7 +165,7 @@ def test_the_configuration_is_changed_and_nothing_else(api: Api, page: Any, at: 
 
 
 def test_a_queue_has_its_own_fields(api: Api, page: Any, at: At) -> None:
-    """Those of a queue, only there; an empty dead-letter topic is none. (§0.10)"""
+    """Fields of a queue are shown only there; an empty dead-letter topic is none. (§0.10)"""
     api.put("q", type="queue", dead_letter="q.dead", max_deliveries=3)
     api.put("log")
     at("/topics/log/settings")

@@ -35,7 +35,7 @@ def test_another_shell_is_refused(run: Any) -> None:
 
 
 def test_commands_and_options_are_completed() -> None:
-    """Those of a group, too."""
+    """Commands of a group are, too."""
     assert offered([], "wat") == ["watch"]
     assert offered(["router"], "") == ["create", "delete", "info"]
     assert "--dry-run" in offered(["rm", "chat"], "--d")

@@ -448,7 +448,7 @@ def test_a_signal_lets_commands_finish(server: Server, start: Any, meeting: Meet
 
 
 def test_an_idle_worker_stops_at_once(server: Server, start: Any) -> None:
-    """One that waits for a job is not waited for."""
+    """A worker that waits for a job is not waited for."""
     with server.client() as client:
         client.append("jobs", "a")
     working = start("--", "sh", "-c", "exit 1")
@@ -497,7 +497,7 @@ def test_a_worker_that_is_killed(server: Server, start: Any, meeting: Meeting) -
 
 
 def test_a_worker_that_comes_too_late(server: Server, start: Any, meeting: Meeting) -> None:
-    """One that stood still past its lease changes nothing for the one that has its job. (§10.4)"""
+    """A worker that stood still past its lease changes nothing for the holder of its job. (§10.4)"""
     with server.client() as client:
         client.append("jobs", "a")
         late = start("--max-jobs", "1", *meeting.command)

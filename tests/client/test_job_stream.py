@@ -107,7 +107,7 @@ def test_a_fault_of_the_server(face: Any) -> None:
 
 
 def test_a_server_that_cuts_every_stream(face: Any) -> None:
-    """One that takes each connection and ends it before a job came is as good as away."""
+    """A server that takes each connection and ends it before a job came is as good as away."""
     script = Streams(Stream(), Stream(), Stream(job(1)), ACKED, *[Stream() for _ in range(9)])
 
     with pytest.raises(Unreachable, match="the stream ended"):

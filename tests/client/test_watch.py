@@ -409,7 +409,7 @@ def test_patience_ends(face: Any) -> None:
 
 
 def test_a_server_that_cuts_every_stream(face: Any) -> None:
-    """One that takes each connection and ends it before it has brought anything is as good as away:
+    """A server that takes each connection and ends it before it has brought anything is as good as away:
     `retry` ends it, counted from the first loss. What a stream brings begins the count anew."""
     cut, last = Stream, frame(None, "error", code=503, error="not yet")
     told: list[str] = []

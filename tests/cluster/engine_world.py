@@ -270,7 +270,7 @@ class EngineWorld(World):
     def do_snapshot(self) -> None:
         process = self.pick(lambda p: p.wants_snapshot and not p.is_deaf and not p.asked)
         if process is not None:
-            # One that leads gives it while units are in flight.
+            # A leader gives a snapshot while units are in flight.
             donor = self.pick(lambda p: p is not process and not p.is_deaf and p.may_give)  # type: ignore[attr-defined]
             is_cut = self.rng.random() < CUT_SHARE
             self.offer(process, donor, cut_at=self.rng.randint(1, CALLS) if is_cut else None)

@@ -387,7 +387,7 @@ class World:
             process.hear(Offered(donor.node.anchor, donor.node.mark))
 
     def do_trim(self) -> None:
-        """As a process does it that takes itself for the leader.  The log does it some time."""
+        """Trim as a process does that takes itself for the leader.  The log trims some time."""
         leader = self.pick(lambda p: p.decides and not p.is_deaf)
         if leader is not None:
             before = self.trim_point(leader, self.positions(leader))

@@ -184,7 +184,7 @@ def _all(client: Ws) -> list[str]:
 
 
 def test_the_exit_codes_of_a_start_that_fails() -> None:
-    """Those that tests/asgi/test_hosted.py and test_hypercorn.py find."""
+    """The codes are those that tests/asgi/test_hosted.py and test_hypercorn.py find."""
     rows = table("what happens")
     unusable = rows["exit code where the data cannot be used"]
     assert unusable == {"hypercorn": "2, or 3", "uvicorn": "3", "granian": "1"}

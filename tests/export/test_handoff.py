@@ -33,7 +33,7 @@ def test_a_reader_that_is_not_known_forbids_it() -> None:
 
 
 def test_records_that_were_never_exported_forbid_it() -> None:
-    """Those below the export's beginning would go with the others."""
+    """Records below the export's beginning would go with the others."""
     with pytest.raises(NotSafe, match="begins with seq 7, and records from 5 on"):
         bound(**SAFE | {"earliest_seq": 5, "exported_first": 7})
     assert bound(**SAFE | {"earliest_seq": 7, "exported_first": 7}).before_seq == 101

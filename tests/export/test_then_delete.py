@@ -35,7 +35,7 @@ def planned(memory: MemoryTopics, *, settings: Settings = PARQUET, **given: Any)
 
 
 def test_only_old_records_go(memory: MemoryTopics) -> None:
-    """Those that are as old as asked."""
+    """Records go that are as old as asked."""
     memory.advance(ms=10)
     assert planned(memory).bound.before_seq == 11
     found = planned(memory, min_age_ms=60_000)

@@ -339,7 +339,7 @@ class Harness:
         self.sync()
 
     def begin_checkpoint(self) -> CheckpointPlan:
-        """One whose images are taken at once."""
+        """A checkpoint whose images are taken at once."""
         plan = self.checkpointing.begin(self.now_ms)
         self._make_images(plan)
         return plan

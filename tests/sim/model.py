@@ -567,7 +567,7 @@ class Model:
             dying = [seq for seq, job in topic.jobs.known.items() if job.is_dying]
             for seq in sorted(seq for seq in dying if known.get(seq) is not JobPlace.DYING):
                 (stayed if seq in known else moved).append((topic, seq))
-        # One that stayed may have been refused before another one made the topic that both go to.
+        # A job that stayed may have been refused before another made the topic that both go to.
         later = [(topic, seq) for topic, seq in stayed if lacked_room or self._takes(topic, seq)]
         for topic, seq in stayed:
             if (topic, seq) not in later:

@@ -229,7 +229,7 @@ TABLE: dict[str, Invariant] = {
     ),
 }
 BY_ANSWER = set(ANSWERS.values()) | {"I16"}
-"""Those that `Traffic.call` names by the command."""
+"""Invariants that `Traffic.call` names by the command."""
 
 
 @pytest.fixture(scope="module")

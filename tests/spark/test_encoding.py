@@ -117,7 +117,7 @@ def test_where_a_row_goes() -> None:
 
 
 def test_columns_without_a_place() -> None:
-    """Those with an underscore and `ts` are left out; others would be lost, and are refused."""
+    """Columns with an underscore and `ts` are left out; others would be lost, and are refused."""
     assert records({"data": TEXT, "_x": NUMBER, "ts": TEXT}, {"data": "1", "_x": 1, "ts": "a"}) == [
         {"data": 1}
     ]

@@ -159,7 +159,7 @@ def test_what_is_no_data_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_runs_that_a_log_refers_to_are_counted_to_its_end() -> None:
-    """Those of the checkpoint, without the dropped ones, and those that were sealed since."""
+    """Runs of the checkpoint, without the dropped ones, and runs that were sealed since."""
     files = SimFiles()
     ledger = begun(files)
     ledger.create(2)

@@ -241,7 +241,7 @@ def two_segments(files: SimFiles) -> Ledger:
 
 
 def test_flags_of_a_segment_that_cannot_be_read_now_are_written_later() -> None:
-    """Those of others are written at once, and the log goes on: nothing was written where it failed.
+    """Flags of others are written at once, and the log goes on: nothing was written where it failed.
     (§5)"""
     files = SimFiles()
     ledger = two_segments(files)

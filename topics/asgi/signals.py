@@ -59,7 +59,7 @@ class Signals:
 
         self._before[number] = before
         signal.signal(number, handle)
-        # As event loops have it: system calls go on after the signal.
+        # As in event loops, system calls go on after the signal.
         signal.siginterrupt(number, False)
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ _uses = 0
 _TASKS: Final = Counter["asyncio.Task[Any]"]()
 """The same in event loops, by the task that uses them."""
 _ENDING: Final = set["asyncio.Task[Any]"]()
-"""Those that were cancelled and are not done."""
+"""Tasks that were cancelled and are not done."""
 _IS_HEARD: Final = ContextVar("_IS_HEARD", default=False)
 """Whether this task, or the one that made it, is among them."""
 

@@ -244,7 +244,7 @@ class WorkerState(Generic[D]):
     # ------------------------------------------------------------------ settling
 
     def settling(self, jobs: Iterable[BaseHeldJob[D]]) -> list[BaseHeldJob[D]]:
-        """Those of the jobs that are still held; from now on they are being settled."""
+        """The jobs that are still held; from now on they are being settled."""
         open_jobs = [job for job in jobs if job.state is JobState.HELD]
         for job in open_jobs:
             job.state = JobState.SETTLING

@@ -320,7 +320,7 @@ def test_a_job_extended_often_leaves_no_heap_behind() -> None:
 
 
 def test_an_erased_or_damaged_text_keeps_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those beside a job that cannot be read go, and it stays in the queue. (§10.6)"""
+    """Jobs beside a job that cannot be read go, and that job stays in the queue. (§10.6)"""
     engine = queue(max_deliveries=1, dead_letter="d", lease_ms=1000)
     engine.append("a", "b", "c", name="q")
     engine.seal_all()

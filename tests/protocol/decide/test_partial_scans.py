@@ -594,7 +594,7 @@ def test_a_scattered_delete_of_what_is_being_sealed() -> None:
 
 
 def test_scattered_jobs_that_are_held_are_deleted() -> None:
-    """Those of the tag, and no others; whoever holds them is told with the ack. (§5, §10.4)"""
+    """Jobs of the tag go, and no others; whoever holds them is told with the ack. (§5, §10.4)"""
     engine = Harness(segment_max_records=ROWS)
     engine.put(type="queue")
     scattered(engine, 3, "abc")

@@ -280,7 +280,7 @@ def in_order(host: Disk) -> list[int]:
 
 
 def test_a_write_that_finds_no_room_again_keeps_its_place() -> None:
-    """Those that came behind it may be small enough for the room that there is, and are written
+    """Writes that came behind it may be small enough for the room that there is, and are written
     behind it. (§0.6)"""
     host = Disk()
     host.write("t", 1)

@@ -81,7 +81,7 @@ def test_between_two_commas_lies_one_element_or_less_than_a_step() -> None:
 
 
 def test_commas_of_what_is_open_are_counted() -> None:
-    """Those of an array or object that was closed are forgotten."""
+    """Commas of an array or object that was closed are forgotten."""
     made = looked_over(b'{"a":[1,2,3,4,5,6,7,8,9,10,11,12],"b":[1,2,3,[4,4,4],')
 
     assert made.counts == [0, 1, 4, 0]

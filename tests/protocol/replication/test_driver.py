@@ -624,7 +624,7 @@ def test_a_replica_counts_no_job_that_is_less_than_none(rig: Rig) -> None:
 
 
 def test_waiting_commands_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that finds no room while a unit is on its way is refused: 429."""
+    """A command that finds no room while a unit is on its way is refused: 429."""
     monkeypatch.setattr("topics.protocol.replication.driver.QUEUED_MAX", 2)
     rig.fill()
     for data in "bcd":

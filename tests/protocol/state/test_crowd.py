@@ -219,7 +219,7 @@ def test_an_error_of_one_stream_is_its_own(engine: Harness) -> None:
 
 
 def test_streams_come_and_go_during_a_walk(engine: Harness) -> None:
-    """One that is closed gets nothing; a session that is opened again finds what it has missed."""
+    """A stream that is closed gets nothing; a session that is opened again finds what it has missed."""
     driver, *viewers = Driver(engine), Live(engine), Live(engine)
     engine.append(1)
     driver.step()

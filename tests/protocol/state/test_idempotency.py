@@ -163,7 +163,7 @@ def test_a_key_of_no_record_is_not_restored() -> None:
 
 
 def test_the_keys_of_what_was_in_memory_only_are_lost_with_it() -> None:
-    """Those of logged records stay, and the count is right. (§4 of the cluster)"""
+    """Keys of logged records stay, and the count is right. (§4 of the cluster)"""
     keys = IdempotencyKeys(lambda _: 1000)
     keys.remember(1, A, 1, 1, 1000)
     keys.remember(1, B, 2, 1, 1000, volatile=True)

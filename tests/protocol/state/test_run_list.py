@@ -157,7 +157,7 @@ def test_a_large_delete_is_a_mask_of_the_run(spans: int, size: int) -> None:
 
 
 def test_runs_are_replaced_by_their_range() -> None:
-    """Those that begin within it go, those beside it stay, and the list stays in order. (§3)"""
+    """Runs that begin within the range go, runs beside it stay, and the list stays in order. (§3)"""
     runs = listed([(0, 10), (0, 10), (0, 10), (0, 10)])
     new = run_of(11, 20)
 

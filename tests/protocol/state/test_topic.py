@@ -332,7 +332,7 @@ def test_a_damaged_run_without_a_record_takes_no_share() -> None:
 
 
 def test_a_loss_that_is_told_anew_takes_the_holes_behind_its_beginning() -> None:
-    """One that begins before it ends there; those before it stay."""
+    """A hole that begins before it ends there; holes before it stay."""
     engine = Harness()
     engine.put()
     topic = engine.topic()

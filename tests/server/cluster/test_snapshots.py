@@ -135,7 +135,7 @@ def test_a_kill_between_the_two_renames_is_mended_by_the_next_start(tmp_path: Pa
 
             assert taker.place()[0].index == place.index
             assert not (taker.path / COMING).exists()
-            # One that is not whole is no store.
+            # A store that is not whole is none.
             (taker.path / STORE).rename(taker.path / COMING)
             (taker.path / COMING / "topics.id").unlink()
             NodeDirectory(taker.path, "c").close()

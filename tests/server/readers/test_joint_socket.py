@@ -126,7 +126,7 @@ def test_a_subscription_sees_what_was_acknowledged_before(served: WithReaders) -
 
 
 def test_topics_of_both_processes_on_one_socket(served: WithReaders) -> None:
-    """One that is the engine's comes over the relay; a command with both is carried out there whole,
+    """A topic that is the engine's comes over the relay; a command with both is carried out there whole,
     and takes over what was subscribed here. (§7.7)"""
     writer = served.http()
     put(writer, "lasts")
@@ -191,7 +191,7 @@ def test_what_is_wrong_is_refused_as_ever(served: WithReaders) -> None:
 
 
 def test_a_topic_that_leaves_the_readers_goes_on_over_the_relay(served: WithReaders) -> None:
-    """One that becomes `ephemeral` is the engine's from then on; its subscriptions stay where they
+    """A topic that becomes `ephemeral` is the engine's from then on; its subscriptions stay where they
     stood."""
     writer = served.http()
     put(writer, "leaving")

@@ -14,7 +14,7 @@ def lanes(limits: Limits | None = None) -> Lanes:
 
 
 def test_a_lane_with_little_to_do_does_it_at_once() -> None:
-    """One that used much waits for its turn, with those of others."""
+    """A lane that used much waits for its turn, with the lanes of others."""
 
     async def story() -> None:
         all_lanes = lanes()

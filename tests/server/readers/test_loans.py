@@ -123,7 +123,7 @@ def test_a_stream_in_a_reader_ends_when_the_engine_says_so(lender: Lender, why: 
 
 
 def test_sessions_of_a_reader_that_ended_are_here_again(lender: Lender) -> None:
-    """Those of the others stay where they are."""
+    """Sessions of the others stay where they are."""
     mine, other = lender.session(), lender.session()
     lender.lend(mine)
     lender.lend(other, reader=1)

@@ -72,7 +72,7 @@ def page_of(*applied: int) -> Page:
 
 
 def test_a_file_stays_until_readers_know_that_it_goes() -> None:
-    """One that reads from it opens it then."""
+    """A reader that reads from it opens it then."""
 
     async def story() -> None:
         readers = Readers(lets_go=(True, True))

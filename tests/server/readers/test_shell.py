@@ -508,7 +508,7 @@ def test_a_long_poll_ends_with_nothing_at_its_time() -> None:
 
 
 def test_reads_of_a_topic_that_is_anothers_now_are_released() -> None:
-    """Those that wait are answered with what there is; the next is told to come again. (§0.10)"""
+    """Reads that wait are answered with what there is; the next is told to come again. (§0.10)"""
 
     async def story(rig: Rig) -> None:
         rig.ask(wait_ms=1000)

@@ -84,7 +84,7 @@ def test_the_loop_goes_on_while_a_call_waits() -> None:
 
 
 def test_calls_that_threads_have_yet_to_end_are_counted() -> None:
-    """Those of several workers, and of a pool, whatever comes of them: the loop knows when none is left."""
+    """Calls of several workers, and of a pool, count whatever comes of them: the loop knows when none is left."""
     at_work = AtWork()
     may_go = threading.Event()
 

@@ -80,7 +80,7 @@ def known(machine: Machine) -> Meter:
 
 
 def test_the_one_that_was_served_least_is_first() -> None:
-    """One that is just so heavy does not wait behind all that are much heavier."""
+    """A connection that is just so heavy does not wait behind all that are much heavier."""
     machine = Machine()
     meters = {name: known(machine) for name in ("much", "little")}
     meters["much"].use(1.0, 0.009)
@@ -234,7 +234,7 @@ def test_those_with_little_to_do_go_on_at_once() -> None:
 
 
 def test_answers_that_leave_first_do_not_hold_up_the_line() -> None:
-    """Those that are served in the passes between use up a slice, and then wait in line as well."""
+    """Answers that are served in the passes between use up a slice, and then wait in line as well."""
     machine = Machine(slice_s=0.25)
     machine.turns.add(One(machine, "much"), is_light=True, is_long=True)
     passes = []

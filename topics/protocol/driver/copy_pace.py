@@ -25,7 +25,7 @@ meanwhile waits for all of them."""
 SYNC_BYTES: Final = 4 << 20
 """Bytes of copies that no sync has covered, at which one is wanted."""
 UNSYNCED_BYTES: Final = 2 * SYNC_BYTES
-"""Those at which copies wait for it: a disk that writes 100 MB a second has them in 80 ms."""
+"""Unsynced bytes at which copies wait for it: a disk that writes 100 MB a second has them in 80 ms."""
 SLICE_EVERY_MS: Final = 50
 """Between two slices of copies under pressure: some 20 MB/s, which any disk seals."""
 BESIDE_MS: Final = 100

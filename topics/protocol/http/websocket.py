@@ -302,7 +302,7 @@ def subscribed(request_id: bytes, positions: Mapping[str, WatchPosition]) -> byt
 
 
 def subscribed_at(request_id: bytes, topics: Mapping[str, Position]) -> bytes:
-    """The same, of positions as an answer has them."""
+    """The reply to a subscription, with positions as an answer has them."""
     return opened("subscribed", request_id) + b',"topics":%b}' % msgspec.json.encode(topics)
 
 

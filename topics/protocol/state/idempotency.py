@@ -258,7 +258,7 @@ class IdempotencyKeys:
         return forgotten
 
     def forget_old_of(self, topic_id: int, now_ms: int, limit: int) -> int:
-        """The same, of one topic."""
+        """Forget old keys of one topic."""
         keys = self.by_topic[topic_id]
         window_ms = self._window_ms_of(topic_id)
         forgotten = keys.forget(now_ms=now_ms, window_ms=window_ms, limit=limit)

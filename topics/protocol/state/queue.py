@@ -350,7 +350,7 @@ class Queue:
         self.in_flight -= ended
 
     def remove_marked(self, marks: Sequence[Marks]) -> None:
-        """The same, of the seqs that marks mean."""
+        """Remove the jobs of the seqs that marks mean."""
         if not self.jobs or not marks:
             return
         seqs = np.sort(np.fromiter(self.jobs, np.int64, len(self.jobs)))

@@ -196,7 +196,7 @@ class Topic:
         return self.deletes, self.head_seq - self.count, self.gone_through()
 
     def live_among(self, seqs: Sequence[int]) -> list[int]:
-        """Those of some seqs, ascending, whose records are live."""
+        """Of some seqs, ascending, those whose records are live."""
         gone_through, live = self.gone_through(), []
         for run, spans in self.runs.extents_of(seqs) if seqs and self.runs else ():
             for lo, hi in spans:

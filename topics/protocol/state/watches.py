@@ -96,7 +96,7 @@ class Watches:
         self.byte_shares = Shares("max_watch_bytes", limits.max_watch_bytes)
         self.sessions: dict[str, Session] = {}
         self._idle: OrderedDict[str, Session] = OrderedDict()
-        """Those without a stream, the oldest access first."""
+        """Sessions without a stream, the oldest access first."""
         self.streams: set[Stream] = set()
         self.ended_by: StreamEnd | None = None
         self._by_topic: dict[int, dict[Watched, None]] = {}

@@ -56,5 +56,5 @@ class Failures:
             self.note(address, times)
 
     def of(self, address: str) -> int:
-        """Those of one address, as far as it is remembered."""
+        """Failures of one address, as far as it is remembered."""
         return self._counts.get(address, 0)

@@ -146,7 +146,7 @@ class Forwarder:
 
     @property
     def connections(self) -> tuple[int, int, int]:
-        """Those that carry a request which is answered soon, those that wait or stream, and idle
+        """Connections that carry a request which is answered soon, that wait or stream, and that are idle
         ones."""
         pools = self._pools.values()
         return (

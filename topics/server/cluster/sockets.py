@@ -185,7 +185,7 @@ class ClusterSocketFeed(SocketFeed):
         return False
 
     def _ephemeral(self, names: Iterable[str]) -> list[str]:
-        """Those of these topics of which the leader alone has the records."""
+        """Of these topics, those of which the leader alone has the records."""
         topics = self._shell.engine.state.topics
         known = ((name, topics.get(name)) for name in names)
         return [name for name, topic in known if topic and not topic.durability.is_logged]

@@ -31,7 +31,7 @@ class Slots:
 
     def __init__(self, limits: Limits, holders: Holders) -> None:
         self.holders = holders
-        # Those of a key are counted by `in_flight`, which can end them, too.
+        # Requests of a key are counted by `in_flight`, which can end them, too.
         self.inflight = Shares("max_inflight", 0, per_ip=limits.max_inflight_per_ip)
         self.bounds_requests = limits.max_inflight_per_ip > 0
         self.polls = Shares(

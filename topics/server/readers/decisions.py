@@ -29,7 +29,7 @@ log = logging.getLogger("topics.readers")
 
 
 class Decisions:
-    """Those of all readers."""
+    """The decisions that readers asked for."""
 
     def __init__(self, runtime: Shell) -> None:
         self._runtime = runtime

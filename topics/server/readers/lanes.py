@@ -122,7 +122,7 @@ class Lanes:
         self._shared = shared
         self._lanes: dict[int, Lane] = {}
         self._idle: OrderedDict[int, Lane] = OrderedDict()
-        """Those without a request; the last one used is kept longest."""
+        """Lanes without a request; the lane used last is kept longest."""
 
     def enter(self, number: int) -> Lane:
         """The lane of a connection that has another request."""

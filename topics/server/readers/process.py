@@ -26,7 +26,7 @@ from topics.server.readers.page import Page
 HANG_S: Final = 1.0
 """A reader that is behind the page and shows no life for so long is replaced."""
 LIFELESS_S: Final = 10.0
-"""One that shows no life for so long is replaced though there is nothing to follow."""
+"""A reader that shows no life for so long is replaced though there is nothing to follow."""
 AGAIN_S: Final = (0.05, 0.2, 1.0, 5.0)
 """How long after its end a reader is started again, by how often it ended without a quiet time."""
 QUIET_S: Final = 60.0

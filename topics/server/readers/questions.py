@@ -63,7 +63,7 @@ class _Waiting(msgspec.Struct, eq=False):
 
 
 class Questions:
-    """Those of one reader, in its process.
+    """The questions of one reader, in its process.
 
     Args:
         send: Sends a message to the engine's process.
@@ -77,7 +77,7 @@ class Questions:
         self._number = 0
         self._waiting: dict[int, _Waiting] = {}
         self._lists: dict[int, _Waiting] = {}
-        """Those of them that ask for lists."""
+        """Questions for lists."""
 
     @property
     def is_prompt(self) -> bool:

@@ -79,7 +79,7 @@ class Reader:
         self._has_keys = bool(hello["has_keys"])
         self._engine = engine
         self._keys: list[Entry] | None = None
-        """Those in force in the engine's process, which alone reads where they come from."""
+        """Keys in force in the engine's process, which alone reads where they come from."""
         self._keys_told = asyncio.Event()
         self._has_begun = False
         memory = mmap.mmap(page, page_bytes(hello["readers"]))

@@ -62,7 +62,7 @@ class Relay:
         self._borrows: dict[int, Callable[[bytes], None]] = {}
 
     def number(self) -> int:
-        """One that nothing else has: of a request, or of a connection."""
+        """A number that nothing else has: of a request, or of a connection."""
         self._numbers += 1
         return self._numbers
 

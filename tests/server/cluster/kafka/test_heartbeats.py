@@ -147,7 +147,7 @@ def test_the_last_heartbeat_of_a_node_counts() -> None:
 
 
 def test_nodes_that_were_heard_of_are_bounded() -> None:
-    """Those that were silent longest go: each new container may have a new id."""
+    """Nodes that were silent longest go: each new container may have a new id."""
     found = roster(*((beat(f"n{at:05}"), at) for at in range(NODES_MAX + 3)))
 
     live = found.live(0, RETAIN_MS)

@@ -59,7 +59,7 @@ def over_consumers(
 
 
 async def assign(consumer: FakeConsumer) -> None:
-    """As librdkafka does it: while it is polled, on the thread that polls."""
+    """Assign as librdkafka does: while it is polled, on the thread that polls."""
     while not consumer.callbacks:
         await asyncio.sleep(0.001)
     await asyncio.to_thread(consumer.callbacks["on_assign"], consumer, [SHARD])
@@ -127,7 +127,7 @@ def test_a_host_that_fails_to_drain_hurts_nobody() -> None:
 def test_a_node_that_withdraws_loses_what_it_has_and_comes_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One whose clock is off must not lead. (§4)"""
+    """A node whose clock is off must not lead. (§4)"""
     monkeypatch.setattr(placement, "POLL_SECONDS", 0.01)
     first, second = FakeConsumer(), FakeConsumer()
 

@@ -16,7 +16,7 @@ from topics.server.cluster.kafka.settings import KafkaSettings
 from topics.server.cluster.kafka.writing import Writer, Written
 
 READERS_MAX: Final = 3
-"""One that follows, one that proves, and one that takes the place of another.  More wait."""
+"""A reader that follows, a reader that proves, and a reader that takes another's place; more wait."""
 DOUBTS: Final = 2
 DOUBT_SECONDS: Final = 1.0
 """A broker that goes on after a pause asks the controller every half a second."""
