@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# Where it is set, each run of pytest rewrites the asserts of all tests, in each of its processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: serve test test-spark brokers cluster sim soak long coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate lock clean
 
 # What the server needs, and no more.
