@@ -146,3 +146,27 @@ def test_what_cannot_be_looked_at_or_removed_is_in_nobodys_way(tmp_path: Path) -
     assert files.names() == [name(1), name(2)]
     assert files.modified_s(name(2)) == 0
     files.close()
+
+
+def test_files_that_were_prepared_and_never_begun_go() -> None:
+    """All but the next, in which the log goes on: whatever left several of them. (§5)"""
+    files = SimFiles()
+    ledger = Ledger(None)
+    store = ledger.store = DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
+    store.recover(ledger)
+    ledger.create(1)
+    ledger.append(1, b"kept")
+    store.sync()
+    last = max(int(name[:10]) for name in files.names() if name[0] == "0" and name.endswith("wal"))
+    store.close(None)
+    for number in (last + 1, last + 2, last + 3):
+        if f"{number:010}.wal" not in files.names():
+            files.create(f"{number:010}.wal").allocate(64 << 10)
+    files.sync_dir()
+
+    again = Ledger(None)
+    again.store = DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
+    again.store.recover(again)
+
+    assert again.content() == {1: {1: b"kept"}}
+    assert not {f"{number:010}.wal" for number in (last + 2, last + 3)} & set(files.names())

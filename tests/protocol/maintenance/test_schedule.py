@@ -576,3 +576,16 @@ def test_a_segment_that_cannot_be_read_is_left_as_it_is() -> None:
 
     assert len(warnings(host)) == 1
     assert len(host.driver.maintenance.schedule.compaction.damaged) == 1
+
+
+def test_a_candidate_that_nothing_refers_to_any_more_is_not_read() -> None:
+    """Its last run was dropped while others were looked at. (§5)"""
+    host = sparse(rate=0)
+    found = host.driver.maintenance.schedule
+    looked_at: dict[int, Any] = {}
+    host.calls.clear()
+    ended: list[Exception | None] = []
+
+    host.driver.maintenance.run(found._inspect(999, looked_at), ended.append)
+
+    assert (ended, looked_at, host.calls) == ([None], {}, [])
