@@ -36,6 +36,14 @@ class Api:
     ) -> Answer:
         return ask(self.wire, method, target, text_of(body), headers)
 
+    def write(self, method: str, target: str, body: object = ABSENT) -> Answer:
+        """An answer that lasts: a write that is only paced (429 without a limit's name: the log or the
+        disk is behind for some milliseconds, §0.6) is tried again."""
+        while True:
+            answer = self.ask(method, target, body)
+            if answer.status != 429 or "limit" in answer.error["detail"]:
+                return answer
+
     def ok(self, method: str, target: str, body: object = ABSENT) -> Any:
         answer = self.ask(method, target, body)
         assert answer.status in (200, 201), answer

@@ -47,7 +47,7 @@ def filled(api: Api) -> list[int]:
     for size in (20_000, 1):
         for i in range(20_000):  # maintenance may find some room meanwhile
             record = tagged(f"t{i}", "x" * size)
-            answer = api.ask("POST", "/v0/topics/t", {"records": [record]})
+            answer = api.write("POST", "/v0/topics/t", {"records": [record]})
             if answer.status == 429:
                 break
             told += answer.json["seqs"]
@@ -67,7 +67,7 @@ def in_turn(log: str) -> bool:
 def refused_topic(api: Api) -> str:
     """The name of a topic that could not be created for want of space."""
     for i in range(20_000):
-        answer = api.ask("PUT", f"/v0/topics/new{i}", {})
+        answer = api.write("PUT", f"/v0/topics/new{i}", {})
         if answer.status == 429:
             assert answer.error["detail"]["limit"] == "disk"
             return f"new{i}"

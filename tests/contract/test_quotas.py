@@ -170,7 +170,7 @@ def test_logged_records_are_sealed_before_they_push_back(private: Callable[..., 
     api = Api(private(hot_max_bytes=1 << 20, segment_max_bytes=1 << 18).connect(PROTOCOLS["http1"]))
     for i in range(100):
         body = {"records": [{"data": f"{i}" + "x" * 99_000}]}
-        while (answer := api.ask("POST", "/v0/topics/t", body)).status == 429:
+        while (answer := api.write("POST", "/v0/topics/t", body)).status == 429:
             assert answer.error["detail"]["limit"] == "max_hot_bytes"
     assert [r["$seq"] for r in api.walk("t", limit=50)] == list(range(1, 101))
 
