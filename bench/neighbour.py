@@ -135,7 +135,9 @@ def _beside(
 def asked(serving: Serving, ask: Ask, seconds: float) -> tuple[float, float, int]:
     """The p99 of the client's latency, and of the server's CPU time meanwhile, ms; and the number of
     requests that were refused."""
-    waits, costs, refused = [], [], 0
+    waits: list[float] = []
+    costs: list[float] = []
+    refused = 0
     until_s = time.perf_counter() + seconds
     while (begun_s := time.perf_counter()) < until_s or not waits:
         cpu_s = serving.cpu_s()
@@ -157,15 +159,19 @@ def table(
     @click.option("--clients", default=1, show_default=True, help="Connections that attack.")
     @click.option("--other", type=click.Path(path_type=Path), help="A checkout to attack instead.")
     @click.option("--seconds", default=3.0, show_default=True, help="How long an attack lasts.")
-    def main(names: tuple[str, ...], clients: int, other: Path | None, seconds: float) -> None:
-        """Measure ATTACKs, or all of them."""
+    @click.option("--readers", default=0, show_default=True, help="As for `topics serve`.")
+    def main(
+        names: tuple[str, ...], clients: int, other: Path | None, seconds: float, readers: int
+    ) -> None:
+        """Measure ATTACKs, or all of them; CPU and memory are those of the first process alone."""
         print(f"{'attack':28} {TITLES}")
         checkout = other.absolute() if other else None
+        options = ("--readers", str(readers)) if readers else ()
 
         @contextmanager
         def elsewhere(home: str, name: str) -> Iterator[int]:
             with (
-                serve_topics(Path(home) / "elsewhere", checkout) as second,
+                serve_topics(Path(home) / "elsewhere", checkout, *options) as second,
                 setup(second, name),
             ):
                 yield second.port
@@ -173,7 +179,10 @@ def table(
         for name in names or attacks:
             with tempfile.TemporaryDirectory() as home:
                 where = Path(home) / "server"
-                with serve_topics(where, checkout) as serving, setup(serving, name) as ask:
+                with (
+                    serve_topics(where, checkout, *options) as serving,
+                    setup(serving, name) as ask,
+                ):
                     row = attacked(
                         serving,
                         ask,
