@@ -1,15 +1,31 @@
-"""Commands: what a request asks, and for whom."""
+"""What the table says of each kind of command."""
 
-from topics.protocol.model.commands import CreateWatch, View
-from topics.protocol.model.holder import NOBODY, Holder
+import pytest
+
+from topics.protocol.http.routes import ROUTES, Route, StreamKind
+from topics.protocol.model.commands import FACTS, Diff, RestsOn, waits_for_news
+
+ASKED = [route for route in ROUTES if route.command is not None]
 
 
-def test_a_session_is_counted_for_the_one_who_makes_it() -> None:
-    """What it asks stays the same. (§11)"""
-    asked = CreateWatch("w", {}, View(limit=1, budget_bytes=1), 1000, False, {})
-    holder = Holder("k", is_key=True)
+@pytest.mark.parametrize("route", ASKED, ids=lambda route: route.line)
+def test_a_read_needs_no_more_than_the_scope_to_read(route: Route) -> None:
+    """Whoever may only read changes nothing, and what a read rests on is never a change. (§0.2)"""
+    assert route.command is not None
+    facts = FACTS[route.command]
+    assert facts.is_read == (route.guard == "read")
+    assert facts.is_read or facts.rests_on is RestsOn.STATE
 
-    made = asked.by(holder)
 
-    assert (asked.holder, made.holder) == (NOBODY, holder)
-    assert made.by(NOBODY) == asked
+def test_every_command_has_a_route() -> None:
+    """And is made by that route alone, but for the claims of a push stream."""
+    made = [route.command for route in ASKED if route.target is not StreamKind.WORK]
+    assert len(set(made)) == len(made)
+    assert set(made) == FACTS.keys()
+
+
+@pytest.mark.parametrize("wait_ms", [0, 1])
+def test_a_read_that_does_not_wait_waits_for_no_news(wait_ms: int) -> None:
+    """A read that is parked to go on in parts is in flight as any other. (§11)"""
+    diff = Diff("t", 0, None, 1, 1, (), None, False, True, wait_ms, None)
+    assert waits_for_news(diff) is (wait_ms > 0)

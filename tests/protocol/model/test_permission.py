@@ -8,10 +8,10 @@ import pytest
 from protocol.harness import refusal, status_of
 from topics.protocol.model import commands
 from topics.protocol.model.access import ANYONE, Caller
-from topics.protocol.model.commands import Begin, Command, OnBehalf, View
+from topics.protocol.model.commands import FACTS, Begin, Command, OnBehalf, View, names_of
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.errors import ErrorCode
-from topics.protocol.model.permission import NAMES, names_of, permitted
+from topics.protocol.model.permission import permitted
 
 LETTERS = msgspec.structs.replace(TopicConfig(), dead_letter="in.letters")
 INNER = Caller("k", prefixes=("in.",))
@@ -67,7 +67,7 @@ def test_no_command_is_left_out() -> None:
     """A new command has a row in the code and here. (§0.2)"""
     every = set(get_args(Command))
 
-    assert every == NAMES.keys() == {type(command) for command, _ in TABLE}
+    assert every == FACTS.keys() == {type(command) for command, _ in TABLE}
 
 
 @pytest.mark.parametrize(("command", "names"), TABLE, ids=lambda v: type(v).__name__)

@@ -32,7 +32,15 @@ from topics.protocol.driver.group_commit import (
 from topics.protocol.driver.maintenance import Call, MaintenanceDriver
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
-from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
+from topics.protocol.model.commands import (
+    Append,
+    Claim,
+    Command,
+    DeleteRecords,
+    Diff,
+    Purge,
+    waits_for_news,
+)
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, WriteFailed
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment, Room, earlier
@@ -349,8 +357,7 @@ class Driver:
                 heapify(self._deadlines)
         self._parked[token] = ParkedCommand(command.topic, deliver)
         # A delete that goes on in parts is parked as well, and waits for no news.
-        waits = isinstance(command, Claim) or (isinstance(command, Diff) and command.wait_ms > 0)
-        return Ticket(cancel, waits_for_news=waits)
+        return Ticket(cancel, waits_for_news=waits_for_news(command))
 
     @property
     def parked(self) -> int:

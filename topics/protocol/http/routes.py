@@ -21,14 +21,25 @@ from topics.protocol.http.decoding import invalid
 from topics.protocol.http.suggestions import listed, nearest_path
 from topics.protocol.model.access import SCOPES, Scope
 from topics.protocol.model.commands import (
+    FACTS,
+    Ack,
+    Append,
     Claim,
     Command,
+    CreateWatch,
+    DeleteRecords,
     DeleteRouter,
     DeleteTopic,
+    Diff,
+    Extend,
     GetRouter,
     GetTopic,
     ListRouters,
     ListTopics,
+    Nack,
+    Purge,
+    PutRouter,
+    PutTopic,
     ReadPage,
 )
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -107,6 +118,8 @@ class Route(msgspec.Struct, frozen=True):
     guard: Guard
     body: BodyRule
     target: Parser | Probe | StreamKind
+    command: type[Command] | None
+    """What the parser makes; of a push stream what it goes on doing; None: no single command."""
     scopes: frozenset[Scope]
     """What a key needs."""
     has_name: bool
@@ -121,6 +134,11 @@ class Route(msgspec.Struct, frozen=True):
         if self.target is _append:
             return limits.max_body_bytes
         return min(limits.max_body_bytes, limits.max_command_bytes)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it changes nothing that an event tells; what comes over a WebSocket says so itself."""
+        return self.command is None or FACTS[self.command].is_read
 
     @property
     def line(self) -> str:
@@ -146,15 +164,15 @@ def _writing(request: Request) -> str:
     return require_topic_name(request.name)
 
 
-def _put_topic(request: Request) -> Command:
+def _put_topic(request: Request) -> PutTopic:
     return bodies.parse_put(_writing(request), request.body)
 
 
-def _get_topic(request: Request) -> Command:
+def _get_topic(request: Request) -> GetTopic:
     return GetTopic(_reading(request), query_bool(request.query, "touch", True))
 
 
-def _list_topics(request: Request) -> Command:
+def _list_topics(request: Request) -> ListTopics:
     touch = query_bool(request.query, "touch", False)
     return ListTopics(*_page(request.query), touch)
 
@@ -166,11 +184,11 @@ def _page(query: Mapping[str, str]) -> tuple[str, int, str]:
     return query.get("prefix", ""), min(size, PAGE_SIZE_MAX), after
 
 
-def _delete_topic(request: Request) -> Command:
+def _delete_topic(request: Request) -> DeleteTopic:
     return DeleteTopic(_writing(request), query_bool(request.query, "if_empty", False))
 
 
-def _append(request: Request) -> Command:
+def _append(request: Request) -> Append:
     key, query = request.header(b"idempotency-key"), request.query
     return bodies.parse_append(
         require_topic_name(request.name),
@@ -190,11 +208,11 @@ def _header_text(value: bytes) -> str:
         return value.decode("latin-1")
 
 
-def _diff(request: Request) -> Command:
+def _diff(request: Request) -> Diff:
     return bodies.parse_diff(_reading(request), request.body, request.limits)
 
 
-def _read_page(request: Request) -> Command:
+def _read_page(request: Request) -> ReadPage:
     query = request.query
     return ReadPage(
         topic=_reading(request),
@@ -207,27 +225,27 @@ def _read_page(request: Request) -> Command:
     )
 
 
-def _delete_records(request: Request) -> Command:
+def _delete_records(request: Request) -> DeleteRecords:
     return bodies.parse_delete(_writing(request), request.body, request.limits)
 
 
-def _purge(request: Request) -> Command:
+def _purge(request: Request) -> Purge:
     return bodies.parse_purge(_writing(request), request.body)
 
 
-def _claim(request: Request) -> Command:
+def _claim(request: Request) -> Claim:
     return bodies.parse_claim(_writing(request), request.body, request.limits)
 
 
-def _ack(request: Request) -> Command:
+def _ack(request: Request) -> Ack:
     return bodies.parse_ack(_writing(request), request.body, request.limits)
 
 
-def _nack(request: Request) -> Command:
+def _nack(request: Request) -> Nack:
     return bodies.parse_nack(_writing(request), request.body, request.limits)
 
 
-def _extend(request: Request) -> Command:
+def _extend(request: Request) -> Extend:
     return bodies.parse_extend(_writing(request), request.body, request.limits)
 
 
@@ -257,11 +275,11 @@ def parse_history(query: Mapping[str, str]) -> tuple[int, int]:
     return step_ms, query_natural(query, "after_ms", 0)
 
 
-def _put_router(request: Request) -> Command:
+def _put_router(request: Request) -> PutRouter:
     return bodies.parse_put_router(require_router_name(request.name), request.body, request.limits)
 
 
-def _get_router(request: Request) -> Command:
+def _get_router(request: Request) -> GetRouter:
     if not is_router_name(request.name):
         raise Rejection(
             ErrorCode.ROUTER_NOT_FOUND, "no router has such a name", {"router": request.name[:256]}
@@ -269,16 +287,16 @@ def _get_router(request: Request) -> Command:
     return GetRouter(request.name)
 
 
-def _list_routers(request: Request) -> Command:
+def _list_routers(request: Request) -> ListRouters:
     query = request.query
     return ListRouters(*_page(query), query.get("source"), query.get("dest"))
 
 
-def _delete_router(request: Request) -> Command:
+def _delete_router(request: Request) -> DeleteRouter:
     return DeleteRouter(require_router_name(request.name))
 
 
-def _create_watch(request: Request) -> Command:
+def _create_watch(request: Request) -> CreateWatch:
     return bodies.parse_watch(
         request.body,
         request.limits,
@@ -292,7 +310,12 @@ def _path(text: str) -> tuple[bytes, ...]:
 
 
 def _route(
-    line: str, guard: Guard, target: Parser | Probe | StreamKind, body: BodyRule = BodyRule.NONE
+    line: str,
+    guard: Guard,
+    target: Parser | Probe | StreamKind,
+    body: BodyRule = BodyRule.NONE,
+    *,
+    makes: type[Command] | None = None,
 ) -> Route:
     method, text = line.split()
     path = _path(text)
@@ -302,6 +325,7 @@ def _route(
         guard,
         body,
         target,
+        makes,
         scopes=SCOPES.intersection(guard.split("+")),
         has_name=b":" in path and path[1] in (b"topics", b"routers"),
         takes_token=target in (StreamKind.WATCH, StreamKind.WORK),
@@ -312,25 +336,27 @@ _ANY: Final = BodyRule.JSON_OR_EMPTY
 
 ROUTES: Final[tuple[Route, ...]] = (
     _route("GET /", "open", Probe.PAGE),
-    _route("GET /v0/topics", "read", _list_topics),
-    _route("PUT /v0/topics/:", "admin", _put_topic, _ANY),
-    _route("GET /v0/topics/:", "read", _get_topic),
-    _route("POST /v0/topics/:", "write", _append, BodyRule.JSON),
-    _route("DELETE /v0/topics/:", "delete", _delete_topic),
-    _route("POST /v0/topics/:/diff", "read", _diff, _ANY),
-    _route("GET /v0/topics/:/records", "read", _read_page),
-    _route("POST /v0/topics/:/delete", "delete", _delete_records, BodyRule.JSON),
-    _route("POST /v0/topics/:/purge", "delete", _purge, _ANY),
-    _route("POST /v0/topics/:/claim", "read+write", _claim, BodyRule.JSON),
-    _route("POST /v0/topics/:/ack", "write", _ack, BodyRule.JSON),
-    _route("POST /v0/topics/:/nack", "write", _nack, BodyRule.JSON),
-    _route("POST /v0/topics/:/extend", "write", _extend, BodyRule.JSON),
-    _route("GET /v0/topics/:/work", "read+write", StreamKind.WORK),
-    _route("GET /v0/routers", "read", _list_routers),
-    _route("PUT /v0/routers/:", "admin", _put_router, BodyRule.JSON),
-    _route("GET /v0/routers/:", "read", _get_router),
-    _route("DELETE /v0/routers/:", "delete", _delete_router),
-    _route("POST /v0/watch", "read", _create_watch, BodyRule.JSON),
+    _route("GET /v0/topics", "read", _list_topics, makes=ListTopics),
+    _route("PUT /v0/topics/:", "admin", _put_topic, _ANY, makes=PutTopic),
+    _route("GET /v0/topics/:", "read", _get_topic, makes=GetTopic),
+    _route("POST /v0/topics/:", "write", _append, BodyRule.JSON, makes=Append),
+    _route("DELETE /v0/topics/:", "delete", _delete_topic, makes=DeleteTopic),
+    _route("POST /v0/topics/:/diff", "read", _diff, _ANY, makes=Diff),
+    _route("GET /v0/topics/:/records", "read", _read_page, makes=ReadPage),
+    _route(
+        "POST /v0/topics/:/delete", "delete", _delete_records, BodyRule.JSON, makes=DeleteRecords
+    ),
+    _route("POST /v0/topics/:/purge", "delete", _purge, _ANY, makes=Purge),
+    _route("POST /v0/topics/:/claim", "read+write", _claim, BodyRule.JSON, makes=Claim),
+    _route("POST /v0/topics/:/ack", "write", _ack, BodyRule.JSON, makes=Ack),
+    _route("POST /v0/topics/:/nack", "write", _nack, BodyRule.JSON, makes=Nack),
+    _route("POST /v0/topics/:/extend", "write", _extend, BodyRule.JSON, makes=Extend),
+    _route("GET /v0/topics/:/work", "read+write", StreamKind.WORK, makes=Claim),
+    _route("GET /v0/routers", "read", _list_routers, makes=ListRouters),
+    _route("PUT /v0/routers/:", "admin", _put_router, BodyRule.JSON, makes=PutRouter),
+    _route("GET /v0/routers/:", "read", _get_router, makes=GetRouter),
+    _route("DELETE /v0/routers/:", "delete", _delete_router, makes=DeleteRouter),
+    _route("POST /v0/watch", "read", _create_watch, BodyRule.JSON, makes=CreateWatch),
     _route("GET /v0/watch/:", "read", StreamKind.WATCH),
     _route("GET /v0/ws", "socket", StreamKind.SOCKET),
     _route("GET /v0/health", "probe", Probe.HEALTH),

@@ -2,10 +2,14 @@
 
 A command that exists is well-formed; whether it can be carried out is for `decide` to say.  One is
 made for every request, hence Structs: a frozen dataclass takes ten times as long to make.
+
+`FACTS` says of each kind of command what its carriers ask: whose names it holds, whether it changes
+anything, whether it waits, and what must be at hand where it is decided.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -256,3 +260,117 @@ Command: TypeAlias = (
     | Nack
     | Extend
 )
+
+
+# ---------------------------------------------------------------------- what carriers ask
+
+
+class RestsOn(Enum):
+    """What decides a command."""
+
+    RECORDS = "records"
+    """The records of the topics that it names, and nothing else: whoever has these decides it."""
+    LIST = "list"
+    """The names of everything, at one moment."""
+    STATE = "state"
+    """What the engine alone knows: counts, leases, sessions, routers."""
+
+
+Names: TypeAlias = Callable[[Any], Iterable[str]]
+
+
+class Facts(NamedTuple):
+    """Of one kind of command.
+
+    Attributes:
+        topics: The topics that a command names, wherever it does: in the path, the body, a config.
+        routers: The routers that it names.
+        is_read: It changes nothing that an event tells, so that every replica may decide it.
+        gives_records: Its outcome has records.
+        rests_on: What decides it.
+        waits: Whether a command that is parked waits for news, rather than for its own next part.
+    """
+
+    topics: Names
+    routers: Names
+    is_read: bool = False
+    gives_records: bool = False
+    rests_on: RestsOn = RestsOn.STATE
+    waits: Callable[[Any], bool] | None = None
+
+
+def _none(_: object) -> Iterable[str]:
+    """What a list leaves out is for its decision to say."""
+    return ()
+
+
+def _topic(command: Any) -> Iterable[str]:
+    return (command.topic,)
+
+
+def _configured(command: Append | PutTopic) -> Iterable[str]:
+    letters = command.config.dead_letter
+    return (command.topic,) if letters is None else (command.topic, letters)
+
+
+def _watched(command: CreateWatch) -> Iterable[str]:
+    return command.topics
+
+
+def _router(command: PutRouter | GetRouter | DeleteRouter) -> Iterable[str]:
+    return (command.router,)
+
+
+def _ends(command: PutRouter) -> Iterable[str]:
+    return command.config.source, command.config.dest
+
+
+def _waits(command: Diff) -> bool:
+    return command.wait_ms > 0
+
+
+def _always(_: object) -> bool:
+    return True
+
+
+_CHANGE: Final = Facts(_topic, _none)
+_LIST: Final = Facts(_none, _none, is_read=True, rests_on=RestsOn.LIST)
+_RECORDS: Final = Facts(_topic, _none, is_read=True, gives_records=True, rests_on=RestsOn.RECORDS)
+
+FACTS: Final[Mapping[type, Facts]] = {
+    PutTopic: Facts(_configured, _none),
+    GetTopic: Facts(_topic, _none, is_read=True),
+    ListTopics: _LIST,
+    DeleteTopic: _CHANGE,
+    Append: Facts(_configured, _none),
+    Diff: _RECORDS._replace(waits=_waits),
+    ReadPage: _RECORDS,
+    DeleteRecords: _CHANGE,
+    Purge: _CHANGE,
+    CreateWatch: Facts(_watched, _none, is_read=True),
+    PutRouter: Facts(_ends, _router),
+    GetRouter: Facts(_none, _router, is_read=True),
+    ListRouters: _LIST,
+    DeleteRouter: Facts(_none, _router),
+    Claim: Facts(_topic, _none, gives_records=True, waits=_always),
+    Ack: _CHANGE,
+    Nack: _CHANGE,
+    Extend: _CHANGE,
+}
+"""One row for each kind; what is not here is no command."""
+
+
+def facts_of(command: Command) -> Facts:
+    return FACTS[type(command)]
+
+
+def waits_for_news(command: Command) -> bool:
+    """Whether a command that is parked waits for records or jobs."""
+    waits = FACTS[type(command)].waits
+    return waits is not None and waits(command)
+
+
+def names_of(command: Command) -> Iterable[str]:
+    """Every name of a topic or router that a command holds."""
+    facts = FACTS[type(command)]
+    return *facts.topics(command), *facts.routers(command)

@@ -20,17 +20,7 @@ from topics.protocol.driver.driver import Driver, ParkedCommand
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.driver.load import QUEUED_BYTES_MAX, QUEUED_MAX
 from topics.protocol.driver.throttle import WAIT_MS_MAX, overloaded
-from topics.protocol.model.commands import (
-    Append,
-    Command,
-    CreateWatch,
-    Diff,
-    GetRouter,
-    GetTopic,
-    ListRouters,
-    ListTopics,
-    ReadPage,
-)
+from topics.protocol.model.commands import Append, Command, facts_of
 from topics.protocol.model.errors import TRY_AGAIN, ErrorCode, Rejection
 from topics.protocol.model.events import Event, TimePassed
 from topics.protocol.model.moment import earlier
@@ -42,8 +32,6 @@ from topics.protocol.replication.place import event_of
 from topics.protocol.state.frames import Pulled
 from topics.protocol.state.watched import Stream, StreamEnd
 
-READS: Final = (Diff, ReadPage, GetTopic, ListTopics, CreateWatch, GetRouter, ListRouters)
-"""Commands that change nothing that an event tells: every node decides them."""
 TIME_EVERY_MS: Final = 1000
 """Between two `TimePassed` that nothing but time asks for (a record or a lease waits for it)."""
 WAITING_BYTES: Final = 512
@@ -278,13 +266,13 @@ class ClusterDriver(Driver):
 
     @staticmethod
     def _require_read(command: Command) -> None:
-        if not isinstance(command, READS):
+        if not facts_of(command).is_read:
             raise not_leader("it follows", is_unknown=False)
 
     def _decide(
         self, command: Command, deliver: Deliver, throttle_ms: float = 0.0
     ) -> Reply | Ticket:
-        if isinstance(command, READS):
+        if facts_of(command).is_read:
             return self._decide_read(command, deliver, throttle_ms)
         if not self.leads:
             raise not_leader("it follows", is_unknown=False)
@@ -331,13 +319,8 @@ class ClusterDriver(Driver):
 
     def _names_of(self, command: Command) -> Collection[str] | None:
         """The topics that a read rests on; None: any may matter, or time does."""
-        match command:
-            case Diff(topic=name) | ReadPage(topic=name) | GetTopic(topic=name):
-                return self._timeless((name,))
-            case CreateWatch(topics=topics, cursors=cursors):
-                return self._timeless({*topics, *cursors})
-            case _:
-                return None
+        names = tuple(facts_of(command).topics(command))
+        return self._timeless(names) if names else None
 
     def _timeless(self, names: Collection[str]) -> Collection[str] | None:
         """These, where time alone changes nothing of what they show: every unit carries the time."""

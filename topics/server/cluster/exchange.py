@@ -25,14 +25,14 @@ from topics.protocol.http import routes
 from topics.protocol.http.answers import open_object
 from topics.protocol.http.bodies import TrimBody, parse_trim
 from topics.protocol.http.origins import OriginRule
-from topics.protocol.http.routes import Probe, StreamKind
+from topics.protocol.http.routes import Probe, Route, StreamKind
 from topics.protocol.model.commands import (
+    FACTS,
     Command,
     CreateWatch,
     DeleteRecords,
     Diff,
-    GetTopic,
-    ReadPage,
+    facts_of,
 )
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY
@@ -55,10 +55,6 @@ from topics.server.exchange.observer import Observer
 from topics.server.exchange.responder import JSON, Responder
 from topics.server.exchange.shell import Shell
 from topics.server.exchange.slots import Slot
-
-_READS: Final = frozenset({"read", "socket", "open", "probe"})
-"""Guards of routes that change nothing which is in the log."""
-_BY_NAME: Final = (Diff, ReadPage, GetTopic)
 
 
 class _Wait(msgspec.Struct):
@@ -172,7 +168,7 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
             return super().finish(pieces)
         if target is StreamKind.WATCH:
             return self._watch(pieces)
-        is_read = self._judged.route.guard in _READS
+        is_read = self._judged.route.is_read
         if self._neighbours.standing.leads:
             made = super().finish(pieces)
             return made if is_read else self._placed(made)
@@ -231,7 +227,7 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
             return found if isinstance(found, Ticket) else self._with_log(found)
         # A leader may lag, too: deposed while it was paused, it does not know it yet; and a follower
         # may have shown a record before its leader hears that the record was accepted.
-        if self._judged.route.guard not in _READS or isinstance(command, CreateWatch):
+        if not facts_of(command).is_read or isinstance(command, CreateWatch):
             return super()._decide(command, deliver)
         decide = super()._decide
         return SecondLook(
@@ -241,11 +237,7 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
     def _is_leaders(self, command: Command) -> bool:
         """Whether the leader alone can answer a read."""
         engine = self._call.runtime.engine
-        names: Iterable[str] = ()
-        if isinstance(command, _BY_NAME):
-            names = (command.topic,)
-        elif isinstance(command, CreateWatch):
-            names = command.topics
+        names = facts_of(command).topics(command)
         return self._has_ephemeral(names) or engine.barrier_for(command) is not None
 
     def _has_ephemeral(self, names: Iterable[str]) -> bool:
@@ -396,8 +388,8 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         call, route = self._call, self._judged.route
         head = call.head
         target = head.path + (b"?" + head.query if head.query else b"")
-        waits = isinstance(route.target, StreamKind) or _waits(route.guard, pieces)
-        is_read = route.guard in _READS
+        waits = isinstance(route.target, StreamKind) or _waits(route, pieces)
+        is_read = route.is_read
         request = Request(
             method=head.method,
             target=target,
@@ -430,10 +422,10 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         return made
 
 
-def _waits(guard: routes.Guard, pieces: list[bytes]) -> bool:
+def _waits(route: Route, pieces: list[bytes]) -> bool:
     """Whether a request may wait for news, by its body; one that is not read here may."""
     size = sum(map(len, pieces))
-    if guard not in ("read", "read+write") or not size:
+    if route.command is None or FACTS[route.command].waits is None or not size:
         return False
     if size > _PLAIN_BYTES:
         return True

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from topics.protocol.http.metrics import Family, Sample
-from topics.protocol.http.routes import ROUTES, Route
+from topics.protocol.http.routes import ROUTES, Route, StreamKind
+from topics.protocol.model.commands import FACTS
 from topics.protocol.model.errors import ErrorCode
 
 OTHER: Final = "other"
@@ -25,11 +26,13 @@ def label_of(route: Route) -> str:
 
 LABELS: Final = {id(route): label_of(route) for route in ROUTES}
 READS: Final = frozenset(
-    f"{method} /v0/topics/:name/{action}"
-    for method, action in (("POST", "diff"), ("GET", "records"), ("POST", "claim"))
+    label_of(route)
+    for route in ROUTES
+    if route.command is not None
+    and FACTS[route.command].gives_records
+    and route.target is not StreamKind.WORK
 )
 """Routes that answer with records."""
-assert set(LABELS.values()) >= READS
 
 
 class RequestMeasures:

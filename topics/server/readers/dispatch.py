@@ -5,10 +5,9 @@ watch session that is lent to it are its own exchange's; every other request is 
 depends on what the log has yet to say, it is decided once that is applied.
 """
 
-import re
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 from topics.protocol.model.access import Caller
 from topics.server.exchange.exchange import TopicsExchange
@@ -23,11 +22,7 @@ from topics.server.exchange.interface import (
 )
 from topics.server.readers.relay import Relay, body_bytes_max, refusal_of
 from topics.server.readers.shell import ReaderShell
-
-_READ: Final = re.compile(rb"/v0/topics/([A-Za-z0-9._:-]+)/(?:diff|records)")
-_LISTS: Final = frozenset({b"/v0/topics", b"/v0/routers"})
-_WATCH: Final = re.compile(rb"/v0/watch/([A-Za-z0-9._-]+)")
-_METHODS: Final = {b"diff": ("POST",), b"records": ("GET", "HEAD")}
+from topics.server.readers.sorting import Kind, asked_by
 
 
 class Sessions(Protocol):
@@ -61,18 +56,15 @@ class Dispatch:
         self._lane = relay.number()
 
     def begin(self, head: Head) -> Answer | Admission:
-        path = head.path
-        read = _READ.fullmatch(path)
-        if read is not None:
-            if head.method not in _METHODS[path[read.end(1) + 1 :]]:
+        match asked_by(head.method, head.path):
+            case (Kind.RECORDS, name):
+                return self._begin_read(head, name)
+            case (Kind.LIST, _) if self._shell.asks_promptly:
+                return self._local.begin(head)
+            case (Kind.STREAM, wid):
+                return self._begin_stream(head, wid)
+            case _:
                 return self._relay.ask(head, self._lane)
-            return self._begin_read(head, read[1].decode())
-        if path in _LISTS and head.method in ("GET", "HEAD") and self._shell.asks_promptly:
-            return self._local.begin(head)
-        watch = _WATCH.fullmatch(path) if head.method == "GET" else None
-        if watch is not None:
-            return self._begin_stream(head, watch[1].decode())
-        return self._relay.ask(head, self._lane)
 
     def connect(self, head: Head) -> Opening:
         # It needs what a reader loads once it serves.

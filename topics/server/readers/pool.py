@@ -36,7 +36,7 @@ from topics.server.readers.page import Page, Timing, page_bytes, shared_file
 from topics.server.readers.passing import Passing
 from topics.server.readers.process import ReaderProcess, Standing
 from topics.server.readers.releases import Releases
-from topics.server.readers.sorting import Sorting, asked
+from topics.server.readers.sorting import Kind, Sorting, asked
 from topics.server.runtime.runtime import Runtime
 from topics.server.transport.connection import Connection
 from topics.server.transport.shared import Shared
@@ -274,14 +274,14 @@ class Pool:
         sorting.reads += 1
         if len(data) - at > PENDING_MAX:
             return False
-        if what.is_socket:
+        if what.kind is Kind.SOCKET:
             idlest = self._idlest()
             return idlest is not None and self._give_sorted(sorting, idlest)
-        if what.wid:
-            return self._sort_stream(sorting, what.wid)
+        if what.kind is Kind.STREAM:
+            return self._sort_stream(sorting, what.name)
         if sorting.reads <= patience(sorting.returns):
             return False
-        if not what.is_list and not self._may_serve(what.topic):
+        if what.kind is Kind.RECORDS and not self._may_serve(what.name):
             return False
         process = self._idlest()
         return process is not None and self._give_sorted(sorting, process)

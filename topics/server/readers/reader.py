@@ -41,7 +41,7 @@ from topics.server.readers.page import PageView, page_bytes
 from topics.server.readers.questions import Questions
 from topics.server.readers.relay import Relay
 from topics.server.readers.shell import ReaderShell
-from topics.server.readers.sorting import Sorting, asked
+from topics.server.readers.sorting import Kind, Sorting, asked
 from topics.server.transport.connection import Connection
 from topics.server.transport.listener import max_connections
 from topics.server.transport.shared import Shared
@@ -249,26 +249,25 @@ class Reader:
 
     def _sort(self, sorting: Sorting, data: bytes, at: int) -> bool:
         """Whether the connection does not go on here."""
-        what = asked(data, at)
-        if what is not None and what.is_socket:
-            return False
-        if what is not None and what.topic:
-            if not self._shell.look():
-                if not self._shell.can_follow:
-                    return self._give_back(sorting)
-                self._shell.when_current(sorting.connection.work_soon)
-                return True
-            if self._shell.serves(what.topic):
+        match asked(data, at):
+            case (Kind.SOCKET, _):
                 return False
-        elif what is not None and what.is_list:
-            if self._shell.asks_promptly:
+            case (Kind.RECORDS, name):
+                if not self._shell.look():
+                    if not self._shell.can_follow:
+                        return self._give_back(sorting)
+                    self._shell.when_current(sorting.connection.work_soon)
+                    return True
+                if self._shell.serves(name):
+                    return False
+            case (Kind.LIST, _) if self._shell.asks_promptly:
                 return False
-        elif what is not None and what.wid in self._borrowed:
-            if not self._shell.look():
-                self._shell.when_current(sorting.connection.work_soon)
-                return True
-            if self.serves(what.wid):
-                return False
+            case (Kind.STREAM, wid) if wid in self._borrowed:
+                if not self._shell.look():
+                    self._shell.when_current(sorting.connection.work_soon)
+                    return True
+                if self.serves(wid):
+                    return False
         return self._give_back(sorting)
 
     # ------------------------------------------------------------------ watch sessions

@@ -28,6 +28,8 @@ from topics.protocol.model.commands import (
     ListRouters,
     ListTopics,
     ReadPage,
+    RestsOn,
+    facts_of,
 )
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
@@ -187,7 +189,8 @@ class ReaderShell:
             Rejection: Refused.
         """
         self.requests += 1
-        if isinstance(command, ListTopics | ListRouters):
+        if facts_of(command).rests_on is RestsOn.LIST:
+            assert isinstance(command, ListTopics | ListRouters)
             return self._questions.ask(command, self.take_reads(), deliver)
         assert isinstance(command, Diff | ReadPage)
         if self.look():

@@ -7,56 +7,103 @@ handshake.  Knows nothing of how connections travel.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from enum import Enum
 from typing import Final, NamedTuple
 
+from topics.protocol.http.routes import ROUTES, Route, StreamKind
+from topics.protocol.model.commands import FACTS, RestsOn
 from topics.server.transport.connection import Connection
 from topics.server.transport.http1 import Http1
 
 LINE_BYTES_MAX: Final = 2048
 """A request line that is not whole within so many bytes is the engine's."""
 
-_DIFF: Final = re.compile(rb"POST /v0/topics/([A-Za-z0-9._:-]+)/diff(?:\?[^ ]*)? HTTP/1\.[01]\r\n")
-_RECORDS: Final = re.compile(
-    rb"(?:GET|HEAD) /v0/topics/([A-Za-z0-9._:-]+)/records(?:\?[^ ]*)? HTTP/1\.[01]\r\n"
-)
-_LIST: Final = re.compile(rb"(?:GET|HEAD) /v0/(topics|routers)(?:\?[^ ]*)? HTTP/1\.[01]\r\n")
-_WATCH: Final = re.compile(rb"GET /v0/watch/([A-Za-z0-9._-]+)(?:\?[^ ]*)? HTTP/1\.[01]\r\n")
-_SOCKET: Final = re.compile(rb"GET /(v0/ws)(?:\?[^ ]*)? HTTP/1\.1\r\n")
+_NAMES: Final = {b"topics": rb"([A-Za-z0-9._:-]+)", b"watch": rb"([A-Za-z0-9._-]+)"}
+"""By the segment before them; a name with percent-escapes is the engine's."""
+
+
+class Kind(Enum):
+    """What a reader may serve."""
+
+    RECORDS = "records"
+    """A read of one topic."""
+    LIST = "list"
+    """A page of a list."""
+    STREAM = "stream"
+    """The stream of a watch session."""
+    SOCKET = "socket"
+    """What may become a WebSocket."""
 
 
 class Asked(NamedTuple):
-    """What the line of a request asks for, where a reader may serve it.
+    """What a request asks for, where a reader may serve it.
 
     Attributes:
-        topic: Of a read.
-        wid: Of a stream.
-        is_list: It is a page of a list.
-        is_socket: It may become a WebSocket.
+        name: Of the topic, or of the session.
     """
 
-    topic: str = ""
-    wid: str = ""
-    is_list: bool = False
-    is_socket: bool = False
+    kind: Kind
+    name: str
 
 
-ROUTES: Final[tuple[tuple[re.Pattern[bytes], Callable[[str], Asked]], ...]] = (
-    (_DIFF, lambda name: Asked(topic=name)),
-    (_RECORDS, lambda name: Asked(topic=name)),
-    (_WATCH, lambda wid: Asked(wid=wid)),
-    (_LIST, lambda _: Asked(is_list=True)),
-    (_SOCKET, lambda _: Asked(is_socket=True)),
-)
-"""What readers serve.  A name with percent-escapes is the engine's."""
+class _Served(NamedTuple):
+    kind: Kind
+    methods: tuple[str, ...]
+    path: re.Pattern[bytes]
+    line: re.Pattern[bytes]
+
+
+_STREAMS: Final = {StreamKind.WATCH: Kind.STREAM, StreamKind.SOCKET: Kind.SOCKET}
+_READS: Final = {RestsOn.RECORDS: Kind.RECORDS, RestsOn.LIST: Kind.LIST}
+
+
+def _kind_of(route: Route) -> Kind | None:
+    if isinstance(route.target, StreamKind):
+        return _STREAMS.get(route.target)
+    if route.command is None or not route.is_read:
+        return None
+    return _READS.get(FACTS[route.command].rests_on)
+
+
+def _served() -> Iterator[_Served]:
+    for route in ROUTES:
+        kind = _kind_of(route)
+        if kind is None:
+            continue
+        both = kind in (Kind.RECORDS, Kind.LIST) and route.method == "GET"
+        methods = ("GET", "HEAD") if both else (route.method,)
+        path = b""
+        for before, segment in zip((b"", *route.path), route.path, strict=False):
+            path += b"/" + (_NAMES[before] if segment == b":" else re.escape(segment))
+        any_of = "|".join(methods).encode()
+        version = rb"1\.1" if kind is Kind.SOCKET else rb"1\.[01]"
+        line = rb"(?:%b) %b(?:\?[^ ]*)? HTTP/%b\r\n" % (any_of, path, version)
+        yield _Served(kind, methods, re.compile(path), re.compile(line))
+
+
+SERVED: Final = tuple(_served())
+
+
+def _asked(kind: Kind, found: re.Match[bytes]) -> Asked:
+    return Asked(kind, found[1].decode() if found.re.groups else "")
 
 
 def asked(data: bytes, at: int) -> Asked | None:
     """What the request that begins at `data[at]` asks for; None where it is no reader's."""
-    for pattern, make in ROUTES:
-        found = pattern.match(data, at, at + LINE_BYTES_MAX)
+    for each in SERVED:
+        found = each.line.match(data, at, at + LINE_BYTES_MAX)
         if found is not None:
-            return make(found[1].decode())
+            return _asked(each.kind, found)
+    return None
+
+
+def asked_by(method: str, path: bytes) -> Asked | None:
+    """As `asked`, of a head that was parsed."""
+    for each in SERVED:
+        found = each.path.fullmatch(path)
+        if found is not None and method in each.methods:
+            return _asked(each.kind, found)
     return None
 
 
