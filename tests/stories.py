@@ -40,6 +40,7 @@ import json
 import random
 import re
 from base64 import urlsafe_b64decode
+from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -55,12 +56,14 @@ from topics.protocol.model.errors import StoreError
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Recovery
+from topics.protocol.model.records import Buffer
 from topics.server.exchange.exchange import TopicsExchange
-from topics.server.exchange.interface import Answer, Feed, Head, Socket, Streaming
+from topics.server.exchange.interface import Answer, Head, Socket, Source, Streaming
 from topics.server.exchange.shell import Phase
-from topics.server.exchange.socket_feed import SocketFeed
 from topics.store.layout import SECTOR, log_name, numbers
 from topics.store.store import DiskStore
+
+T = TypeVar("T")
 
 START_MS = 1_750_000_000_000
 WAL_BYTES = 64 << 10
@@ -75,8 +78,6 @@ VERBS = (
 COMMANDS = {*METHODS, *VERBS}
 
 ABSENT = "<absent>"
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -471,58 +472,65 @@ class _Poll:
 class _Stream:
     """A client of a stream or a WebSocket that reads only on command."""
 
-    def __init__(self, far: Feed | Socket, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, far: Source, loop: asyncio.AbstractEventLoop) -> None:
         self._far = far
         self._loop = loop
-        self._pulling: asyncio.Task[Any] | None = None
-        self._sending: asyncio.Task[None] | None = None
-        self._messages: list[str] = []
+        self._messages: deque[bytes] = deque()
+        self._ahead: Buffer | None = None
+        """What was taken when it came, and is not read: there is room for one piece."""
         self._last: list[Line] = []
         """The result of reading a stream that has ended."""
+        self._on_loop(lambda: far.listen(lambda: loop.call_soon(self._on_news)))
+
+    def _on_news(self) -> None:
+        self._send_all()
+        if self._ahead is None and not self._last:
+            self._ahead = self._far.take()
+
+    def _on_loop(self, call: Callable[[], T]) -> T:
+        async def called() -> T:
+            return call()
+
+        return self._loop.run_until_complete(called())
 
     def send(self, message: str) -> None:
         """Messages are carried out one after the other, as by a driver."""
-        self._messages.append(message)
-        if self._sending is None or self._sending.done():
-            self._sending = self._loop.create_task(self._send_all())
+        self._messages.append(message.encode())
+        self._loop.call_soon(self._send_all)
 
-    async def _send_all(self) -> None:
-        assert isinstance(self._far, SocketFeed)
-        while self._messages:
-            await self._far.command(self._messages.pop(0))
+    def _send_all(self) -> None:
+        if isinstance(self._far, Socket):
+            while self._messages and not self._far.is_busy:
+                self._far.hear(self._messages.popleft())
 
     def read(self, turn: Callable[[], None]) -> list[Line]:
         """Everything that the server has sent so far."""
         found: list[Line] = []
         while not self._last:
-            if self._pulling is None:
-                self._pulling = self._loop.create_task(self._far.next())
             turn()
-            if not self._pulling.done():
-                return found
-            piece = self._pulling.result()
-            self._pulling = None
+            piece, self._ahead = self._ahead, None
             if piece is None:
+                piece = self._on_loop(self._far.take)
+            if piece is None:
+                if not self._far.is_over:
+                    turn()
+                    if self._ahead is None:
+                        return found
+                    continue
                 self._last = [Line("end")]
-            elif isinstance(piece, str):
-                found.append(_of_message(piece))
+            elif isinstance(self._far, Socket):
+                found.append(_of_message(str(piece, "utf-8")))
             else:
                 found += _of_events(bytes(piece).decode())
         return found + self._last
 
     def cut_off(self) -> None:
-        self._cancel()
+        self._messages.clear()
         self._last = [Line("broken")]
 
     def close(self) -> None:
-        self._cancel()
         if self._last != [Line("broken")]:
             self._far.close()
-
-    def _cancel(self) -> None:
-        for task in (self._pulling, self._sending):
-            if task is not None:
-                task.cancel()
 
 
 def _of_message(message: str) -> Line:

@@ -10,7 +10,7 @@ The exchange's paths:
     /crash     raises
 """
 
-import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -45,13 +45,25 @@ class FakePending:
 
 @dataclass
 class FakeFeed:
-    """Implements `answers.Written`: what the test puts is returned by `next`; it may write, too."""
+    """Implements `interface.Source`: what the test puts is taken; None is the end."""
 
-    pieces: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
+    pieces: deque[bytes | None] = field(default_factory=deque)
     closed: bool = False
+    is_over: bool = False
+    is_drained: bool = False
+    wake: Callable[[], None] = lambda: None
 
-    async def next(self) -> bytes | None:
-        return await self.pieces.get()
+    def put(self, piece: bytes | None) -> None:
+        self.pieces.append(piece)
+        self.wake()
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+
+    def take(self) -> bytes | None:
+        piece = self.pieces.popleft() if self.pieces else b""
+        self.is_over = self.is_over or piece is None
+        return piece or None
 
     def close(self) -> None:
         self.closed = True

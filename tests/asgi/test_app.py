@@ -293,8 +293,8 @@ def test_an_answer_that_waits_may_be_a_stream() -> None:
         while not (exchange.waits and exchange.waits[0].deliver):
             await asyncio.sleep(0)
         feed = FakeFeed()
-        feed.pieces.put_nowait(b"piece")
-        feed.pieces.put_nowait(None)
+        feed.put(b"piece")
+        feed.put(None)
         exchange.waits[0].deliver(Streaming(200, [], feed))
         await task
         assert feed.closed
@@ -513,8 +513,8 @@ def test_a_server_without_extensions_is_as_good() -> None:
             task = asyncio.create_task(App(exchange)(scope, server.receive, server.send))
             while not exchange.feeds:
                 await asyncio.sleep(0)
-            exchange.feeds[0].pieces.put_nowait(b"piece")
-            exchange.feeds[0].pieces.put_nowait(None)
+            exchange.feeds[0].put(b"piece")
+            exchange.feeds[0].put(None)
             await task
             return server
 

@@ -36,7 +36,7 @@ from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome, Parked
 from topics.protocol.model.tags import parse_match, parse_subject
-from topics.protocol.state.hot_run import STRING_BYTES
+from topics.protocol.state.hot_run import strings_bytes
 
 from .invariants import (
     Violation,
@@ -69,8 +69,8 @@ TAGS = ("x", "x.1", "x.2", "y.1", "y.1.z", "long" * 40)
 HEADER_BYTES = 88
 SIZES = (0, 15, 100, 495, 512 - HEADER_BYTES, 4080)
 LARGE = 64 << 10
-MOST_BESIDE_DATA = 400 + 2 * (STRING_BYTES + 16)
-"""Bytes in memory that a record has beside `data` and `meta`, at most; its tag and node may be new."""
+MOST_BESIDE_DATA = 400
+"""Bytes in memory that a record has beside `data`, `meta`, tag and node, at most."""
 ANSWERS: dict[type, str] = {
     Append: "I3",
     DeleteRecords: "I15",
@@ -418,6 +418,7 @@ class Traffic:
         assert isinstance(command, Append)
         metas = command.metas or []
         size = sum(map(len, command.datas)) + sum(len(meta or b"") for meta in metas)
+        size += strings_bytes(command.tags) + strings_bytes(command.nodes)  # they may be new
         need = size + len(command.datas) * MOST_BESIDE_DATA
         used = self.world.process.engine.state.memory.total_bytes
         check(used + need > self.world.style.hot_bytes, "I34", f"{used}, and {need} is refused")

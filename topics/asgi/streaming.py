@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from topics.asgi.limits import Limits, Timeouts
 from topics.protocol.http import sse
-from topics.server.exchange.interface import Feed, Socket, Streaming
+from topics.server.exchange.awaited import Awaited, AwaitedSocket
+from topics.server.exchange.interface import Socket, Streaming
 
 Send = Callable[[Any], Awaitable[None]]
 Receive = Callable[[], Awaitable[Any]]
@@ -49,7 +50,7 @@ async def stream(
     take_s: float = TAKE_S,
 ) -> None:
     """Write an event stream until its feed ends it, or the client is gone or does not read."""
-    feed = streaming.feed
+    feed = None if streaming.feed is None else Awaited(streaming.feed)
     leaving = asyncio.ensure_future(gone)
     pumping = None
     is_slow = False
@@ -81,7 +82,7 @@ async def stream(
         await _is_taken(send, last, take_s)
 
 
-async def _pump(feed: Feed, send: Send, take_s: float) -> bool:
+async def _pump(feed: Awaited, send: Send, take_s: float) -> bool:
     """Pull and send; whether the feed came to its end."""
     while (piece := await feed.next()) is not None:
         message = {"type": "http.response.body", "body": piece, "more_body": True}
@@ -110,8 +111,9 @@ async def converse(
 ) -> None:
     """Carry a WebSocket until either side ends it; commands are carried out in order."""
     await send({"type": "websocket.accept"})
-    sending = asyncio.ensure_future(_send_messages(socket, send, take_s))
-    receiving = asyncio.ensure_future(_receive_commands(socket, receive, message_bytes))
+    awaited = AwaitedSocket(socket)
+    sending = asyncio.ensure_future(_send_messages(awaited, send, take_s))
+    receiving = asyncio.ensure_future(_receive_commands(awaited, receive, message_bytes))
     try:
         await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
         code: int | None = 1001
@@ -124,18 +126,21 @@ async def converse(
     finally:
         sending.cancel()
         receiving.cancel()
-        socket.close()
+        awaited.close()
 
 
-async def _send_messages(socket: Socket, send: Send, take_s: float) -> bool:
+async def _send_messages(socket: AwaitedSocket, send: Send, take_s: float) -> bool:
     """Pull and send; whether the exchange ended the WebSocket."""
     while (message := await socket.next()) is not None:
-        if not await _is_taken(send, {"type": "websocket.send", "text": message}, take_s):
+        text = str(message, "utf-8")
+        if not await _is_taken(send, {"type": "websocket.send", "text": text}, take_s):
             return False
     return True
 
 
-async def _receive_commands(socket: Socket, receive: Receive, message_bytes: int) -> int | None:
+async def _receive_commands(
+    socket: AwaitedSocket, receive: Receive, message_bytes: int
+) -> int | None:
     """Read commands; the code to close with; None where the client has closed."""
     while True:
         message = await receive()
@@ -145,10 +150,10 @@ async def _receive_commands(socket: Socket, receive: Receive, message_bytes: int
             continue
         text = message.get("text")
         if text is None:
-            await socket.refuse_binary()
+            await socket.hear_binary()
         elif len(text) > message_bytes or (
             not text.isascii() and len(text.encode("utf-8", "replace")) > message_bytes
         ):
             return 1009
         else:
-            await socket.command(text)
+            await socket.hear(text.encode("utf-8", "surrogatepass"))

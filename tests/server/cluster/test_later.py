@@ -40,7 +40,7 @@ class Waiting:
 class Feed:
     is_closed = False
 
-    async def next(self) -> None:
+    def take(self) -> None:
         return None
 
     def close(self) -> None:

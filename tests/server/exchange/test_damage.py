@@ -19,6 +19,7 @@ from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Claim, Command, DeleteTopic, ListTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome
+from topics.server.exchange.awaited import Awaited, AwaitedSocket
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Head, Streaming
 from topics.server.exchange.payload import payload
@@ -190,7 +191,7 @@ def test_a_stream_loses_the_damaged_topic_alone(rotten: Path) -> None:
     async def story(runtime: Runtime) -> None:
         asked = orjson.dumps({"topics": {"jobs": {}, "other": {}}})
         await told(runtime, bodies.parse_watch(asked, LIMITS, wid="w", lenient=False))
-        feed = WatchFeed(runtime, "w", None)
+        feed = Awaited(WatchFeed(runtime, "w", None))
         pieces = [await feed.next() for _ in range(4)]
 
         text = b"".join(piece or b"" for piece in pieces)
@@ -210,10 +211,10 @@ def test_a_socket_unsubscribes_the_damaged_topic_alone(rotten: Path) -> None:
     """An `error` message names it; the socket stays. (§7.7)"""
 
     async def story(runtime: Runtime) -> None:
-        feed = SocketFeed(runtime)
+        feed = AwaitedSocket(SocketFeed(runtime))
         for topic, begin in (("jobs", '"from_ts":1'), ("jobs", '"from_seq":0'), ("other", "")):
             more = f",{begin}" if begin else ""
-            await feed.command(f'{{"op":"subscribe","topic":"{topic}"{more}}}')
+            await feed.hear(f'{{"op":"subscribe","topic":"{topic}"{more}}}'.encode())
         messages = [orjson.loads(await feed.next() or "") for _ in range(6)]
 
         ops = sorted(message["op"] for message in messages)
@@ -453,7 +454,7 @@ def test_a_stream_goes_on_beside_a_damaged_job(tmp_path: Path) -> None:
         await queue(runtime, 5)
 
     async def second(runtime: Runtime) -> None:
-        feed = WorkFeed(runtime, Claim("jobs", "w", 1, None, 0))
+        feed = Awaited(WorkFeed(runtime, Claim("jobs", "w", 1, None, 0)))
         await feed.next()
         for seq in (1, 2, 4, 5):
             frames = await feed.next()

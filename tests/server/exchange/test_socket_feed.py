@@ -7,15 +7,20 @@ from typing import Any
 import orjson
 
 from server.runtime.test_runtime import WatchedStore, append, diff, play, put, told
+from topics.server.exchange.awaited import AwaitedSocket
 from topics.server.exchange.socket_feed import REPLIES_BYTES_MAX, SocketFeed
 from topics.server.runtime.runtime import Runtime
 
 
-def message(op: str, **fields: Any) -> str:
-    return orjson.dumps({"op": op, **fields}).decode()
+def message(op: str, **fields: Any) -> bytes:
+    return orjson.dumps({"op": op, **fields})
 
 
-async def heard(feed: SocketFeed) -> Any:
+def opened(runtime: Runtime) -> AwaitedSocket:
+    return AwaitedSocket(SocketFeed(runtime))
+
+
+async def heard(feed: AwaitedSocket) -> Any:
     """The next message from the server."""
     return orjson.loads(await feed.next() or "null")
 
@@ -30,9 +35,9 @@ def test_a_reply_comes_before_what_is_watched() -> None:
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, append("jobs", 1))
-        feed = SocketFeed(runtime)
-        await feed.command(message("subscribe", topic="jobs"))
-        await feed.command(message("ping", request_id=7))
+        feed = opened(runtime)
+        await feed.hear(message("subscribe", topic="jobs"))
+        await feed.hear(message("ping", request_id=7))
 
         ops = [(await heard(feed))["op"] for _ in range(4)]
 
@@ -46,14 +51,14 @@ def test_a_client_that_reads_no_replies_has_to_wait() -> None:
     """Pending replies are bounded: a command waits until the client has read earlier replies. (§7.7)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
-        feed = SocketFeed(runtime)
+        feed = opened(runtime)
         request_id = "r" * 1000
         given = 0
 
         async def client() -> None:
             nonlocal given
             while True:
-                await feed.command(message("ping", request_id=request_id))
+                await feed.hear(message("ping", request_id=request_id))
                 given += 1
 
         sending = asyncio.ensure_future(client())
@@ -79,9 +84,9 @@ def test_a_binary_message_is_answered_with_an_error() -> None:
     """The socket stays open. (§7.7)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
-        feed = SocketFeed(runtime)
-        await feed.refuse_binary()
-        await feed.command(message("ping"))
+        feed = opened(runtime)
+        await feed.hear_binary()
+        await feed.hear(message("ping"))
 
         assert (await heard(feed))["code"] == "invalid_request"
         assert (await heard(feed))["op"] == "pong"
@@ -95,10 +100,10 @@ def test_a_publish_in_class_fsync_is_acknowledged_when_it_is_durable() -> None:
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("jobs", durability="fsync"))
-        feed = SocketFeed(runtime)
+        feed = opened(runtime)
         store.may_sync.clear()
         publishing = asyncio.ensure_future(
-            feed.command(message("publish", topic="jobs", records=[{"data": 1}]))
+            feed.hear(message("publish", topic="jobs", records=[{"data": 1}]))
         )
         hearing = asyncio.ensure_future(heard(feed))
         await settled()
@@ -118,10 +123,10 @@ def test_a_write_of_a_client_that_has_gone_stays_written() -> None:
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("jobs", durability="fsync"))
-        feed = SocketFeed(runtime)
+        feed = opened(runtime)
         store.may_sync.clear()
         publishing = asyncio.ensure_future(
-            feed.command(message("publish", topic="jobs", records=[{"data": 1}]))
+            feed.hear(message("publish", topic="jobs", records=[{"data": 1}]))
         )
         await settled()
 
@@ -142,10 +147,10 @@ def test_a_stop_sends_the_pending_reply_first() -> None:
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("jobs", durability="fsync"))
-        feed = SocketFeed(runtime)
+        feed = opened(runtime)
         store.may_sync.clear()
         publishing = asyncio.ensure_future(
-            feed.command(message("publish", topic="jobs", records=[{"data": 1}]))
+            feed.hear(message("publish", topic="jobs", records=[{"data": 1}]))
         )
         await settled()
 
@@ -165,9 +170,9 @@ def test_a_command_during_a_stop_is_refused() -> None:
     """A command during the stop is refused with `shutting_down`. (§8.2)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
-        feed = SocketFeed(runtime)
+        feed = opened(runtime)
         runtime.drain()
-        await feed.command(message("ping", request_id=1))
+        await feed.hear(message("ping", request_id=1))
 
         refused = await heard(feed)
 
@@ -178,7 +183,7 @@ def test_a_command_during_a_stop_is_refused() -> None:
 
 
 class Driver:
-    """A driver without a task: takes all there is when it is woken; `says` gives a command."""
+    """Takes all there is when it is woken; `says` gives a command."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.feed = SocketFeed(runtime)
@@ -203,7 +208,7 @@ class Driver:
         return [message["op"] for message in self.taken]
 
 
-def test_a_driver_without_a_task_gives_a_command_at_a_time() -> None:
+def test_a_driver_gives_a_command_at_a_time() -> None:
     """A publish keeps the socket busy until it is acknowledged; its record comes to the subscriber."""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
@@ -291,7 +296,7 @@ def test_a_driver_whose_client_takes_no_replies_is_kept_busy() -> None:
     play(story)
 
 
-def test_a_driver_without_a_task_gets_the_last_word() -> None:
+def test_a_driver_gets_the_last_word() -> None:
     """Behind the acknowledgement that is still owed. (§0.10)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:

@@ -13,6 +13,7 @@ from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.state.crowd import Crowd
 from topics.protocol.state.watched import StreamEnd
+from topics.server.exchange.awaited import Awaited
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.runtime.runtime import Runtime
 
@@ -23,14 +24,15 @@ async def opened(runtime: Runtime, **asked: Any) -> WatchFeed:
     body = orjson.dumps({"topics": {"jobs": {"tail": True}}, **asked})
     await told(runtime, bodies.parse_watch(body, LIMITS, wid="w", lenient=False))
     feed = WatchFeed(runtime, "w", None)
-    assert (await feed.next() or b"").startswith(b"retry: 2000\nid: ")
-    assert b"event: caught-up" in (await feed.next() or b"")
+    assert (feed.take() or b"").startswith(b"retry: 2000\nid: ")
+    assert b"event: caught-up" in (feed.take() or b"")
+    assert feed.take() is None
     return feed
 
 
 async def waiting(feed: WatchFeed) -> "asyncio.Task[Any]":
-    """The driver waits for the next piece."""
-    task: asyncio.Task[Any] = asyncio.ensure_future(feed.next())  # type: ignore[arg-type]
+    """A task waits for the next piece."""
+    task: asyncio.Task[Any] = asyncio.ensure_future(Awaited(feed).next())  # type: ignore[arg-type]
     await settled()
     assert not task.done()
     return task
@@ -42,7 +44,7 @@ async def settled() -> None:
 
 
 def test_a_piece_comes_when_there_is_news() -> None:
-    """A publication wakes the driver that waits in `next`. (§7.5)"""
+    """A publication wakes the task that waits for it. (§7.5)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = await opened(runtime)
@@ -57,7 +59,7 @@ def test_a_piece_comes_when_there_is_news() -> None:
 
 
 class Driver:
-    """A driver without a task: takes all there is when it is woken."""
+    """Takes all there is when it is woken."""
 
     def __init__(self, feed: WatchFeed) -> None:
         self.feed = feed
@@ -81,7 +83,7 @@ async def driven(runtime: Runtime, **asked: Any) -> Driver:
     return driver
 
 
-def test_a_driver_without_a_task_takes_each_frame_once() -> None:
+def test_a_driver_takes_each_frame_once() -> None:
     """In the turn behind the one that published it. (§7.3)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
@@ -146,7 +148,7 @@ def test_cold_records_are_read_by_a_thread(monkeypatch: pytest.MonkeyPatch) -> N
     play(story)
 
 
-def test_a_driver_without_a_task_is_woken_for_a_beat() -> None:
+def test_a_driver_is_woken_for_a_beat() -> None:
     """When nothing was taken for a while, and counted from what was taken last. (§7.5)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
@@ -327,20 +329,22 @@ def test_a_stream_that_is_over_says_so_to_its_driver() -> None:
 
 
 def test_a_stream_that_was_closed_gives_nothing_more() -> None:
-    """`close` ends a pending `next`; the session stays for a reconnect. (§7.4)"""
+    """And the session stays for a reconnect. (§7.4)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = await opened(runtime)
         task = await waiting(feed)
 
         feed.close()
+        task.cancel()
 
-        assert await task is None
+        assert feed.take() is None
+        assert feed.is_over
         assert not list(runtime.engine.watches.streams)
         await told(runtime, append("jobs", 1))
         again = WatchFeed(runtime, "w", None)
-        await again.next()
-        assert b'"data":1' in (await again.next() or b"")
+        again.take()
+        assert b'"data":1' in (again.take() or b"")
         again.close()
 
     play(story)
@@ -368,7 +372,7 @@ def test_a_stop_says_a_last_word_to_who_waits() -> None:
         runtime.drain()
 
         assert b'event: error\ndata: {"code":503' in await task
-        assert await feed.next() is None
+        assert feed.take() is None
         feed.close()
 
     play(story)

@@ -16,7 +16,7 @@ from .joined import Joined, head, until
 
 
 class Echo:
-    """A socket that says what it hears.  Implements `interface.SourceSocket`."""
+    """A socket that says what it hears.  Implements `interface.Socket`."""
 
     def __init__(self) -> None:
         self.said: deque[bytes] = deque()

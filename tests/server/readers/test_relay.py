@@ -198,7 +198,7 @@ def test_a_client_that_is_gone_is_gone_there() -> None:
 
 
 class Feed:
-    """A stream of pieces, as a test adds them.  Implements `interface.SourceFeed`."""
+    """A stream of pieces, as a test adds them.  Implements `interface.Source`."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
@@ -213,9 +213,6 @@ class Feed:
         if self.fails:
             raise RuntimeError
         return self.pieces.pop(0) if self.pieces else None
-
-    async def next(self) -> bytes | None:
-        raise NotImplementedError
 
     def close(self) -> None:
         self.is_closed = True
@@ -281,21 +278,16 @@ def test_a_stream_whose_client_is_gone_is_closed_there() -> None:
         broken.fails = True
         broken.wake()
         await until(lambda: carried.is_over)
-        assert await carried.next() is None
+        assert carried.take() is None
         request.close()
 
     run(story)
 
 
-def test_a_stream_may_be_awaited_and_a_head_has_none() -> None:
-    """Both faces of a feed; HEAD asks for the head alone."""
+def test_a_head_has_no_stream() -> None:
+    """HEAD asks for the head alone."""
 
     async def story() -> None:
-        feed = Feed()
-        _, request, carried = await streaming(feed)
-        feed.add(b"one")
-        assert await carried.next() == b"one"
-        request.close()
         joined = Joined(Answering(Streaming(200, (), None)))
         answer = await answered(joined.relay.ask(head(), 1), [])
         assert (answer.status, list(answer.body)) == (200, [])

@@ -22,7 +22,8 @@ from topics.protocol.http.answer_models import Position
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.forwarding import Request, not_leader
 from topics.server.cluster.neighbours import Neighbours
-from topics.server.exchange.interface import Answer, Feed, Headers, Streaming
+from topics.server.exchange.awaited import Awaited
+from topics.server.exchange.interface import Answer, Headers, Streaming
 
 CARRIED_MAX: Final = 16
 """Sessions at the leader for one socket; each has a connection."""
@@ -126,7 +127,7 @@ class Carried:
         self._client = client
         self._url = neighbours.require_leader_url()
         self._has_all = True
-        self._feed: Feed | None = None
+        self._feed: Awaited | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -151,7 +152,7 @@ class Carried:
         streaming = await self._carry("GET", f"/v0/watch/{quote(session.wid)}".encode(), [])
         if not isinstance(streaming, Streaming) or streaming.feed is None:
             raise refusal_of(streaming)
-        self._feed = streaming.feed
+        self._feed = Awaited(streaming.feed)
         if self._is_closed:
             self.close()
         return session.topics

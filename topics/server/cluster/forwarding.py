@@ -329,25 +329,37 @@ class _Passage:
 
 
 class _Feed:
-    """Implements `interface.Feed`: a stream of another node, piece by piece as the client takes
+    """Implements `interface.Source`: a stream of another node, piece by piece as the client takes
     it."""
 
     def __init__(self, link: Link, put_back: Callable[[], None]) -> None:
         self._link = link
         self._put_back: Callable[[], None] | None = put_back
 
-    async def next(self) -> bytes | None:
-        try:
-            return await self._link.read()
-        except Broken as error:
-            # To the client it is a stream that ends; it comes back with its last event's id.
-            log.info("a stream of another node ended: %s", error)
-            return None
+    @property
+    def is_over(self) -> bool:
+        # To the client a stream that breaks off ends; it comes back with its last event's id.
+        return self._put_back is None or self._link.is_over
+
+    @property
+    def is_drained(self) -> bool:
+        return not (self._link.parser.buffered_bytes or self._link.is_over)
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self._link.listen(wake)
+        wake()
+
+    def take(self) -> bytes | None:
+        return None if self._put_back is None else self._link.take()
 
     def close(self) -> None:
         put_back, self._put_back = self._put_back, None
-        if put_back is not None:
-            put_back()  # which closes it where the stream has not ended
+        if put_back is None:
+            return
+        if self._link.failure is not None:
+            log.info("a stream of another node ended: %s", self._link.failure)
+        self._link.listen(None)
+        put_back()  # which closes it where the stream has not ended
 
 
 def not_leader(why: str, url: str | None, *, is_unknown: bool = False) -> Rejection:

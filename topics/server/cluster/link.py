@@ -71,6 +71,7 @@ class Link(asyncio.Protocol):
         self._moved: asyncio.Future[None] | None = None
         """Of whoever waits for the connection to move: there is one at a time for each direction."""
         self._drained: asyncio.Future[None] | None = None
+        self._news: Callable[[], None] | None = None
 
     # ------------------------------------------------------------------ one exchange
 
@@ -113,15 +114,35 @@ class Link(asyncio.Protocol):
             Broken: The answer broke off.
         """
         while True:
-            piece = self.parser.take()
-            if not self._is_reading and self.parser.buffered_bytes < BUFFERED_BYTES // 2:
-                self._is_reading = True
-                self._transport.resume_reading()
+            piece = self.take()
             if piece is not None:
                 return piece
             if self.parser.is_complete:
                 return None
             await self._move()
+
+    def take(self) -> bytes | None:
+        """The next piece of the answer's body, where it is here."""
+        piece = self.parser.take()
+        if not self._is_reading and self.parser.buffered_bytes < BUFFERED_BYTES // 2:
+            self._is_reading = True
+            self._transport.resume_reading()
+        return piece
+
+    @property
+    def failure(self) -> str | None:
+        """Why the answer broke off, where it did."""
+        return self._failure
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more can be taken."""
+        has_ended = self.parser.is_complete or self._failure is not None
+        return has_ended and not self.parser.buffered_bytes
+
+    def listen(self, wake: Callable[[], None] | None) -> None:
+        """Have `wake` called when there may be more to take, or the end has come."""
+        self._news = wake
 
     async def _move(self) -> None:
         if self._failure is not None:
@@ -191,6 +212,8 @@ class Link(asyncio.Protocol):
         moved, self._moved = self._moved, None
         if moved is not None and not moved.done():
             moved.set_result(None)
+        if self._news is not None:
+            self._news()
         if self.parser.has_head or self._failure is not None:
             self._wake_writer()
 

@@ -35,7 +35,7 @@ from topics.server.cluster.neighbours import Neighbours
 from topics.server.cluster.positions import Position, parse_position
 from topics.server.exchange.interface import Answer
 from topics.server.exchange.shell import Shell
-from topics.server.exchange.socket_feed import SocketFeed
+from topics.server.exchange.socket_feed import REPLIES_BYTES_MAX, SocketFeed
 
 log = logging.getLogger("topics.exchange")
 
@@ -48,7 +48,7 @@ _PLACED = msgspec.json.Decoder(_Placed)
 
 
 class ClusterSocketFeed(SocketFeed):
-    """Implements `interface.SourceSocket`.
+    """Implements `interface.Socket`.
 
     Args:
         authorization: Of the handshake; the leader asks for the key again.
@@ -75,6 +75,7 @@ class ClusterSocketFeed(SocketFeed):
         self._text = b""
         self._task: asyncio.Task[None] | None = None
         self._carried: list[Carried] = []
+        self._taken = asyncio.Event()
 
     def _carry_out(self, text: bytes, reply: Callable[[bytes], None]) -> bytes | None:
         self._text = text
@@ -256,6 +257,17 @@ class ClusterSocketFeed(SocketFeed):
             if not carried.is_started:
                 carried.start(self._reply, self._room, self._on_moved)
 
+    def _next_reply(self) -> bytes:
+        reply = super()._next_reply()
+        self._taken.set()
+        return reply
+
+    async def _room(self) -> None:
+        """Wait until the client has taken enough of its replies."""
+        while self._replies_bytes > REPLIES_BYTES_MAX and not self._is_over:
+            self._taken.clear()
+            await self._taken.wait()
+
     def _on_moved(self) -> None:
         if not self._is_over:
             self._stream.end(StreamEnd.MOVED)
@@ -274,6 +286,7 @@ class ClusterSocketFeed(SocketFeed):
         for each in carried:
             each.close()
         super().close()
+        self._taken.set()
 
 
 def reply_of(request_id: bytes, answer: Answer) -> bytes:

@@ -504,7 +504,8 @@ class Admitted(msgspec.Struct, eq=False):
         if call.is_head:
             call.runtime.engine.queue_commands.require_queue(asked.topic, call.runtime.now_ms)
             return call.streaming(None)
-        return call.streaming(WorkFeed(call.runtime, asked, call.caller, self._slot.holder))
+        work = WorkFeed(call.runtime, asked, call.caller, self._slot.holder, self._beats)
+        return call.streaming(work)
 
     def connect(self) -> Answer | Socket:
         call = self._call

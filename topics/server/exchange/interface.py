@@ -82,18 +82,8 @@ class Pending(Protocol):
         """Whether a thread parses its request, or makes it: there are a few for all clients."""
 
 
-class Feed(Protocol):
-    """A stream of events, pulled by its driver: the next piece is made when the last is taken."""
-
-    async def next(self) -> Buffer | None:
-        """Wait for the next bytes to send; None at the end."""
-
-    def close(self) -> None:
-        """The client is gone, or the end was sent."""
-
-
 class Source(Protocol):
-    """Pieces that are taken without waiting, by a driver that has no task for them.
+    """A stream, taken from piece by piece: the next piece is made when it is taken.
 
     The driver calls `listen` first, and `take` when it is woken or its client has room again.  No
     method waits.
@@ -132,38 +122,19 @@ class Beating(Protocol):
         """
 
 
-@runtime_checkable
-class SourceFeed(Feed, Source, Protocol):
-    """A feed with both faces; a driver uses one of them."""
-
-
 @final
 class Streaming(msgspec.Struct, frozen=True):
     """An answer that goes on until its feed or its client ends it; `feed` is None for HEAD."""
 
     status: int
     headers: Headers
-    feed: Feed | None
-
-
-class Socket(Protocol):
-    """The exchange's end of a WebSocket: takes messages one by one; the driver pulls replies."""
-
-    async def command(self, text: str) -> None:
-        """Carry out one text message; its reply comes through `next`, in order."""
-
-    async def refuse_binary(self) -> None:
-        """Reply to a binary message with an error frame."""
-
-    async def next(self) -> str | None:
-        """Wait for the next message to send; None when the server ends the WebSocket."""
-
-    def close(self) -> None: ...
+    feed: Source | None
 
 
 @runtime_checkable
-class SourceSocket(Source, Protocol):
-    """A socket that needs no task: `take` gives whole messages, as UTF-8."""
+class Socket(Source, Protocol):
+    """The exchange's end of a WebSocket: takes messages one by one; `take` gives whole messages, as
+    UTF-8: the replies in the order of their commands, and news."""
 
     @property
     def is_busy(self) -> bool:
@@ -181,7 +152,7 @@ class SourceSocket(Source, Protocol):
 class Opening(Protocol):
     """A handshake that another process judges."""
 
-    def then(self, deliver: "Callable[[Answer | SourceSocket], None]") -> None:
+    def then(self, deliver: "Callable[[Answer | Socket], None]") -> None:
         """Call `deliver` with the verdict, once, on the event loop."""
 
     def cancel(self) -> None:

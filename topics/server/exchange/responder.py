@@ -22,7 +22,7 @@ from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Grant, Granted, Page, StablePage
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.interface import Answer, Feed, Head, Headers, Streaming
+from topics.server.exchange.interface import Answer, Head, Headers, Source, Streaming
 from topics.server.exchange.observer import Observer
 from topics.server.exchange.shell import Shell
 
@@ -177,7 +177,7 @@ class Responder(msgspec.Struct):
         self.observe(200)
         return Answer(200, headers, [] if self.is_head else [text])
 
-    def streaming(self, feed: Feed | None) -> Streaming:
+    def streaming(self, feed: Source | None) -> Streaming:
         """An event stream; without a feed it is its head only (HEAD)."""
         return Streaming(200, (*EVENT_STREAM, *self.also), feed)
 

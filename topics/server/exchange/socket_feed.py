@@ -5,7 +5,6 @@ Backpressure: no further command is taken from a client that does not read its r
 most one frame and `REPLIES_BYTES_MAX` of replies wait for a client.
 """
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -34,7 +33,7 @@ REPLIES_BYTES_MAX: Final = 64 << 10
 
 
 class SocketFeed:
-    """Implements `interface.SourceSocket`.
+    """Implements `interface.Socket`.
 
     Raises:
         Rejection: Too many connections.
@@ -45,41 +44,18 @@ class SocketFeed:
         # Its own: a node of a cluster may open another, and this stream ends with this one.
         self._engine = shell.engine
         self._caller = caller
-        self._news = asyncio.Event()
         self._stream = self._engine.watch_commands.open_socket(self._on_news, caller, holder)
         self._replies: deque[bytes] = deque()
         self._replies_bytes = 0
-        self._taken = asyncio.Event()
         self._is_busy = False
         """A command is being carried out; its reply is still to come."""
         self._is_over = False
         self._wake: Callable[[], None] | None = None
-        """Set by a driver without a task."""
         self._kept: bytes | None = None
         """A frame that a thread has read."""
         self._is_reading = False
 
     # ------------------------------------------------------------------ commands
-
-    async def command(self, text: str) -> None:
-        self._is_busy = True
-        try:
-            self._reply(await self._answer(text))
-        finally:
-            self._is_busy = False
-            self._news.set()
-        await self._room()
-
-    async def _answer(self, text: str) -> bytes:
-        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-        def reply(message: bytes) -> None:
-            # The wait was cancelled if the client is gone; what it wrote stays written.
-            if not answered.done():
-                answered.set_result(message)
-
-        now = self._carry_out(text.encode("utf-8", "surrogatepass"), reply)
-        return await answered if now is None else now
 
     def _carry_out(self, text: bytes, reply: Callable[[bytes], None]) -> bytes | None:
         """The reply to a command; None where it comes later, through `reply`."""
@@ -173,7 +149,7 @@ class SocketFeed:
             throttle_ms=done.throttle_ms,
         )
 
-    # ------------------------------------------------------------------ without a task
+    # ------------------------------------------------------------------ what the driver takes
 
     @property
     def is_over(self) -> bool:
@@ -230,9 +206,10 @@ class SocketFeed:
         if self._is_over:
             return None
         if self._replies:
+            was_busy = self.is_busy
             reply = self._next_reply()
-            if self._wake is not None and not self._replies:
-                self._wake()  # the driver may give commands again
+            if was_busy and not self.is_busy:
+                self._on_news()  # the driver may give commands again
             return reply
         if self._is_reading:
             return None
@@ -279,57 +256,18 @@ class SocketFeed:
     def _on_news(self) -> None:
         if self._wake is not None:
             self._wake()
-        else:
-            self._news.set()
 
     # ------------------------------------------------------------------ messages
-
-    async def refuse_binary(self) -> None:
-        self._reply(websocket.BINARY)
-        await self._room()
 
     def _reply(self, message: bytes) -> None:
         self._replies.append(message)
         self._replies_bytes += len(message)
         self._on_news()
 
-    async def _room(self) -> None:
-        """Wait until the client has taken enough of its replies."""
-        while self._replies_bytes > REPLIES_BYTES_MAX and not self._is_over:
-            self._taken.clear()
-            await self._taken.wait()
-
-    # ------------------------------------------------------------------ messages out
-
-    async def next(self) -> str | None:
-        while not self._is_over:
-            if self._replies:
-                return self._next_reply().decode()
-            if self._has_to_end and not self._is_busy:
-                return self._last().decode()
-            self._news.clear()
-            if not self._has_to_end:
-                frame = self._engine.watch_commands.next_frame(self._stream, self._shell.now_ms)
-                if frame is not None:
-                    return (await self._written(frame)).decode()
-            # News may be set already, if `next_frame` only skipped records: others go first.
-            await asyncio.sleep(0)
-            await self._news.wait()
-        return None
-
     def _next_reply(self) -> bytes:
         reply = self._replies.popleft()
         self._replies_bytes -= len(reply)
-        self._taken.set()
         return reply
-
-    async def _written(self, frame: Pulled) -> bytes:
-        message = self._written_now(frame)
-        if isinstance(message, bytes):
-            return message
-        records = message.records.still()
-        texts = await self._shell.read_in_thread(lambda: read(records, blocking=True))
-        return self._encoded(message, texts)
 
     def _written_now(self, frame: Pulled) -> bytes | RecordFrame:
         """The frame as a message, or the frame where its records are not in memory."""
@@ -353,6 +291,4 @@ class SocketFeed:
     def close(self) -> None:
         self._is_over = True
         self._wake = None
-        self._news.set()
-        self._taken.set()
         self._engine.watches.close_socket(self._stream)

@@ -1,11 +1,8 @@
 """A watch session's stream as Server-Sent Events (§7.3-§7.6).
 
-The driver pulls it, one frame at a time; for a client that does not read, only a cursor is kept.
+The driver takes one frame at a time; for a client that does not read, only a cursor is kept.
 The stream sends a heartbeat when nothing was sent for a while, and a last `error` frame when the
 server ends it.  A topic that cannot be read from the disk ends alone.
-
-A driver uses one of two interfaces: a task awaits `next`, or `take` returns what is ready, without
-a task.  Waking a task is most of what a stream costs where many have the same news.
 """
 
 import asyncio
@@ -30,7 +27,7 @@ SHUTTING_DOWN: Final = (503, "the server is stopping; connect again")
 
 
 class WatchFeed:
-    """Implements `interface.SourceFeed`.
+    """Implements `interface.Source`.
 
     Args:
         rewind: A composite id that the client remembers.
@@ -52,7 +49,6 @@ class WatchFeed:
         # Its own: a node of a cluster may open another, and this stream ends with this one.
         self._engine = shell.engine
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
         self._beats = Beats() if beats is None else beats
         self._watches = self._engine.watches
         self._session, self._stream = self._engine.watch_commands.open_stream(
@@ -66,9 +62,8 @@ class WatchFeed:
         self._is_begun = False
         self._is_over = False
         self._kept: bytes | None = None
-        """A frame that a thread has read, for a driver without a task."""
+        """A frame that a thread has read."""
         self._wake: Callable[[], None] | None = None
-        """Set by a driver without a task."""
         self._push: Callable[[bytes], bool] | None = None
         """Set by a driver that writes heartbeats without a turn."""
         self._push_frames: Callable[[RecordFrame], bool] | None = None
@@ -79,22 +74,6 @@ class WatchFeed:
         self._is_reading = False
         """A thread reads the next frame."""
 
-    async def next(self) -> bytes | None:
-        self._sent_s = self._loop.time()
-        if not self._is_begun:
-            self._is_begun = True
-            return sse.opening(self._id()) + sse.heartbeat(self._shell.now_ms)
-        while not self._is_over:
-            if (last := self._last_word()) is not None:
-                return self._end(last)
-            self._news.clear()
-            frame = self._engine.watch_commands.next_frame(self._stream, self._shell.now_ms)
-            if frame is not None:
-                return await self._written(frame)
-            if not await self._has_news():
-                return sse.heartbeat(self._shell.now_ms)
-        return None
-
     def _last_word(self) -> bytes | None:
         """Why the server ends the stream; None while it does not."""
         if (why := self._stream.ended_by) is not None:
@@ -103,18 +82,7 @@ class WatchFeed:
             return sse.encode_error(*SHUTTING_DOWN)
         return None
 
-    async def _has_news(self) -> bool:
-        """Wait for news; False when a heartbeat is due."""
-        try:
-            async with asyncio.timeout_at(self._sent_s + self._beat_s):
-                # News may be set already, if `next_frame` only skipped records: others go first.
-                await asyncio.sleep(0)
-                await self._news.wait()
-        except TimeoutError:
-            return False
-        return True
-
-    # ------------------------------------------------------------------ without a task
+    # ------------------------------------------------------------------ what the driver takes
 
     @property
     def is_over(self) -> bool:
@@ -254,13 +222,11 @@ class WatchFeed:
         reading = self._shell.read_in_thread(lambda: read(records, blocking=True))
         reading.add_done_callback(on_read)
 
-    # ------------------------------------------------------------------ both
+    # ------------------------------------------------------------------ pieces
 
     def _on_news(self) -> None:
         if self._wake is not None:
             self._wake()
-        else:
-            self._news.set()
 
     def _id(self) -> bytes:
         return composite(self._session.watched.values())
@@ -292,27 +258,12 @@ class WatchFeed:
             frame.texts["event"] = event
         return event
 
-    async def _written(self, frame: Pulled) -> bytes:
-        piece = self._written_now(frame)
-        if isinstance(piece, bytes):
-            return piece
-        if isinstance(frame, DamagedFrame):
-            return self._unreadable(frame, refusal_of(frame.damage))
-        assert isinstance(frame, RecordFrame)
-        records = frame.records.still()
-        texts = await self._shell.read_in_thread(lambda: read(records, blocking=True))
-        assert texts is not None
-        if isinstance(texts, Rejection):
-            return self._unreadable(frame, texts)
-        return sse.encode(frame, self._id(), texts)
-
     def _unreadable(self, frame: RecordFrame | DamagedFrame, refusal: Rejection) -> bytes:
         self._engine.watches.on_unreadable(self._stream, frame)
         return sse.unreadable(frame.topic, refusal)
 
     def close(self) -> None:
         self._is_over = True
-        self._news.set()
         self._wake = self._push = self._stream.push = self._push_frames = None
         self._stream.wake = self._on_news
         if self._beat is not None:

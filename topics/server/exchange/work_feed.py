@@ -1,11 +1,13 @@
 """A worker's push stream as Server-Sent Events (§10.8).
 
-The driver pulls it: jobs are leased when the stream can send them, so that a worker that does not
+The driver takes from it: jobs are leased when the stream can send them, so that a worker that does not
 read holds no jobs that others could take.  When the connection ends, its jobs go back to the queue.
 """
 
 import asyncio
+import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from topics.protocol.decide.push_streams import PushStream
@@ -19,33 +21,44 @@ from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.limits import HEARTBEAT_MS_DEFAULT
 from topics.protocol.model.outcomes import Gate, Jobs
 from topics.protocol.model.records import Buffer
+from topics.server.exchange.beats import TICK_S, Beats
 from topics.server.exchange.payload import of_jobs, one_by_one
 from topics.server.exchange.shell import Phase, Shell
 from topics.server.exchange.watch_feed import SHUTTING_DOWN
 
+log = logging.getLogger("topics.exchange")
+
+BEAT_S: Final = HEARTBEAT_MS_DEFAULT / 1000
 OPENING: Final = b"retry: 2000\n\n"
 PIECE_BYTES: Final = 256 << 10
 """Frames that are joined at once: a client may get 8 MiB of jobs, and others have their turn between."""
 
 
 class WorkFeed:
-    """Implements `interface.Feed`.
+    """Implements `interface.Source`.
 
     Args:
         asked: The queue, the worker, and how many jobs at once.
         holder: In whose share the stream counts.
+        beats: What times heartbeats; None: one of its own.
 
     Raises:
         Rejection: No such queue, or too many connections.
     """
 
     def __init__(
-        self, shell: Shell, asked: Claim, caller: Caller = ANYONE, holder: Holder = NOBODY
+        self,
+        shell: Shell,
+        asked: Claim,
+        caller: Caller = ANYONE,
+        holder: Holder = NOBODY,
+        beats: Beats | None = None,
     ) -> None:
         self._shell = shell
         # Its own: a node of a cluster may open another, and this stream ends with this one.
         self._engine = shell.engine
-        self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._beats = Beats() if beats is None else beats
         topic = self._engine.queue_commands.require_queue(asked.topic, shell.now_ms)
         self._stream = PushStream(
             topic.topic_id,
@@ -53,46 +66,80 @@ class WorkFeed:
             asked.node,
             asked.limit,
             asked.lease_ms,
-            self._news.set,
+            self._on_news,
             owner=caller,
             holder=holder,
         )
         self._engine.open_push_stream(self._stream)
+        self._wake: Callable[[], None] = _nothing
+        self._has_news = True
+        """There may be jobs, or an end."""
         self._is_begun = False
         self._is_over = False
         self._ready: deque[tuple[int, Buffer]] = deque()
         """Jobs that are leased and not sent, with their text."""
+        self._making: asyncio.Task[None] | None = None
+        """Waits until leases are kept, and for the text of their jobs."""
+        self._end: bytes | None = None
+        """Why it ends, where its own work failed."""
+        self._sent_s = 0.0
+        self._beat = 0
+        """The tick at which one may be due."""
+        self._is_beat_due = False
 
-    async def next(self) -> bytes | None:
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    @property
+    def is_drained(self) -> bool:
+        return self._is_begun and not (self._has_news or self._ready or self._is_beat_due)
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._sent_s = self._loop.time()
+        self._arm_beat()
+        wake()
+
+    def _arm_beat(self) -> None:
+        self._beat = self._beats.set(self._sent_s + BEAT_S, self._on_beat)
+
+    def _on_beat(self, now_s: float) -> None:
+        if now_s - self._sent_s > BEAT_S - TICK_S:
+            self._sent_s = now_s
+            self._is_beat_due = True
+            self._wake()
+        self._arm_beat()
+
+    def _on_news(self) -> None:
+        self._has_news = True
+        self._wake()
+
+    def take(self) -> bytes | None:
+        if self._is_over:
+            return None
+        piece = self._take()
+        if piece is not None:
+            self._sent_s = self._loop.time()
+            self._is_beat_due = False
+        return piece
+
+    def _take(self) -> bytes | None:
         if not self._is_begun:
             self._is_begun = True
             return OPENING + sse.heartbeat(self._shell.now_ms)
-        if self._ready and not self._is_over:
+        if self._ready:
             return self._piece()
-        loop = asyncio.get_running_loop()
-        beat_at = loop.time() + HEARTBEAT_MS_DEFAULT / 1000
-        while not self._is_over:
-            last = self._last_word()
+        if self._making is None:
+            last = self._end or self._last_word()
             if last is not None:
                 self._is_over = True
                 return last
-            self._news.clear()
-            jobs = self._take()
+            self._has_news = False
+            jobs = self._lease()
             if jobs:
-                if not await self._are_kept():
-                    self._is_over = True
-                    return sse.encode_error(500, "the log failed before the leases were durable")
-                for each in jobs:
-                    self._ready += await self._written(each)
-                if self._ready:
-                    return self._piece()
-                continue
-            try:
-                async with asyncio.timeout_at(beat_at):
-                    await self._news.wait()
-            except TimeoutError:
-                return sse.heartbeat(self._shell.now_ms)
-        return None
+                self._making = self._loop.create_task(self._make(jobs))
+        return sse.heartbeat(self._shell.now_ms) if self._is_beat_due else None
 
     def _last_word(self) -> bytes | None:
         """Why the server ends the stream; None while it does not."""
@@ -102,12 +149,27 @@ class WorkFeed:
             return sse.encode_error(*SHUTTING_DOWN)
         return None
 
-    def _take(self) -> list[Jobs]:
+    def _lease(self) -> list[Jobs]:
         engine = self._engine
         jobs = engine.queue_commands.take(self._stream, self._shell.moment)
         # Leases that are meant to last go into the log before the worker sees the jobs.
         self._shell.nudge()
         return jobs
+
+    async def _make(self, jobs: list[Jobs]) -> None:
+        """Have leased jobs ready to be sent."""
+        try:
+            if await self._are_kept():
+                for each in jobs:
+                    self._ready += await self._written(each)
+            else:
+                what = "the log failed before the leases were durable"
+                self._end = sse.encode_error(500, what)
+        except Exception:
+            log.exception("a stream failed")
+            self._is_over = True
+        self._making = None
+        self._on_news()
 
     async def _are_kept(self) -> bool:
         """Wait until the leases are as durable as promised; False where the log failed first."""
@@ -149,7 +211,15 @@ class WorkFeed:
 
     def close(self) -> None:
         self._is_over = True
+        self._wake = _nothing
+        if self._making is not None:
+            self._making.cancel()
+            self._making = None
         self._ready.clear()
-        self._news.set()
+        self._beats.forget(self._beat, self._on_beat)
         self._engine.queue_commands.close(self._stream, self._shell.moment)
         self._shell.nudge()
+
+
+def _nothing() -> None:
+    return

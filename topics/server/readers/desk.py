@@ -36,7 +36,6 @@ from topics.server.readers.relay_messages import (
 )
 from topics.server.transport.bodies import BodyShare
 from topics.server.transport.outgoing import Outgoing
-from topics.server.transport.pump import source_of
 from topics.server.transport.shared import Shared
 
 
@@ -275,7 +274,7 @@ class Relayed:
             self._tell(streaming, 0, b"")
             return
         self._tell(streaming, STREAM, b"")
-        feed = self._feed = source_of(streaming.feed)
+        feed = self._feed = streaming.feed
         flow = self._begin_flow(_Pieces(feed, self._desk.shared, self.lane))
         feed.listen(partial(self._desk.outlet.add, flow))
 

@@ -10,7 +10,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.lent_sessions import Standing
-from topics.server.exchange.interface import Answer, Head, SourceSocket
+from topics.server.exchange.interface import Answer, Head, Socket
 from topics.server.readers.lanes import Lane
 from topics.server.readers.message_frames import Framing, Intake, Kind, Messages
 from topics.server.readers.outlet import Flow, Outlet, Wire
@@ -47,7 +47,7 @@ class DeskSocket:
         self._outlet = outlet
         self.lane = lane
         self.number = number
-        self._socket: SourceSocket | None = None
+        self._socket: Socket | None = None
         self._flow: Flow | None = None
         self._messages = Messages()
         self._intake = Intake(WAITING_BYTES)
@@ -66,7 +66,7 @@ class DeskSocket:
             told = Told(self.number, verdict.status, list(verdict.headers), len(body), body)
             self._wire.relay(encode(told))
             return
-        assert isinstance(verdict, SourceSocket)
+        assert isinstance(verdict, Socket)
         self._socket = verdict
         self._wire.relay(encode(Opened(self.number)))
         self._flow = Flow(self.number, _Spoken(verdict, self._shared, self.lane), self._on_ended)
@@ -142,7 +142,7 @@ class DeskSocket:
 class _Spoken:
     """What the exchange says, as a supply; what it takes to make it is the lane's."""
 
-    def __init__(self, socket: SourceSocket, shared: Shared, lane: Lane) -> None:
+    def __init__(self, socket: Socket, shared: Shared, lane: Lane) -> None:
         self._socket = socket
         self._replying = socket if isinstance(socket, Replying) else None
         self._shared = shared

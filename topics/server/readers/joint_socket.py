@@ -18,7 +18,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.state.lent_sessions import standing_of
 from topics.protocol.state.watched import StreamEnd, WatchPlace
-from topics.server.exchange.interface import Answer, SourceSocket
+from topics.server.exchange.interface import Answer, Socket
 from topics.server.exchange.shell import Phase
 from topics.server.exchange.socket_feed import SocketFeed
 from topics.server.readers.message_frames import Kind
@@ -51,7 +51,7 @@ class Handshake:
         self._relayed = relayed
         self._open_joint = open_joint
 
-    def then(self, deliver: Callable[[Answer | SourceSocket], None]) -> None:
+    def then(self, deliver: Callable[[Answer | Socket], None]) -> None:
         def judged(refused: Answer | None) -> None:
             deliver(self._open_joint() if refused is None else refused)
 
@@ -62,7 +62,7 @@ class Handshake:
 
 
 class JointSocket:
-    """Implements `interface.SourceSocket`.
+    """Implements `interface.Socket`.
 
     Args:
         make_local: Opens the half that is this process's; an Answer where it may not be opened.

@@ -349,7 +349,7 @@ class _Parts:
 
 
 class _Feed:
-    """A stream of the engine's.  Implements `interface.SourceFeed`.
+    """A stream of the engine's.  Implements `interface.Source`.
 
     Args:
         taken: Called with the size of what the client has room for.
@@ -360,7 +360,6 @@ class _Feed:
         self._pieces: deque[bytes] = deque()
         self._has_ended = False
         self._wake: Callable[[], None] = _nothing
-        self._news = asyncio.Event()
 
     @property
     def is_over(self) -> bool:
@@ -380,7 +379,6 @@ class _Feed:
         if data:
             self._pieces.append(data)
         self._has_ended = is_last
-        self._news.set()
         self._wake()
 
     def take(self) -> Buffer | None:
@@ -390,17 +388,10 @@ class _Feed:
         self._taken(len(piece))
         return piece
 
-    async def next(self) -> Buffer | None:
-        while not self._pieces and not self._has_ended:
-            self._news.clear()
-            await self._news.wait()
-        return self.take()
-
     def close(self) -> None:
         self._has_ended = True
         self._pieces.clear()
         self._wake = _nothing
-        self._news.set()
 
 
 def _nothing() -> None:

@@ -19,7 +19,7 @@ from topics.server.exchange.interface import (
     Head,
     Opening,
     Pending,
-    SourceSocket,
+    Socket,
     Streaming,
 )
 from topics.server.exchange.refusals import refusal
@@ -33,7 +33,6 @@ from topics.server.transport.http1_life import TABLE, Input, State
 from topics.server.transport.http1_parser import Malformed, Parser
 from topics.server.transport.http1_stream import Stream
 from topics.server.transport.outgoing import Outgoing
-from topics.server.transport.pump import source_of
 
 # Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _IDLE: Final = State.IDLE
@@ -439,9 +438,8 @@ class Http1:
         self._move(Input.STREAMED)
         self._parser.forget_head()
         self._message = self._parser.message
-        source = source_of(streaming.feed)
         self._stream = Stream(
-            source,
+            streaming.feed,
             is_chunked=is_chunked,
             wake=connection.work_soon,
             push=connection.push,
@@ -476,7 +474,7 @@ class Http1:
             self._answer(refusal(ErrorCode.INVALID_REQUEST, EARLY, close=True))
             return
         verdict = self._exchange.connect(head)
-        if isinstance(verdict, Answer | SourceSocket):
+        if isinstance(verdict, Answer | Socket):
             self._opened(head, verdict)
             return
         assert isinstance(verdict, Opening)
@@ -485,16 +483,16 @@ class Http1:
         self._connection.deadline.clear()
         verdict.then(partial(self._settle_opening, head))
 
-    def _settle_opening(self, head: Head, verdict: Answer | SourceSocket) -> None:
+    def _settle_opening(self, head: Head, verdict: Answer | Socket) -> None:
         """The handshake was judged by another process, unless the client is gone."""
         self._opening = None
         if self._state is _WAITING:
             self._opened(head, verdict)
             self._connection.go_on()
-        elif isinstance(verdict, SourceSocket):
+        elif isinstance(verdict, Socket):
             verdict.close()
 
-    def _opened(self, head: Head, verdict: Answer | SourceSocket) -> None:
+    def _opened(self, head: Head, verdict: Answer | Socket) -> None:
         if isinstance(verdict, Answer):
             self._answer(verdict)
         else:

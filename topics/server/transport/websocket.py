@@ -18,7 +18,7 @@ from typing import Final
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import SERVER, Protocol, State
 
-from topics.server.exchange.interface import Head, SourceSocket
+from topics.server.exchange.interface import Head, Socket
 from topics.server.transport import http1_writer as writer
 from topics.server.transport.budget import REST_S, Charges
 from topics.server.transport.connection import Connection
@@ -54,7 +54,7 @@ class Conversation:
 
     def __init__(
         self,
-        socket: SourceSocket,
+        socket: Socket,
         limits: Limits,
         *,
         write: Callable[[bytes], None],
@@ -210,7 +210,7 @@ def _frame_bytes(head: bytes) -> int | None:
 class Http1WebSocket:
     """A conversation on an HTTP/1.1 connection that was upgraded.  Implements `speaker.Speaker`."""
 
-    def __init__(self, connection: Connection, socket: SourceSocket) -> None:
+    def __init__(self, connection: Connection, socket: Socket) -> None:
         self._connection = connection
         self._socket = socket
         self._has_news = False
@@ -284,7 +284,7 @@ class Http1WebSocket:
             self._connection.deadline.set(self._loop_s() + self._farewell_s)
 
 
-def open_on_http1(connection: Connection, head: Head, socket: SourceSocket) -> None:
+def open_on_http1(connection: Connection, head: Head, socket: Socket) -> None:
     """Accept a handshake; the connection is a conversation from then on."""
     key = dict(head.headers)[b"sec-websocket-key"]
     accept = base64.b64encode(hashlib.sha1(key + _GUID).digest())

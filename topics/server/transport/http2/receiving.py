@@ -17,7 +17,7 @@ from topics.server.exchange.interface import (
     Exchange,
     Head,
     Opening,
-    SourceSocket,
+    Socket,
     Streaming,
 )
 from topics.server.exchange.refusals import refusal
@@ -121,23 +121,23 @@ class Receiver:
         verdict = self._exchange.connect(
             Head("GET", head.path, head.query, head.headers, head.client)
         )
-        if isinstance(verdict, Answer | SourceSocket):
+        if isinstance(verdict, Answer | Socket):
             self._opened(stream, verdict)
             return
         assert isinstance(verdict, Opening)
         stream.opening = verdict
         verdict.then(partial(self._settle_opening, stream))
 
-    def _settle_opening(self, stream: Stream, verdict: Answer | SourceSocket) -> None:
+    def _settle_opening(self, stream: Stream, verdict: Answer | Socket) -> None:
         """The handshake was judged by another process, unless the client is gone."""
         stream.opening = None
         if stream.state is _RECEIVING:
             self._opened(stream, verdict)
             self._link.connection.work_soon()
-        elif isinstance(verdict, SourceSocket):
+        elif isinstance(verdict, Socket):
             verdict.close()
 
-    def _opened(self, stream: Stream, verdict: Answer | SourceSocket) -> None:
+    def _opened(self, stream: Stream, verdict: Answer | Socket) -> None:
         link = self._link
         if isinstance(verdict, Answer):
             self._refuse(stream, verdict)

@@ -20,7 +20,6 @@ from topics.server.transport.http2.link import Link, answer_head
 from topics.server.transport.http2.stream import Input, State, Stream
 from topics.server.transport.http2.toll import EARNING_BYTES
 from topics.server.transport.http2.tunnel import Tunnel
-from topics.server.transport.pump import source_of
 
 # Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _CLOSED: Final = State.CLOSED
@@ -145,7 +144,7 @@ class Sender:
         if is_all:
             self._sent(stream)
         elif feed is not None:
-            stream.feed = source_of(feed)
+            stream.feed = feed
             stream.feed.listen(partial(self.on_news, stream))
         else:
             self._bide(stream)
