@@ -1,11 +1,9 @@
-"""Hypothesis plays client, clock and disk; the model says what each answer may be.
+"""Hypothesis plays client and clock over a store in memory; the model says what each answer may be.
 
-The same rules run over a store in memory, where there is no restart, and over a simulated disk that
-is cut, killed and stopped.  `TOPICS_TESTS_EXAMPLES` asks for more of them.
+The store on a disk, which is cut, killed and stopped, has the simulation (`tests/sim`).
 """
 
 import dataclasses
-import os
 from typing import Any
 
 import hypothesis.strategies as st
@@ -24,7 +22,7 @@ MATCHES = st.sampled_from((None, "x", "x*", "y.1", "*"))
 SUBJECTS = st.sampled_from((None, "x", "x.*", "y.>", ">"))
 
 PROFILE = settings(
-    max_examples=int(os.environ.get("TOPICS_TESTS_EXAMPLES", "60")),
+    max_examples=40,
     stateful_step_count=50,
     deadline=None,
     derandomize=True,
@@ -43,11 +41,9 @@ class MemoryWorld(World):
 class Topics(RuleBasedStateMachine):
     """One topic, every command, maintenance at any moment."""
 
-    world_type: type[World] = MemoryWorld
-
     @initialize(durability=CLASSES)
     def begin(self, durability: str) -> None:
-        self.world = self.world_type(1, PLAIN)
+        self.world: World = MemoryWorld(1, PLAIN)
         self.world.start()
         self.put(durability, {})
 
@@ -117,27 +113,6 @@ class Topics(RuleBasedStateMachine):
             self.world.traffic.get("a")
 
 
-class RestartedTopics(Topics):
-    """The same over a disk, with every kind of end."""
-
-    world_type = World
-
-    @rule(how=st.sampled_from(("kill", "cut")))
-    def crash(self, how: str) -> None:
-        self.world.crash(how)
-
-    @rule()
-    def stop(self) -> None:
-        self.world.stop()
-
-    @rule(count=st.integers(1, 5), how=st.sampled_from(("kill", "cut")))
-    def append_and_crash(self, count: int, how: str) -> None:
-        """A write that nobody synced."""
-        self.world.traffic.append_some("a", count, None)
-        self.world.end_turn()
-        self.world.crash(how)
-
-
 NODE = st.sampled_from(("n1", "n2", "n3"))
 JOBS = st.lists(st.integers(1, 25), max_size=4)
 
@@ -145,11 +120,9 @@ JOBS = st.lists(st.integers(1, 25), max_size=4)
 class Jobs(RuleBasedStateMachine):
     """One queue and its dead-letter topic `c`, every command of §10, maintenance at any moment."""
 
-    world_type: type[World] = MemoryWorld
-
     @initialize(durability=CLASSES, leases_durable=st.booleans())
     def begin(self, durability: str, leases_durable: bool) -> None:
-        self.world = self.world_type(1, dataclasses.replace(PLAIN, queues=("a",)))
+        self.world: World = MemoryWorld(1, dataclasses.replace(PLAIN, queues=("a",)))
         self.world.start()
         self.put(durability, {"leases_durable": leases_durable})
 
@@ -239,25 +212,7 @@ class Jobs(RuleBasedStateMachine):
             self.world.traffic.get("a")
 
 
-class RestartedJobs(Jobs):
-    """The same over a disk, with every kind of end."""
-
-    world_type = World
-
-    @rule(how=st.sampled_from(("kill", "cut")))
-    def crash(self, how: str) -> None:
-        self.world.crash(how)
-
-    @rule()
-    def stop(self) -> None:
-        self.world.stop()
-
-
 TestTopics = Topics.TestCase
 TestTopics.settings = PROFILE
-TestRestartedTopics = RestartedTopics.TestCase
-TestRestartedTopics.settings = PROFILE
 TestJobs = Jobs.TestCase
 TestJobs.settings = PROFILE
-TestRestartedJobs = RestartedJobs.TestCase
-TestRestartedJobs.settings = PROFILE

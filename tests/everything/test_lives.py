@@ -45,9 +45,11 @@ def test_a_short_life(tmp_path: Path, nth: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-def test_lives(tmp_path: Path) -> None:
+def test_lives(tmp_path: Path, is_full: bool) -> None:
     """One after the other, for as long as is asked for; a minute where nothing is. (§0.10, §2 to §7,
     §10)"""
+    if not (is_full or SECONDS):
+        pytest.skip("the short lives are its sample")
     end = time.monotonic() + (SECONDS or 60)
     seeds, lives, kills = random.Random(time.time_ns()), 0, 0
     while time.monotonic() < end:
