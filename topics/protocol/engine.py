@@ -10,7 +10,7 @@ What readers see is `published_seq`, which moves with the write, or with the syn
 topic's class or an unreserved seq asks for it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork
@@ -21,7 +21,7 @@ from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.decide.reads import Reads
 from topics.protocol.decide.records import RecordCommands
 from topics.protocol.decide.routers import RouterCommands
-from topics.protocol.decide.topics import TopicCommands
+from topics.protocol.decide.topics import TopicCommands, note_read
 from topics.protocol.decide.watches import WatchCommands
 from topics.protocol.model.access import Caller
 from topics.protocol.model.codec import Frames
@@ -142,6 +142,45 @@ class Engine:
         the command, so that a client reads its own writes through them.  None where that is
         nothing."""
         return self.router_commands.barrier_for(command)
+
+    @property
+    def topic_count(self) -> int:
+        return len(self.state.by_id)
+
+    @property
+    def is_memory_full(self) -> bool:
+        """Whether a write waits for memory, or was refused for want of it."""
+        return bool(self.state.memory.full)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write of the log is on its way."""
+        return self.unit.is_on_its_way
+
+    def held_heads(self) -> Mapping[int, int]:
+        """Of topics that show less than is written: their heads that are shown, by id."""
+        return self.unit.publication.held()
+
+    def is_logged(self, name: str) -> bool:
+        """Whether there is such a topic, and the log has every record of it."""
+        topic = self.state.topics.get(name)
+        return topic is not None and topic.durability.is_logged and not topic.volatile_runs
+
+    def has_ephemeral(self, names: Iterable[str]) -> bool:
+        """Whether one of these topics is not in the log."""
+        topics = map(self.state.topics.get, names)
+        return any(topic is not None and not topic.durability.is_logged for topic in topics)
+
+    def has_shown(self, name: str, seq: int) -> bool:
+        """Whether there is such a topic, and it shows records up to a seq."""
+        topic = self.state.topics.get(name)
+        return topic is not None and topic.published_seq >= seq
+
+    def note_read(self, topic_id: int, at_ms: int) -> None:
+        """A topic was read in another process."""
+        topic = self.state.by_id.get(topic_id)
+        if topic is not None and (topic.last_read_ms or 0) < at_ms:
+            note_read(topic, at_ms)
 
     def open_push_stream(self, stream: PushStream) -> None:
         """A push stream opens (§10.8).  Raises Rejection: 429 for too many connections."""

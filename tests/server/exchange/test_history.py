@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
+from topics.protocol.driver.figures import QUEUES_MAX
 from topics.protocol.http import routes
 from topics.protocol.model.access import Caller
 from topics.protocol.model.limits import Limits
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.history import (
     HOUR_MS,
-    QUEUES_MAX,
     ROWS_MAX,
     History,
     Ring,

@@ -12,7 +12,6 @@ from topics.protocol.http import bodies
 from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.state.crowd import Crowd
-from topics.protocol.state.watched import StreamEnd
 from topics.server.exchange.awaited import Awaited
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.runtime.runtime import Runtime
@@ -227,9 +226,9 @@ def test_frames_are_pushed_where_streams_have_the_same_news() -> None:
 
         assert only.take() is None
         assert [slow.take()] == refused.pieces == pushed.pieces
-        assert pushed.pieces[0].startswith(b"id: " + only._id())
+        assert pushed.pieces[0].startswith(b"id: " + only._stream.id)
         assert never.pieces == []
-        assert (both.take() or b"").startswith(b"id: " + both._id())
+        assert (both.take() or b"").startswith(b"id: " + both._stream.id)
         for feed in (only, slow, both):
             feed.close()
 
@@ -284,12 +283,13 @@ def test_no_frame_is_pushed_behind_a_last_word() -> None:
         for feed in (one, two):
             feed.push_by(pushed, lambda crowd: lambda: crowds.append(crowd))
         await told(runtime, append("jobs", 1))
-        one._stream.end(StreamEnd.TAKEN_OVER)
+        again = WatchFeed(runtime, "w0", None)
         two.close()
         crowds[0].walk(now_s, now_s() + 60)
         assert pushed.pieces == []
         assert b"event: error" in (one.take() or b"")
         one.close()
+        again.close()
 
     play(story)
 
@@ -423,7 +423,7 @@ def test_streams_of_one_topic_at_one_place_send_the_same_bytes(size: int, is_sam
         assert first is not None
         assert first == second
         assert (first is second) is is_same
-        assert first.startswith(b"id: " + one._id())
+        assert first.startswith(b"id: " + one._stream.id)
         one.close()
         two.close()
 
@@ -443,10 +443,10 @@ def test_an_id_tells_every_topic_of_its_session(begins: str) -> None:
         feeds = (alone, both) if begins == "alone" else (both, alone)
         events = {feed: feed.take() or b"" for feed in feeds}
 
-        assert events[alone].startswith(b"id: " + alone._id())
-        assert events[both].startswith(b"id: " + both._id())
+        assert events[alone].startswith(b"id: " + alone._stream.id)
+        assert events[both].startswith(b"id: " + both._stream.id)
         assert events[alone].partition(b"\n")[2] == events[both].partition(b"\n")[2]
-        assert alone._id() != both._id()
+        assert alone._stream.id != both._stream.id
         alone.close()
         both.close()
 
@@ -475,9 +475,9 @@ def test_an_heir_of_a_deleted_topic_has_an_id_of_its_own() -> None:
         await told(runtime, append("jobs", 2))
         first, second = new.take() or b"", heir.take() or b""
 
-        assert first.startswith(b"id: " + new._id())
-        assert second.startswith(b"id: " + heir._id())
-        assert new._id() != heir._id()
+        assert first.startswith(b"id: " + new._stream.id)
+        assert second.startswith(b"id: " + heir._stream.id)
+        assert new._stream.id != heir._stream.id
         assert first.partition(b"\n")[2] == second.partition(b"\n")[2]
         heir.close()
         new.close()

@@ -48,7 +48,7 @@ class Lender:
         return self.harness.engine.watches.sessions[viewer.wid]
 
     def lend(self, session: Session, reader: int = 0) -> tuple[LentSession, int]:
-        image = self.loans.lend(session, self.readers[reader])
+        image = self.loans.lend(session.wid, self.readers[reader])
         assert image is not None
         found, entry, number = pickle.loads(image)
         assert entry is None
@@ -141,7 +141,7 @@ def test_a_session_that_did_not_leave_stays_as_it_was(lender: Lender) -> None:
     before = image_of(session)
     lender.lend(session)
 
-    lender.loans.undo(session)
+    lender.loans.undo(session.wid)
 
     assert lender.loans.holder_of(session.wid) is None
     assert session.stream is None
@@ -152,13 +152,13 @@ def test_a_session_that_a_reader_cannot_serve_whole_is_not_lent(lender: Lender) 
     """A topic is not a reader's, or is gone; or its key is not in force any more."""
     session = lender.session()
     lender.theirs = False
-    assert lender.loans.lend(session, lender.readers[0]) is None
+    assert lender.loans.lend(session.wid, lender.readers[0]) is None
     lender.theirs = True
     lender.keys = SimpleNamespace(entry_of=lambda owner: None)
-    assert lender.loans.lend(session, lender.readers[0]) is None
+    assert lender.loans.lend(session.wid, lender.readers[0]) is None
     lender.keys = None
     lender.harness.drop()
-    assert lender.loans.lend(session, lender.readers[0]) is None
+    assert lender.loans.lend(session.wid, lender.readers[0]) is None
 
     assert lender.loans.holder_of(session.wid) is None
     assert session.stream is None

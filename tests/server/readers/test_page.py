@@ -6,14 +6,13 @@ import random
 
 import pytest
 
+from topics.protocol.driver.follower import NOTHING, Timing
 from topics.protocol.model.errors import Unusable
 from topics.server.readers.page import (
     HELD_MAX,
-    NOTHING,
     SLOT_STRIDE,
     Page,
     PageView,
-    Timing,
     page_bytes,
     shared_file,
 )

@@ -844,12 +844,11 @@ def test_a_client_that_closes_its_half_is_answered_all_the_same(served: WithRead
 def test_a_session_is_not_lent_to_a_reader_that_has_ended_meanwhile() -> None:
     """It may come back from another reader only then; the process that replaced the one that asked
     knows nothing of it. (§7.3)"""
-    session = SimpleNamespace(owner=SimpleNamespace(name=""), stream=None)
-    watches = SimpleNamespace(sessions={"w": session})
+    owners = {"w": SimpleNamespace(name="")}
     recalled: list[Callable[[], None]] = []
     pool: Any = SimpleNamespace(
         _is_ending=False,
-        _runtime=SimpleNamespace(engine=SimpleNamespace(watches=watches)),
+        _streams=SimpleNamespace(owner_of=owners.get, is_open=lambda wid: False),
         _loans=SimpleNamespace(
             recall=lambda _, then: recalled.append(then), lend=lambda *_: b"image"
         ),

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from topics.protocol.driver.follower import Timing
 from topics.server.readers.channel import Channel
-from topics.server.readers.page import Page, PageView, Timing, page_bytes
+from topics.server.readers.page import Page, PageView, page_bytes
 from topics.server.readers.process import (
     AGAIN_S,
     HANG_S,

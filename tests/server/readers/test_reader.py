@@ -15,12 +15,12 @@ import pytest
 from contract.wire import Http1
 
 import topics
+from topics.protocol.driver.follower import Follower, Timing
 from topics.protocol.model.commands import ListTopics
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import TopicsListed
 from topics.server.readers.channel import Channel, Handed, channel_pair
-from topics.server.readers.follower import Follower
-from topics.server.readers.page import Page, Timing, page_bytes
+from topics.server.readers.page import Page, page_bytes
 from topics.server.readers.process import command
 from topics.server.readers.questions import answer, command_of
 from topics.server.runtime.clock import Clock

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from topics.server.readers.page import Page, PageView, Timing, page_bytes
+from topics.protocol.driver.follower import Timing
+from topics.server.readers.page import Page, PageView, page_bytes
 from topics.server.readers.process import ReaderProcess, Standing
 from topics.server.readers.releases import Releases
 

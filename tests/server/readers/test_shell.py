@@ -12,6 +12,7 @@ from protocol.harness import text_of
 from sim.files import SimFiles
 
 from topics.protocol.decide import reads
+from topics.protocol.driver.follower import Follower, Shown, Timing
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import (
@@ -26,9 +27,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.state.selection import ReadQuery, Selection, select
 from topics.protocol.state.topic import Topic
 from topics.server.exchange.shell import Phase
-from topics.server.readers import follower as followers
-from topics.server.readers.follower import Follower
-from topics.server.readers.page import SLOT_STRIDE, Page, PageView, Shown, Timing, page_bytes
+from topics.server.readers.page import SLOT_STRIDE, Page, PageView, page_bytes
 from topics.server.readers.questions import Message, Questions, answer, command_of
 from topics.server.readers.shell import ReaderShell
 from topics.store.following import FollowingStore
@@ -298,11 +297,11 @@ def test_a_read_of_a_destination_waits_for_the_log_once_more(
         assert isinstance(rig.ask("dest", wait_ms=1000), Ticket)
         for turn in range(5):
             rig.writer.do(appended("source", turn))
-        monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1,))
+        monkeypatch.setattr(Follower.follow, "__defaults__", (1,))
         rig.reply(rig.asked[0])
         assert rig.answers == []
         assert seqs(await rig.answer()) == [1, 2, 3, 4, 5]
-        monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1 << 20,))
+        monkeypatch.setattr(Follower.follow, "__defaults__", (1 << 20,))
         rig.ask("dest", from_seq=5, wait_ms=1000)
         rig.reply(rig.asked[1])
         rig.writer.do(appended("source", 6))
@@ -360,7 +359,7 @@ def test_a_destination_that_leaves_the_readers_meanwhile_is_asked_for_again() ->
 
 def test_a_read_waits_while_the_log_is_applied_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other connections have their turn between two; no answer shows less than the page did."""
-    monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1,))
+    monkeypatch.setattr(Follower.follow, "__defaults__", (1,))
 
     async def story(rig: Rig) -> None:
         for turn in range(5):
@@ -378,7 +377,7 @@ def test_a_read_in_parts_is_answered_while_the_log_is_applied_whole(
 ) -> None:
     """A delete that is applied already does not hide a record while one that was appended before that
     delete is not shown yet: the engine never showed that. (§3, §5)"""
-    monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1,))
+    monkeypatch.setattr(Follower.follow, "__defaults__", (1,))
     in_one_turn(monkeypatch, through=1)
 
     async def story(rig: Rig) -> None:
@@ -402,7 +401,7 @@ def test_a_read_in_parts_is_answered_while_the_log_is_applied_whole(
 
 def test_a_long_poll_ends_when_the_log_is_applied_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its time may be over before: what it is told is of one moment, too. (§3)"""
-    monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1,))
+    monkeypatch.setattr(Follower.follow, "__defaults__", (1,))
 
     async def story(rig: Rig) -> None:
         rig.write(1)
@@ -436,7 +435,7 @@ def test_who_fails_when_the_log_is_there_keeps_up_nobody_else(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each of those who waited goes on for itself."""
-    monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1,))
+    monkeypatch.setattr(Follower.follow, "__defaults__", (1,))
 
     async def story(rig: Rig) -> None:
         for turn in range(3):
@@ -459,7 +458,7 @@ def test_a_read_that_was_given_up_while_it_waited_is_not_decided(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its client is gone."""
-    monkeypatch.setattr(followers.Follower.follow, "__defaults__", (1,))
+    monkeypatch.setattr(Follower.follow, "__defaults__", (1,))
 
     async def story(rig: Rig) -> None:
         for turn in range(5):

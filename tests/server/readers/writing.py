@@ -5,14 +5,13 @@ from dataclasses import replace
 import orjson
 from sim.files import SimFiles
 
+from topics.protocol.driver.follower import Follower, Shown, Timing
 from topics.protocol.driver.group_commit import Reply, Sync
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
-from topics.server.readers.follower import Follower
-from topics.server.readers.page import Shown, Timing
 from topics.store.following import FollowingStore
 from topics.store.store import DiskStore
 

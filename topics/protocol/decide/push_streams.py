@@ -13,9 +13,9 @@ from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.outcomes import Grant
+from topics.protocol.model.shares import Shares
 from topics.protocol.state.job import Job, JobPlace
 from topics.protocol.state.queue import Queue
-from topics.protocol.state.shares import Shares
 
 
 @dataclass(slots=True, eq=False)

@@ -14,8 +14,8 @@ import orjson
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.ports import StoreStats
+from topics.protocol.model.shares import Shares
 from topics.protocol.state.routers import Router
-from topics.protocol.state.shares import Shares
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
 from topics.protocol.state.watches import Watches

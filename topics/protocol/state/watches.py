@@ -22,6 +22,7 @@ from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.limits import FRAME_TEXT_BYTES, Limits
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
+from topics.protocol.model.shares import Shares
 from topics.protocol.state.crowd import Crowds, News
 from topics.protocol.state.frames import (
     CaughtUpFrame,
@@ -35,7 +36,6 @@ from topics.protocol.state.frames import (
     TombstoneFrame,
 )
 from topics.protocol.state.selection import ReadQuery, seek, select
-from topics.protocol.state.shares import Shares
 from topics.protocol.state.topic import Tombstone, Topic
 from topics.protocol.state.watched import (
     Copies,

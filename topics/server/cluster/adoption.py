@@ -19,13 +19,13 @@ from typing import Final
 
 import msgspec
 
+from topics.backup.proof import prove
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Shard
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.model.errors import Unusable
 from topics.protocol.model.limits import Limits
 from topics.protocol.replication.place import event_of
-from topics.protocol.state.state import State
 from topics.server.cluster.directory import (
     ADOPTING,
     CLUSTER_BYTES,
@@ -40,7 +40,6 @@ from topics.server.cluster.directory import (
 )
 from topics.store import identity
 from topics.store.files import OsFiles
-from topics.store.reader import ReadOnlyStore
 from topics.store.store import DiskStore
 
 KEPT: Final = frozenset({NODE_FILE, f"{NODE_FILE}.tmp", ADOPTING, STORE, "lost+found"})
@@ -154,17 +153,10 @@ def _put_place(path: Path, membership: Membership, now_ms: Callable[[], int]) ->
 
 def _require_not_begun(store: Path, membership: Membership) -> None:
     assert membership.cluster is not None
-    files = OsFiles(store)
-    read = ReadOnlyStore(files)
-    state = State(Limits(), read)
-    try:
-        read.restore(state)
-        read.follow(state, to_the_end=True)
-    finally:
-        read.close()
+    found = prove(OsFiles(store)).place
     place = Place.adopted(Shard(membership.cluster, 0))
     adopted = event_of(place, Mark(place), 0)
-    if state.place is None or state.place.place != adopted.place:
+    if found is None or found.place != adopted.place:
         raise Unusable(
             str(store.parent),
             "its cluster has begun, and what that has written would be lost: a backup of the node's "

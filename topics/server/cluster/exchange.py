@@ -14,12 +14,12 @@ was forwarded is not forwarded again: it would go round among nodes that disagre
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.driver.streams import Streams
 from topics.protocol.http import answer_models as models
 from topics.protocol.http import routes
 from topics.protocol.http.answers import open_object
@@ -238,22 +238,16 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         """Whether the leader alone can answer a read."""
         engine = self._call.runtime.engine
         names = facts_of(command).topics(command)
-        return self._has_ephemeral(names) or engine.barrier_for(command) is not None
-
-    def _has_ephemeral(self, names: Iterable[str]) -> bool:
-        topics = map(self._call.runtime.engine.state.topics.get, names)
-        return any(topic is not None and not topic.durability.is_logged for topic in topics)
+        return engine.has_ephemeral(names) or engine.barrier_for(command) is not None
 
     def _is_beyond(self, command: Command) -> bool:
         """Whether a session would begin in a topic, or at a place, that is not known here."""
         assert isinstance(command, CreateWatch)
-        topics = self._call.runtime.engine.state.topics
-        for name, begin in command.topics.items():
-            topic = topics.get(name)
-            from_seq = max(begin.from_seq, command.cursors.get(name, 0))
-            if topic is None or from_seq > topic.published_seq:
-                return True
-        return False
+        engine, cursors = self._call.runtime.engine, command.cursors
+        return not all(
+            engine.has_shown(name, max(begin.from_seq, cursors.get(name, 0)))
+            for name, begin in command.topics.items()
+        )
 
     def _index_asked(self) -> int:
         given = self._call.header(POSITION)
@@ -337,16 +331,14 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         """Raises Rejection: 404 for a session with a topic of which the leader alone has the records by
         now.  Its client makes another one, which is the leader's."""
         call = self._call
-        engine = call.runtime.engine
-        found = engine.watches.sessions.get(self._judged.name)
-        if found is None or not self._has_ephemeral(found.watched):
+        engine, wid = call.runtime.engine, self._judged.name
+        streams = Streams(engine)
+        found = streams.topics_of(wid)
+        if found is None or not engine.has_ephemeral(found):
             return
-        commands = engine.watch_commands
-        session = commands.require_session(self._judged.name, call.runtime.now_ms, call.caller)
-        if session.stream is not None:
-            engine.watches.close(session.stream)
-        engine.watches.forget(session)
-        commands.require_session(self._judged.name, call.runtime.now_ms, call.caller)
+        now_ms = call.runtime.now_ms
+        streams.forget(wid, now_ms, call.caller)
+        streams.require_session(wid, now_ms, call.caller)
 
     async def _when_rewound(self, pieces: list[bytes], index: int) -> Made:
         """A stream that another node has sent farther than this replica is goes on when it has that

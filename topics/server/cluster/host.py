@@ -450,7 +450,7 @@ class ClusterHost:
         driver, node = self.member.driver, self.member.node
         assert driver is not None
         at = 0 if node is None else node.anchor.index
-        self._has_data = at > 0 or bool(driver.engine.state.topics)
+        self._has_data = at > 0 or driver.engine.topic_count > 0
 
     def _install(self) -> None:
         """*Blocking.*"""

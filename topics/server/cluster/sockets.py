@@ -20,6 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.streams import StreamEnd
 from topics.protocol.http import websocket
 from topics.protocol.http.answer_models import Position as AnswerPosition
 from topics.protocol.http.answers import position
@@ -27,7 +28,6 @@ from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import Holder
 from topics.protocol.model.outcomes import Outcome
-from topics.protocol.state.watched import StreamEnd
 from topics.server.cluster.carried import CARRIED_MAX, Carried, refusal_of
 from topics.server.cluster.doubt import END_MS, behind
 from topics.server.cluster.forwarding import POSITION, Request
@@ -178,18 +178,12 @@ class ClusterSocketFeed(SocketFeed):
 
     def _is_beyond(self, order: websocket.Subscribe) -> bool:
         """Whether it begins in a topic, or at a place, that is not known here."""
-        topics = self._shell.engine.state.topics
-        for name, begin in order.topics.items():
-            topic = topics.get(name)
-            if topic is None or begin.from_seq > topic.published_seq:
-                return True
-        return False
+        shown = self._shell.engine.has_shown
+        return not all(shown(name, begin.from_seq) for name, begin in order.topics.items())
 
     def _ephemeral(self, names: Iterable[str]) -> list[str]:
         """Of these topics, those of which the leader alone has the records."""
-        topics = self._shell.engine.state.topics
-        known = ((name, topics.get(name)) for name in names)
-        return [name for name, topic in known if topic and not topic.durability.is_logged]
+        return [name for name in names if self._shell.engine.has_ephemeral((name,))]
 
     async def _subscribe(
         self, request_id: bytes, order: websocket.Subscribe, text: bytes, index: int
@@ -211,9 +205,8 @@ class ClusterSocketFeed(SocketFeed):
         try:
             if self._is_over:
                 raise behind()  # the client is gone
-            watches = self._engine.watch_commands
-            for watched in watches.subscribe(self._stream, ours, order.view, self._shell.now_ms):
-                positions[watched.name] = position(watches.position(watched))
+            added = self._stream.subscribe(ours, order.view, self._shell.now_ms)
+            positions |= {name: position(each) for name, each in added.items()}
         except BaseException:
             if carried is not None:
                 carried.close()
@@ -221,7 +214,7 @@ class ClusterSocketFeed(SocketFeed):
         self._drop(order.topics)
         if carried is not None:
             for name in theirs:
-                self._engine.watches.unsubscribe(self._stream, name)
+                self._stream.unsubscribe(name)
             self._carried.append(carried)
         return websocket.subscribed_at(request_id, positions)
 
@@ -239,7 +232,7 @@ class ClusterSocketFeed(SocketFeed):
             )
         limit = self._shell.limits.max_watch_topics
         held = {name for carried in self._carried for name in carried.names}
-        if len(held | self._stream.watched.keys() | set(names)) > limit:
+        if len(held | set(self._stream.names) | set(names)) > limit:
             raise Rejection(ErrorCode.INVALID_REQUEST, f"a socket watches at most {limit} topics")
         key = self._authorization
         headers = [] if key is None else [(b"authorization", key)]

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.driver.streams import Streams
 from topics.protocol.http import metrics, routes
 from topics.protocol.http.answer_models import Cluster as ClusterAnswer
 from topics.protocol.http.decoding import LARGE_BODY_BYTES
@@ -487,9 +488,8 @@ class Admitted(msgspec.Struct, eq=False):
         if feed is StreamKind.SOCKET:
             raise Rejection(ErrorCode.INVALID_REQUEST, "expected a WebSocket handshake")
         if call.is_head and feed is StreamKind.WATCH:
-            call.runtime.engine.watch_commands.require_session(
-                self._judged.name, call.runtime.now_ms, call.caller
-            )
+            streams = Streams(call.runtime.engine)
+            streams.require_session(self._judged.name, call.runtime.now_ms, call.caller)
             return call.streaming(None)
         query = routes.parse_query(self._query)
         if feed is StreamKind.WORK:
@@ -502,7 +502,7 @@ class Admitted(msgspec.Struct, eq=False):
     def _work(self, asked: Claim) -> Streaming:
         call = self._call
         if call.is_head:
-            call.runtime.engine.queue_commands.require_queue(asked.topic, call.runtime.now_ms)
+            Streams(call.runtime.engine).require_queue(asked.topic, call.runtime.now_ms)
             return call.streaming(None)
         work = WorkFeed(call.runtime, asked, call.caller, self._slot.holder, self._beats)
         return call.streaming(work)

@@ -12,15 +12,13 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
 from typing import Final, NamedTuple
 
 import orjson
 
-from topics.protocol.engine import Engine
+from topics.protocol.driver.figures import job_counts, totals
 from topics.protocol.http.routes import HISTORY_STEPS_MS as STEPS_MS
 from topics.protocol.model.access import ANYONE, Caller
-from topics.protocol.state.state import State
 from topics.server.exchange import usage
 from topics.server.exchange.measures import BOUNDS_S, RequestMeasures
 from topics.server.exchange.shell import Phase, Shell
@@ -28,10 +26,6 @@ from topics.server.exchange.shell import Phase, Shell
 HOUR_MS: Final = 3_600_000
 ROWS_MAX: Final = 900
 """Rows of one answer: a hundred KiB, which is made in about a millisecond."""
-QUEUES_MAX: Final = 20
-"""Queues with figures of their own: those that were written to last."""
-LOOKED_AT_MAX: Final = 1000
-"""Topics among which those queues are looked for, and routers whose lag is looked at, in one row."""
 
 COLUMNS: Final = (
     "at_ms",
@@ -166,13 +160,12 @@ class History:
             self._add(table, at_ms)
 
     def _add(self, table: _Table, at_ms: int) -> None:
-        state, rows = self._shell.engine.state, table.rows
+        found, rows = totals(self._shell.engine), table.rows
         log_bytes, measures = self._shell.store.stats.bytes_written_total, self._measures
-        now = _Counters(state.appended_total, log_bytes, *measures.totals(), measures.buckets())
+        now = _Counters(found.appended, log_bytes, *measures.totals(), measures.buckets())
         # Counters stood still in seconds without a row, so what came is of the last step.
         before, table.before = table.before, now
         per_s = 1000 / table.step_ms
-        lags, blocked = _routers(state)
         rows.add(
             (
                 at_ms,
@@ -181,11 +174,7 @@ class History:
                 (now.requests - before.requests) * per_s,
                 (now.reads - before.reads) * per_s,
                 percentile_ms(before.buckets, now.buckets, 0.99),
-                lags,
-                blocked,
-                state.records_total,
-                state.total_bytes,
-                state.memory.total_bytes,
+                *found[1:],
                 self._resident_bytes(),
                 self._shell.process().lag_ms,
             )
@@ -194,17 +183,14 @@ class History:
             self._add_queues(at_ms)
 
     def _add_queues(self, at_ms: int) -> None:
-        engine = self._shell.engine
-        state = engine.state
         kept: dict[int, tuple[str, Ring]] = {}
-        for topic_id in _queue_ids(engine, self._queues):
-            topic, queue = state.by_id[topic_id], state.queues.get(topic_id)
-            assert queue is not None
-            queue.settle(state.now_ms)
-            name, ring = self._queues.get(topic_id) or (topic.name, Ring(JOBS, HOUR_MS // 10_000))
-            ready = topic.shown()[0] - queue.in_flight - queue.delayed
-            ring.add((at_ms, ready, queue.in_flight, queue.delayed, queue.dead_lettered))
-            kept[topic_id] = (name, ring)
+        for each in job_counts(self._shell.engine, self._queues):
+            name, ring = self._queues.get(each.topic_id) or (
+                each.name,
+                Ring(JOBS, HOUR_MS // 10_000),
+            )
+            ring.add((at_ms, *each[2:]))
+            kept[each.topic_id] = (name, ring)
         self._queues = kept
 
     def document(self, step_ms: int, after_ms: int, caller: Caller = ANYONE) -> bytes:
@@ -226,30 +212,6 @@ class History:
             "queues": sorted(queues, key=lambda queue: str(queue["topic"])),
         }
         return orjson.dumps(found)[:-1]
-
-
-def _queue_ids(engine: Engine, known: Mapping[int, object]) -> list[int]:
-    """Up to `QUEUES_MAX` queues: those written to last, those that were looked at before, any."""
-    state = engine.state
-    active = islice(reversed(engine.active), LOOKED_AT_MAX)
-    found: dict[int, None] = {}
-    for topic_id in chain(active, known, islice(state.queues, QUEUES_MAX)):
-        if state.queues.get(topic_id) is not None and topic_id in state.by_id:
-            found[topic_id] = None
-            if len(found) == QUEUES_MAX:
-                break
-    return list(found)
-
-
-def _routers(state: State) -> tuple[int, int]:
-    """(the greatest lag, how many are blocked), of the first `LOOKED_AT_MAX` routers."""
-    lag = blocked = 0
-    for router in islice(state.routers.by_name.values(), LOOKED_AT_MAX):
-        source = state.by_id.get(router.source_id)
-        if source is not None:
-            lag = max(lag, source.published_seq - router.cursor)
-        blocked += router.blocked is not None
-    return lag, blocked
 
 
 def percentile_ms(before: Sequence[int], now: Sequence[int], share: float) -> float:

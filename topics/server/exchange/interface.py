@@ -10,8 +10,8 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import msgspec
 
+from topics.protocol.driver.streams import Gather
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.crowd import Gather
 
 Headers = Sequence[tuple[bytes, bytes]]
 

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.driver.streams import Streams
 from topics.protocol.http import answers
 from topics.protocol.http.answers import Piece
 from topics.protocol.model.access import gone
@@ -247,7 +248,8 @@ class LateAnswer(msgspec.Struct, eq=False):
         damaged = {seq: text for seq, text in found.jobs if isinstance(text, Exception)}
         sound = [(seq, text) for seq, text in found.jobs if not isinstance(text, Exception)]
         surplus = {seq for seq, _ in sound[claim.limit :]}
-        left = runtime.engine.queue_commands.set_aside(jobs.grant, damaged, surplus, runtime.moment)
+        streams = Streams(runtime.engine)
+        left = streams.set_aside(jobs.grant, damaged, surplus, runtime.moment)
         runtime.nudge()
         if left is None:
             return self._claim_again(claim)

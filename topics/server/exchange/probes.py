@@ -196,7 +196,7 @@ def _ready(call: Responder) -> Answer:
         case Phase.READY if runtime.engine.read_only:
             raise read_only(lacks_space=runtime.engine.lacks_space)
         case Phase.READY:
-            topics = len(runtime.engine.state.topics)
+            topics = runtime.engine.topic_count
             ready = models.Ready(status="ready", wal_replay_complete=True, topics=topics)
             return _plain(call, open_object(ready))
         case _:

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.streams import Streams
 from topics.protocol.http import answers, entity_tags, routes
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.access import ANYONE, Caller
@@ -131,7 +132,7 @@ class Responder(msgspec.Struct):
 
         def take_back() -> None:
             runtime = self.runtime
-            runtime.engine.queue_commands.set_aside(grant, {}, grant.seqs, runtime.moment)
+            Streams(runtime.engine).set_aside(grant, {}, grant.seqs, runtime.moment)
             runtime.nudge()
 
         # Not now: the engine may be in the middle of its answers.

@@ -12,7 +12,7 @@ import msgspec
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.holder import NOBODY, Holder, holder_of
 from topics.protocol.model.limits import Limits
-from topics.protocol.state.shares import Shares
+from topics.protocol.model.shares import Shares
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.interface import Head
 

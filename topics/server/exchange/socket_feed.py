@@ -11,6 +11,15 @@ from collections.abc import Callable
 from typing import Final
 
 from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.driver.streams import (
+    DamagedFrame,
+    Pulled,
+    RecordFrame,
+    SocketStream,
+    Standing,
+    StreamEnd,
+    Streams,
+)
 from topics.protocol.http import websocket
 from topics.protocol.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.model.access import ANYONE, Caller, gone
@@ -18,9 +27,6 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.outcomes import Appended
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
-from topics.protocol.state.lent_sessions import Standing, go_on
-from topics.protocol.state.watched import Stream, StreamEnd
 from topics.server.exchange.giving_way import GivingWay
 from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
@@ -41,10 +47,10 @@ class SocketFeed:
 
     def __init__(self, shell: Shell, caller: Caller = ANYONE, holder: Holder = NOBODY) -> None:
         self._shell = shell
-        # Its own: a node of a cluster may open another, and this stream ends with this one.
-        self._engine = shell.engine
         self._caller = caller
-        self._stream = self._engine.watch_commands.open_socket(self._on_news, caller, holder)
+        # Of the engine that is there now: a node of a cluster may open another, and this stream ends
+        # with this one.
+        self._stream = Streams(shell.engine).socket(self._on_news, caller, holder)
         self._replies: deque[bytes] = deque()
         self._replies_bytes = 0
         self._is_busy = False
@@ -107,16 +113,12 @@ class SocketFeed:
     def _obey(
         self, request_id: bytes, order: websocket.Order, reply: Callable[[bytes], None]
     ) -> bytes | None:
-        engine = self._engine
         match order:
             case websocket.Subscribe(topics, view):
-                added = engine.watch_commands.subscribe(
-                    self._stream, topics, view, self._shell.now_ms
-                )
-                positions = {w.name: engine.watch_commands.position(w) for w in added}
+                positions = self._stream.subscribe(topics, view, self._shell.now_ms)
                 return websocket.subscribed(request_id, positions)
             case websocket.Unsubscribe(topic):
-                was = engine.watches.unsubscribe(self._stream, topic)
+                was = self._stream.unsubscribe(topic)
                 fields = {"topic": topic, "subscribed": was}
                 return websocket.reply("unsubscribed", request_id, fields)
             case websocket.Publish():
@@ -174,7 +176,7 @@ class SocketFeed:
         return self._is_reading or self._kept is not None
 
     @property
-    def stream(self) -> Stream:
+    def stream(self) -> SocketStream:
         """What is subscribed, and where it stands."""
         return self._stream
 
@@ -184,7 +186,7 @@ class SocketFeed:
 
     def adopt(self, standing: Standing) -> None:
         """Watch a topic from where another process's half of the socket stood in it."""
-        go_on(self._engine.watches, self._stream, standing)
+        self._stream.adopt(standing)
         self._on_news()
 
     def hear(self, text: bytes) -> None:
@@ -216,10 +218,9 @@ class SocketFeed:
         kept, self._kept = self._kept, None
         if kept is not None:
             return kept
-        shell = self._shell
         if self._has_to_end:
             return None if self._is_busy else self._last()
-        frame = self._engine.watch_commands.next_frame(self._stream, shell.now_ms)
+        frame = self._stream.next_frame(self._shell.now_ms)
         return None if frame is None else self._written_or_later(frame)
 
     @property
@@ -285,10 +286,10 @@ class SocketFeed:
         return websocket.encode(frame, texts)
 
     def _unreadable(self, topic: str, refusal: Rejection) -> bytes:
-        self._engine.watches.unsubscribe(self._stream, topic)
+        self._stream.unsubscribe(topic)
         return websocket.unreadable(topic, refusal)
 
     def close(self) -> None:
         self._is_over = True
         self._wake = None
-        self._engine.watches.close_socket(self._stream)
+        self._stream.close()

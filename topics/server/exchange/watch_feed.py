@@ -9,13 +9,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from topics.protocol.driver.streams import DamagedFrame, Gather, Pulled, RecordFrame, Streams
 from topics.protocol.http import sse
 from topics.protocol.model.access import ANYONE, Caller
-from topics.protocol.model.cursor import composite
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.crowd import Gather
-from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.beats import TICK_S, Beats
 from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
@@ -46,18 +44,14 @@ class WatchFeed:
         beats: Beats | None = None,
     ) -> None:
         self._shell = shell
-        # Its own: a node of a cluster may open another, and this stream ends with this one.
-        self._engine = shell.engine
         self._loop = asyncio.get_running_loop()
         self._beats = Beats() if beats is None else beats
-        self._watches = self._engine.watches
-        self._session, self._stream = self._engine.watch_commands.open_stream(
+        # Of the engine that is there now: a node of a cluster may open another, and this stream ends
+        # with this one.
+        self._stream = Streams(shell.engine).session(
             wid, rewind, self._on_news, shell.now_ms, caller
         )
-        watched = list(self._session.watched.values())
-        self._only = watched[0] if len(watched) == 1 else None
-        """The one topic of the session."""
-        self._beat_s = self._session.heartbeat_ms / 1000
+        self._beat_s = self._stream.heartbeat_ms / 1000
         self._sent_s = 0.0
         self._is_begun = False
         self._is_over = False
@@ -95,7 +89,8 @@ class WatchFeed:
         return self._is_begun and self._stream.is_drained and not self._is_over
 
     def listen(self, wake: Callable[[], None]) -> None:
-        self._wake = self._stream.wake = wake
+        self._wake = wake
+        self._stream.wake_by(wake)
         self._sent_s = self._loop.time()
         self._arm_beat()
         wake()
@@ -128,16 +123,15 @@ class WatchFeed:
 
     def push_by(self, push: Callable[[bytes], bool], gather: Gather | None = None) -> None:
         self._push = push
-        if gather is not None and self._only is not None:
-            shell, engine = self._shell, self._engine
-            self._watches.crowds.gather_by(gather, lambda: engine.advance(shell.now_ms))
-            self._push_frames = self._stream.push = self._push_frame
+        if gather is not None and self._stream.gather_by(gather, lambda: self._shell.now_ms):
+            self._push_frames = self._push_frame
+            self._stream.push_by(self._push_frame)
 
     def _push_frame(self, frame: RecordFrame) -> bool:
         """The stream's `push`: what a walk over all streams of the topic gives to this one.  While
         something else comes first, a frame that a thread reads or an end, the stream has none."""
-        push, only = self._push, self._only
-        if push is None or only is None or only.is_heir:
+        push = self._push
+        if push is None or not self._stream.is_shared:
             return False
         event = frame.texts.get("event")
         if event is None:
@@ -163,32 +157,25 @@ class WatchFeed:
     def _take_newest(self) -> bytes | None:
         """The event that all live streams of the topic get, where another stream has made it; most
         of what a stream takes, and nothing in it depends on the time."""
-        only, stream = self._only, self._stream
-        if (
-            only is None
-            or only.is_heir
-            or self._kept is not None
-            or stream.ended_by is not None
-            or self._shell.phase is not Phase.READY
-        ):
+        if self._kept is not None or self._shell.phase is not Phase.READY:
             return None
-        frame = self._watches.newest_frame(stream, made="event")
+        frame = self._stream.newest_frame("event")
         return None if frame is None else frame.texts["event"]
 
     def _take(self) -> bytes | None:
         shell = self._shell
         if not self._is_begun:
             self._is_begun = True
-            return sse.opening(self._id()) + sse.heartbeat(shell.now_ms)
+            return sse.opening(self._stream.id) + sse.heartbeat(shell.now_ms)
         kept, self._kept = self._kept, None
         if kept is not None:
-            self._stream.push = self._push_frames
+            self._stream.push_by(self._push_frames)
             return kept
         if (last := self._last_word()) is not None:
             return self._end(last)
         frame = None
         if not self._stream.is_drained:
-            frame = self._engine.watch_commands.next_frame(self._stream, shell.now_ms)
+            frame = self._stream.next_frame(shell.now_ms)
         if frame is None:
             return sse.heartbeat(shell.now_ms) if self._is_beat_due else None
         piece = self._written_now(frame)
@@ -203,7 +190,7 @@ class WatchFeed:
     def _read_apart(self, frame: RecordFrame) -> None:
         """Have a thread read the frame's records, and wake the driver for them."""
         self._is_reading = True
-        self._stream.push = None  # until what is read was taken
+        self._stream.push_by(None)  # until what is read was taken
 
         def on_read(done: ThreadCall[list[Buffer] | Rejection | None]) -> None:
             self._is_reading = False
@@ -214,7 +201,7 @@ class WatchFeed:
             if isinstance(texts, Rejection):
                 self._kept = self._unreadable(frame, texts)
             else:
-                self._kept = sse.encode(frame, self._id(), texts)
+                self._kept = sse.encode(frame, self._stream.id, texts)
             if self._wake is not None:
                 self._wake()
 
@@ -228,9 +215,6 @@ class WatchFeed:
         if self._wake is not None:
             self._wake()
 
-    def _id(self) -> bytes:
-        return composite(self._session.watched.values())
-
     def _end(self, last: bytes) -> bytes:
         self._is_over = True
         return last
@@ -240,11 +224,10 @@ class WatchFeed:
         if isinstance(frame, DamagedFrame):
             return frame
         if not isinstance(frame, RecordFrame):
-            return sse.encode(frame, self._id())
+            return sse.encode(frame, self._stream.id)
         # Streams that share the frame stand at the same place in this topic: where they watch no
         # other, their ids are the same, and so is the whole event.
-        only = self._only
-        is_same = only is not None and not only.is_heir
+        is_same = self._stream.is_shared
         if is_same and (event := frame.texts.get("event")) is not None:
             return event
         texts: Sequence[Buffer] = ()
@@ -253,20 +236,20 @@ class WatchFeed:
             if found is None or isinstance(found, Rejection):
                 return frame
             texts = found
-        event = sse.encode(frame, self._id(), texts)
+        event = sse.encode(frame, self._stream.id, texts)
         if is_same and len(event) <= SAME_BYTES_MAX:
             frame.texts["event"] = event
         return event
 
     def _unreadable(self, frame: RecordFrame | DamagedFrame, refusal: Rejection) -> bytes:
-        self._engine.watches.on_unreadable(self._stream, frame)
+        self._stream.unreadable(frame)
         return sse.unreadable(frame.topic, refusal)
 
     def close(self) -> None:
         self._is_over = True
-        self._wake = self._push = self._stream.push = self._push_frames = None
-        self._stream.wake = self._on_news
+        self._wake = self._push = self._push_frames = None
+        self._stream.push_by(None)
+        self._stream.wake_by(self._on_news)
         if self._beat is not None:
             self._beats.forget(self._beat, self._on_beat)
-        engine = self._engine
-        engine.watches.close_session_stream(self._session, self._stream, self._shell.now_ms)
+        self._stream.close(self._shell.now_ms)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from topics.protocol.decide.push_streams import PushStream
+from topics.protocol.driver.streams import Streams
 from topics.protocol.http import sse
 from topics.protocol.http.answers import job_records
 from topics.protocol.http.statuses import STATUSES
@@ -55,22 +55,12 @@ class WorkFeed:
         beats: Beats | None = None,
     ) -> None:
         self._shell = shell
-        # Its own: a node of a cluster may open another, and this stream ends with this one.
-        self._engine = shell.engine
         self._loop = asyncio.get_running_loop()
         self._beats = Beats() if beats is None else beats
-        topic = self._engine.queue_commands.require_queue(asked.topic, shell.now_ms)
-        self._stream = PushStream(
-            topic.topic_id,
-            topic.name,
-            asked.node,
-            asked.limit,
-            asked.lease_ms,
-            self._on_news,
-            owner=caller,
-            holder=holder,
-        )
-        self._engine.open_push_stream(self._stream)
+        # Of the engine that is there now: a node of a cluster may open another, and this stream ends
+        # with this one.
+        self._streams = Streams(shell.engine)
+        self._stream = self._streams.jobs(asked, self._on_news, shell.now_ms, caller, holder)
         self._wake: Callable[[], None] = _nothing
         self._has_news = True
         """There may be jobs, or an end."""
@@ -150,8 +140,7 @@ class WorkFeed:
         return None
 
     def _lease(self) -> list[Jobs]:
-        engine = self._engine
-        jobs = engine.queue_commands.take(self._stream, self._shell.moment)
+        jobs = self._stream.take(self._shell.moment)
         # Leases that are meant to last go into the log before the worker sees the jobs.
         self._shell.nudge()
         return jobs
@@ -173,7 +162,7 @@ class WorkFeed:
 
     async def _are_kept(self) -> bool:
         """Wait until the leases are as durable as promised; False where the log failed first."""
-        gate = self._engine.queue_commands.gate(self._stream)
+        gate = self._stream.gate
         if gate is Gate.SYNCED:
             return await self._shell.written() and await self._shell.synced()
         return gate is Gate.NOW or await self._shell.written()
@@ -205,7 +194,7 @@ class WorkFeed:
         each = list(zip(grant.seqs, found, strict=True))
         damaged = {seq: why for seq, why in each if isinstance(why, Exception)}
         shell = self._shell
-        self._engine.queue_commands.set_aside(grant, damaged, (), shell.moment)
+        self._streams.set_aside(grant, damaged, (), shell.moment)
         shell.nudge()
         return [(seq, text) for seq, text in each if not isinstance(text, Exception)]
 
@@ -217,7 +206,7 @@ class WorkFeed:
             self._making = None
         self._ready.clear()
         self._beats.forget(self._beat, self._on_beat)
-        self._engine.queue_commands.close(self._stream, self._shell.moment)
+        self._stream.close(self._shell.moment)
         self._shell.nudge()
 
 

@@ -8,8 +8,8 @@ import logging
 import pickle
 from typing import Final, Protocol, runtime_checkable
 
+from topics.protocol.driver.streams import Standing
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.lent_sessions import Standing
 from topics.server.exchange.interface import Answer, Head, Socket
 from topics.server.readers.lanes import Lane
 from topics.server.readers.message_frames import Framing, Intake, Kind, Messages

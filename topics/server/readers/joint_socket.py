@@ -13,11 +13,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from topics.protocol.driver.streams import StreamEnd
 from topics.protocol.http import websocket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
-from topics.protocol.state.lent_sessions import standing_of
-from topics.protocol.state.watched import StreamEnd, WatchPlace
 from topics.server.exchange.interface import Answer, Socket
 from topics.server.exchange.shell import Phase
 from topics.server.exchange.socket_feed import SocketFeed
@@ -145,7 +144,7 @@ class JointSocket:
                 else:
                     self._subscribe(text, asked.request_id, tuple(topics), strong=view.strong)
             case websocket.Unsubscribe(topic):
-                if self._local is not None and topic in self._local.stream.watched:
+                if self._local is not None and topic in self._local.stream.names:
                     self._local.hear(text)
                 else:
                     self._relay(text, _Asked(removes=topic))
@@ -155,7 +154,7 @@ class JointSocket:
     def _subscribe(
         self, text: bytes, request_id: bytes, names: tuple[str, ...], *, strong: bool
     ) -> None:
-        here = set() if self._local is None else set(self._local.stream.watched)
+        here = set() if self._local is None else set(self._local.stream.names)
         most = self._limits.max_watch_topics
         if len(here | self._there | set(names)) > most:
             why = f"a socket watches at most {most} topics"
@@ -225,7 +224,7 @@ class JointSocket:
             self._there.update(asked.adds)
             if self._local is not None:
                 for name in asked.adds:
-                    self._shell.engine.watches.unsubscribe(self._local.stream, name)
+                    self._local.stream.unsubscribe(name)
         if not self._asked:
             self._go_on()
 
@@ -248,10 +247,9 @@ class JointSocket:
     def _move(self, local: SocketFeed) -> None:
         """Have the engine's process go on with what is watched here, from where it stands.  That knows
         whether the topic is there any more, and what its last head was."""
-        for name, watched in local.stream.watched.items():
-            if watched.place is not WatchPlace.GONE:
-                self._there.add(name)
-                self._relayed.say(Kind.MOVED, pickle.dumps(standing_of(watched)))
+        for name, standing in local.stream.standings():
+            self._there.add(name)
+            self._relayed.say(Kind.MOVED, pickle.dumps(standing))
 
     # ------------------------------------------------------------------ the end
 

@@ -11,21 +11,17 @@ import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from topics.protocol.model.errors import Rejection
-from topics.protocol.state.lent_sessions import LentSession, image_of, lend, take_back
-from topics.protocol.state.watched import Stream
-from topics.protocol.state.watches import Session
+from topics.protocol.driver.streams import LentSession, Loan, Streams
 from topics.server.access.key_ring import KeyRing
 from topics.server.readers.process import ReaderProcess
 from topics.server.runtime.runtime import Runtime
 
 
-class _Loan(NamedTuple):
-    """A session that a reader has, what stands in its place here, and which of all loans it is."""
+class _Lent(NamedTuple):
+    """A session that a reader has, and which of all loans it is."""
 
     reader: ReaderProcess
-    session: Session
-    stand_in: Stream
+    loan: Loan
     number: int
 
 
@@ -44,43 +40,47 @@ class Loans:
         is_theirs: Callable[[str], bool],
     ) -> None:
         self._runtime = runtime
+        self._streams = Streams(runtime.engine)
         self._keys = keys
         self._is_theirs = is_theirs
-        self._loans: dict[str, _Loan] = {}
+        self._lent: dict[str, _Lent] = {}
         self._made = 0
         self._recalls: dict[str, list[Callable[[], None]]] = {}
 
     def holder_of(self, wid: str) -> ReaderProcess | None:
         """The reader that has a session."""
-        loan = self._loans.get(wid)
-        return None if loan is None else loan.reader
+        lent = self._lent.get(wid)
+        return None if lent is None else lent.reader
 
-    def lend(self, session: Session, reader: ReaderProcess) -> bytes | None:
+    def lend(self, wid: str, reader: ReaderProcess) -> bytes | None:
         """Lend a session; its image, which is to go to the reader, or None where it stays here."""
-        number = self._made + 1
-        image = self._image(session, number)
-        if image is None:
+        loan = self._streams.loan(wid, self._is_theirs)
+        if loan is None:
             return None
-        self._made = number
-        wid = session.wid
-        watches = self._runtime.engine.watches
-        stand_in = lend(watches, session, lambda: self._on_stand_in_ended(wid, number))
-        self._loans[wid] = _Loan(reader, session, stand_in, number)
+        entry, keys = None, self._keys()
+        if keys is not None:
+            entry = keys.entry_of(loan.owner)
+            if entry is None:
+                return None
+        self._made = number = self._made + 1
+        image = pickle.dumps((loan.image, entry, number))
+        loan.begin(lambda: self._on_ended(wid, number))
+        self._lent[wid] = _Lent(reader, loan, number)
         return image
 
-    def undo(self, session: Session) -> None:
+    def undo(self, wid: str) -> None:
         """The session that was lent last did not leave."""
-        self._take_back(session.wid, image_of(session))
+        self._take_back(wid, self._lent[wid].loan.image)
 
     def recall(self, wid: str, then: Callable[[], None]) -> None:
         """Have a session here: its stream in a reader ends, as another takes over; `then` is called
         once it has come back, now where it is here."""
-        loan = self._loans.get(wid)
-        if loan is None:
+        lent = self._lent.get(wid)
+        if lent is None:
             then()
             return
         self._recalls.setdefault(wid, []).append(then)
-        loan.reader.send({"recall": wid, "number": loan.number})
+        lent.reader.send({"recall": wid, "number": lent.number})
 
     def returned(self, reader: ReaderProcess, message: dict[str, Any]) -> None:
         """A reader gives a session back."""
@@ -95,54 +95,31 @@ class Loans:
 
     def reader_gone(self, reader: ReaderProcess) -> None:
         """What it had is here again; its streams go on from what their clients remember."""
-        for wid in [wid for wid, loan in self._loans.items() if loan.reader is reader]:
+        for wid in [wid for wid, lent in self._lent.items() if lent.reader is reader]:
             self._take_back(wid, None)
 
     # ------------------------------------------------------------------
 
     def _is_loan(self, reader: ReaderProcess, wid: str, number: int) -> bool:
-        loan = self._loans.get(wid)
-        return loan is not None and (loan.reader, loan.number) == (reader, number)
+        lent = self._lent.get(wid)
+        return lent is not None and (lent.reader, lent.number) == (reader, number)
 
-    def _on_stand_in_ended(self, wid: str, number: int) -> None:
+    def _on_ended(self, wid: str, number: int) -> None:
         """The stream in the reader is to end; the session is this process's at once."""
-        loan = self._loans.get(wid)
-        if loan is None or loan.number != number:
+        lent = self._lent.get(wid)
+        if lent is None or lent.number != number:
             return
-        del self._loans[wid]
-        # Of what the reader has sent by now only its client knows: what that remembers counts.
-        loan.session.is_behind = True
-        why = loan.stand_in.ended_by
+        del self._lent[wid]
+        lent.loan.forget_place()
+        why = lent.loan.ended_by
         if why is not None:
-            loan.reader.send({"end": wid, "number": number, "why": why.name})
+            lent.reader.send({"end": wid, "number": number, "why": why.name})
         self._is_here(wid)
 
-    def _image(self, session: Session, number: int) -> bytes | None:
-        """A session to be lent; None where a reader cannot serve all of it, or where this process
-        has to refuse it."""
-        watches, state = self._runtime.engine.watches, self._runtime.engine.state
-        try:
-            watches.connection_shares.require(session.holder)
-        except Rejection:
-            return None
-        for watched in session.watched.values():
-            topic = state.topics.get(watched.name)
-            if topic is None or topic.topic_id != watched.topic_id or watched.view.strong:
-                return None
-            if not self._is_theirs(watched.name):
-                return None
-        entry, keys = None, self._keys()
-        if keys is not None:
-            entry = keys.entry_of(session.owner)
-            if entry is None:
-                return None
-        return pickle.dumps((image_of(session), entry, number))
-
     def _take_back(self, wid: str, image: LentSession | None) -> None:
-        loan = self._loans.pop(wid, None)
-        if loan is not None:
-            watches, now_ms = self._runtime.engine.watches, self._runtime.now_ms
-            take_back(watches, loan.session, loan.stand_in, now_ms, image)
+        lent = self._lent.pop(wid, None)
+        if lent is not None:
+            lent.loan.take_back(self._runtime.now_ms, image)
             self._is_here(wid)
 
     def _is_here(self, wid: str) -> None:

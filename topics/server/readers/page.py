@@ -17,11 +17,9 @@ import tempfile
 import zlib
 from collections.abc import Mapping
 from mmap import mmap
-from types import MappingProxyType
 from typing import Final
 
-import msgspec
-
+from topics.protocol.driver.follower import NOTHING, Shown, Timing
 from topics.protocol.model.errors import Unusable
 
 CURE: Final = "have the sandbox allow it, or set TOPICS_READERS=0"
@@ -43,34 +41,6 @@ READER_BYTES: Final = 64
 _MANY: Final = 2**32 - 1
 
 TRIES: Final = 1000
-
-
-class Timing(msgspec.Struct, frozen=True):
-    """The engine's clock, so that a reader reads the same time: `CLOCK_BOOTTIME` plus an offset, and
-    how far it runs ahead, which shrinks since a point of that clock (`runtime.clock`)."""
-
-    offset_ms: int = 0
-    lead_ms: int = 0
-    led_since_ms: int = 0
-
-
-class Shown(msgspec.Struct, frozen=True):
-    """What readers may see.
-
-    Attributes:
-        number: Of this state; each store has a higher one.
-        batch: The newest batch of the log that is written and shown.
-        held: Topics of which less is shown than was written, by id, and the heads that they show.
-            None: too many to be named.
-    """
-
-    number: int
-    batch: int
-    held: Mapping[int, int] | None
-    timing: Timing
-
-
-NOTHING: Final = Shown(0, 0, MappingProxyType({}), Timing())
 
 
 def page_bytes(readers: int) -> int:

@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from topics.protocol.decide.topics import note_read
+from topics.protocol.driver.follower import Timing
 from topics.protocol.driver.loop_time import LoopTime
+from topics.protocol.driver.streams import Streams
 from topics.protocol.http.metrics import Family
 from topics.server.process.latecomers import http2
 from topics.server.readers.channel import Channel, Handed, require_channels
@@ -32,7 +33,7 @@ from topics.server.readers.desk import Desk
 from topics.server.readers.figures import families
 from topics.server.readers.loans import Loans
 from topics.server.readers.moving import Arrivals
-from topics.server.readers.page import Page, Timing, page_bytes, shared_file
+from topics.server.readers.page import Page, page_bytes, shared_file
 from topics.server.readers.passing import Passing
 from topics.server.readers.process import ReaderProcess, Standing
 from topics.server.readers.releases import Releases
@@ -66,6 +67,7 @@ class Pool:
     def __init__(self, settings: Settings, runtime: Runtime) -> None:
         self._settings = settings
         self._runtime = runtime
+        self._streams = Streams(runtime.engine)
         self._store: Any = runtime.store
         self._exchange: Any = runtime.exchange
         require_channels()
@@ -225,10 +227,10 @@ class Pool:
         runtime = self._runtime
         if runtime.engine.read_only:
             return  # what is shown stays as it is; what was being written may be in the log
-        unit, store = runtime.engine.unit, self._store
         # Of a write that is on its way, nothing is shown, though the log may have it.
-        batch = self.page.last.batch if unit.is_on_its_way else store.written_batch
-        held = unit.publication.held()
+        is_writing = runtime.engine.is_writing
+        batch = self.page.last.batch if is_writing else self._store.written_batch
+        held = runtime.engine.held_heads()
         if self.page.store(batch, held, Timing(*runtime.clock.course)):
             for process in self._processes:
                 if process.standing is Standing.READY and self.page.waits(process.index):
@@ -288,21 +290,20 @@ class Pool:
 
     def _sort_stream(self, sorting: Sorting, wid: str) -> bool:
         """A stream goes where its session is, which goes to a reader that can serve it."""
-        session = self._runtime.engine.watches.sessions.get(wid)
-        if session is None:
+        if self._streams.topics_of(wid) is None:
             return False
         holder = self._loans.holder_of(wid)
         if holder is not None:
             return not self._is_ending and self._give_sorted(sorting, holder)
-        if session.stream is not None or sorting.reads <= patience(sorting.returns):
+        if self._streams.is_open(wid) or sorting.reads <= patience(sorting.returns):
             return False
         process = self._idlest()
-        image = None if process is None else self._loans.lend(session, process)
+        image = None if process is None else self._loans.lend(wid, process)
         if process is None or image is None:
             return False
         if self._give_sorted(sorting, process, image):
             return True
-        self._loans.undo(session)
+        self._loans.undo(wid)
         return False
 
     def _give_sorted(self, sorting: Sorting, process: ReaderProcess, lent: bytes = b"") -> bool:
@@ -331,27 +332,24 @@ class Pool:
     ) -> None:
         """A reader asks for a session, to serve a stream of it over HTTP/2.  One that another reader
         has comes back first, and its stream there ends."""
-        sessions = self._runtime.engine.watches.sessions
 
         def lend() -> None:
             if process.channel is not channel:
                 return  # the reader that asked has ended meanwhile
-            session = sessions.get(wid)
-            if self._is_ending or session is None or session.stream is not None:
+            if self._is_ending or self._streams.is_open(wid):
                 deliver(b"")
             else:
-                deliver(self._loans.lend(session, process) or b"")
+                deliver(self._loans.lend(wid, process) or b"")
 
-        session = sessions.get(wid)
-        if session is not None and session.owner.name == caller:
+        owner = self._streams.owner_of(wid)
+        if owner is not None and owner.name == caller:
             self._loans.recall(wid, lend)
         else:
             deliver(b"")
 
     def _may_serve(self, name: str) -> bool:
         """Whether a reader may serve a topic; it looks for itself, so this may be wrong."""
-        topic = self._runtime.engine.state.topics.get(name)
-        return topic is not None and topic.durability.is_logged and not topic.volatile_runs
+        return self._runtime.engine.is_logged(name)
 
     def _idlest(self) -> ReaderProcess | None:
         """The reader with the fewest connections that takes another."""
@@ -425,9 +423,7 @@ class Pool:
 
     def _note_reads(self, reads: dict[int, int]) -> None:
         for topic_id, at_ms in reads.items():
-            topic = self._runtime.engine.state.by_id.get(topic_id)
-            if topic is not None and (topic.last_read_ms or 0) < at_ms:
-                note_read(topic, at_ms)
+            self._runtime.engine.note_read(topic_id, at_ms)
 
     # ------------------------------------------------------------------ metrics
 

@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from topics.protocol.driver.follower import Follower
+from topics.protocol.driver.streams import LentSession, StreamEnd
 from topics.protocol.model.access import ANYONE, Caller
-from topics.protocol.state.lent_sessions import LentSession, borrow, give_back
-from topics.protocol.state.watched import StreamEnd
 from topics.server.access.keys import Entry
 from topics.server.exchange import usage
 from topics.server.exchange.exchange import TopicsExchange
@@ -34,7 +34,6 @@ from topics.server.process.parent import Parent
 from topics.server.readers.assembly import ReaderParts, parts_of
 from topics.server.readers.channel import Channel, Handed
 from topics.server.readers.dispatch import Dispatch, Upgrading
-from topics.server.readers.follower import Follower
 from topics.server.readers.held_files import holds_unlinked
 from topics.server.readers.moving import Arrivals
 from topics.server.readers.page import PageView, page_bytes
@@ -281,11 +280,7 @@ class Reader:
         if owner is None:
             self._channel.send({"returned": pickle.dumps(image), "number": number})
             return
-        watches = self._follower.engine.watches
-        before = watches.sessions.get(image.wid)
-        if before is not None:
-            give_back(watches, before)  # of a loan that is over
-        borrow(watches, image, self._shell.now_ms, owner)
+        self._follower.streams.borrow(image, self._shell.now_ms, owner)
         self._borrowed[image.wid], self._loans[image.wid] = time.monotonic(), number
 
     # Implements `dispatch.Sessions`.
@@ -297,28 +292,18 @@ class Reader:
         self._borrow(*pickle.loads(image))
 
     def serves(self, wid: str) -> bool:
-        if self._serves_session(wid):
+        if self._follower.serves_session(wid):
             self._borrowed[wid] = time.monotonic()
             return True
         self._return(wid)
         return False
 
-    def _serves_session(self, wid: str) -> bool:
-        """Whether every topic of a session is this reader's to serve."""
-        session = self._follower.engine.watches.sessions.get(wid)
-        if session is None:
-            return False  # it ended with its key
-        topics = (self._follower.state.topics.get(name) for name in session.watched)
-        return all(topic is None or self._follower.is_whole(topic) for topic in topics)
-
-    def _return(self, wid: str) -> None:
+    def _return(self, wid: str, why: StreamEnd | None = None) -> None:
         """Give a session back, with the positions that its stream has reached."""
         del self._borrowed[wid]
         number = self._loans.pop(wid)
-        watches = self._follower.engine.watches
-        session = watches.sessions.get(wid)
-        if session is not None:
-            image = give_back(watches, session)
+        image = self._follower.streams.give_back(wid, why)
+        if image is not None:
             self._channel.send({"returned": pickle.dumps(image), "number": number})
         else:
             self._channel.send({"forgotten": wid, "number": number})
@@ -328,30 +313,20 @@ class Reader:
         if self._loans.get(wid) != number:
             return
         del self._loans[wid], self._borrowed[wid]
-        watches = self._follower.engine.watches
-        session = watches.sessions.get(wid)
-        if session is not None:
-            if session.stream is not None:
-                session.stream.end(why)
-            give_back(watches, session)
+        self._follower.streams.give_back(wid, why)
 
     def _recall(self, wid: str, number: int) -> None:
         """Another stream of the session takes over elsewhere: the one here ends, and the session goes
         back."""
         if self._loans.get(wid) != number:
             return  # it is on its way
-        session = self._follower.engine.watches.sessions.get(wid)
-        if session is not None and session.stream is not None:
-            session.stream.end(StreamEnd.TAKEN_OVER)
-        self._return(wid)
+        self._return(wid, StreamEnd.TAKEN_OVER)
 
     def _return_idle(self) -> None:
         """Give back the sessions that had no stream for a while."""
         now_s = time.monotonic()
-        sessions = self._follower.engine.watches.sessions
         for wid, since_s in list(self._borrowed.items()):
-            session = sessions.get(wid)
-            if session is not None and session.stream is not None:
+            if self._follower.streams.is_open(wid):
                 self._borrowed[wid] = now_s
             elif now_s - since_s >= IDLE_S:
                 self._return(wid)
@@ -371,10 +346,9 @@ class Reader:
         if self._shell.phase is Phase.STARTING:
             return  # a thread reads the directory, and nobody waits or watches yet
         self._shell.release(topic_id)
-        name = self._follower.state.by_id[topic_id].name
-        for stream in list(self._follower.engine.watches.streams):
-            if name in stream.watched:  # perhaps as an earlier topic of this name
-                stream.end(StreamEnd.MOVED)
+        name = self._follower.name_of(topic_id)
+        assert name is not None
+        self._follower.streams.end_of_topic(name, StreamEnd.MOVED)
 
     # ------------------------------------------------------------------ what the engine says
 
@@ -420,7 +394,7 @@ class Reader:
         while not self._shell.look():
             await asyncio.sleep(LETS_GO_S)
         while True:
-            self._follower.engine.watches.forget_frames()
+            self._follower.streams.forget_frames()
             owes = self._follower.free_some()
             self._parts.store.pass_retired()
             if not owes and holds_unlinked(self._settings.data_dir):

@@ -18,7 +18,8 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final, TypeVar
 
-from topics.protocol.decide.topics import note_read
+from topics.protocol.driver.awaited_copies import AwaitedCopies
+from topics.protocol.driver.follower import Follower
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import (
@@ -35,10 +36,7 @@ from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Parked
-from topics.protocol.state.topic import Topic
 from topics.server.exchange.shell import PHASES, Phase
-from topics.server.readers.awaited_copies import AwaitedCopies
-from topics.server.readers.follower import Follower
 from topics.server.readers.page import PageView
 from topics.server.readers.questions import Questions
 from topics.server.runtime.clock import Clock
@@ -89,8 +87,8 @@ class ReaderShell:
         self._broken = broken
         self._check = check
         self._questions = questions
-        watches = follower.engine.watches
-        watches.copies_before = AwaitedCopies(self, watches.on_rest).before
+        self.may_lack_copies = follower.may_lack_copies
+        follower.streams.wait_for(AwaitedCopies(self, follower.streams.on_rest).before)
         self._loop = asyncio.get_running_loop()
         self._started_ms = self.clock.steady_ms
         self._is_going_on = False
@@ -173,7 +171,7 @@ class ReaderShell:
     def serves(self, name: str) -> bool:
         """Whether a read of a topic is this process's: one that there is not is, and has the same
         answer everywhere."""
-        topic = self.engine.state.topics.get(name)
+        topic = self.follower.topic(name)
         if topic is None:
             return True
         return self.follower.is_whole(topic) and (
@@ -203,7 +201,7 @@ class ReaderShell:
 
     def _begin(self, command: Diff | ReadPage, deliver: Deliver) -> Reply | Ticket:
         """All that the page showed when the read arrived is applied."""
-        topic = self.engine.state.topics.get(command.topic)
+        topic = self.follower.topic(command.topic)
         if topic is None or not self.may_lack_copies(topic):
             return self._decide(command, deliver)
         waiting = _Waiting(deliver)
@@ -216,10 +214,6 @@ class ReaderShell:
 
         waiting.ticket = self.when_copied(command.topic, copied)
         return Ticket(waiting.cancel)
-
-    def may_lack_copies(self, topic: Topic) -> bool:
-        """Whether what is here of a destination may be less than a read of it has to show. (§6)"""
-        return self.follower.may_lack_copies(topic)
 
     def when_copied(self, name: str, then: Callable[[Rejection | None], None]) -> Ticket:
         """Call once the copies that a topic is owed now are here, as far as routers are not blocked; or
@@ -242,14 +236,13 @@ class ReaderShell:
         return reads
 
     def _decide(self, command: Diff | ReadPage, deliver: Deliver) -> Reply | Ticket:
-        topic = self.engine.state.topics.get(command.topic)
+        topic = self.follower.topic(command.topic)
         if topic is not None and not self.follower.is_whole(topic):
             raise _moved()
         token = object()
         result = self._looked_again(command, token)
         if topic is not None:
-            note_read(topic, self.now_ms)
-            self.reads[topic.topic_id] = self.now_ms
+            self.reads[self.follower.note_read(topic, self.now_ms)] = self.now_ms
         self._work_soon()
         if isinstance(result, Parked):
             assert isinstance(command, Diff)  # a page of a cache waits for nothing
@@ -284,22 +277,20 @@ class ReaderShell:
 
     def release(self, topic_id: int) -> None:
         """Answer the reads that wait for a topic: it is another process's now."""
-        topic = self.engine.state.by_id.get(topic_id)
-        if topic is not None:
-            for token, (name, _) in list(self._parked.items()):
-                if name == topic.name:
-                    self.engine.timeout(name, token)
+        released = self.follower.name_of(topic_id)
+        for token, (name, _) in list(self._parked.items()):
+            if name == released:
+                self.engine.timeout(name, token)
         self._loop.call_soon(self._answer_woken)
 
     def _answer_woken(self) -> None:
-        if self.engine.unit.wakes:
-            for wake in self.engine.take_wakes():
-                parked = self._parked.pop(wake.token, None)
-                if parked is not None:
-                    try:
-                        parked[1](Reply(wake.result))
-                    except Exception:
-                        log.exception("an answer could not be delivered")
+        for wake in self.engine.take_wakes():
+            parked = self._parked.pop(wake.token, None)
+            if parked is not None:
+                try:
+                    parked[1](Reply(wake.result))
+                except Exception:
+                    log.exception("an answer could not be delivered")
         self._work_soon()
 
     # ------------------------------------------------------------------ reads that go on in parts
@@ -371,8 +362,7 @@ class ReaderShell:
         if self.phase in (Phase.DRAINING, Phase.STOPPED):
             return
         self._move(Phase.DRAINING)
-        for stream in list(self.engine.watches.streams):
-            stream.wake()
+        self.follower.streams.wake_all()
         self.engine.release_all()
         self._answer_woken()
 

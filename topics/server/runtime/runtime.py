@@ -29,6 +29,7 @@ from topics.protocol.driver.group_commit import (
     Write,
 )
 from topics.protocol.driver.maintenance import Call
+from topics.protocol.driver.streams import Streams
 from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt, Rejection, StoreError
@@ -109,7 +110,7 @@ class Runtime:
         self._maintainer = Worker("topics-maintain", self._at_work)
         self._freed = FreedMemory(
             lambda: self.store.stats.bytes_written_total,
-            lambda: bool(self.engine.state.memory.full) or not self.driver.maintenance.is_idle,
+            lambda: self.engine.is_memory_full or not self.driver.maintenance.is_idle,
             self.later,
             lambda: self._maintainer.do(trim),
         )
@@ -201,8 +202,7 @@ class Runtime:
     def _end_work(self, phase: Phase) -> None:
         was_ready = self.phase is Phase.READY
         self._move(phase)
-        for stream in self.engine.watches.streams:
-            stream.wake()
+        Streams(self.engine).wake_all()
         if was_ready:
             self.driver.drain()
 
@@ -505,7 +505,7 @@ class Runtime:
     @property
     def topics(self) -> int:
         """The number of topics."""
-        return len(self.engine.state.by_id)
+        return self.engine.topic_count
 
     @property
     def uptime_ms(self) -> int:

@@ -6,8 +6,8 @@ pieces are, and of the requests before and after it.
 
 from collections.abc import Callable
 
+from topics.protocol.driver.streams import Gather
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.crowd import Gather
 from topics.server.exchange.interface import Beating, Source
 from topics.server.transport.http1_writer import LAST_CHUNK, chunk
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from topics.protocol.http.metrics import Family
 from topics.protocol.model.holder import Holder, holder_at
-from topics.protocol.state.shares import Shares
+from topics.protocol.model.shares import Shares
 from topics.server.exchange.interface import Exchange
 from topics.server.transport.bodies import Bodies
 from topics.server.transport.budget import Budget, Stopwatch, cpu_clock

@@ -6,7 +6,7 @@ divided by the streams it walks over, since each of them would be charged its pa
 
 from collections.abc import Callable
 
-from topics.protocol.state.crowd import Crowd
+from topics.protocol.driver.streams import Crowd
 from topics.server.transport.budget import Meter, Stopwatch
 from topics.server.transport.turns import Turns
 

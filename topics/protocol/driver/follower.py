@@ -5,7 +5,7 @@ shows: all that was applied, but for topics that the page holds back.  It is the
 `State.apply` and the decisions of reads and watches, so a page of records is the same, byte for byte.
 It makes no event, reads no clock and knows neither processes nor sockets.
 
-Time takes records here as it does in the engine, by the same clock (`page.Timing`).  What a read
+Time takes records here as it does in the engine, by the same clock (`Timing`).  What a read
 shows never depends on the counters that events carry, which may count a record that has expired here
 a moment earlier.
 
@@ -14,9 +14,14 @@ were written).  Those are the engine's (`is_whole`).  Where routers may have to 
 destination, the engine has to be asked before it is read (`may_lack_copies`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+import msgspec
+
+from topics.protocol.decide.topics import note_read
+from topics.protocol.driver.streams import Streams
 from topics.protocol.engine import Engine
 from topics.protocol.model.events import (
     Event,
@@ -30,10 +35,37 @@ from topics.protocol.model.events import (
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import RecoverySink, Run
 from topics.protocol.state.topic import Topic
-from topics.server.readers.page import NOTHING, Shown
 
 SLICE_BYTES: Final = 64 << 10
 """Of the log in one slice: some milliseconds of the event loop."""
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """The engine's clock, so that a reader reads the same time: `CLOCK_BOOTTIME` plus an offset, and
+    how far it runs ahead, which shrinks since a point of that clock (`runtime.clock`)."""
+
+    offset_ms: int = 0
+    lead_ms: int = 0
+    led_since_ms: int = 0
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What readers may see.
+
+    Attributes:
+        number: Of this state; each store has a higher one.
+        batch: The newest batch of the log that is written and shown.
+        held: Topics of which less is shown than was written, by id, and the heads that they show.
+            None: too many to be named.
+    """
+
+    number: int
+    batch: int
+    held: Mapping[int, int] | None
+    timing: Timing
+
+
+NOTHING: Final = Shown(0, 0, MappingProxyType({}), Timing())
 
 
 class Followed(Protocol):
@@ -69,6 +101,7 @@ class Follower:
         self, limits: Limits, store: Followed, *, moved: Callable[[int], None] = lambda _: None
     ) -> None:
         self.engine = Engine(limits, store)
+        self.streams = Streams(self.engine)
         self.state = self.engine.state
         state: Any = self.state
         state.keys, state.images = _NoKeys(), _NoImages()
@@ -187,6 +220,26 @@ class Follower:
         engine.reads.on_published(topic)
 
     # ------------------------------------------------------------------ what it serves
+
+    def topic(self, name: str) -> Topic | None:
+        return self.state.topics.get(name)
+
+    def name_of(self, topic_id: int) -> str | None:
+        topic = self.state.by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def serves_session(self, wid: str) -> bool:
+        """Whether all that a session watches is whole, or is not there."""
+        names = self.streams.topics_of(wid)
+        if names is None:
+            return False  # it ended with its key
+        topics = map(self.topic, names)
+        return all(topic is None or self.is_whole(topic) for topic in topics)
+
+    def note_read(self, topic: Topic, at_ms: int) -> int:
+        """A reader asked for the topic; its id, under which the engine is told."""
+        note_read(topic, at_ms)
+        return topic.topic_id
 
     def is_whole(self, topic: Topic) -> bool:
         """Whether the log has every record of the topic."""

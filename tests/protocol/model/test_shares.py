@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.holder import NOBODY, Holder
-from topics.protocol.state.shares import Shares
+from topics.protocol.model.shares import Shares
 
 KEY = Holder("k", is_key=True)
 LOCAL = Holder("127.0.0.1", is_crowd=True)

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from topics.protocol.driver.awaited_copies import AGAIN_S, AwaitedCopies, Question
 from topics.protocol.driver.group_commit import Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.state.topic import Topic
-from topics.server.readers.awaited_copies import AGAIN_S, AwaitedCopies, Question
 
 Then = Callable[[Rejection | None], None]
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import orjson
 import pytest
-from protocol.harness import text_of as payload_of
+from server.readers.writing import LIMITS, Writer, appended, begun, deleted, put
 from sim.files import SimFiles
 
+from protocol.harness import text_of as payload_of
+from topics.protocol.driver.follower import Follower
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import DeleteTopic, ReadPage
 from topics.protocol.model.errors import Corrupt, Rejection
@@ -19,10 +21,7 @@ from topics.protocol.state import state
 from topics.protocol.state.hot_memory import freeze
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.topic import RESERVE_FIRST
-from topics.server.readers.follower import Follower
 from topics.store.layout import log_name
-
-from .writing import LIMITS, Writer, appended, begun, deleted, put
 
 NAMES = ("disk", "memory", "fsync", "late", "short", "small", "quick")
 CONFIGS: dict[str, dict[str, object]] = {

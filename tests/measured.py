@@ -1,0 +1,82 @@
+"""What a run of the tests tells of itself: how long each test took, and which lines of the core and the
+store it reached.
+
+A plugin of pytest.  Durations go to `build/durations.txt`, a line a test, and the fifty longest are
+printed by `python -m tests.measured`.  Where `TOPICS_TESTS_COVERAGE=1` is set, each process measures the
+lines that the tests of `COVERED` reach; `coverage combine` puts them together.  Only those tests are
+measured: to trace all others would take as long again.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parent.parent
+DURATIONS: Final = ROOT / "build" / "durations.txt"
+SHOWN: Final = 50
+COVERED: Final = (
+    *("tests/protocol/", "tests/cluster/", "tests/store/", "tests/test_transcripts.py"),
+    *("tests/sim/test_regressions.py", "tests/sim/test_crashes.py", "tests/sim/test_backup.py"),
+    *("tests/server/exchange/test_damage.py", "tests/server/exchange/test_history.py"),
+    *("tests/server/exchange/test_observer.py", "tests/server/exchange/test_read_your_writes.py"),
+)
+"""The tests of the two packages, and those that drive them from one step outside.  Every draw of theirs is
+seeded, so that a line is reached in each run or in none."""
+
+
+class Coverage:
+    """Measures while a test of `COVERED` runs, and while modules are imported."""
+
+    def __init__(self) -> None:
+        import coverage
+
+        self._coverage: Any = coverage.Coverage(data_suffix=True)
+        self._is_on = True
+        self._coverage.start()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        is_covered = item.nodeid.startswith(COVERED)
+        if is_covered != self._is_on:
+            (self._coverage.start if is_covered else self._coverage.stop)()
+            self._is_on = is_covered
+        return (yield)
+
+    def pytest_unconfigure(self) -> None:
+        if self._is_on:
+            self._coverage.stop()
+        self._coverage.save()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    is_worker = hasattr(config, "workerinput")
+    if os.environ.get("TOPICS_TESTS_COVERAGE") and (is_worker or not config.option.numprocesses):
+        config.pluginmanager.register(Coverage())
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """In the process that hears of all tests."""
+    took: dict[str, float] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                took[report.nodeid] = took.get(report.nodeid, 0.0) + report.duration
+    DURATIONS.parent.mkdir(exist_ok=True)
+    with DURATIONS.open("a") as file:
+        file.writelines(f"{seconds:.3f} {test}\n" for test, seconds in took.items())
+
+
+def main() -> None:
+    lines = [line.split(" ", 1) for line in DURATIONS.read_text().splitlines()]
+    rows = sorted(((float(seconds), test) for seconds, test in lines), reverse=True)
+    print(f"{len(rows)} tests, {sum(seconds for seconds, _ in rows):.0f} s; the longest:")
+    for seconds, test in rows[:SHOWN]:
+        print(f"{seconds:8.1f} s  {test}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
