@@ -202,3 +202,30 @@ def test_a_counter_of_the_process_leaves_out_the_replay() -> None:
 
 
 START = 1_750_000_000_000
+
+
+def test_an_engine_says_what_there_is_of_a_topic_by_its_name() -> None:
+    """For those who carry its streams and its log: whether the log has it whole, and how far it is
+    shown."""
+    harness = Harness()
+    harness.put("a")
+    harness.put("quick", durability="ephemeral")
+    harness.append(1, 2, name="a")
+    engine = harness.engine
+    assert engine.topic_count == 2
+    assert not (engine.is_memory_full)
+    assert not (engine.is_writing)
+    assert engine.held_heads() == {}
+    assert [engine.is_logged(name) for name in ("a", "quick", "none")] == [True, False, False]
+    assert [engine.has_ephemeral((name,)) for name in ("a", "quick", "none")] == [
+        False,
+        True,
+        False,
+    ]
+    shown = [engine.has_shown("a", 2), engine.has_shown("a", 3), engine.has_shown("none", 0)]
+    assert shown == [True, False, False]
+    topic = harness.topic("a")
+    engine.note_read(topic.topic_id, harness.now_ms + 5)
+    engine.note_read(topic.topic_id, harness.now_ms)  # it was read later by another
+    engine.note_read(99, harness.now_ms)
+    assert topic.last_read_ms == harness.now_ms + 5

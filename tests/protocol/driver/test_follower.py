@@ -11,7 +11,7 @@ from server.readers.writing import LIMITS, Writer, appended, begun, deleted, put
 from sim.files import SimFiles
 
 from protocol.harness import text_of as payload_of
-from topics.protocol.driver.follower import Follower
+from topics.protocol.driver.follower import Follower, Shown, Strayed
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import DeleteTopic, ReadPage
 from topics.protocol.model.errors import Corrupt, Rejection
@@ -544,3 +544,116 @@ def test_text_is_found_in_a_log_file_that_has_no_name_any_more() -> None:
     assert follower.follow(writer.shown)
 
     assert b"x" * 40_000 in asked(follower.engine, "t", writer.now_ms)  # type: ignore[operator]
+
+
+def test_names_are_those_of_the_topics_that_are_there() -> None:
+    """By name and by id; and a session is served where all of its topics are whole. (§7.3)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("a"))
+    writer.do(put("quick", durability="ephemeral"))
+    follower = begun(writer, files)
+    topic = follower.topic("a")
+    assert topic is not None
+    assert (follower.name_of(topic.topic_id), follower.name_of(99)) == ("a", None)
+    assert follower.note_read(topic, writer.now_ms) == topic.topic_id
+    assert topic.last_read_ms == writer.now_ms
+    for wid, names, is_served in (("wid_a", b'"a": {}', True), ("wid_b", b'"quick": {}', False)):
+        watch = bodies.parse_watch(b'{"topics": {%b}}' % names, LIMITS, wid=wid, lenient=False)
+        follower.engine.submit(watch, token=wid, moment=Moment(writer.now_ms, lambda _: 0))
+        assert follower.serves_session(wid) is is_served
+    assert not follower.serves_session("wid_none")
+
+
+def test_a_page_that_cannot_name_what_waits_is_not_shown() -> None:
+    """More topics wait for a sync than it has room for; the next one is. (§10)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("a"))
+    follower = begun(writer, files)
+    writer.do(appended("a", 1))
+    shown = writer.shown
+    assert not follower.follow(Shown(shown.number, shown.batch, None, shown.timing))
+    assert follower.follow(writer.shown)
+
+
+def test_who_showed_more_than_the_engine_shows_begins_anew() -> None:
+    """What a client has seen would be unseen. (§0.10)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("a", durability="fsync"))
+    writer.do(appended("a", 1, 2))
+    follower = begun(writer, files)
+    [topic_id] = follower.state.by_id
+    writer.do(appended("a", 3))
+    shown = writer.shown
+    with pytest.raises(Strayed, match="shows less"):
+        follower.follow(Shown(shown.number, shown.batch, {topic_id: 1}, shown.timing))
+
+
+def test_a_destination_whose_copies_wait_for_a_sync_may_lack_them() -> None:
+    """They are here, and are not to be shown yet. (§6)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("source"))
+    writer.do(put("dest", durability="fsync"))
+    writer.do(bodies.parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
+    follower = begun(writer, files)
+    writer.is_slow = True
+    writer.do(appended("source", 1))
+    assert follower.follow(writer.shown, 1 << 20)
+    dest = follower.topic("dest")
+    assert dest is not None
+    assert dest.published_seq < dest.head_seq
+    assert follower.may_lack_copies(dest)
+    writer.sync_now()
+
+
+def test_dead_letters_change_the_queue_that_they_came_from() -> None:
+    """What the queue shows is what the engine shows of it. (§10.9)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("dead"))
+    writer.do(put("jobs", type="queue", max_deliveries=1, dead_letter="dead", lease_ms=1000))
+    follower = begun(writer, files)
+    writer.do(appended("jobs", 1))
+    claim = bodies.parse_claim("jobs", b'{"node": "w"}', LIMITS)
+    writer.do(claim)
+    writer.advance(2000)
+    writer.do(claim)
+    assert follower.follow(writer.shown, 1 << 20)
+    ours = asked(writer.driver.engine, "dead", writer.now_ms, from_seq=0)
+    assert asked(follower.engine, "dead", writer.now_ms, from_seq=0) == ours
+    jobs = follower.topic("jobs")
+    assert jobs is not None
+    assert jobs.count == 0
+
+
+def test_a_follower_restores_what_a_checkpoint_has() -> None:
+    """Without the keys of writes, which it keeps none of, of topics of every class and of routers."""
+    files = SimFiles()
+    writer = Writer(files)
+    for name, config in CONFIGS.items():
+        writer.do(put(name, **config))
+        writer.do(appended(name, 1))
+    writer.do(bodies.parse_put_router("r", b'{"source": "disk", "dest": "memory"}'))
+    before = begun(writer, files)
+    body = orjson.dumps({"records": [{"data": 1}]})
+    for key in ("one", "two"):
+        keyed = bodies.parse_append("disk", body, LIMITS, return_seqs=True, header_key=key)
+        writer.do(keyed)
+    assert before.follow(writer.shown, 1 << 20)
+    assert before.state.keys.count == 0
+    writer.do(put("quick", durability="disk"))
+    writer.do(put("disk", idempotency_window_ms=1000))
+    writer.do(DeleteTopic("late", False))
+    writer.driver.drain()
+    writer.driver.stop(lambda _: None)  # which leaves a checkpoint
+    writer.settle()
+    writer = Writer(files)
+    follower = begun(writer, files)
+    assert list(follower.refs()) == list(follower.state.refs())
+    assert follower.state.keys.count == 0
+    writer.do(bodies.parse_put_router("r", b'{"source": "disk", "dest": "small"}'))
+    writer.do(DeleteTopic("disk", False))
+    assert follower.follow(writer.shown, 1 << 20)

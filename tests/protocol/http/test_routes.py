@@ -361,3 +361,13 @@ def test_the_history_is_asked_for_in_steps_that_it_has() -> None:
 
     assert refused.code is ErrorCode.INVALID_REQUEST
     assert all(str(known) in refused.message for known in routes.HISTORY_STEPS_MS)
+
+
+def test_a_route_is_a_read_as_its_command_is() -> None:
+    """What comes over a WebSocket says so itself, and a probe changes nothing."""
+    found = {route.line: route.is_read for route in routes.ROUTES}
+    assert found["POST /v0/topics/:/diff"]
+    assert found["GET /v0/ws"]
+    assert found["GET /v0/health"]
+    assert not found["POST /v0/topics/:/claim"]
+    assert not found["GET /v0/topics/:/work"]
