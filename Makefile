@@ -24,8 +24,10 @@ unexport PYTHONDONTWRITEBYTECODE
 serve: .venv/runtime  ## the server on port 4000, data in ./topics-data
 	$(BIN)/topics serve
 
+# Four processes on any machine: many tests wait for servers that they start.  Where
+# TOPICS_TESTS_COVERAGE=1 is set, lines and branches are measured along the way (make coverage).
 test: .venv/ready  ## every test but those of Spark
-	$(BIN)/python -m pytest -n 2 --dist loadfile --benchmark-disable -m "not spark" tests bench
+	$(BIN)/python -m pytest -p tests.measured -n 4 --dist loadfile --no-loadscope-reorder $(if $(TOPICS_TESTS_COVERAGE),--hypothesis-seed=0) --benchmark-disable -m "not spark" tests bench
 
 test-spark: java  ## those that start a JVM
 	$(BIN)/python -m pytest --benchmark-disable -m spark tests bench
@@ -48,16 +50,9 @@ soak: .venv/ready  ## new simulated worlds for SECONDS, and a line in tests/sim/
 long: .venv/ready  ## every sweep whole, for hours; and a real server beside the model for SECONDS
 	TOPICS_TESTS_LIVES_S=$(SECONDS) $(BIN)/python -m pytest -s --benchmark-disable -m "long and not spark" tests
 
-# The tests of the two packages, and those that drive them from one step outside.  Every draw is seeded,
-# so that a line is reached in each run or in none; two processes, as it takes four minutes of one core.
-COVERED := tests/cluster tests/test_transcripts.py tests/store \
-	$(addprefix tests/sim/test_,regressions.py crashes.py backup.py) \
-	$(addprefix tests/server/exchange/test_,damage.py history.py observer.py read_your_writes.py)
-COVER := $(BIN)/python -m coverage run --parallel-mode -m pytest --hypothesis-seed=0
-
 coverage: .venv/ready  ## lines and branches of the core and the store that no test reaches; fails if there are any
 	rm -f .coverage .coverage.*
-	$(COVER) tests/protocol & first=$$!; $(COVER) $(COVERED); second=$$?; wait $$first && exit $$second
+	TOPICS_TESTS_COVERAGE=1 $(BIN)/python -m pytest -p tests.measured -n 2 --dist loadfile --hypothesis-seed=0 $$($(BIN)/python -m tests.measured --covered)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 

@@ -1,9 +1,13 @@
 """What holds for every test."""
 
+import gc
 import os
 
 import pytest
 from hypothesis import settings
+
+if os.environ.get("TOPICS_TESTS_COVERAGE"):
+    import tests.measured  # noqa: F401 - it measures from before the first import of what it measures
 
 # Nobody's own profiles take part.
 os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
@@ -23,3 +27,25 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 def is_full(request: pytest.FixtureRequest) -> bool:
     """Whether the sweeps run in full size, `pytest -m long`, and not as a sample."""
     return bool(request.config.option.markexpr == "long")
+
+
+SLOWEST: tuple[str, ...] = (
+    *("tests/docs/", "tests/browser/", "tests/server/cluster/", "tests/server/readers/"),
+    *("tests/sim/", "tests/contract/", "tests/cluster/", "tests/linearizability/", "tests/export/"),
+    *("tests/server/", "tests/arrow/", "tests/faults/", "tests/client/", "tests/cli/", "bench/"),
+)
+"""Where tests take longest, in order: they begin first, so that no process is alone with them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        found = (at for at, where in enumerate(SLOWEST) if item.nodeid.startswith(where))
+        return next(found, len(SLOWEST))
+
+    items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are there to stay: no collection of garbage looks at them again."""
+    gc.collect()
+    gc.freeze()

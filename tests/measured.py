@@ -29,7 +29,8 @@ seeded, so that a line is reached in each run or in none."""
 
 
 class Coverage:
-    """Measures while a test of `COVERED` runs, and while modules are imported."""
+    """Measures while a test of `COVERED` runs, and while modules are imported: so it begins before the
+    first of them (`tests/conftest.py`)."""
 
     def __init__(self) -> None:
         import coverage
@@ -52,10 +53,12 @@ class Coverage:
         self._coverage.save()
 
 
+COVERAGE: Final = Coverage() if os.environ.get("TOPICS_TESTS_COVERAGE") else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    is_worker = hasattr(config, "workerinput")
-    if os.environ.get("TOPICS_TESTS_COVERAGE") and (is_worker or not config.option.numprocesses):
-        config.pluginmanager.register(Coverage())
+    if COVERAGE is not None:
+        config.pluginmanager.register(COVERAGE)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -71,6 +74,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def main() -> None:
+    if sys.argv[1:] == ["--covered"]:
+        print(*COVERED)
+        return
     lines = [line.split(" ", 1) for line in DURATIONS.read_text().splitlines()]
     rows = sorted(((float(seconds), test) for seconds, test in lines), reverse=True)
     print(f"{len(rows)} tests, {sum(seconds for seconds, _ in rows):.0f} s; the longest:")
