@@ -63,6 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """In the process that hears of all tests."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
     took: dict[str, float] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:

@@ -105,8 +105,8 @@ def keep_the_engine_after_stepping_down(patch: Patch) -> None:
             driver.engine.on_written(commit._store.written_lsn)
         commit._sent.clear()
         driver.leads = commit.leads = commit.is_stopped = False
-        # What `lead` has put in front of them, for the next time.
-        del driver.engine.unit.emit, driver.engine.watch_commands.next_frame
+        # It does not watch over what it decides, until it leads the next time.
+        driver._has_led = False
 
     patch.setattr(Member, "_open_anew", kept)
 

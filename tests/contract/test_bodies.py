@@ -41,13 +41,14 @@ NOT_AN_OBJECT = [b"null", b"1", b"[]", b'"x"', b"true", b"[{}]", b"1.5"]
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("body", NOT_JSON + NOT_AN_OBJECT, ids=repr)
-def test_what_is_no_json_object_is_refused(api: Api, name: str, place: str, body: bytes) -> None:
+def test_what_is_no_json_object_is_refused(api: Api, name: str, place: str) -> None:
     """400 `invalid_request`, on every route with a body, and nothing is applied. (§0.6)"""
     method, target = PLACES[place]
     api.append(f"{name}x", "kept")
 
-    assert api.refused(method, target.format(name=f"{name}x"), body) == (400, "invalid_request")
+    for body in NOT_JSON + NOT_AN_OBJECT:
+        refused = api.refused(method, target.format(name=f"{name}x"), body)
+        assert refused == (400, "invalid_request"), body
     assert api.state(f"{name}x")["count"] == 1
 
 
@@ -276,40 +277,38 @@ def test_the_last_of_a_repeated_field_counts(api: Api, name: str) -> None:
 # Content types (§0.3).
 
 
+JSON_KINDS = [
+    "application/json", "Application/JSON", "application/json; charset=utf-8",
+    "application/json;charset=UTF-8", 'application/json; charset="utf-8"',
+    "application/json; version=1; charset=utf-8", "application/json ; charset=utf-8",
+]  # fmt: skip
+OTHER_KINDS = [
+    "", "text/plain", "application/jsonx", "application/json5", "text/json", "application",
+    "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "json", ";", "*/*",
+    "application/json; charset=latin-1", "application/json, text/plain", "application/xml",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "application/json", "Application/JSON", "application/json; charset=utf-8",
-        "application/json;charset=UTF-8", 'application/json; charset="utf-8"',
-        "application/json; version=1; charset=utf-8", "application/json ; charset=utf-8",
-    ],
-)  # fmt: skip
-def test_json_is_declared_as_json(api: Api, name: str, place: str, kind: str) -> None:
+def test_json_is_declared_as_json(api: Api, name: str, place: str) -> None:
     """The content type is compared without regard to case, with parameters. (§0.3)"""
     method, target = PLACES[place]
     api.put(name)
 
-    answer = api.ask(method, target.format(name=name), GOOD[place], {"content-type": kind})
-    assert answer.status == 200
+    for kind in JSON_KINDS:
+        answer = api.ask(method, target.format(name=name), GOOD[place], {"content-type": kind})
+        assert answer.status == 200, kind
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "", "text/plain", "application/jsonx", "application/json5", "text/json", "application",
-        "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "json", ";", "*/*",
-        "application/json; charset=latin-1", "application/json, text/plain", "application/xml",
-    ],
-)  # fmt: skip
-def test_a_body_of_another_type_is_415(api: Api, name: str, place: str, kind: str) -> None:
+def test_a_body_of_another_type_is_415(api: Api, name: str, place: str) -> None:
     """A missing content type counts as another one if there is a body. (§0.6)"""
     method, target = PLACES[place]
     api.put(name)
 
-    answer = api.ask(method, target.format(name=name), GOOD[place], {"content-type": kind})
-    assert (answer.status, answer.code) == (415, "unsupported_media_type")
+    for kind in OTHER_KINDS:
+        answer = api.ask(method, target.format(name=name), GOOD[place], {"content-type": kind})
+        assert (answer.status, answer.code) == (415, "unsupported_media_type"), kind
 
 
 @pytest.mark.every_server

@@ -31,23 +31,22 @@ ROUTES = {
 }
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW")
 
-CELLS = [(path, method) for path in ROUTES for method in METHODS]
 
-
-@pytest.mark.parametrize(("path", "method"), CELLS)
-def test_every_method_on_every_path(api: Api, name: str, path: str, method: str) -> None:
+@pytest.mark.parametrize("path", ROUTES)
+def test_every_method_on_a_path(api: Api, name: str, path: str) -> None:
     """A route answers, any other method is 405 and `Allow` names exactly what is there. (§0.6)"""
     allowed = ROUTES[path] | ({"HEAD"} if "GET" in ROUTES[path] else set())
-    api.put(name)
+    for method in METHODS:
+        api.put(name)
 
-    answer = api.ask(method, path.format(name=name), b"{}")
+        answer = api.ask(method, path.format(name=name), b"{}")
 
-    if method in allowed:
-        assert answer.status not in (404, 405)
-    elif method != "HEAD":
-        assert (answer.status, answer.code) == (405, "method_not_allowed")
-    if answer.status == 405:
-        assert set(answer.headers["allow"].split(", ")) == allowed
+        if method in allowed:
+            assert answer.status not in (404, 405), method
+        elif method != "HEAD":
+            assert (answer.status, answer.code) == (405, "method_not_allowed"), method
+        if answer.status == 405:
+            assert set(answer.headers["allow"].split(", ")) == allowed
 
 
 GETS = [path for path, methods in ROUTES.items() if "GET" in methods]

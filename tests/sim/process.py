@@ -144,8 +144,8 @@ class Process(InlineHost):
                 self._parked_token = token
             return self._decided
 
-        def worked_off(*given: Any) -> None:
-            work_off(*given)
+        def worked_off(*given: Any, **how: bool) -> None:
+            work_off(*given, **how)
             self.moved()
 
         def woken() -> list[Wake]:

@@ -43,6 +43,7 @@ from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Wake
 from topics.protocol.model.ports import Recovery, RunSource
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
+from topics.protocol.state.watched import Stream
 
 LEASES_BITS: Final = 40
 """Bits of a lease number that count within one incarnation of the store; the rest is that."""
@@ -57,6 +58,9 @@ class Engine:
             engine asks nothing else of it.
         report: Called with a sentence about damage that an operator should hear of.
         broken: Called where an event became true in part; a server's process ends there.
+        ask_room: As `UnitOfWork` has it.
+        observer: The same.
+        gate: Whether a stream may have a frame now; where it may not, it is woken when it may.
     """
 
     def __init__(
@@ -66,6 +70,9 @@ class Engine:
         *,
         report: Callable[[str], None] = lambda _: None,
         broken: Callable[[StateUnknown], None] = lambda _: None,
+        ask_room: Callable[[int], bool] | None = None,
+        observer: Callable[[Event], None] | None = None,
+        gate: Callable[[Stream], bool] | None = None,
     ) -> None:
         self.limits = limits
         self.state = State(limits, store)
@@ -78,14 +85,18 @@ class Engine:
             settled=self._on_settled,
             removed=self._on_removed,
             broken=broken,
+            ask_room=ask_room,
+            observer=observer,
         )
-        self.queue_commands = QueueCommands(limits, self.unit, report)
-        self.push_streams = self.queue_commands.streams
-        self.watch_commands = WatchCommands(limits, self.unit)
+        self.router_commands = RouterCommands(limits, self.unit, self._on_rest)
+        self.watch_commands = WatchCommands(
+            limits, self.unit, self.router_commands.copies_before, gate
+        )
         self.watches = self.watch_commands.watches
-        self.push_streams.shares = self.watches.connection_shares
-        self.router_commands = RouterCommands(limits, self.unit, self.watches.on_rest)
-        self.watches.copies_before = self.router_commands.copies_before
+        self.queue_commands = QueueCommands(
+            limits, self.unit, report, self.watches.connection_shares
+        )
+        self.push_streams = self.queue_commands.streams
         self.scans = PartialScans(self.unit)
         self.reads = Reads(self.unit, self.scans)
         self._records = RecordCommands(self.unit, self.scans)
@@ -227,21 +238,26 @@ class Engine:
 
     # What there is to do without a command: copies, leases that ran out, waiters, scans.
 
-    def has_work(self) -> bool:
-        """Whether `work_off` has something to do now, or `take_fetches` something to read."""
+    def has_work(self, *, may_copy: bool = True) -> bool:
+        """Whether `work_off` has something to do now, or `take_fetches` something to read.
+
+        Args:
+            may_copy: Routers may copy something now.
+        """
         return bool(
             self.unit.fetches
             or self.scans.due
-            or self.router_commands.is_due()
+            or (may_copy and self.router_commands.wants_to_copy())
             or (self.state.queues.by_id and self.queue_commands.is_due())
         )
 
-    def work_off(self, moment: Moment) -> None:
+    def work_off(self, moment: Moment, *, may_copy: bool = True) -> None:
         """Do a bounded part of the work there is; its events are written with this turn.  Where
         `has_work` still holds, call again after the write."""
         moment = self.unit.in_engine_time(moment)
         self.queue_commands.step(moment)
-        self.router_commands.step(moment)
+        if may_copy:
+            self.router_commands.step(moment)
         self.scans.step(moment)
 
     def alarm_ms(self) -> int | None:
@@ -384,6 +400,9 @@ class Engine:
             self.router_commands.on_published(topic)
         if self.state.queues.by_id:
             self.queue_commands.on_published(topic)
+
+    def _on_rest(self) -> None:
+        self.watches.on_rest()
 
     def _on_settled(self, topic: Topic) -> None:
         self.watches.on_published(topic.topic_id)

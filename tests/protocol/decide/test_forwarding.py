@@ -123,9 +123,9 @@ def test_a_slice_is_bounded_by_looks(engine: Harness) -> None:
     routers = engine.engine.router_commands
 
     assert slice_of(engine) == []
-    assert routers.is_due()
+    assert routers.wants_to_copy()
     assert slice_of(engine) == []
-    assert not routers.is_due()
+    assert not routers.wants_to_copy()
 
 
 def test_cursors_that_only_moved_are_told_together(engine: Harness) -> None:

@@ -988,12 +988,12 @@ def test_copies_that_are_held_back_are_not_made() -> None:
         engine.put(name)
     engine.route()
     engine.append(1, name="s")
-    engine.engine.router_commands.is_held = True
 
-    engine.engine.router_commands.step(engine.moment)
+    assert engine.engine.has_work()
+    assert not engine.engine.has_work(may_copy=False)
+    engine.engine.work_off(engine.moment, may_copy=False)
     engine.sync()
     assert engine.engine.state.routers.by_name["r"].cursor == 0
-    engine.engine.router_commands.is_held = False
     engine.work_off()
 
     assert engine.datas() == [1]

@@ -93,6 +93,9 @@ class UnitOfWork:
         settled: Called for a topic of which more is durable, shown or not.
         removed: Called for a topic from which records were removed on request.
         broken: Called where an event became true in part; a server's process ends there.
+        ask_room: Has the store make room for so many bytes with its next sync; False where the disk has
+            none.
+        observer: Called with each event that is decided here, before it is applied.
     """
 
     def __init__(
@@ -104,6 +107,8 @@ class UnitOfWork:
         settled: Callable[[Topic], None],
         removed: Callable[[Topic], None],
         broken: Callable[[StateUnknown], None],
+        ask_room: Callable[[int], bool] | None = None,
+        observer: Callable[[Event], None] | None = None,
     ) -> None:
         self.state = state
         self.admission = Admission(limits, state)
@@ -114,8 +119,8 @@ class UnitOfWork:
         self.read_only = False
         self.lacks_space = False
         """It is read-only for want of space on the disk, and is opened anew when there is some."""
-        self.ask_room: Callable[[int], bool] = _no_room
-        """Has the store make room for so many bytes with its next sync; False where the disk has none."""
+        self.ask_room = ask_room or _no_room
+        self._observer = observer
         self.wants_sync = False
         """Something was refused for want of room that is being made: the driver takes it from here."""
         self.logs_all_leases = False
@@ -215,6 +220,8 @@ class UnitOfWork:
             MemoryError: It could not be encoded; nothing has changed.
             StateUnknown: It was applied in part.  The process must end.
         """
+        if self._observer is not None:
+            self._observer(event)
         if logged:
             unit = self._unit
             unit.frames.add(encode(event))

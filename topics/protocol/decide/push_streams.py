@@ -55,13 +55,13 @@ class PushStreams:
 
     Attributes:
         open_count: Connections, those included that the server has ended and that still stand.
-        shares: In which they count; the engine gives those of all streams (§11).
+        shares: In which they count, with all other streams (§11).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shares: Shares) -> None:
         self._holder: dict[int, PushStream] = {}
         self.open_count = 0
-        self.shares = Shares("max_sse_connections", 0)
+        self.shares = shares
 
     def opened(self, stream: PushStream) -> None:
         self.open_count += 1

@@ -36,6 +36,7 @@ from topics.protocol.model.outcomes import (
     Parked,
     Wake,
 )
+from topics.protocol.model.shares import Shares
 from topics.protocol.state.job import Job
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.run_list import seq_spans
@@ -57,20 +58,25 @@ class QueueCommands:
 
     Args:
         report: Called with a sentence about damage that an operator should hear of.
+        connections: In which push streams count, with all other streams (§11).
 
     Attributes:
         streams: The push streams that are open.
     """
 
     def __init__(
-        self, limits: Limits, unit: UnitOfWork, report: Callable[[str], None] = lambda _: None
+        self,
+        limits: Limits,
+        unit: UnitOfWork,
+        report: Callable[[str], None],
+        connections: Shares,
     ) -> None:
         self._limits = limits
         self._unit = unit
         self._state = unit.state
         self._leases = Leases(unit)
         self._waiting = WaitQueues()
-        self.streams = PushStreams()
+        self.streams = PushStreams(connections)
         self._dead_letters = DeadLetters(unit, self._on_moved, report)
         self._exhausted = ExhaustedJobs(unit, self._dead_letters)
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {

@@ -55,9 +55,6 @@ class RouterCommands:
 
     Args:
         rested: Called when routers may have come to rest without having copied anything.
-
-    Attributes:
-        is_held: Nothing is copied for now (`driver.copy_pace`).
     """
 
     def __init__(
@@ -69,7 +66,6 @@ class RouterCommands:
         self._routers = unit.state.routers
         self._rested = rested
         self._forwarding = Forwarding(unit, rested)
-        self.is_held = False
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             PutRouter: self._put,
             GetRouter: self._get,
@@ -114,14 +110,9 @@ class RouterCommands:
 
     # ------------------------------------------------------------------ forwarding
 
-    def is_due(self) -> bool:
-        """Whether `step` has something to do now."""
-        return not self.is_held and self.wants_to_copy()
-
     def step(self, moment: Moment) -> None:
         """Copy a bounded part of what routers have to copy."""
-        if not self.is_held:
-            self._forwarding.step(moment)
+        self._forwarding.step(moment)
 
     def wants_to_copy(self) -> bool:
         """Whether there is something to copy, held back or not."""

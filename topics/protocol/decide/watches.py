@@ -19,17 +19,24 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, WatchCreated, WatchPosition
 from topics.protocol.state.frames import Pulled
 from topics.protocol.state.topic import Topic
-from topics.protocol.state.watched import WATCHED_BYTES, Stream, Watched
+from topics.protocol.state.watched import WATCHED_BYTES, Copies, Stream, Watched
 from topics.protocol.state.watches import SESSION_TTL_MS, Session, Watches, begin_at, own_view
 
 
 class WatchCommands:
     """Sessions and streams over the topics of one engine."""
 
-    def __init__(self, limits: Limits, unit: UnitOfWork) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        unit: UnitOfWork,
+        copies_before: Callable[[Topic], Copies | None] = lambda _: None,
+        gate: Callable[[Stream], bool] | None = None,
+    ) -> None:
         self._limits = limits
         self._unit = unit
-        self.watches = Watches(self._shown, limits)
+        self._gate = gate
+        self.watches = Watches(self._shown, limits, copies_before)
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             CreateWatch: self._create_watch
         }
@@ -144,6 +151,8 @@ class WatchCommands:
 
     def next_frame(self, stream: Stream, now_ms: int) -> Pulled | None:
         """What a stream that can take a frame gets; None where it has to wait for `wake`."""
+        if self._gate is not None and not self._gate(stream):
+            return None
         self._unit.advance(now_ms)
         return self.watches.next_frame(stream, self._priority)
 

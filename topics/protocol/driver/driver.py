@@ -42,11 +42,13 @@ from topics.protocol.model.commands import (
     waits_for_news,
 )
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, WriteFailed
+from topics.protocol.model.events import Event
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment, Room, earlier
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
+from topics.protocol.state.watched import Stream
 
 # Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _NOW: Final = Gate.NOW
@@ -156,8 +158,15 @@ class Driver:
     ) -> None:
         self.limits = limits
         self.store = store
+        observer, gate = self._watch_over()
         self.engine = Engine(
-            limits, store, report=partial(host.log, "error"), broken=host.on_broken
+            limits,
+            store,
+            report=partial(host.log, "error"),
+            broken=host.on_broken,
+            ask_room=lambda need_bytes: store.ask_room(need_bytes),
+            observer=observer,
+            gate=gate,
         )
         self.commit = self._committer(
             self.engine, store, host, self, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
@@ -169,7 +178,6 @@ class Driver:
         self.refused_for_room = 0
         self._copy_pace = CopyPace()
         self._host = host
-        self.engine.unit.ask_room = lambda need_bytes: store.ask_room(need_bytes)
         self._room: Room = self._log_room
         """One object, by which a unit knows again what it was promised."""
         self._is_open = False
@@ -192,6 +200,12 @@ class Driver:
             answer=self._answer,
             steady_ms=lambda: host.steady_ms,
         )
+
+    def _watch_over(
+        self,
+    ) -> tuple[Callable[[Event], None] | None, Callable[[Stream], bool] | None]:
+        """The observer and the gate of the engine."""
+        return None, None
 
     # ------------------------------------------------------------------ life
 
@@ -462,10 +476,8 @@ class Driver:
     def work_soon(self) -> None:
         """Copies for routers, jobs for waiting workers: once the commands that are here are
         decided."""
-        routers = self.engine.router_commands
-        if routers.wants_to_copy():
-            routers.is_held = not self._may_copy()
-        if not self._is_work_due and self.engine.has_work():
+        may_copy = self.engine.router_commands.wants_to_copy() and self._may_copy()
+        if not self._is_work_due and self.engine.has_work(may_copy=may_copy):
             self._is_work_due = True
             self._host.work_soon()
 
@@ -474,11 +486,10 @@ class Driver:
         self._is_work_due = False
         if not self._is_open:
             return
-        routers = self.engine.router_commands
-        routers.is_held = not self._may_copy()
-        is_copying, unit = routers.is_due(), self.engine.unit
+        may_copy, unit = self._may_copy(), self.engine.unit
+        is_copying = may_copy and self.engine.router_commands.wants_to_copy()
         planned_bytes = unit.planned_bytes()
-        self.engine.work_off(self._moment_of_copies)
+        self.engine.work_off(self._moment_of_copies, may_copy=may_copy)
         self._sync_for_room()
         if is_copying:
             self._copy_pace.went(

@@ -12,7 +12,7 @@ Invariants:
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Unit
@@ -29,7 +29,6 @@ from topics.protocol.model.ports import Recovery
 from topics.protocol.model.records import Buffer
 from topics.protocol.replication.commit import ClusterCommit, Propose, not_leader
 from topics.protocol.replication.place import event_of
-from topics.protocol.state.frames import Pulled
 from topics.protocol.state.watched import Stream, StreamEnd
 
 TIME_EVERY_MS: Final = 1000
@@ -87,8 +86,7 @@ class ClusterDriver(Driver):
     _waiting_bytes = 0
     _is_deciding = False
     _denied: dict[Stream, None]
-    _next_frame: Callable[[Stream, int], Pulled | None]
-    _emit: Callable[..., None]
+    _has_led = False
 
     # ------------------------------------------------------------------ life
 
@@ -104,11 +102,7 @@ class ClusterDriver(Driver):
         self.commit.propose = propose
         self.commit.time_of_turn = self._time_of_turn
         self.commit.when_free = self._go_on
-        unit: Any = self.engine.unit
-        self._emit, unit.emit = unit.emit, self._noted
-        commands: Any = self.engine.watch_commands
-        self._next_frame, commands.next_frame = commands.next_frame, self._frame
-        self.leads = True
+        self.leads = self._has_led = True
         self.commit.begin_term()
         self._tick()
         self.engine.begin_term(term, self._time_ms)
@@ -152,10 +146,13 @@ class ClusterDriver(Driver):
             if not one.cancelled:
                 self._answer(one.deliver, Reply(refusal))
 
-    def _noted(self, event: Event, **options: Any) -> None:
+    def _watch_over(self) -> tuple[Callable[[Event], None], Callable[[Stream], bool]]:
+        return self._note, self._may_have_frame
+
+    def _note(self, event: Event) -> None:
         """What a leader decides becomes true: for readers only once it is accepted."""
-        self.commit.footprint.note(event, self.engine.state)
-        self._emit(event, **options)
+        if self._has_led:
+            self.commit.footprint.note(event, self.engine.state)
 
     # ------------------------------------------------------------------ following
 
@@ -423,16 +420,18 @@ class ClusterDriver(Driver):
         """Whether a command that changes something is decided now; else once less is on its way."""
         return self.leads and self.commit.may_decide and not self._denied
 
-    def _frame(self, stream: Stream, now_ms: int) -> Pulled | None:
-        """What a stream gets; nothing while that may rest on what is not accepted, until it is woken.
-        Nothing is decided meanwhile: else a stream of a topic that is always written to had none."""
+    def _may_have_frame(self, stream: Stream) -> bool:
+        """Not while a frame may rest on what is not accepted; the stream is woken then.  Nothing is
+        decided meanwhile: else a stream of a topic that is always written to had none."""
+        if not self._has_led:
+            return True
         if not self.is_shown:
-            return None
+            return False
         if self.commit.is_settled or not self._may_hide(stream):
-            return self._next_frame(stream, now_ms)
+            return True
         self._denied[stream] = None
         self.commit.turn_soon()
-        return None
+        return False
 
     def _may_hide(self, stream: Stream) -> bool:
         watched = stream.watched.keys()

@@ -82,8 +82,18 @@ class Watches:
         crowds: What walks over the watchers of a topic that shows more.
     """
 
-    def __init__(self, find: Callable[[str], Topic | None], limits: Limits) -> None:
-        """`find` gives the present instance of a name, without its expired records."""
+    def __init__(
+        self,
+        find: Callable[[str], Topic | None],
+        limits: Limits,
+        copies_before: Callable[[Topic], Copies | None] = lambda _: None,
+    ) -> None:
+        """
+        Args:
+            find: Gives the present instance of a name, without its expired records.
+            copies_before: The copies that a topic is still to get before a stream that was sent all of
+                it is at its end; None where there are none.
+        """
         self.session_shares = Shares(
             "max_watch_sessions", limits.max_watch_sessions, per_ip=limits.max_watch_sessions_per_ip
         )
@@ -106,9 +116,7 @@ class Watches:
         self._last_heads: OrderedDict[int, int] = OrderedDict()
         """Of topics that were deleted lately, for watchers that come from another process."""
         self.crowds = Crowds(lambda topic_id: self._by_topic.get(topic_id, ()), self._news_for)
-        self.copies_before: Callable[[Topic], Copies | None] = lambda _: None
-        """The copies that a topic is still to get before a stream that was sent all of it is at its
-        end; None where there are none.  Set by who knows of routers."""
+        self.copies_before = copies_before
 
     # ------------------------------------------------------------------ sessions
 
