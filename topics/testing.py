@@ -53,8 +53,7 @@ class MemoryTopics:
         start_ms: The clock's first reading, milliseconds since the epoch.
 
     Attributes:
-        client: A `topics.Client` whose calls are answered at once.  A long poll that finds no
-        record
+        client: A `topics.Client` whose calls are answered at once.  A long poll that finds no record
             moves the clock by its `wait_ms` instead of waiting.
         app: An ASGI application, e.g. for `httpx.ASGITransport(app=topics.app)`.  There a long poll
             waits until another task writes, or `advance` passes its deadline.

@@ -1,4 +1,4 @@
-"""The HTTP side of the server; `topics.asgi:app` is the ASGI application.
+"""The server as an ASGI application, `topics.asgi:app`, for HTTP servers of others.
 
 Importing it opens nothing: the engine begins with the host's lifespan, set up by `TOPICS_*`.
 """

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
@@ -138,9 +137,3 @@ def _leaves(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str,
             yield from _leaves(list(field.type), f"{path}.")
         elif not kinds.is_nested(field.type):
             yield path, field.type
-
-
-def seq_bounds(rows: pa.RecordBatch) -> tuple[int, int]:
-    """The least and the greatest seq of rows, at least one."""
-    found = pc.min_max(rows.column("seq"))
-    return found["min"].as_py(), found["max"].as_py()

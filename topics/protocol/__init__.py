@@ -14,8 +14,9 @@ core.  This text says what a host owes it, in which order, and what it may rely 
     engine       one engine: each command to its decision
     maintenance  what is done when no command asks: compaction, sealing, erasure, checkpoints
     driver       when things are written, synced, answered and maintained
-    cluster      beside these: the rule by which nodes on several machines share one log
+    cluster      the rule by which nodes on several machines share one log; knows the model alone
     replication  an engine and its driver as such a node
+    http         commands from HTTP, and outcomes to HTTP: no socket, and no parsing of HTTP
 
 An `Engine` alone knows neither when its events are written nor who waits for them.  `driver.Driver`
 does: it owns one engine over one store, and what remains for a host is threads and clocks.  Another

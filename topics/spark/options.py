@@ -124,7 +124,6 @@ class ReadOptions:
     pattern: str | None
     start: Bound
     end: Bound
-    is_start_given: bool
     no_match: Literal["error", "latest"]
     loss: Loss
     tag: str | None
@@ -428,7 +427,6 @@ def read_options(
     given.one_of("minRecordsPerTrigger", "minOffsetsPerTrigger")
     given.one_of("tag", "tagPrefix")
     topics, pattern = _topics(given)
-    starts = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "fromSeq")
     most = given.count("maxOffsetsPerTrigger", MAX_RECORDS_PER_TRIGGER)
     least = given.count("minOffsetsPerTrigger", 0, least=0)
     size = given.bytes("maxPartitionBytes", MAX_PARTITION_BYTES)
@@ -439,7 +437,6 @@ def read_options(
         pattern=pattern,
         start=_bound(given, "starting", STARTS, "latest" if is_stream else "earliest"),
         end=_bound(given, "ending", ENDS, "latest"),
-        is_start_given=any(given.has(name) for name in starts),
         no_match=given.word("startingOffsetsByTimestampStrategy", ("error", "latest"), "error"),
         loss=_loss(given),
         tag=given.text("tag"),

@@ -13,6 +13,7 @@ from topics.server.cluster.host import NodeName
 from topics.server.cluster.kafka.heartbeats import Beat
 from topics.server.cluster.node_standing import NodeStanding, monotonic_ms
 from topics.server.cluster.status import TrimStatus
+from topics.server.cluster.store_files import StoreFiles
 from topics.server.cluster.trimmer import Trimmer
 
 from .nodes import WAIT_MS, Nodes, cluster
@@ -20,7 +21,9 @@ from .nodes import WAIT_MS, Nodes, cluster
 
 def new(node: str = "n0") -> NodeStanding:
     name = NodeName(cluster="test", node=node, url=f"http://{node}")
-    return NodeStanding(name, 0, process="p", session_ms=10_000, retain_ms=60_000)
+    return NodeStanding(
+        name, 0, StoreFiles(Path("store")), process="p", session_ms=10_000, retain_ms=60_000
+    )
 
 
 def told(standing: NodeStanding, beat: Beat, silent_ms: int = 0) -> None:
@@ -159,17 +162,16 @@ def test_the_log_stays_for_a_snapshot_that_is_given_or_taken(tmp_path: Path) -> 
 
     async def story(nodes: Nodes) -> None:
         leader = nodes.nodes[0]
-        standing = new()
+        files = Files(tmp_path / "store")
+        standing = new(files=files)
         standing.host = leader.host
-        giving = [False]
-        standing.is_giving = lambda: giving[0]
         await leader.lead()
         await leader.append("a")
         await leader.runtime.synced()
         standing.look()
         assert standing.holds == -1
 
-        giving[0] = True
+        files.gives = True
         standing.look()
         held = standing.holds
         assert held == leader.host.durable >= 0
@@ -181,7 +183,7 @@ def test_the_log_stays_for_a_snapshot_that_is_given_or_taken(tmp_path: Path) -> 
         standing.look()
         assert standing.holds == held - 1
 
-        giving[0], leader.host.offered = False, -1
+        files.gives, leader.host.offered = False, -1
         standing.look()
         assert standing.holds == -1
 

@@ -247,6 +247,8 @@ def _aggregates(source: Source, process: Process, jobs: _Jobs) -> Iterable[Famil
     yield _one("topics_hot_bytes", "gauge", "Memory of records not sealed yet.", hot)
     segments = 0 if state is None else len(state.segments)
     yield _one("topics_segments", "gauge", "Segment files that hold records.", segments)
+    text = "Delete flags of segments that were damaged, and read as the nearer one."
+    yield _one("topics_flag_repairs_total", "counter", text, source.stats.flag_repairs_total)
 
 
 def _wal(stats: StoreStats, process: Process) -> Iterable[Family]:

@@ -67,9 +67,11 @@ def node_of(
         sync_timeout_ms=settings.sync_timeout_ms,
     )
     url = settings.cluster_url or _url_of(settings.host, settings.port)
+    files = StoreFiles(directory.store)
     standing = NodeStanding(
         NodeName(cluster=settings.cluster_name, node=node, url=url),
         0,
+        files,
         process=secrets.token_hex(16),
         session_ms=settings.cluster_session_ms,
         retain_ms=settings.cluster_retain_ms,
@@ -85,10 +87,8 @@ def node_of(
         origins=origins,
         observer=observer,
         guard=guard,
+        files=files,
     )
-    exchange.files = files = StoreFiles(directory.store)
-    standing.served = lambda: files.taken
-    standing.is_giving = lambda: files.is_giving
     # Sockets write without an answer of HTTP.
     runtime.after_turn = exchange.history.note
     return ClusterNode(
@@ -132,6 +132,7 @@ def exchange_of(
     origins: OriginRule,
     observer: Observer,
     guard: Guard | None,
+    files: StoreFiles | None = None,
 ) -> ClusterExchange:
     """The exchange, with its metrics; nothing is connected.
 
@@ -139,6 +140,7 @@ def exchange_of(
         node: This node's id, which it keeps with its data directory.
         secret: The cluster's, which only those know who read its control topic; or what forwards under it.
         origins: As a single server has it.
+        files: What gives the store's files to other nodes.
     """
     forwarder = secret if isinstance(secret, Forwarder) else Forwarder(secret)
     neighbours = Neighbours(standing, forwarder, node)
@@ -150,6 +152,7 @@ def exchange_of(
         Holders(settings.trusted_proxies),
         guard=guard,
         trace_meta=settings.trace_meta,
+        files=files,
     )
     exchange.more.append(lambda: families(neighbours))
     return exchange

@@ -80,10 +80,11 @@ class ClusterExchange(TopicsExchange):
         *,
         guard: Guard | None = None,
         trace_meta: bool = False,
+        files: StoreFiles | None = None,
     ) -> None:
         super().__init__(runtime, origins, observer, holders, guard=guard, trace_meta=trace_meta)
         self._neighbours = neighbours
-        self.files: StoreFiles | None = None
+        self.files = files
 
     def begin(self, head: Head) -> "Answer | Admitted":
         token = next((value for name, value in head.headers if name == FORWARDED), None)

@@ -6,7 +6,7 @@ far this replica lags, and where the leader is that this node has not read of.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -19,6 +19,7 @@ from topics.server.cluster.kafka.heartbeats import Beat, Roster
 from topics.server.cluster.lag import Lag
 from topics.server.cluster.snapshots import Source
 from topics.server.cluster.status import ClusterStatus, NodeStatus, TrimStatus
+from topics.server.cluster.store_files import StoreFiles
 from topics.server.cluster.trimmer import Trimmed, Trimmer
 
 
@@ -39,8 +40,6 @@ class NodeStanding:
         roster: Whom it heard of.
         waits_for: As `ClusterStatus` has it.
         log_start, log_end: As well, when it was asked last.
-        served: How many snapshots were taken of this node.
-        is_giving: Whether one is taken of it now.
         holds: Offset from which on the log has to stay for a snapshot that this node gives or takes, so
             that it can be compared with the log and read on from; -1: none.
         trimmer: None before this node has joined.
@@ -49,7 +48,14 @@ class NodeStanding:
     """
 
     def __init__(
-        self, name: NodeName, shard: int, *, process: str, session_ms: int, retain_ms: int
+        self,
+        name: NodeName,
+        shard: int,
+        files: StoreFiles,
+        *,
+        process: str,
+        session_ms: int,
+        retain_ms: int,
     ) -> None:
         self.name = name
         self.shard = shard
@@ -58,8 +64,7 @@ class NodeStanding:
         self.waits_for: str | None = "Kafka's brokers"
         self.log_start: int | None = None
         self.log_end: int | None = None
-        self.served: Callable[[], int] = int
-        self.is_giving: Callable[[], bool] = bool
+        self._files = files
         self.holds = self._given = -1
         self.trimmer: Trimmer | None = None
         self.log_kept_ms = 0
@@ -118,7 +123,7 @@ class NodeStanding:
                 waits_for=self.waits_for,
             )
         found, index = host.status(), host.index
-        snapshot = msgspec.structs.replace(found.snapshot, served=self.served())
+        snapshot = msgspec.structs.replace(found.snapshot, served=self._files.taken)
         leaders = (node.node for node in found.nodes if node.role == "leader")
         return msgspec.structs.replace(
             found,
@@ -153,7 +158,7 @@ class NodeStanding:
         """What a copy of this node's store has is no older than what was on its disk when the copying
         began; what was brought here has to be there until it is in its place."""
         given = -1
-        if self.is_giving():
+        if self._files.is_giving:
             given = host.durable if self._given < 0 else self._given
         self._given = given
         held = [offset for offset in (given, host.offered) if offset >= 0]
