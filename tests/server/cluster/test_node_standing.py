@@ -19,11 +19,20 @@ from topics.server.cluster.trimmer import Trimmer
 from .nodes import WAIT_MS, Nodes, cluster
 
 
-def new(node: str = "n0") -> NodeStanding:
+class Files(StoreFiles):
+    """Which are copied as long as the test says."""
+
+    gives = False
+
+    @property
+    def is_giving(self) -> bool:
+        return self.gives
+
+
+def new(node: str = "n0", files: StoreFiles | None = None) -> NodeStanding:
     name = NodeName(cluster="test", node=node, url=f"http://{node}")
-    return NodeStanding(
-        name, 0, StoreFiles(Path("store")), process="p", session_ms=10_000, retain_ms=60_000
-    )
+    store = files or StoreFiles(Path("store"))
+    return NodeStanding(name, 0, store, process="p", session_ms=10_000, retain_ms=60_000)
 
 
 def told(standing: NodeStanding, beat: Beat, silent_ms: int = 0) -> None:
