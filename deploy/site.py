@@ -18,6 +18,7 @@ SHOWN: Final = (
     "CONTRIBUTING.md",
     "tests/FLAKY.md",
     "docs/*.md",
+    "docs/decisions/*.md",
     "docs/images/*",
     "bench/README.md",
     "bench/plots/*",

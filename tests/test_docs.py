@@ -37,6 +37,7 @@ PAGES: Final = (
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),
 )
+DECISIONS: Final = sorted((ROOT / "docs").glob("decisions/*.md"))
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
@@ -51,7 +52,7 @@ def operations() -> str:
 # ---------------------------------------------------------------------- links and names
 
 
-@every_page
+@pytest.mark.parametrize("page", (*PAGES, *DECISIONS), ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     """A relative link names a file that is there."""
     targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())

@@ -32,7 +32,7 @@ def test_the_lag_is_that_of_the_router_farthest_behind() -> None:
 
 
 def test_jobs_are_counted_of_a_bounded_number_of_queues() -> None:
-    """Those that are known come before any others. (§10.7)"""
+    """Queues that are known come before any others. (§10.7)"""
     engine = Harness()
     for n in range(QUEUES_MAX + 3):
         engine.put(f"q{n}", type="queue")

@@ -153,7 +153,7 @@ def test_a_session_is_asked_about_by_its_name(carrier: Carrier) -> None:
 
 
 def test_streams_of_a_topic_end_by_its_name(carrier: Carrier) -> None:
-    """Those of others go on."""
+    """Streams of other topics go on."""
     one, other = carrier.session("a"), carrier.session("b")
     carrier.streams.end_of_topic("a", StreamEnd.MOVED)
     carrier.streams.forget_frames()
