@@ -52,7 +52,7 @@ def operations() -> str:
 # ---------------------------------------------------------------------- links and names
 
 
-@pytest.mark.parametrize("page", (*PAGES, *DECISIONS), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *DECISIONS], ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     """A relative link names a file that is there."""
     targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
