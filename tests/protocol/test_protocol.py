@@ -14,10 +14,10 @@ def test_the_host_in_the_essay_works() -> None:
 
 
 def test_the_essay_names_the_parts_that_there_are() -> None:
-    """Each package or module of the core has its line, but for the rendering beside it."""
+    """Each package or module of the core has its line, and so has the face beside it."""
     assert protocol.__doc__ is not None
     parts = protocol.__doc__.split("# The parts")[1].split("An `Engine` alone")[0].split("\n")
     named = {line.split()[0] for line in parts if line.strip()}
     folder = protocol.__path__[0]
     found = {path.stem for path in Path(folder).iterdir()}
-    assert named == {name for name in found if not name.startswith("__")} - {"http"}
+    assert named == {name for name in found if not name.startswith("__")}
