@@ -26,7 +26,7 @@ from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.limits import Limits
 from topics.server.cluster.figures import HELP as CLUSTER_FAMILIES
 from topics.server.readers.figures import families as reader_families
-from topics.server.transport.guards import Guards
+from topics.server.transport.abuse_counts import AbuseCounts
 from topics.settings import TABLE, Setting
 from topics.testing import MemoryTopics
 
@@ -135,7 +135,9 @@ def test_every_metric_is_there(page: Path) -> None:
     """A metric in the text is one that the server tells. (§8.3)"""
     with MemoryTopics() as topics:
         told = set(answer(topics, ["curl", "-H", "accept:application/json", "/v0/metrics"]))
-    told |= {family.name for family in Guards().families(0)}  # of a transport, which it has not
+    told |= {
+        family.name for family in AbuseCounts().families(0)
+    }  # of a transport, which it has not
     told |= {family.name for family in reader_families([])}  # nor reader processes
     told |= {f"topics_cluster_{name}" for name, _, _ in CLUSTER_FAMILIES}  # nor a cluster
 

@@ -10,7 +10,7 @@ from topics.cli.printing import say, warn
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
-    from topics.cli.letters import Redrive
+    from topics.cli.dead_letters import Redrive
     from topics.client import Client, TopicState
 
 
@@ -36,7 +36,7 @@ def command(
     topics redrive jobs-dead --to jobs --dry-run
     topics redrive jobs-dead --to jobs --match 'tenant42:*'
     """
-    from topics.cli.letters import Redrive
+    from topics.cli.dead_letters import Redrive
 
     if dead_letters == queue:
         raise Stop(f"{queue} cannot be redriven to itself", UNUSABLE)

@@ -11,7 +11,6 @@ import pytest
 
 from topics.protocol.driver.follower import Timing
 from topics.server.readers.channel import Channel
-from topics.server.readers.page import Page, PageView, page_bytes
 from topics.server.readers.process import (
     AGAIN_S,
     HANG_S,
@@ -20,6 +19,7 @@ from topics.server.readers.process import (
     ReaderProcess,
     Standing,
 )
+from topics.server.readers.shared_heads import SharedHeads, SharedHeadsView, heads_bytes
 
 CHILD = """
 import msgspec, pickle, socket, sys
@@ -143,7 +143,7 @@ def test_a_reader_that_ends_again_and_again_is_started_later_and_later() -> None
 
 def test_what_metrics_count_goes_on_with_the_next_process() -> None:
     """Counters never fall; gauges are those of the process that is there."""
-    page = Page(memory())
+    page = SharedHeads(memory())
     process = ReaderProcess(0)
     process.stats = {"requests": 7, "relayed": 4, "cpu_s": 1.5, "connections": 3, "hot_bytes": 100}
     process.gone(0.0)
@@ -157,7 +157,7 @@ def test_what_metrics_count_goes_on_with_the_next_process() -> None:
 
 
 def memory() -> Any:
-    return bytearray(page_bytes(1))
+    return bytearray(heads_bytes(1))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_reader_hangs_that_shows_no_life(
 ) -> None:
     """For a second where there is something to follow, else for ten."""
     shared = memory()
-    page, view, process = Page(shared), PageView(shared, 0), ReaderProcess(0)
+    page, view, process = SharedHeads(shared), SharedHeadsView(shared, 0), ReaderProcess(0)
     page.store(1, {}, Timing())
     view.tell(applied=page.last.number, beat=1, waits=False)
     assert not process.hangs(page, 50_000)

@@ -20,9 +20,9 @@ from topics.protocol.model.commands import ListTopics
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import TopicsListed
 from topics.server.readers.channel import Channel, Handed, channel_pair
-from topics.server.readers.page import Page, page_bytes
 from topics.server.readers.process import command
 from topics.server.readers.questions import answer, command_of
+from topics.server.readers.shared_heads import SharedHeads, heads_bytes
 from topics.server.runtime.clock import Clock
 from topics.settings import TABLE, Settings
 from topics.store.files import OsFiles
@@ -66,9 +66,9 @@ class Engine:
         self.batch = store.batch
         store.close()
         self.page_file = os.memfd_create("page")
-        os.truncate(self.page_file, page_bytes(1))
-        self.page = Page(mmap(self.page_file, page_bytes(1)))
-        self.page.store(self.batch, {}, Timing(*Clock().course))
+        os.truncate(self.page_file, heads_bytes(1))
+        self.heads = SharedHeads(mmap(self.page_file, heads_bytes(1)))
+        self.heads.store(self.batch, {}, Timing(*Clock().course))
         ours, theirs = channel_pair()
         self.messages: list[dict[str, Any]] = []
         self.came_back: list[tuple[Handed, socket.socket]] = []
@@ -296,7 +296,7 @@ def test_a_page_that_names_what_the_log_has_not_ends_it(home: Path) -> None:
 
     async def story(engine: Engine) -> None:
         await engine.heard("ready")
-        engine.page.store(engine.batch + 5, {}, Timing(*Clock().course))
+        engine.heads.store(engine.batch + 5, {}, Timing(*Clock().course))
         engine.channel.send({"wake": True})
         assert await engine.code() == 1
         await engine.until(lambda: engine.has_ended)
@@ -321,7 +321,7 @@ def test_a_fault_between_the_two_processes_ends_it(home: Path, message: dict[str
 def test_a_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     """On standard error, and the process ends."""
     page_file = os.memfd_create("page")
-    os.truncate(page_file, page_bytes(1))
+    os.truncate(page_file, heads_bytes(1))
     ours, theirs = channel_pair()
     ours.send(hello_of(tmp_path))
     with ours, theirs:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from topics.protocol.driver.follower import Timing
-from topics.server.readers.page import Page, PageView, page_bytes
 from topics.server.readers.process import ReaderProcess, Standing
 from topics.server.readers.releases import Releases
+from topics.server.readers.shared_heads import SharedHeads, SharedHeadsView, heads_bytes
 
 
 class Channel:
@@ -61,14 +61,14 @@ def run(story: Callable[[], Any]) -> None:
     asyncio.run(bounded())
 
 
-def page_of(*applied: int) -> Page:
+def page_of(*applied: int) -> SharedHeads:
     """What readers have applied of a page that was stored three times."""
-    memory: Any = bytearray(page_bytes(len(applied)))
-    page = Page(memory)
+    memory: Any = bytearray(heads_bytes(len(applied)))
+    page = SharedHeads(memory)
     for batch in (1, 2, 3):
         page.store(batch, {}, Timing())
     for reader, number in enumerate(applied):
-        PageView(memory, reader).tell(applied=number, beat=1, waits=False)
+        SharedHeadsView(memory, reader).tell(applied=number, beat=1, waits=False)
     return page
 
 
@@ -82,7 +82,7 @@ def test_a_file_stays_until_readers_know_that_it_goes() -> None:
         waiting = loop.run_in_executor(None, readers.releases.unlinking, page)
         await asyncio.wait([waiting], timeout=0.02)
         assert not waiting.done()
-        PageView(page._memory, 1).tell(applied=3, beat=2, waits=True)
+        SharedHeadsView(page._memory, 1).tell(applied=3, beat=2, waits=True)
         await waiting
         assert readers.replaced == []
 
@@ -126,7 +126,7 @@ def test_whether_all_have_read_the_log_is_told_of_a_moment() -> None:
         is_read = readers.releases.is_read(page)
         assert not is_read()
         page.store(4, {}, Timing())
-        PageView(page._memory, 1).tell(applied=3, beat=1, waits=False)
+        SharedHeadsView(page._memory, 1).tell(applied=3, beat=1, waits=False)
         assert is_read()
         later = readers.releases.is_read(page)
         assert not later()

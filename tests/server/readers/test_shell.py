@@ -27,8 +27,13 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.state.selection import ReadQuery, Selection, select
 from topics.protocol.state.topic import Topic
 from topics.server.exchange.shell import Phase
-from topics.server.readers.page import SLOT_STRIDE, Page, PageView, page_bytes
 from topics.server.readers.questions import Message, Questions, answer, command_of
+from topics.server.readers.shared_heads import (
+    SLOT_STRIDE,
+    SharedHeads,
+    SharedHeadsView,
+    heads_bytes,
+)
 from topics.server.readers.shell import ReaderShell
 from topics.store.following import FollowingStore
 
@@ -56,9 +61,9 @@ class Rig:
         self.files = SimFiles()
         self.writer = Writer(self.files)
         self.writer.do(put("t"))
-        memory: Any = bytearray(page_bytes(1))
+        memory: Any = bytearray(heads_bytes(1))
         self.memory = memory
-        self.page = Page(memory)
+        self.heads = SharedHeads(memory)
         self.clock: Any = Clock()
         self.broken: list[Exception] = []
         self.asked: list[Message] = []
@@ -72,7 +77,7 @@ class Rig:
             LIMITS,
             store,
             self.follower,
-            PageView(memory, 0),
+            SharedHeadsView(memory, 0),
             broken=self.broken.append,
             questions=self.questions,
             clock=self.clock,
@@ -82,7 +87,7 @@ class Rig:
 
     def show(self) -> None:
         held = self.writer.driver.engine.unit.publication.held()
-        self.page.store(self.writer.disk.written_batch, held, Timing())
+        self.heads.store(self.writer.disk.written_batch, held, Timing())
 
     async def begin(self) -> "Rig":
         self.show()
@@ -235,7 +240,7 @@ def test_a_reader_never_goes_back_to_an_older_page(seed: int) -> None:
             for _ in range(dice.choice((1, 2, 2))):
                 written += 1
                 rig.writer.do(appended("t", turn))
-                rig.page.store(rig.writer.disk.written_batch, {}, Timing(written))
+                rig.heads.store(rig.writer.disk.written_batch, {}, Timing(written))
             view.come_late()
             for _ in range(3):
                 before = view.loaded
@@ -250,7 +255,7 @@ def test_a_reader_never_goes_back_to_an_older_page(seed: int) -> None:
     told(story)
 
 
-class LateView(PageView):
+class LateView(SharedHeadsView):
     """A page whose newest words come one by one while they are looked at."""
 
     def __init__(self, memory: bytearray, dice: random.Random) -> None:
@@ -366,7 +371,7 @@ def test_a_read_waits_while_the_log_is_applied_in_slices(monkeypatch: pytest.Mon
             rig.writer.do(appended("t", turn))
         rig.show()
         assert isinstance(rig.ask(), Ticket)
-        assert rig.follower.shown.number < rig.page.last.number
+        assert rig.follower.shown.number < rig.heads.last.number
         assert seqs(await rig.answer()) == [1, 2, 3, 4, 5]
 
     told(story)
@@ -528,7 +533,7 @@ def test_a_page_that_cannot_name_all_that_it_holds_back_refuses_at_once() -> Non
     """A read that would wait for a sync is the engine's process's."""
 
     async def story(rig: Rig) -> None:
-        rig.page.store(rig.writer.disk.written_batch, dict.fromkeys(range(5000), 0), Timing())
+        rig.heads.store(rig.writer.disk.written_batch, dict.fromkeys(range(5000), 0), Timing())
         assert not rig.shell.can_follow
         with pytest.raises(Rejection):
             rig.ask()
@@ -542,7 +547,7 @@ def test_a_log_that_cannot_be_followed_ends_the_reader() -> None:
     """It would show less than was acknowledged; a start is the only repair."""
 
     async def story(rig: Rig) -> None:
-        rig.page.store(rig.writer.disk.written_batch + 7, {}, Timing())
+        rig.heads.store(rig.writer.disk.written_batch + 7, {}, Timing())
         rig.shell.look()
         assert len(rig.broken) == 1
 
@@ -553,7 +558,7 @@ def test_the_clock_is_the_engines() -> None:
     """So records expire in both at once: the page carries its course."""
 
     async def story(rig: Rig) -> None:
-        rig.page.store(rig.writer.disk.written_batch, {}, Timing(5, 6, 7))
+        rig.heads.store(rig.writer.disk.written_batch, {}, Timing(5, 6, 7))
         rig.shell.look()
         assert rig.clock.courses[-1] == (5, 6, 7)
 

@@ -217,14 +217,14 @@ def test_a_refused_body_is_freed_in_steps() -> None:
     rig.send(POST + b"Content-Length: %d\r\n\r\n" % (64 << 20))
     for _ in range(16):
         rig.send(bytes(256 << 10))
-    assert rig.shared.discards.held_bytes == 0
+    assert rig.shared.deferred_free.held_bytes == 0
 
     rig.connection.data_received(bytes(256 << 10))
     while rig.got() == b"":
         rig.loop.turn()
-    assert rig.shared.discards.held_bytes >= 3 << 20
+    assert rig.shared.deferred_free.held_bytes >= 3 << 20
     rig.loop.rest()
-    assert rig.shared.discards.held_bytes == 0
+    assert rig.shared.deferred_free.held_bytes == 0
 
 
 # ---------------------------------------------------------------------- the end

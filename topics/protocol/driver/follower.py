@@ -1,7 +1,7 @@
 """The follower: an engine that reads, whose events come from the log that another process writes.
 
-It applies written batches as far as the shared page says, and shows of each topic what the engine
-shows: all that was applied, but for topics that the page holds back.  It is the engine's own code,
+It applies written batches as far as the shared heads says, and shows of each topic what the engine
+shows: all that was applied, but for topics that the shared heads hold back.  It is the engine's own code,
 `State.apply` and the decisions of reads and watches, so a page of records is the same, byte for byte.
 It makes no event, reads no clock and knows neither processes nor sockets.
 
@@ -114,7 +114,7 @@ class Follower:
     # ------------------------------------------------------------------ following
 
     def begin(self, shown: Shown) -> None:
-        """*Blocking.* Read the directory as far as the page says.
+        """*Blocking.* Read the directory as far as the shared heads say.
 
         Raises:
             StoreError, OSError: It cannot be read; a file may have been retired meanwhile.
@@ -171,7 +171,7 @@ class Follower:
             self._moved(topic.topic_id)
 
     def follow(self, shown: Shown, budget_bytes: int = SLICE_BYTES) -> bool:
-        """Apply batches towards what the page shows, of about `budget_bytes`; whether all of it is
+        """Apply batches towards what the shared heads show, of about `budget_bytes`; whether all of it is
         shown now.  Frees a part of what is released.
 
         Raises:
@@ -181,7 +181,7 @@ class Follower:
         if shown.number <= self.shown.number:
             return True
         if shown.held is None:
-            return False  # more topics wait for a sync than the page can name
+            return False  # more topics wait for a sync than can be named
         if not self._store.follow(self.apply, shown.batch, budget_bytes):
             return False
         self._show(shown)

@@ -39,11 +39,11 @@ from topics.protocol.model.holder import NOBODY
 from topics.protocol.model.outcomes import Deleted, Outcome
 from topics.server.access.guard import Guard, credentials
 from topics.server.cluster import forwarding
-from topics.server.cluster.doubt import END_MS, SecondLook, behind
 from topics.server.cluster.forwarding import FORWARDED, POSITION, Request, not_leader
 from topics.server.cluster.later import Later, Made, Mapped
 from topics.server.cluster.neighbours import Neighbours, trimmed_of
 from topics.server.cluster.positions import Position, parse_position
+from topics.server.cluster.second_look import END_MS, SecondLook, behind
 from topics.server.cluster.store_files import SCOPES, FileRequest, StoreFiles
 from topics.server.exchange import fields
 from topics.server.exchange.exchange import APART_BYTES, Admitted, Judged, TopicsExchange

@@ -26,9 +26,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.server.cluster.answer_memory import Room
 from topics.server.cluster.link import Broken, Link, connect, peer_at
 from topics.server.cluster.pool import Full, Pool
-from topics.server.cluster.room import Room
 from topics.server.exchange.interface import Answer, Headers, Streaming
 
 log = logging.getLogger("topics.cluster")

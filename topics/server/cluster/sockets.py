@@ -29,10 +29,10 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import Holder
 from topics.protocol.model.outcomes import Outcome
 from topics.server.cluster.carried import CARRIED_MAX, Carried, refusal_of
-from topics.server.cluster.doubt import END_MS, behind
 from topics.server.cluster.forwarding import POSITION, Request
 from topics.server.cluster.neighbours import Neighbours
 from topics.server.cluster.positions import Position, parse_position
+from topics.server.cluster.second_look import END_MS, behind
 from topics.server.exchange.interface import Answer
 from topics.server.exchange.shell import Shell
 from topics.server.exchange.socket_feed import REPLIES_BYTES_MAX, SocketFeed

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from topics.protocol.model.errors import Unusable
-from topics.server.readers.page import CURE
+from topics.server.readers.shared_heads import CURE
 
 PART_BYTES: Final = 48 << 10
 """Of a message in one packet: well below what a socket takes at once by default."""

@@ -306,7 +306,7 @@ class Relayed:
         self._desk.wire.relay(encode(message))
 
     def _drop_body(self) -> None:
-        self._desk.shared.discards.take(self._body)
+        self._desk.shared.deferred_free.take(self._body)
         self._body = []
         share, self._body_share = self._body_share, None
         if share is not None:

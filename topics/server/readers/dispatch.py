@@ -102,7 +102,7 @@ class Dispatch:
         return Undecided(body_bytes_max(head, relay.limits), begin, refuse)
 
     def _whose(self, head: Head, name: str) -> Answer | Admission:
-        """The page is applied: a read is answered here, or by the engine's process."""
+        """The shared heads are applied: a read is answered here, or by the engine's process."""
         if self._shell.serves(name):
             return self._local.begin(head)
         return self._relay.ask(head, self._lane)

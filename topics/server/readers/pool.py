@@ -1,13 +1,13 @@
 """The readers of a server, seen from the engine's process: started, shown the log, given connections,
 replaced, ended.
 
-Owns the shared page and which process gets a connection.  The engine's process accepts every
+Owns the shared heads and which process gets a connection.  The engine's process accepts every
 connection, and gives one away between two requests when the next is a reader's; a reader gives it back
 when the next is not.  One that speaks HTTP/2 is given away at its begin, and stays: what is not the
 reader's comes back over its relay.  A reader is never needed: without one, the engine's process serves
 what it would have served.
 
-Invariants: the page is stored before anybody is answered; a reader that does not keep up with it is
+Invariants: the shared heads are stored before anybody is answered; a reader that does not keep up with it is
 killed and replaced, and with it end its connections, whose clients resume.
 """
 
@@ -33,10 +33,10 @@ from topics.server.readers.desk import Desk
 from topics.server.readers.figures import families
 from topics.server.readers.loans import Loans
 from topics.server.readers.moving import Arrivals
-from topics.server.readers.page import Page, page_bytes, shared_file
 from topics.server.readers.passing import Passing
 from topics.server.readers.process import ReaderProcess, Standing
 from topics.server.readers.releases import Releases
+from topics.server.readers.shared_heads import SharedHeads, heads_bytes, shared_file
 from topics.server.readers.sorting import Kind, Sorting, asked
 from topics.server.runtime.runtime import Runtime
 from topics.server.transport.connection import Connection
@@ -71,9 +71,9 @@ class Pool:
         self._store: Any = runtime.store
         self._exchange: Any = runtime.exchange
         require_channels()
-        size = page_bytes(settings.readers)
+        size = heads_bytes(settings.readers)
         self._memory_file = shared_file(size)
-        self.page = Page(mmap.mmap(self._memory_file, size))
+        self.heads = SharedHeads(mmap.mmap(self._memory_file, size))
         self._processes = [ReaderProcess(index) for index in range(settings.readers)]
         self._loans = Loans(runtime, lambda: self._exchange.keys, self._may_serve)
         self._decisions = Decisions(runtime)
@@ -96,8 +96,8 @@ class Pool:
         self._shared = shared
         self._releases = Releases(self._processes, self._loop, self._replace)
         self._runtime.driver.when_shown = self.show
-        self._store.before_unlinked = lambda: self._releases.unlinking(self.page)
-        self._store.is_read_by = lambda: self._releases.is_read(self.page)
+        self._store.before_unlinked = lambda: self._releases.unlinking(self.heads)
+        self._store.is_read_by = lambda: self._releases.is_read(self.heads)
         self._store.when_cleared = self._cleared
         self.show()
         for process in self._processes:
@@ -107,7 +107,7 @@ class Pool:
     def _start(self, process: ReaderProcess) -> None:
         if self._is_ending:
             return
-        self.page.clear(process.index)
+        self.heads.clear(process.index)
         process.released = self._releases.number
         values = {setting.name: getattr(self._settings, setting.name) for setting in TABLE}
         values |= {"api_keys": None, "api_keys_file": None}  # it is told of those in force
@@ -207,7 +207,7 @@ class Pool:
     def _ready(self) -> list[ReaderProcess]:
         return [each for each in self._processes if each.standing is Standing.READY]
 
-    # ------------------------------------------------------------------ the page
+    # ------------------------------------------------------------------ the shared heads
 
     def show(self) -> None:
         """Store what readers may see by now, before anybody is answered.
@@ -229,11 +229,11 @@ class Pool:
             return  # what is shown stays as it is; what was being written may be in the log
         # Of a write that is on its way, nothing is shown, though the log may have it.
         is_writing = runtime.engine.is_writing
-        batch = self.page.last.batch if is_writing else self._store.written_batch
+        batch = self.heads.last.batch if is_writing else self._store.written_batch
         held = runtime.engine.held_heads()
-        if self.page.store(batch, held, Timing(*runtime.clock.course)):
+        if self.heads.store(batch, held, Timing(*runtime.clock.course)):
             for process in self._processes:
-                if process.standing is Standing.READY and self.page.waits(process.index):
+                if process.standing is Standing.READY and self.heads.waits(process.index):
                     process.send({"wake": True})
 
     def _tick(self) -> None:
@@ -249,7 +249,7 @@ class Pool:
         self._tell_in_flight()
         ran_ms = self._ran.look(int(self._loop.time() * 1000))
         for process in self._ready():
-            if process.hangs(self.page, ran_ms):
+            if process.hangs(self.heads, ran_ms):
                 log.warning("reader %d hangs, and is replaced", process.index)
                 self._replace(process)
 
@@ -429,8 +429,8 @@ class Pool:
 
     def families(self) -> Iterator[Family]:
         """What metrics tell of the readers."""
-        newest = self.page.last.number
-        return families([each.figures(newest, self.page) for each in self._processes])
+        newest = self.heads.last.number
+        return families([each.figures(newest, self.heads) for each in self._processes])
 
 
 def patience(returns: int) -> int:

@@ -21,10 +21,10 @@ from typing import Any, Final
 import topics
 from topics.server.readers.channel import Channel, channel_pair
 from topics.server.readers.figures import Figures
-from topics.server.readers.page import Page
+from topics.server.readers.shared_heads import SharedHeads
 
 HANG_S: Final = 1.0
-"""A reader that is behind the page and shows no life for so long is replaced."""
+"""A reader that is behind the shared heads and shows no life for so long is replaced."""
 LIFELESS_S: Final = 10.0
 """A reader that shows no life for so long is replaced though there is nothing to follow."""
 AGAIN_S: Final = (0.05, 0.2, 1.0, 5.0)
@@ -42,12 +42,12 @@ class Standing(StrEnum):
     GONE = "gone"
 
 
-def command(channel: int, page: int) -> list[str]:
+def command(channel: int, heads: int) -> list[str]:
     """The command line of a reader that inherits two descriptors, and ends with this process."""
     # `-m` looks into the working directory first, and a folder `topics` may be there that is not ours.
     is_here = Path(topics.__file__).resolve().parents[1] == Path.cwd()
     safe = [] if is_here else ["-P"]
-    said = str(channel), str(page), str(os.getpid())
+    said = str(channel), str(heads), str(os.getpid())
     return [sys.executable, *safe, "-m", "topics.server.readers", *said]
 
 
@@ -104,7 +104,7 @@ class ReaderProcess:
 
         Args:
             hello: What it is told first.
-            page_file: The descriptor of the shared page.
+            page_file: The descriptor of the shared heads.
             make_channel: Makes the channel of this process's end of a pair.
             failed: Called where no process could be started.
         """
@@ -149,13 +149,13 @@ class ReaderProcess:
         self._seen_ms = ran_ms
         self.given = 0
 
-    def hangs(self, page: Page, ran_ms: int) -> bool:
+    def hangs(self, heads: SharedHeads, ran_ms: int) -> bool:
         """Whether it has shown no life for too long, while the engine's process looked at it."""
-        applied, beat, _ = page.words(self.index)
+        applied, beat, _ = heads.words(self.index)
         if (applied, beat) != self._seen:
             self._seen, self._seen_ms = (applied, beat), ran_ms
         still_ms = ran_ms - self._seen_ms
-        return still_ms >= 1000 * (HANG_S if applied < page.last.number else LIFELESS_S)
+        return still_ms >= 1000 * (HANG_S if applied < heads.last.number else LIFELESS_S)
 
     def gone(self, now_s: float) -> float:
         """Its process has ended, or is ended here; returns in how many seconds another one is to
@@ -183,16 +183,16 @@ class ReaderProcess:
         if self.channel is not None:
             self.channel.send(message)
 
-    def figures(self, newest: int, page: Page) -> Figures:
+    def figures(self, newest: int, heads: SharedHeads) -> Figures:
         """What metrics tell of it.
 
         Args:
-            newest: The number of what the page shows.
+            newest: The number of what the shared heads show.
         """
         stats = self.stats
         return Figures(
             up=self.standing is Standing.READY,
-            behind=newest - page.words(self.index)[0],
+            behind=newest - heads.words(self.index)[0],
             connections=int(stats.get("connections", 0)),
             hot_bytes=int(stats.get("hot_bytes", 0)),
             requests=self._requests_before + int(stats.get("requests", 0)),

@@ -36,9 +36,9 @@ from topics.server.readers.channel import Channel, Handed
 from topics.server.readers.dispatch import Dispatch, Upgrading
 from topics.server.readers.held_files import holds_unlinked
 from topics.server.readers.moving import Arrivals
-from topics.server.readers.page import PageView, page_bytes
 from topics.server.readers.questions import Questions
 from topics.server.readers.relay import Relay
+from topics.server.readers.shared_heads import SharedHeadsView, heads_bytes
 from topics.server.readers.shell import ReaderShell
 from topics.server.readers.sorting import Kind, Sorting, asked
 from topics.server.transport.connection import Connection
@@ -46,7 +46,7 @@ from topics.server.transport.listener import max_connections
 from topics.server.transport.shared import Shared
 
 TICK_S: Final = 0.1
-"""How often a reader notes that it lives, and looks at the page though nobody woke it."""
+"""How often a reader notes that it lives, and looks at the shared heads though nobody woke it."""
 STATS_TICKS: Final = 10
 GRACE_S: Final = 4.0
 """How long requests in flight may take to complete in a stop; less than the engine waits."""
@@ -71,7 +71,7 @@ class Reader:
     """
 
     def __init__(
-        self, hello: dict[str, Any], channel_socket: socket.socket, page: int, engine: Parent
+        self, hello: dict[str, Any], channel_socket: socket.socket, heads: int, engine: Parent
     ) -> None:
         self._index = int(hello["index"])
         self._settings = pickle.loads(hello["settings"])
@@ -81,8 +81,8 @@ class Reader:
         """Keys in force in the engine's process, which alone reads where they come from."""
         self._keys_told = asyncio.Event()
         self._has_begun = False
-        memory = mmap.mmap(page, page_bytes(hello["readers"]))
-        self._view = PageView(memory, self._index)
+        memory = mmap.mmap(heads, heads_bytes(hello["readers"]))
+        self._view = SharedHeadsView(memory, self._index)
         self._channel_socket = channel_socket
         self._ended = asyncio.Event()
         self._code = 0
@@ -173,7 +173,7 @@ class Reader:
         gc.freeze()
         gc.enable()
 
-    # ------------------------------------------------------------------ the page
+    # ------------------------------------------------------------------ the shared heads
 
     def _tick(self) -> None:
         self._tick_handle = asyncio.get_running_loop().call_later(TICK_S, self._tick)
@@ -474,8 +474,8 @@ def main(arguments: list[str]) -> int:
         signal.signal(name, signal.SIG_IGN)
     os.umask(0o077)
     channel = socket.socket(fileno=int(arguments[0]))
-    page = int(arguments[1])
-    for descriptor in (channel.fileno(), page):
+    heads = int(arguments[1])
+    for descriptor in (channel.fileno(), heads):
         os.set_inheritable(descriptor, False)
     hello = pickle.loads(_first(channel))
     logs.configure(hello["log_format"])
@@ -483,7 +483,7 @@ def main(arguments: list[str]) -> int:
 
     async def serve() -> None:
         nonlocal code
-        code = await Reader(hello, channel, page, engine).run()
+        code = await Reader(hello, channel, heads, engine).run()
 
     try:
         run_on_loop(serve())

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from topics.protocol.driver.loop_time import LoopTime, tick_ms
-from topics.server.readers.page import Page
 from topics.server.readers.process import ReaderProcess, Standing
+from topics.server.readers.shared_heads import SharedHeads
 
 RELEASE_S: Final = 5.0
 """How long readers may hold a file that was unlinked for an erasure."""
@@ -56,22 +56,22 @@ class Releases:
         self.number = 0
         """Of the last erasure."""
 
-    def unlinking(self, page: Page) -> None:
-        """*Blocking*, on a thread: the page shows that files are dropped, which are to be unlinked.
+    def unlinking(self, heads: SharedHeads) -> None:
+        """*Blocking*, on a thread: the shared heads show that files are dropped, which are to be unlinked.
         Waits until each reader that serves has applied that; one that starts reads nothing yet."""
-        number = page.last.number
+        number = heads.last.number
         with self._changed:
-            self._wait_until(lambda: not self._is_any_behind(page, number), self._follow_s, LOOK_S)
+            self._wait_until(lambda: not self._is_any_behind(heads, number), self._follow_s, LOOK_S)
 
-    def is_read(self, page: Page) -> Callable[[], bool]:
-        """*On any thread.* Tells from now on whether each reader that serves has applied what the page
+    def is_read(self, heads: SharedHeads) -> Callable[[], bool]:
+        """*On any thread.* Tells from now on whether each reader that serves has applied what the heads
         shows now."""
-        number = page.last.number
-        return lambda: not self._is_any_behind(page, number)
+        number = heads.last.number
+        return lambda: not self._is_any_behind(heads, number)
 
-    def _is_any_behind(self, page: Page, number: int) -> bool:
+    def _is_any_behind(self, heads: SharedHeads, number: int) -> bool:
         return any(
-            each.standing is Standing.READY and page.words(each.index)[0] < number
+            each.standing is Standing.READY and heads.words(each.index)[0] < number
             for each in self._processes
         )
 

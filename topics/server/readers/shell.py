@@ -1,13 +1,13 @@
-"""What runs a reader's engine: the page, the log, the reads that wait, threads and time.
+"""What runs a reader's engine: the shared heads, the log, the reads that wait, threads and time.
 
 Implements `exchange.Shell` for commands that read.  What of them the log does not tell is asked of
-the engine's process (`questions`).  Any other read is decided once all that the page showed
+the engine's process (`questions`).  Any other read is decided once all that the heads showed
 when it arrived is applied here; until then it waits, and the log is applied in slices between which
 other connections have their turn.  Before a read of a destination that may lack copies the engine is asked
-for them, and the read is decided where the page stands when it has answered (`when_copied`).
+for them, and the read is decided where the heads stand when it has answered (`when_copied`).
 
-Invariant: no answer shows less than the page did when its request arrived, and each shows what one page
-shows: a read that goes on in parts, or waits, is answered while all of the newest is applied.
+Invariant: no answer shows less than the heads did when its request arrived, and each shows what one
+state of the heads shows: a read that goes on in parts, or waits, is answered while all of the newest is applied.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Parked
 from topics.server.exchange.shell import PHASES, Phase
-from topics.server.readers.page import PageView
 from topics.server.readers.questions import Questions
+from topics.server.readers.shared_heads import SharedHeadsView
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.workers import AtWork
 
@@ -47,7 +47,7 @@ log = logging.getLogger("topics.readers")
 LOOKS_AGAIN: Final = 3
 """Reads of a file that is gone, each after the log that let it go was applied."""
 UNSYNCED_S: Final = 0.005
-"""Between two looks at a page on which too many topics wait for a sync."""
+"""Between two looks at heads of which too many topics wait for a sync."""
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class ReaderShell:
         store: The follower's; its statistics are shown.
         broken: Called where the log cannot be followed: the process is to end.
         questions: What asks the engine.
-        check: Ends this process where the engine's has ended: nothing that the page shows holds then.
+        check: Ends this process where the engine's has ended: nothing that the heads show holds then.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ReaderShell:
         limits: Limits,
         store: Any,
         follower: Follower,
-        view: PageView,
+        view: SharedHeadsView,
         *,
         broken: Callable[[Exception], None],
         questions: Questions,
@@ -117,11 +117,11 @@ class ReaderShell:
             await asyncio.sleep(UNSYNCED_S)
         self._move(Phase.READY)
 
-    # ------------------------------------------------------------------ the page
+    # ------------------------------------------------------------------ the shared heads
 
     def look(self) -> bool:
-        """Load the page, and apply a slice of what it shows; whether all of it is shown here.  Where
-        it is not, the loop goes on with it."""
+        """Load the shared heads, and apply a slice of what they show; whether all of it is shown here.
+        Where it is not, the loop goes on with it."""
         self._check()
         try:
             shown = self._view.load()
@@ -156,11 +156,11 @@ class ReaderShell:
 
     @property
     def can_follow(self) -> bool:
-        """Whether the page names all that it holds back: otherwise a reader waits for a sync."""
+        """Whether the heads name all that they hold back: otherwise a reader waits for a sync."""
         return self._view.load().held is not None
 
     def when_current(self, call: Callable[[], None]) -> None:
-        """Call once all that the page shows now is shown here; after `look` returned False."""
+        """Call once all that the heads show now is shown here; after `look` returned False."""
         self._when_current.append(call)
 
     @property
@@ -200,7 +200,7 @@ class ReaderShell:
         return Ticket(waiting.cancel)
 
     def _begin(self, command: Diff | ReadPage, deliver: Deliver) -> Reply | Ticket:
-        """All that the page showed when the read arrived is applied."""
+        """All that the heads showed when the read arrived is applied."""
         topic = self.follower.topic(command.topic)
         if topic is None or not self.may_lack_copies(topic):
             return self._decide(command, deliver)
@@ -223,7 +223,7 @@ class ReaderShell:
             result = reply.result
             if isinstance(result, Rejection) and result.code is not ErrorCode.TOPIC_NOT_FOUND:
                 then(result)
-            elif self.look():  # the engine stored the page before it answered
+            elif self.look():  # the engine stored the heads before it answered
                 then(None)
             else:
                 self.when_current(lambda: then(None))

@@ -20,12 +20,12 @@ from typing import Any, Final, cast
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.holder import Holder
 from topics.protocol.model.records import Buffer
+from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.budget import Meter
 from topics.server.transport.connection_life import LIVE, TABLE, Input, State
 from topics.server.transport.deadline import Deadline
-from topics.server.transport.guards import Guard
 from topics.server.transport.inbox import Inbox
-from topics.server.transport.reads import MUCH_BYTES
+from topics.server.transport.receive_pace import MUCH_BYTES
 from topics.server.transport.shared import Shared
 from topics.server.transport.speaker import Speaker
 
@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
             shared.connection_shares.require(self._holder)
         except Rejection as refusal:
             log.warning("connections are reset as they come: %s", refusal.message)
-            shared.guards.hit(Guard.TOO_MANY_CONNECTIONS)
+            shared.abuses.hit(Abuse.TOO_MANY_CONNECTIONS)
             self._move(Input.LOST)
             self._transport.abort()
             return
@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
         now_s = self._loop_s()
         self._meter.use(now_s, size * RECEIVE_S)
         is_heavy = self._meter.is_heavy(now_s)
-        self.shared.reads.received(size, self if is_heavy else None)
+        self.shared.receive_pace.received(size, self if is_heavy else None)
         if not self._is_queued:
             self._queue(is_light=not is_heavy)
 
@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
         was = self.state
         self._move(Input.LOST)
         self._inbox.clear()
-        self.shared.reads.forget(self)
+        self.shared.receive_pace.forget(self)
         self.deadline.close()
         self._end_stall()
         if self._speaker is not None and was is not State.FINISHING:
@@ -217,7 +217,7 @@ class Connection(asyncio.Protocol):
             log.exception("a connection failed")
             self.abort()
         if not self._is_reading and self._may_read():
-            shared.reads.ask(self)
+            shared.receive_pace.ask(self)
         return has_more
 
     def _may_read(self) -> bool:
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
         return has_room and self.state is not _LOST and not self._transport.is_closing()
 
     def read(self) -> None:
-        """Implements `reads.Reader`: where there is no room now, it asks again when there is."""
+        """Implements `receive_pace.Reader`: where there is no room now, it asks again when there is."""
         if not self._is_reading and self._may_read():
             self._is_reading = True
             self._transport.resume_reading()
@@ -328,7 +328,7 @@ class Connection(asyncio.Protocol):
         waiting = self._inbox.size_bytes
         self._inbox.clear()
         timeouts = self.shared.timeouts
-        self.shared.reads.forget(self)
+        self.shared.receive_pace.forget(self)
         unsent = self._transport.get_write_buffer_size()
         self.deadline.set(
             self.shared.loop.time() + (timeouts.write_s if unsent else timeouts.linger_s)
@@ -428,7 +428,7 @@ class Connection(asyncio.Protocol):
 
     def _on_stall(self) -> None:
         """The client has read nothing for a while: event streams may send a last frame."""
-        self.shared.guards.hit(Guard.SLOW_READER)
+        self.shared.abuses.hit(Abuse.SLOW_READER)
         if self._speaker is not None and self.state is _OPEN and self._speaker.stalled():
             self.bide()
         elif self.state is not _LOST:

@@ -24,10 +24,10 @@ from topics.server.exchange.interface import (
 )
 from topics.server.exchange.refusals import refusal
 from topics.server.transport import http1_writer as writer
+from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.bodies import BodyShare
 from topics.server.transport.budget import Share
 from topics.server.transport.connection import Connection
-from topics.server.transport.guards import Guard
 from topics.server.transport.http1_heads import Message
 from topics.server.transport.http1_life import TABLE, Input, State
 from topics.server.transport.http1_parser import Malformed, Parser
@@ -120,10 +120,10 @@ class Http1:
         match self._state:
             case State.BODY:
                 assert self._admission is not None
-                self._shared.guards.hit(Guard.SLOW_BODY)
+                self._shared.abuses.hit(Abuse.SLOW_BODY)
                 self._answer(self._admission.too_slow())
             case State.IDLE if self._parser.is_begun:
-                self._shared.guards.hit(Guard.SLOW_HEAD)
+                self._shared.abuses.hit(Abuse.SLOW_HEAD)
                 self._refuse("the head did not come in time", 400)
             case _:
                 # Idle for too long, or its client has closed its half and waits for a disk.
@@ -411,7 +411,7 @@ class Http1:
         share, self._body_share = self._body_share, None
         if share is not None:
             share.close()
-            self._shared.discards.take(self._parser.take_body())
+            self._shared.deferred_free.take(self._parser.take_body())
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()

@@ -13,14 +13,14 @@ from topics.protocol.http.metrics import Family
 from topics.protocol.model.holder import Holder, holder_at
 from topics.protocol.model.shares import Shares
 from topics.server.exchange.interface import Exchange
+from topics.server.transport.abuse_counts import AbuseCounts
 from topics.server.transport.bodies import Bodies
 from topics.server.transport.budget import Budget, Stopwatch, cpu_clock
 from topics.server.transport.busy_poll import BusyPoll
-from topics.server.transport.discards import Discards
-from topics.server.transport.guards import Guards
+from topics.server.transport.deferred_free import DeferredFree
 from topics.server.transport.http1_heads import Heads
 from topics.server.transport.limits import Limits, Timeouts
-from topics.server.transport.reads import Reads
+from topics.server.transport.receive_pace import ReceivePace
 from topics.server.transport.turns import Turns
 from topics.server.transport.walks import Walks
 
@@ -76,8 +76,8 @@ class Shared:
             self.turns, self.stopwatch, self.clock, self.loop.time, self.limits.turn_s
         )
         self.busy_poll = BusyPoll(self.loop.call_soon, self.clock, busy_poll_s)
-        self.reads = Reads(self.loop.call_soon, self.limits.pass_bytes)
-        self.discards = Discards(self.loop.call_soon)
+        self.receive_pace = ReceivePace(self.loop.call_soon, self.limits.pass_bytes)
+        self.deferred_free = DeferredFree(self.loop.call_soon)
         self.bodies = Bodies(self.limits.bodies_bytes, self.limits.body_free_bytes)
         self.answers = Budget(self.limits.answers_bytes)
         self.heads = Heads()
@@ -85,14 +85,14 @@ class Shared:
         self.connection_shares = Shares(
             "max_connections", self.limits.connections, per_ip=self.limits.connections_per_ip
         )
-        self.guards = Guards()
+        self.abuses = AbuseCounts()
         self.is_draining = False
         self.busy = 0
         self.when_quiet: Callable[[], None] | None = None
 
     def families(self) -> Iterator[Family]:
         """What metrics tell of the connections."""
-        return self.guards.families(len(self.connections))
+        return self.abuses.families(len(self.connections))
 
     def drain(self) -> None:
         """End idle connections; one with a request in flight ends after its answer."""

@@ -20,9 +20,9 @@ from websockets.protocol import SERVER, Protocol, State
 
 from topics.server.exchange.interface import Head, Socket
 from topics.server.transport import http1_writer as writer
+from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.budget import REST_S, Charges
 from topics.server.transport.connection import Connection
-from topics.server.transport.guards import Guard
 from topics.server.transport.limits import Limits
 
 log = logging.getLogger("topics.http")
@@ -224,7 +224,7 @@ class Http1WebSocket:
             now_s=shared.loop.time,
             later=shared.loop.call_later,
             wake=connection.work_soon,
-            on_flood=partial(shared.guards.hit, Guard.WEBSOCKET_FLOOD),
+            on_flood=partial(shared.abuses.hit, Abuse.WEBSOCKET_FLOOD),
         )
         self._is_leaving = False
         connection.deadline.set(self._loop_s() + PING_S)

@@ -12,9 +12,9 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError, StreamClosedError
 
 from topics.server.exchange.interface import Answer, Headers
+from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.budget import Charges, Share
 from topics.server.transport.connection import Connection
-from topics.server.transport.guards import Guard
 from topics.server.transport.http1_writer import DATES
 from topics.server.transport.http2 import library
 from topics.server.transport.http2.frames import Broken, Frame
@@ -159,7 +159,7 @@ class Link:
             return
         self.is_over = True
         if code is ErrorCodes.ENHANCE_YOUR_CALM:
-            self.shared.guards.hit(Guard.HTTP2_FLOOD)
+            self.shared.abuses.hit(Abuse.HTTP2_FLOOD)
         if code is not None:
             self.h2.close_connection(code)
         self.flush()

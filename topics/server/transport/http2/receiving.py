@@ -21,8 +21,8 @@ from topics.server.exchange.interface import (
     Streaming,
 )
 from topics.server.exchange.refusals import refusal
+from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.bodies import BodyShare
-from topics.server.transport.guards import Guard
 from topics.server.transport.http2.fields import (
     Fields,
     content_length,
@@ -90,7 +90,7 @@ class Receiver:
             link.reject(stream_id, _malformed(fault), is_head=is_head, spoilt=True)
             return
         stream = Stream(
-            stream_id, is_head=is_head, coming=length, discard=link.shared.discards.take
+            stream_id, is_head=is_head, coming=length, discard=link.shared.deferred_free.take
         )
         link.open(stream)
         if ends:
@@ -148,7 +148,7 @@ class Receiver:
             link.timeouts,
             now_s=link.now_s,
             later=link.shared.loop.call_later,
-            on_flood=partial(link.shared.guards.hit, Guard.WEBSOCKET_FLOOD),
+            on_flood=partial(link.shared.abuses.hit, Abuse.WEBSOCKET_FLOOD),
         )
         for piece in stream.take_pieces():  # what came before the verdict
             tunnel.add(piece)
@@ -262,7 +262,7 @@ class Receiver:
     def too_slow(self, stream: Stream) -> None:
         """A body did not come in time."""
         assert stream.admission is not None
-        self._link.shared.guards.hit(Guard.SLOW_BODY)
+        self._link.shared.abuses.hit(Abuse.SLOW_BODY)
         self._refuse(stream, stream.admission.too_slow())
 
     def _take_room(self, stream: Stream, size: int) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from topics.server.transport.reads import Reads
+from topics.server.transport.receive_pace import ReceivePace
 
 PASS = 1000
 
@@ -21,11 +21,11 @@ class Reader:
 
 
 class Passes:
-    """`Reads`, and what it wants done before each pass."""
+    """`ReceivePace`, and what it wants done before each pass."""
 
     def __init__(self) -> None:
         self.soon: list[Callable[[], None]] = []
-        self.reads = Reads(self.soon.append, PASS)
+        self.receive_pace = ReceivePace(self.soon.append, PASS)
 
     def next(self) -> None:
         soon = self.soon[:]
@@ -43,8 +43,8 @@ def test_whoever_sends_little_reads_on() -> None:
     passes, readers = Passes(), [Reader(), Reader()]
 
     for _ in range(3):
-        passes.reads.received(499, readers[0])
-        passes.reads.received(500, readers[1])
+        passes.receive_pace.received(499, readers[0])
+        passes.receive_pace.received(500, readers[1])
         assert reading(readers) == [True, True]
         passes.next()
 
@@ -53,7 +53,7 @@ def test_beyond_that_one_reads_in_each_pass() -> None:
     """In the order of coming, and everybody reads again."""
     passes, readers = Passes(), [Reader() for _ in range(3)]
     for each in readers:
-        passes.reads.received(400, each)
+        passes.receive_pace.received(400, each)
     assert reading(readers) == [False, False, False]
 
     passes.next()
@@ -68,9 +68,9 @@ def test_beyond_that_one_reads_in_each_pass() -> None:
 def test_one_that_used_little_does_not_stop() -> None:
     """Its bytes count; others have to wait for them."""
     passes, heavy, light = Passes(), Reader(), Reader()
-    passes.reads.received(500, heavy)
+    passes.receive_pace.received(500, heavy)
 
-    passes.reads.received(500)
+    passes.receive_pace.received(500)
 
     assert (heavy.is_reading, light.is_reading) == (False, True)
 
@@ -79,13 +79,13 @@ def test_who_has_room_again_reads_at_once_or_in_its_turn() -> None:
     """At once where none waits; else behind those that do."""
     passes, first, second = Passes(), Reader(), Reader()
     second.is_reading = False
-    passes.reads.ask(second)
+    passes.receive_pace.ask(second)
     assert second.is_reading
 
     second.stop_reading()
-    passes.reads.forget(second)
-    passes.reads.received(1000, first)
-    passes.reads.ask(second)
+    passes.receive_pace.forget(second)
+    passes.receive_pace.received(1000, first)
+    passes.receive_pace.ask(second)
     assert reading([first, second]) == [False, False]
     passes.next()
     assert reading([first, second]) == [True, False]
@@ -97,12 +97,12 @@ def test_a_closed_connection_takes_no_turn() -> None:
     """Neither one that waits nor one that reads is called again."""
     passes, readers = Passes(), [Reader() for _ in range(3)]
     for each in readers:
-        passes.reads.received(400, each)
-    passes.reads.forget(readers[0])
+        passes.receive_pace.received(400, each)
+    passes.receive_pace.forget(readers[0])
 
     passes.next()
     assert reading(readers) == [False, True, False]
-    passes.reads.forget(readers[1])
+    passes.receive_pace.forget(readers[1])
     readers[1].is_reading = True
-    passes.reads.received(1000)
+    passes.receive_pace.received(1000)
     assert readers[1].is_reading

@@ -5,8 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from topics.cli import letters as letters_module
-from topics.cli.letters import Redrive
+from topics.cli import dead_letters as letters_module
+from topics.cli.dead_letters import Redrive
 from topics.client import Unreachable
 from topics.testing import MemoryTopics
 

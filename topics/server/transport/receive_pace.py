@@ -25,7 +25,7 @@ class Reader(Protocol):
         """Read nothing until `read`."""
 
 
-class Reads:
+class ReceivePace:
     """Who reads.
 
     Args:

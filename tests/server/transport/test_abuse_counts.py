@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.server.transport.guards import Guard
+from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.limits import Limits, Timeouts
 
 from .http1_rig import GET, POST, Rig, get
@@ -11,7 +11,7 @@ from .test_websocket import frame as ws_frame
 
 
 def hits(rig: Rig) -> dict[str, float]:
-    """Guards that were met, and how often."""
+    """AbuseCounts that were met, and how often."""
     (_, told) = rig.shared.families()
     return {s.labels["guard"]: s.value for s in told.samples if s.value}
 
@@ -22,7 +22,7 @@ def test_nothing_is_counted_of_a_client_that_keeps_to_its_bounds() -> None:
     connections, told = rig.shared.families()
 
     assert connections.samples[0].value == 1
-    assert {sample.labels["guard"] for sample in told.samples} == {guard.value for guard in Guard}
+    assert {sample.labels["guard"] for sample in told.samples} == {guard.value for guard in Abuse}
     assert hits(rig) == {}
     rig.lose()
     assert next(rig.shared.families()).samples[0].value == 0

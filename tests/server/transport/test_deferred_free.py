@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from topics.server.transport.discards import STEP_BYTES, Discards
+from topics.server.transport.deferred_free import STEP_BYTES, DeferredFree
 
 PIECE = bytes(STEP_BYTES // 4)
 
@@ -10,7 +10,7 @@ PIECE = bytes(STEP_BYTES // 4)
 def test_a_large_body_is_freed_in_steps() -> None:
     """`STEP_BYTES` in each pass of the loop, until nothing is held."""
     soon: list[Callable[[], None]] = []
-    discards = Discards(soon.append)
+    discards = DeferredFree(soon.append)
     discards.take([bytes(STEP_BYTES // 4) for _ in range(10)])
 
     held = []
@@ -24,7 +24,7 @@ def test_a_large_body_is_freed_in_steps() -> None:
 def test_a_small_body_goes_at_once() -> None:
     """Nothing waits for it."""
     soon: list[Callable[[], None]] = []
-    discards = Discards(soon.append)
+    discards = DeferredFree(soon.append)
 
     discards.take([PIECE] * 4)
     assert (discards.held_bytes, soon) == (0, [])
@@ -33,7 +33,7 @@ def test_a_small_body_goes_at_once() -> None:
 def test_two_bodies_are_freed_one_after_the_other() -> None:
     """One step a pass, however many were discarded."""
     soon: list[Callable[[], None]] = []
-    discards = Discards(soon.append)
+    discards = DeferredFree(soon.append)
 
     discards.take([PIECE] * 8)
     discards.take([PIECE] * 8)

@@ -1,4 +1,4 @@
-"""The shared page: what the engine stores is what a reader loads, whole and never older."""
+"""The shared heads: what the engine stores is what a reader loads, whole and never older."""
 
 import mmap
 import os
@@ -8,19 +8,19 @@ import pytest
 
 from topics.protocol.driver.follower import NOTHING, Timing
 from topics.protocol.model.errors import Unusable
-from topics.server.readers.page import (
+from topics.server.readers.shared_heads import (
     HELD_MAX,
     SLOT_STRIDE,
-    Page,
-    PageView,
-    page_bytes,
+    SharedHeads,
+    SharedHeadsView,
+    heads_bytes,
     shared_file,
 )
 
 
-def made(readers: int = 2) -> tuple[mmap.mmap, Page, PageView]:
-    memory = mmap.mmap(-1, page_bytes(readers))
-    return memory, Page(memory), PageView(memory, 0)
+def made(readers: int = 2) -> tuple[mmap.mmap, SharedHeads, SharedHeadsView]:
+    memory = mmap.mmap(-1, heads_bytes(readers))
+    return memory, SharedHeads(memory), SharedHeadsView(memory, 0)
 
 
 def test_a_reader_loads_what_was_stored_last() -> None:
@@ -62,7 +62,7 @@ def test_a_state_that_is_being_written_is_not_loaded() -> None:
         for at in dice.sample(changed, dice.randrange(len(changed))):
             torn[at] = after[at]
         memory[:] = bytes(torn)
-        fresh = PageView(memory, 0)
+        fresh = SharedHeadsView(memory, 0)
         assert fresh.load().batch == (3 if bytes(torn) == after else 2)
     memory[:] = after
     assert view.load().batch == 3
@@ -81,7 +81,7 @@ def test_a_page_without_a_whole_slot_is_an_error() -> None:
 def test_each_reader_has_words_of_its_own() -> None:
     """How far it is, that it lives, and that it waits to be woken, which is asked for once."""
     memory, page, view = made()
-    other = PageView(memory, 1)
+    other = SharedHeadsView(memory, 1)
     view.tell(applied=3, beat=9, waits=True)
     other.tell(applied=4, beat=8, waits=False)
     assert page.words(0) == (3, 9, True)
@@ -115,6 +115,6 @@ def test_memory_that_cannot_be_shared_is_named(monkeypatch: pytest.MonkeyPatch) 
     def refuses(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("topics.server.readers.page.mmap", refuses)
+    monkeypatch.setattr("topics.server.readers.shared_heads.mmap", refuses)
     with pytest.raises(Unusable, match=r"TOPICS_READERS: .*memfd_create.*TOPICS_READERS=0"):
         shared_file(8192)

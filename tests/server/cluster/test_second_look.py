@@ -8,7 +8,7 @@ import pytest
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Gap, Outcome, Page, Records
-from topics.server.cluster.doubt import SecondLook, is_doubtful
+from topics.server.cluster.second_look import SecondLook, is_doubtful
 
 from .pair import FakeStanding, run
 

@@ -1,4 +1,4 @@
-"""The shared page: how far the log is written, and what of it the engine shows.
+"""The shared heads: how far the log is written, and what of it the engine shows.
 
 The engine stores a `Shown` before it answers anybody; a reader loads the newest one when a request
 arrives.  So a reader that has applied that far shows every write that was acknowledged before the
@@ -43,8 +43,8 @@ _MANY: Final = 2**32 - 1
 TRIES: Final = 1000
 
 
-def page_bytes(readers: int) -> int:
-    """Size of a page for so many readers."""
+def heads_bytes(readers: int) -> int:
+    """Size of the file for so many readers."""
     return 2 * SLOT_STRIDE + readers * READER_BYTES
 
 
@@ -56,7 +56,7 @@ def shared_file(size: int) -> int:
     """
     try:
         try:
-            descriptor = os.memfd_create("topics-page", os.MFD_CLOEXEC)
+            descriptor = os.memfd_create("topics-heads", os.MFD_CLOEXEC)
         except (OSError, AttributeError):
             # An old kernel, or a sandbox: a file that is gone does as well.
             with tempfile.TemporaryFile() as file:
@@ -69,7 +69,7 @@ def shared_file(size: int) -> int:
     return descriptor
 
 
-class Page:
+class SharedHeads:
     """The engine's side."""
 
     def __init__(self, memory: mmap) -> None:
@@ -119,7 +119,7 @@ class Page:
         self._memory[at : at + READER_BYTES] = bytes(READER_BYTES)
 
 
-class PageView:
+class SharedHeadsView:
     """A reader's side."""
 
     def __init__(self, memory: mmap, reader: int) -> None:
@@ -131,7 +131,7 @@ class PageView:
         """What is shown now.
 
         Raises:
-            OSError: No slot is whole: the page is not one.
+            OSError: No slot is whole: the file is another one.
         """
         memory = self._memory
         for _ in range(TRIES):
@@ -148,7 +148,7 @@ class PageView:
             if older is not None and older.number >= self._last.number and older.number:
                 self._last = older
                 return older
-        raise OSError("the shared page does not verify")
+        raise OSError("the shared heads does not verify")
 
     def _slot(self, slot: int) -> Shown | None:
         at = slot * SLOT_STRIDE

@@ -12,7 +12,7 @@ STEP_BYTES: Final = 1 << 20
 """Freed at once."""
 
 
-class Discards:
+class DeferredFree:
     """What waits.
 
     Args:

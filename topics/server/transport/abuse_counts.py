@@ -9,7 +9,7 @@ from enum import Enum
 from topics.protocol.http.metrics import Family, Sample
 
 
-class Guard(Enum):
+class Abuse(Enum):
     """What a client did."""
 
     TOO_MANY_CONNECTIONS = "too_many_connections"
@@ -25,13 +25,13 @@ class Guard(Enum):
     """Frames that say nothing; the WebSocket was closed with 1008."""
 
 
-class Guards:
+class AbuseCounts:
     """The counts of one server."""
 
     def __init__(self) -> None:
-        self._hits = dict.fromkeys(Guard, 0)
+        self._hits = dict.fromkeys(Abuse, 0)
 
-    def hit(self, guard: Guard) -> None:
+    def hit(self, guard: Abuse) -> None:
         self._hits[guard] += 1
 
     def families(self, connections: int) -> Iterator[Family]:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from topics.server.cluster.room import Room
+from topics.server.cluster.answer_memory import Room
 
 from .pair import run
 
