@@ -38,6 +38,9 @@ SLOWEST: tuple[str, ...] = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return  # one process: whatever is first, nothing is alone at the end
+
     def place(item: pytest.Item) -> int:
         found = (at for at, where in enumerate(SLOWEST) if item.nodeid.startswith(where))
         return next(found, len(SLOWEST))

@@ -122,7 +122,7 @@ def test_a_task_that_fails_in_the_middle(
     def frame(rows: list[str]) -> Any:
         spark = reads.spark
         return spark.createDataFrame(
-            spark.sparkContext.parallelize([(r,) for r in rows], 2), "data STRING"
+            spark.sparkContext.parallelize([(r,) for r in rows], 1), "data STRING"
         )
 
     with pytest.raises(Exception, match="data is not JSON"):
