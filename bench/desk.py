@@ -1,7 +1,7 @@
 """An engine over a store under the server's driver, without its loop and threads.
 
 Every command is its own turn on the caller's thread, so that a benchmark times the engine, the
-driver and the store and nothing else.  Refuses to know sockets.  Implements `topics.server.exchange.exchange.Shell`, so that the exchange can be timed too.
+driver and the store and nothing else.  Refuses to know sockets.  Implements `topics.server.http.exchange.Shell`, so that the exchange can be timed too.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ from typing import Self, TypeVar
 from topics.protocol.driver.driver import Read
 from topics.protocol.driver.group_commit import Deliver, Reply, Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.http.answers import pieces_of
-from topics.protocol.http.metrics import Process
 from topics.protocol.maintenance.steps import Task
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
-from topics.protocol.model.outcomes import Outcome, Records
+from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.ports import Store
 from topics.protocol.model.records import Buffer
+from topics.protocol.model.shown_records import records_of
 from topics.protocol.state.hot_memory import freeze
-from topics.server.exchange.exchange import TopicsExchange
-from topics.server.exchange.shell import Phase
+from topics.server.http.exchange import TopicsExchange
+from topics.server.observing.metrics import Process
+from topics.server.service.shell import Phase
 from topics.store.files import OsFiles
 from topics.store.memory import MemoryStore
 from topics.store.store import DiskStore
@@ -239,8 +239,8 @@ def fetch(outcome: Outcome) -> list[Buffer]:
     """The stored text that an outcome refers to, as it goes to the socket."""
     return [
         buffer
-        for piece in pieces_of(outcome)
-        if isinstance(piece, Records)
-        for run, spans in piece.extents
+        for records in [records_of(outcome)]
+        if records is not None
+        for run, spans in records.extents
         for buffer in run.read_blocking(spans)
     ]

@@ -31,7 +31,7 @@ from topics.protocol.model.commands import Command, GetTopic, ListTopics
 from topics.protocol.model.cursor import composite
 from topics.protocol.model.limits import Limits
 from topics.protocol.state.frames import RecordFrame
-from topics.server.exchange.payload import read
+from topics.server.service.texts import read
 
 PLOTS: Final = Path(__file__).parent / "plots"
 DATA: Final = "growth.json"

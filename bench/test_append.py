@@ -6,7 +6,7 @@ import pytest
 
 from bench.desk import NOTHING_SEALED, Desk
 from bench.loads import append, append_body, put
-from topics.server.exchange.interface import Answer, Head
+from topics.server.http.interface import Answer, Head
 
 ONE = append_body(1, 64)
 MANY = append_body(1000, 64)

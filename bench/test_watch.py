@@ -8,7 +8,7 @@ from bench.loads import put
 from topics.protocol.http import bodies, sse
 from topics.protocol.model.cursor import composite
 from topics.protocol.state.frames import RecordFrame
-from topics.server.exchange.payload import read
+from topics.server.service.texts import read
 
 
 def watched(desk: Desk, wid: str) -> Any:

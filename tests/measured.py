@@ -21,8 +21,8 @@ SHOWN: Final = 50
 COVERED: Final = (
     *("tests/protocol/", "tests/cluster/", "tests/store/", "tests/test_transcripts.py"),
     *("tests/sim/test_regressions.py", "tests/sim/test_crashes.py", "tests/sim/test_backup.py"),
-    *("tests/server/exchange/test_damage.py", "tests/server/exchange/test_history.py"),
-    *("tests/server/exchange/test_observer.py", "tests/server/exchange/test_read_your_writes.py"),
+    *("tests/server/http/test_damage.py", "tests/server/observing/test_history.py"),
+    *("tests/server/observing/test_observer.py", "tests/server/http/test_read_your_writes.py"),
 )
 """The tests of the two packages, and those that drive them from one step outside.  Every draw of theirs is
 seeded, so that a line is reached in each run or in none."""

@@ -50,16 +50,15 @@ from sim.files import Fault, SimFiles
 
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import StoreError
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Recovery
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.exchange import TopicsExchange
-from topics.server.exchange.interface import Answer, Head, Socket, Source, Streaming
-from topics.server.exchange.shell import Phase
+from topics.server.http.exchange import TopicsExchange
+from topics.server.http.interface import Answer, Head, Socket, Source, Streaming
+from topics.server.service.shell import Phase, Process
 from topics.store.layout import SECTOR, log_name, numbers
 from topics.store.store import DiskStore
 

@@ -17,7 +17,7 @@ import yaml
 from contract.server import until
 from docs.pages import find
 from packaging.requirements import Requirement
-from server.exchange.test_exchange import Desk
+from server.http.test_exchange import Desk
 
 from tests import brokers
 from topics.cli.exits import CORRUPT, UNUSABLE

@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"msgspec", "orjson", "opentelemetry", "confluent_kafka"}
     | DRIVER - DECIDE
     | COMMIT - STATE
-    | {"topics.protocol.model", "topics.protocol.http"}
+    | {"topics.protocol.model", "topics.protocol.state", "topics.protocol.http"}
     | {"topics.protocol.cluster", "topics.protocol.replication"}
     | {"topics.server", "topics.store", "topics.settings", "topics.backup"},
     "backup": PURE | STATE | {"topics.store", "topics.backup"},
@@ -87,7 +87,7 @@ MAYBE: dict[str, set[str]] = {
     "websockets": {"server/transport/websocket.py"},
     "deltalake": {"export/delta.py"},
     "pyiceberg": {"export/iceberg.py"},
-    "opentelemetry": {"server/exchange/tracing.py"},
+    "opentelemetry": {"server/observing/tracing.py"},
     "topics.store": {
         *("server/assembly.py", "server/readers/assembly.py", "server/cluster/snapshots.py"),
         "server/cluster/adoption.py",
@@ -97,6 +97,7 @@ MAYBE: dict[str, set[str]] = {
         *("server/assembly.py", "server/cluster/assembly.py", "asgi/hosted.py"),
         *("server/readers/assembly.py", "server/readers/pool.py"),
     },
+    "topics.protocol.state": {"server/observing/metrics.py"},
     "xxhash": {"store/layout.py"},
 }
 """Imports that the packages which may have them keep to these of their modules."""
@@ -154,7 +155,7 @@ REACHES = re.compile(
 """Ways into the engine past its commands, its reports and the streams of its driver."""
 REACHED = {
     "server/cluster/adoption.py": "writes the place of a cluster into the log of a server that is stopped",
-    "server/exchange/exchange.py": "gives metrics the state that they count",
+    "server/observing/figures.py": "gives metrics the state that they count",
 }
 """Where one stands, and why."""
 
@@ -221,8 +222,10 @@ def test_every_row_of_the_table_is_about_something() -> None:
 
 SERVER: list[set[str]] = [
     {"access", "page"},
-    {"exchange"},
-    {"runtime", "transport"},
+    {"service"},
+    {"observing", "runtime"},
+    {"http"},
+    {"transport"},
     {"cluster"},
     {"process"},
     {"assembly"},
@@ -286,10 +289,12 @@ TESTED = (
     "repair",
     "server/access",
     "server/cluster",
-    "server/exchange",
+    "server/http",
+    "server/observing",
     "server/page",
     "server/process",
     "server/runtime",
+    "server/service",
     "store",
 )
 """Packages in which every module has a test file of its name."""
@@ -322,8 +327,8 @@ UNTESTED = {
     "server/cluster/kafka/failures.py": "types: test_checks and test_settings meet each of them",
     "server/cluster/standing.py": TYPES,
     "server/cluster/status.py": TYPES,
-    "server/exchange/interface.py": TYPES,
-    "server/exchange/shell.py": TYPES,
+    "server/http/interface.py": TYPES,
+    "server/service/shell.py": TYPES,
     "server/process/settings.py": TYPES,
 }
 """Modules of these packages without a test file, and why."""

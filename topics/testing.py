@@ -30,13 +30,12 @@ with needs("server", of="topics.testing"):
     from topics.asgi.app import App
     from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
     from topics.protocol.driver.inline_host import InlineHost
-    from topics.protocol.http.metrics import Process
     from topics.protocol.model.commands import Command
     from topics.protocol.model.limits import Limits
     from topics.protocol.model.moment import Moment
-    from topics.server.exchange.exchange import TopicsExchange
-    from topics.server.exchange.interface import Answer, Head, Streaming
-    from topics.server.exchange.shell import Phase
+    from topics.server.http.exchange import TopicsExchange
+    from topics.server.http.interface import Answer, Head, Streaming
+    from topics.server.service.shell import Phase, Process
     from topics.store.memory import MemoryStore
 
 START_MS = 1_750_000_000_000

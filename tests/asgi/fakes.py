@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.interface import Admission, Answer, Head, Pending, Socket, Streaming
-from topics.server.exchange.refusals import refusal
+from topics.server.http.interface import Admission, Answer, Head, Pending, Socket, Streaming
+from topics.server.http.refusals import refusal
 
 BIG_BYTES = 64 << 20
 DEADLINE_S = 100.0

@@ -10,7 +10,7 @@ import pytest
 
 from topics.asgi.app import PIECE_BYTES, App, Message, Scope
 from topics.asgi.limits import Limits, Timeouts
-from topics.server.exchange.interface import Answer, Streaming
+from topics.server.http.interface import Answer, Streaming
 
 from .fakes import BIG_BYTES, FakeExchange, FakeFeed
 

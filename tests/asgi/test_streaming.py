@@ -10,7 +10,7 @@ import pytest
 
 from topics.asgi import streaming
 from topics.asgi.streaming import MESSAGE_BYTES_MAX, SLOW, converse, stream
-from topics.server.exchange.interface import Streaming
+from topics.server.http.interface import Streaming
 
 T = TypeVar("T")
 SHORT_S = 0.01

@@ -26,7 +26,7 @@ UNSEEN = {
     # What only damaged files, a failing disk or a dying process bring about.
     ("ErrorEvent", "topics"),
     ("ErrorEvent", "detail"),
-    # What takes ten seconds; tests/server/exchange/test_history.py has the clock in its hands.
+    # What takes ten seconds; tests/server/observing/test_history.py has the clock in its hands.
     *(("QueueHistory", field) for field in ("topic", "at_ms", "ready", "in_flight")),
     *(("QueueHistory", field) for field in ("delayed", "dead_lettered")),
     # Of a node in a cluster: tests/server/cluster.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from server.exchange.test_exchange import JSON, Desk
+from server.http.test_exchange import JSON, Desk
 from server.transport.http1_rig import CHUNKED, GET, Rig, get, post
 from server.transport.http2_rig import SOUND, frame
 from server.transport.test_websocket import ASK, BINARY, CLOSE, CONT, PING, TEXT
@@ -19,7 +19,7 @@ from topics.protocol.http.routes import ROUTES, Probe, StreamKind
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.cursor import parse_composite
 from topics.protocol.model.limits import Limits
-from topics.server.exchange.interface import Answer, Head
+from topics.server.http.interface import Answer, Head
 from topics.server.transport.http2.frames import PREFACE
 
 from .mutation import damaged, fuzzed, pieces

@@ -15,8 +15,7 @@ from topics.protocol.driver.group_commit import GroupCommit, PendingAnswer, Rota
 from topics.protocol.driver.maintenance import Call, MaintenanceDriver
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
-from topics.protocol.http import bodies
-from topics.protocol.http.answers import pieces_of
+from topics.protocol.http import answers, bodies
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.maintenance import steps
 from topics.protocol.maintenance.checkpointing import CheckpointPlan
@@ -38,6 +37,7 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Parked, Records
 from topics.protocol.model.ports import Store
 from topics.protocol.model.render import project
+from topics.protocol.model.shown_records import records_of
 from topics.protocol.state.topic import Topic
 from topics.store.memory import MemoryStore
 
@@ -374,10 +374,9 @@ def shown(outcome: Outcome | Parked) -> Any:
 
 
 def text_of(outcome: Outcome) -> bytes:
-    out = b""
-    for piece in pieces_of(outcome):
-        out += _records(piece) if isinstance(piece, Records) else bytes(piece)
-    return out + b"}"
+    records = records_of(outcome)
+    texts = [] if records is None else [_records(records)]
+    return b"".join(answers.text_of(outcome, texts)) + b"}"
 
 
 def _records(records: Records) -> bytes:

@@ -54,7 +54,15 @@ def start(tmp_path: Path) -> Iterator[Callable[..., WithReaders]]:
     made: list[WithReaders] = []
 
     def begin(under: str = "own", **settings: Any) -> WithReaders:
-        words = (sys.executable, str(PROGRAM), str(tmp_path / "says"), "serve", "--server", under)
+        words = (
+            sys.executable,
+            "-P",
+            str(PROGRAM),
+            str(tmp_path / "says"),
+            "serve",
+            "--server",
+            under,
+        )
         host = Host(under, lambda _: words, has_port_file=True)
         made.append(WithReaders(tmp_path / "home", host, **settings))
         return made[-1].start()

@@ -28,7 +28,7 @@ class Process:
 
     def __init__(self, directory: Path, fault: str = "", port: int = 0) -> None:
         self.directory = directory
-        command = [sys.executable, str(STEP), str(directory), str(port), fault]
+        command = [sys.executable, "-P", str(STEP), str(directory), str(port), fault]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def address(self) -> tuple[str, int]:

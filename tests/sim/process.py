@@ -21,7 +21,7 @@ from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.driver.maintenance import Call
-from topics.protocol.http.answers import pieces_of
+from topics.protocol.http import answers
 from topics.protocol.maintenance.steps import yield_to_commands
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
@@ -31,6 +31,7 @@ from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Records, Wake
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.render import project
+from topics.protocol.model.shown_records import records_of
 from topics.protocol.state.topic import Topic
 from topics.store.runs import SealedRun
 
@@ -539,14 +540,9 @@ class Process(InlineHost):
 
 def payload(outcome: Outcome) -> tuple[bytes, bytes]:
     """An outcome's JSON, and the bytes of its records alone."""
-    whole, records = bytearray(), bytearray()
-    for piece in pieces_of(outcome):
-        if isinstance(piece, Records):
-            records += b",".join(bytes(text) for text in texts_of(piece))
-            whole += records
-        else:
-            whole += piece
-    return bytes(whole + b"}"), bytes(records)
+    shown = records_of(outcome)
+    records = b"" if shown is None else b",".join(bytes(text) for text in texts_of(shown))
+    return b"".join(answers.text_of(outcome, [records])) + b"}", records
 
 
 def texts_of(records: Records) -> list[Buffer]:

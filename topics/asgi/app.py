@@ -23,7 +23,7 @@ from topics.asgi.limits import HEAD_BYTES_MAX, HEADERS_MAX, Limits, Timeouts
 from topics.asgi.streaming import Gone, converse, guarded, stream
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.interface import (
+from topics.server.http.interface import (
     Admission,
     Answer,
     Exchange,
@@ -33,7 +33,7 @@ from topics.server.exchange.interface import (
     Pending,
     Streaming,
 )
-from topics.server.exchange.refusals import refusal
+from topics.server.http.refusals import refusal
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

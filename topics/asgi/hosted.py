@@ -22,8 +22,8 @@ from topics.asgi.app import App, Receive, Scope, Send
 from topics.asgi.limits import Limits
 from topics.asgi.signals import Signals
 from topics.protocol.model.errors import ErrorCode, InUse
-from topics.server.exchange.interface import Answer, Head, Socket
-from topics.server.exchange.refusals import refusal
+from topics.server.http.interface import Answer, Head, Socket
+from topics.server.http.refusals import refusal
 from topics.server.process.anew import Pauses, passes
 from topics.visible import visible
 

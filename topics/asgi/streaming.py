@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from topics.asgi.limits import Limits, Timeouts
 from topics.protocol.http import sse
-from topics.server.exchange.awaited import Awaited, AwaitedSocket
-from topics.server.exchange.interface import Socket, Streaming
+from topics.server.http.awaited import Awaited, AwaitedSocket
+from topics.server.http.interface import Socket, Streaming
 
 Send = Callable[[Any], Awaitable[None]]
 Receive = Callable[[], Awaitable[Any]]

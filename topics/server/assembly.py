@@ -10,10 +10,10 @@ from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.errors import StoreError, Unusable
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
-from topics.server.exchange.exchange import TopicsExchange
-from topics.server.exchange.holders import Holders
-from topics.server.exchange.observer import Observer
-from topics.server.exchange.tracing import spans
+from topics.server.http.exchange import TopicsExchange
+from topics.server.http.holders import Holders
+from topics.server.observing.observer import Observer
+from topics.server.observing.tracing import spans
 from topics.server.runtime.runtime import Runtime
 from topics.settings import Settings, is_loopback
 from topics.store.files import OsFiles

@@ -26,7 +26,7 @@ from topics.server.transport.listener import (
 )
 
 if TYPE_CHECKING:
-    from topics.protocol.http.metrics import Family
+    from topics.server.observing.metrics import Family
 
 SENT_S: Final = 1.0
 """How long the last bytes may take to leave the process, once the log is closed."""
@@ -175,7 +175,7 @@ class _Server:
             collector.close()
 
     async def _run(self, runtime: ServedRuntime, collector: Collector) -> bool:
-        from topics.server.exchange.holders import Holders
+        from topics.server.http.holders import Holders
         from topics.server.transport.connection import Connection
         from topics.server.transport.http1 import Http1
         from topics.server.transport.limits import MESSAGE_BYTES_MAX, Limits, Timeouts

@@ -1,4 +1,4 @@
-"""Figures of an engine at one moment; `tests/server/exchange/test_history.py` keeps them for an hour."""
+"""Figures of an engine at one moment; `tests/server/observing/test_history.py` keeps them for an hour."""
 
 from protocol.harness import Harness
 from topics.protocol.driver.figures import QUEUES_MAX, Totals, job_counts, totals

@@ -16,11 +16,9 @@ from topics.protocol.http import answer_models as models
 from topics.protocol.http import bodies, websocket
 from topics.protocol.http.answers import (
     RENDERINGS,
-    claim_around,
-    job_records,
     list_cursor,
-    pieces_of,
     status_of,
+    text_of,
 )
 from topics.protocol.http.openapi.operations import OPERATIONS
 from topics.protocol.http.routes import parse_cursor
@@ -29,6 +27,7 @@ from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.events import Loss
 from topics.protocol.model.outcomes import Gap, Grant, Jobs, Outcome, Records
+from topics.protocol.model.shown_records import records_of
 
 NATURALS: Final = st.integers(0, 2**63 - 1)
 SEQS: Final = st.integers(1, 2**63 - 1)
@@ -192,10 +191,9 @@ OUTCOMES: Final[Mapping[type[Outcome], st.SearchStrategy[Any]]] = {
 
 def rendered(outcome: Outcome) -> bytes:
     """The whole object; records stand in with their heads and whatever is inserted."""
-    out = b""
-    for piece in pieces_of(outcome):
-        out += _stand_ins(piece) if isinstance(piece, Records) else bytes(piece)
-    return out + b"}"
+    records = records_of(outcome)
+    texts = [] if records is None else [_stand_ins(records)]
+    return b"".join(map(bytes, text_of(outcome, texts))) + b"}"
 
 
 def _stand_ins(records: Records) -> bytes:
@@ -220,22 +218,10 @@ def test_an_answer_is_what_its_model_says(kind: type[Outcome]) -> None:
 @given(OUTCOMES[outcomes.Page], st.lists(st.sampled_from([0, 1, 2**40]), max_size=3))
 def test_a_page_has_its_records_between_head_and_tail(page: outcomes.Page, seqs: list[int]) -> None:
     """Text is served as it lies, wherever it comes from. (§3.2)"""
-    head, records, tail = pieces_of(page)
-    assert records is page.records
     texts = b",".join(b'{"$seq":%d,"$ts":7,"data":null}' % (seq + 1) for seq in seqs)
-    whole = b"%b%b%b}" % (head, texts, tail)
+    whole = b"".join(map(bytes, text_of(page, [texts]))) + b"}"
     found = msgspec.json.decode(whole, type=models.Page, strict=True)
     assert [record.seq for record in found.records] == [seq + 1 for seq in seqs]
-
-
-@given(st.builds(outcomes.Granted, NAMES, JOBS, NATURALS))
-def test_jobs_read_one_by_one_make_the_same_answer(granted: outcomes.Granted) -> None:
-    """However the texts of a claim were read. (§10.2)"""
-    assert granted.jobs is not None
-    inserts = job_records(granted.jobs).inserts
-    texts = [b'{"$seq":%d,"$ts":7,"$node":"n"%b,"data":{"a":1}}' % (i + 1, insert)
-             for i, insert in enumerate(inserts)]  # fmt: skip
-    assert b"".join(map(bytes, claim_around(granted, texts))) + b"}" == rendered(granted)
 
 
 @given(APPENDED, st.sampled_from([b"", b'"me"', b"7"]))

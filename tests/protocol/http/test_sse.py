@@ -13,12 +13,12 @@ from protocol.harness import Harness
 from protocol.viewers import Viewer
 from topics.protocol.http import answer_models as models
 from topics.protocol.http import sse, websocket
-from topics.protocol.http.answers import job_records
 from topics.protocol.model.commands import View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Grant, Jobs, Records
 from topics.protocol.model.ports import Extent
 from topics.protocol.model.render import project, render_batch
+from topics.protocol.model.shown_records import job_records
 from topics.protocol.state.frames import (
     CaughtUpFrame,
     DeletedFrame,

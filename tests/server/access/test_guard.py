@@ -13,7 +13,7 @@ from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.access.guard import Guard, credentials
 from topics.server.access.keys import BadKeys, Entry, source_of
-from topics.server.exchange.interface import Head
+from topics.server.http.interface import Head
 
 ADDRESS = "192.0.2.9"
 

@@ -29,7 +29,7 @@ from topics.server.cluster.status import (
     TrimStatus,
 )
 from topics.server.cluster.trimmer import Trimmed
-from topics.server.exchange.holders import Holders
+from topics.server.http.holders import Holders
 from topics.server.transport.connection import Connection
 from topics.server.transport.http1 import Http1
 from topics.server.transport.http2 import Http2

@@ -16,8 +16,8 @@ from topics.server.cluster import directory as directories
 from topics.server.cluster.assembly import exchange_of
 from topics.server.cluster.directory import NodeDirectory
 from topics.server.cluster.node import ClusterNode
-from topics.server.exchange.interface import Answer, Head
-from topics.server.exchange.observer import Observer
+from topics.server.http.interface import Answer, Head
+from topics.server.observing.observer import Observer
 from topics.settings import Settings
 from topics.testing import START_MS, _Shell
 
@@ -53,7 +53,7 @@ def test_other_nodes_may_call_by_the_host_of_the_url() -> None:
 def test_a_single_server_loads_nothing_of_a_cluster() -> None:
     """No module, so no cost: neither at the start nor for a request."""
     code = (
-        "import sys, topics.server.assembly, topics.server.exchange.exchange;"
+        "import sys, topics.server.assembly, topics.server.http.exchange;"
         "print([name for name in sys.modules if 'cluster' in name])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

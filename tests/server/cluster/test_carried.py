@@ -9,8 +9,8 @@ import pytest
 
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.carried import Carried, Events, refusal_of, session_body
-from topics.server.exchange.interface import Answer
-from topics.server.exchange.refusals import refusal
+from topics.server.http.interface import Answer
+from topics.server.http.refusals import refusal
 
 from .pair import Node, Play, a_follower_of, request_of, run, until
 

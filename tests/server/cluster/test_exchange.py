@@ -10,10 +10,12 @@ import pytest
 
 from topics.protocol.cluster.trimming import Wait
 from topics.protocol.http.openapi.examples import EXAMPLES
+from topics.protocol.model.holder import Holder
 from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
 from topics.server.cluster.status import HistoryLoss, TrimStatus
+from topics.server.http.holders import Holders
 
 from .pair import FakeStanding, Node, Pair, a_pair, request, run, until
 
@@ -397,14 +399,14 @@ def test_the_leader_asks_for_the_key_again(tmp_path: Path) -> None:
 def seen_client(node: Node) -> list[str]:
     """Addresses in whose share requests come to count at a node."""
     seen: list[str] = []
-    of = node.exchange.slots.holders.of
+    peer = node.exchange.slots.peer
     node.exchange.slots.bounds_requests = True  # else nobody asks
 
-    def noted(address: str, header: object) -> object:
+    def noted(address: str) -> Holder:
         seen.append(address)
-        return of(address, header)  # type: ignore[arg-type]
+        return peer(address)
 
-    node.exchange.slots.holders.of = noted  # type: ignore[method-assign,assignment]
+    node.exchange.slots.peer = noted
     return seen
 
 
@@ -414,9 +416,7 @@ def test_the_leader_believes_a_node_and_nobody_else_about_the_client() -> None:
     async def story() -> None:
         async with a_pair() as pair:
             seen = seen_client(pair.leader)
-            pair.follower.exchange.slots.holders = type(pair.follower.exchange.slots.holders)(
-                ["127.0.0.0/8"]
-            )
+            pair.follower.exchange._holders = Holders(["127.0.0.0/8"])
             spoofed = "X-Forwarded-For: 203.0.113.9"
             body = {"records": [{"data": 1}]}
             await pair.follower.ask("POST", "/v0/topics/t", body, spoofed)

@@ -5,7 +5,7 @@ from typing import Any
 
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.later import Later, Mapped
-from topics.server.exchange.interface import Answer, Streaming
+from topics.server.http.interface import Answer, Streaming
 
 from .pair import run
 

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from topics.server.cluster.runtime import ClusterRuntime
-from topics.server.exchange.shell import Phase
+from topics.server.service.shell import Phase
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore
 

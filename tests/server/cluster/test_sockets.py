@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from topics.protocol.model.errors import ErrorCode
 from topics.server.cluster.carried import CARRIED_MAX
 from topics.server.cluster.sockets import reply_of
-from topics.server.exchange.refusals import refusal
+from topics.server.http.refusals import refusal
 
 from .pair import Node, Pair, a_follower_of, a_pair, request_of, run, until
 

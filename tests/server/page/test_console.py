@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from server.exchange.desk import Desk, code, header
+from server.http.desk import Desk, code, header
 from topics.server.page import console, page
 from topics.visible import visible
 

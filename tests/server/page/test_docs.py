@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from server.exchange.desk import Desk, code, header
+from server.http.desk import Desk, code, header
 from topics.server.page import docs
 
 GZIP = (b"accept-encoding", b"gzip")

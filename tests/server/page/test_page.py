@@ -7,10 +7,10 @@ import pytest
 
 from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.limits import Limits
-from topics.server.exchange.exchange import TopicsExchange
-from topics.server.exchange.interface import Answer, Head
-from topics.server.exchange.shell import Phase
+from topics.server.http.exchange import TopicsExchange
+from topics.server.http.interface import Answer, Head
 from topics.server.page import console, page
+from topics.server.service.shell import Phase
 from topics.testing import START_MS, _Shell
 
 TEXT = page.DOCUMENT.decode()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from topics.protocol.model.limits import Limits
-from topics.server.exchange.interface import Answer, Head, Streaming
+from topics.server.http.interface import Answer, Head, Streaming
 from topics.server.readers.desk import Desk
 from topics.server.readers.relay import Relay
 from topics.server.transport.shared import Shared

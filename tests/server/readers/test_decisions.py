@@ -13,15 +13,15 @@ from sim.files import SimFiles
 
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.http import bodies
-from topics.protocol.http.answers import pieces_of
+from topics.protocol.http.answers import text_of
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import Command, GetTopic, ListRouters, ListTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import TopicFigures, TopicSummary
-from topics.server.exchange.shell import Phase
 from topics.server.readers import decisions
 from topics.server.readers.decisions import Decisions
 from topics.server.readers.questions import Message, Question, Questions
+from topics.server.service.shell import Phase
 
 from .writing import LIMITS, Writer, appended, deleted, put
 
@@ -213,7 +213,7 @@ def test_a_page_is_the_engines_whatever_the_topics_are(steps: list[tuple[str, st
                 there = page(writer, command)
                 for each in getattr(there, "topics", ()):
                     assert each == summary(writer, each.figures.name)
-                assert pieces_of(await rig.found(command)) == pieces_of(there)
+                assert text_of(await rig.found(command)) == text_of(there)
 
     told(story)
 

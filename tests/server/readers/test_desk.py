@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from topics.server.exchange.interface import Answer
+from topics.server.http.interface import Answer
 from topics.server.readers.relay_messages import Over, Part, Room, Unsent, encode
 from topics.server.transport.limits import Limits
 

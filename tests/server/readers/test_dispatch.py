@@ -14,7 +14,7 @@ from contract.streams import Ended as StreamEnded
 from contract.streams import Sse2
 from contract.wire import Answer, Ended, Http2, ask
 
-from topics.server.exchange.interface import Answer as Response
+from topics.server.http.interface import Answer as Response
 from topics.server.readers.dispatch import Undecided
 
 from .served import Sse, WithReaders, append, kill, put, read

@@ -18,10 +18,10 @@ from sim.files import SimFiles
 
 from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.state.watched import StreamEnd
-from topics.server.exchange.shell import Phase
-from topics.server.exchange.socket_feed import SocketFeed
+from topics.server.http.socket_feed import SocketFeed
 from topics.server.readers.joint_socket import JointSocket
 from topics.server.readers.message_frames import Kind
+from topics.server.service.shell import Phase
 
 from .served import WithReaders, append, kill, put
 from .writing import LIMITS, Writer, appended, begun

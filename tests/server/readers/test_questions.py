@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from protocol.http.test_answers import OUTCOMES
 
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.http.answers import pieces_of
+from topics.protocol.http.answers import text_of
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import GetTopic, ListRouters, ListTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -104,7 +104,7 @@ def test_an_answer_is_made_of_what_the_engine_found(outcome: Any) -> None:
     async def story(asker: Asker) -> None:
         asker.ask(question)
         asker.answer(1, outcome)
-        assert pieces_of(asker.replies[0]) == pieces_of(outcome)
+        assert text_of(asker.replies[0]) == text_of(outcome)
 
     told(story)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from topics.server.exchange.interface import Answer, Streaming
+from topics.server.http.interface import Answer, Streaming
 from topics.server.readers.relay import Request, refusal_of
 from topics.server.readers.relay_messages import WINDOW_BYTES
 from topics.server.transport.limits import Limits

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from topics.server.exchange.interface import Answer
+from topics.server.http.interface import Answer
 from topics.server.readers.message_frames import Kind
 
 from .joined import Answering, Joined, head, until

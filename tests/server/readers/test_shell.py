@@ -26,7 +26,6 @@ from topics.protocol.model.commands import (
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.state.selection import ReadQuery, Selection, select
 from topics.protocol.state.topic import Topic
-from topics.server.exchange.shell import Phase
 from topics.server.readers.questions import Message, Questions, answer, command_of
 from topics.server.readers.shared_heads import (
     SLOT_STRIDE,
@@ -35,6 +34,7 @@ from topics.server.readers.shared_heads import (
     heads_bytes,
 )
 from topics.server.readers.shell import ReaderShell
+from topics.server.service.shell import Phase
 from topics.store.following import FollowingStore
 
 from .writing import LIMITS, START_MS, Writer, appended, deleted, put

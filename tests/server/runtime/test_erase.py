@@ -16,8 +16,8 @@ from topics.protocol.driver import maintenance
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import Command, DeleteTopic
 from topics.protocol.model.outcomes import Outcome
-from topics.server.exchange.shell import Phase
 from topics.server.runtime.runtime import Runtime
+from topics.server.service.shell import Phase
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore
 

@@ -24,9 +24,9 @@ from topics.protocol.model.outcomes import Outcome, Page
 from topics.protocol.model.ports import Recovery, RecoverySink, SealEntry
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.state import State
-from topics.server.exchange.shell import PHASES, Phase
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.runtime import Runtime
+from topics.server.service.shell import PHASES, Phase
 from topics.store.memory import MemoryStore
 
 LIMITS = Limits()

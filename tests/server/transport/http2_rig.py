@@ -20,8 +20,8 @@ import h2.settings
 
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.interface import Answer, Head, Streaming
-from topics.server.exchange.refusals import refusal
+from topics.server.http.interface import Answer, Head, Streaming
+from topics.server.http.refusals import refusal
 from topics.server.transport.connection import Connection
 from topics.server.transport.http2 import Http2
 from topics.server.transport.http2.frames import PREFACE

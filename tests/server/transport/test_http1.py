@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from topics.server.exchange.interface import Answer
+from topics.server.http.interface import Answer
 from topics.server.transport.http1_heads import Heads
 from topics.server.transport.limits import HEAD_BYTES_MAX, Limits, Timeouts
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.server.exchange.interface import Streaming
+from topics.server.http.interface import Streaming
 from topics.server.transport.http1 import Http1
 from topics.server.transport.http1_life import TABLE, Input, State
 

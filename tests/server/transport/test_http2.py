@@ -7,8 +7,8 @@ import pytest
 from h2.settings import SettingCodes
 
 from topics.protocol.model.errors import ErrorCode
-from topics.server.exchange.interface import Streaming
-from topics.server.exchange.refusals import refusal
+from topics.server.http.interface import Streaming
+from topics.server.http.refusals import refusal
 from topics.server.transport.limits import Limits, Timeouts
 
 from .http2_rig import PREFACE, SOUND, Fields, News, Rig, frame, ok

@@ -6,7 +6,7 @@ import pytest
 from h2.errors import ErrorCodes
 
 from topics.protocol.model.errors import ErrorCode
-from topics.server.exchange.refusals import refusal
+from topics.server.http.refusals import refusal
 from topics.server.transport.http2.link import FLUSH_BYTES, Link
 from topics.server.transport.http2.stream import Input, State, Stream
 from topics.server.transport.limits import Limits, Timeouts

@@ -7,7 +7,7 @@ import pytest
 from h2.settings import SettingCodes
 
 from topics.protocol.model.errors import ErrorCode
-from topics.server.exchange.refusals import refusal
+from topics.server.http.refusals import refusal
 from topics.server.transport.websocket import PING_S
 
 from .http2_rig import Fields, News, Rig

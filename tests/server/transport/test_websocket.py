@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from topics.protocol.model.errors import ErrorCode
-from topics.server.exchange.refusals import refusal
+from topics.server.http.refusals import refusal
 from topics.server.transport.limits import Limits, Timeouts
 
 from .http1_rig import GET, Rig

@@ -689,4 +689,4 @@ METRICS: Final[dict[str, Any]] = {
     "required": ["performance"],
     "additionalProperties": True,
 }
-"""The JSON of `topics.protocol.http.metrics.as_json`."""
+"""The JSON of `topics.server.observing.metrics.as_json`."""

@@ -11,7 +11,7 @@ Names of topics need no escaping: their charset has nothing that JSON would esca
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import msgspec
 import orjson
@@ -19,23 +19,21 @@ from msgspec import UNSET
 
 from topics.protocol.http import answer_models as models
 from topics.protocol.model import outcomes
-from topics.protocol.model.outcomes import Jobs, Outcome, Records
+from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.records import Buffer
-
-Piece: TypeAlias = Buffer | Records
-"""Text, or records of which the text is still to be read."""
 
 
 class Rendering(msgspec.Struct, frozen=True):
     """One row: what an outcome is on the wire.
 
     Attributes:
-        pieces: The object's text, its last brace left out.
+        text: The object's text, its last brace left out; where it has records, what stands before
+            them and what behind.
         may_create: Whether it is 201 where the outcome says `created`.
     """
 
     model: type[msgspec.Struct]
-    pieces: Callable[[Any], list[Piece]]
+    text: Callable[[Any], bytes | tuple[bytes, bytes]]
     may_create: bool = False
 
 
@@ -44,31 +42,17 @@ def status_of(outcome: Outcome) -> int:
     return 201 if row.may_create and outcome.created else 200  # type: ignore[attr-defined]
 
 
-def pieces_of(outcome: Outcome) -> list[Piece]:
-    """The object's text, its last brace left out: the performance block follows."""
-    return RENDERINGS[type(outcome)].pieces(outcome)
-
-
-def claim_around(granted: outcomes.Granted, texts: Sequence[Buffer]) -> list[Buffer]:
-    """The answer to a claim, with the texts of its jobs, which were read one by one."""
-    commas = [piece for text in texts for piece in (b",", text)][1:]
-    return [_claim_head(granted), *commas, _claim_tail(granted)]
-
-
-def job_records(jobs: Jobs, *, queue: str | None = None) -> Records:
-    """Leased jobs as records: each with its tag, its lease and its delivery (§10.2).
+def text_of(outcome: Outcome, records: Sequence[Buffer] = ()) -> list[Buffer]:
+    """The object's text, its last brace left out: the performance block follows.
 
     Args:
-        queue: The name of the queue, where each job stands alone and is to say it (§10.8).
+        records: The text of the records that it shows, with their commas.
     """
-    grant = jobs.grant
-    named = b"" if queue is None else b',"topic":"%b"' % queue.encode()
-    inserts = [
-        b'%b,"lease_id":"lease_%x","deadline":%d,"deliveries":%d'
-        % (named, lease, grant.until_ms, delivery)
-        for lease, delivery in zip(grant.leases, grant.deliveries, strict=True)
-    ]
-    return Records(jobs.extents, tags=True, inserts=inserts)
+    text = RENDERINGS[type(outcome)].text(outcome)
+    if type(text) is bytes:
+        return [text]
+    before, behind = text
+    return [before, *records, behind]  # type: ignore[list-item]
 
 
 def list_cursor(after: str) -> str:
@@ -79,7 +63,7 @@ def list_cursor(after: str) -> str:
 # ---------------------------------------------------------------------- templates
 
 
-def _page(outcome: outcomes.Page) -> list[Piece]:
+def _page(outcome: outcomes.Page) -> tuple[bytes, bytes]:
     head_seq, next_seq, gap = outcome.head_seq, outcome.next_seq, outcome.gap
     tail = (
         b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
@@ -93,7 +77,7 @@ def _page(outcome: outcomes.Page) -> list[Piece]:
         head_seq - next_seq,
         outcome.epoch.encode(),
     )
-    return [b'{"topic":"%b","records":[' % outcome.topic.encode(), outcome.records, tail]
+    return b'{"topic":"%b","records":[' % outcome.topic.encode(), tail
 
 
 def _tombstone(gap: outcomes.Gap, earliest_seq: int, head_seq: int) -> bytes:
@@ -108,11 +92,11 @@ def _tombstone(gap: outcomes.Gap, earliest_seq: int, head_seq: int) -> bytes:
     return _encode(stone)
 
 
-def _stable_page(outcome: outcomes.StablePage) -> list[Piece]:
+def _stable_page(outcome: outcomes.StablePage) -> tuple[bytes, bytes]:
     gap = outcome.gap
     loss = b"null" if gap is None else _encode(_loss(gap))
     tail = b'],"tombstone":%b,"next_from_seq":%d' % (loss, outcome.next_seq)
-    return [b'{"records":[', outcome.records, tail]
+    return b'{"records":[', tail
 
 
 def _loss(gap: outcomes.Gap) -> models.Loss:
@@ -128,18 +112,10 @@ def _missed(gap: outcomes.Gap) -> int:
     return max(gap.gap_to - gap.gap_from + 1, 0)
 
 
-def _granted(outcome: outcomes.Granted) -> list[Piece]:
-    jobs = [] if outcome.jobs is None else [job_records(outcome.jobs)]
-    return [_claim_head(outcome), *jobs, _claim_tail(outcome)]
-
-
-def _claim_head(outcome: outcomes.Granted) -> bytes:
-    return b'{"topic":"%b","claimed":[' % outcome.topic.encode()
-
-
-def _claim_tail(outcome: outcomes.Granted) -> bytes:
+def _granted(outcome: outcomes.Granted) -> tuple[bytes, bytes]:
     count = 0 if outcome.jobs is None else len(outcome.jobs.grant.seqs)
-    return b'],"count":%d,"ready":%d' % (count, outcome.ready)
+    before = b'{"topic":"%b","claimed":[' % outcome.topic.encode()
+    return before, b'],"count":%d,"ready":%d' % (count, outcome.ready)
 
 
 # ---------------------------------------------------------------------- encoded
@@ -158,10 +134,6 @@ def fields_of(model: msgspec.Struct) -> bytes:
     return _encode(model)[1:-1]
 
 
-def _encoded(model: msgspec.Struct) -> list[Piece]:
-    return [open_object(model)]
-
-
 def appended(outcome: outcomes.Appended) -> models.Appended:
     """As an append is answered, and a publish over a WebSocket (§2, §7.7)."""
     end_seq = outcome.first_seq + outcome.count
@@ -177,11 +149,11 @@ def appended(outcome: outcomes.Appended) -> models.Appended:
     )
 
 
-def _appended(outcome: outcomes.Appended) -> list[Piece]:
-    return [open_object(appended(outcome))]
+def _appended(outcome: outcomes.Appended) -> bytes:
+    return open_object(appended(outcome))
 
 
-def _acked(outcome: outcomes.Acked) -> list[Piece]:
+def _acked(outcome: outcomes.Acked) -> bytes:
     acked = models.Acked(
         topic=outcome.topic,
         acked=outcome.changed,
@@ -189,10 +161,10 @@ def _acked(outcome: outcomes.Acked) -> list[Piece]:
         ready=outcome.ready,
         in_flight=outcome.in_flight,
     )
-    return [open_object(acked)]
+    return open_object(acked)
 
 
-def _nacked(outcome: outcomes.Nacked) -> list[Piece]:
+def _nacked(outcome: outcomes.Nacked) -> bytes:
     nacked = models.Nacked(
         topic=outcome.topic,
         nacked=outcome.changed,
@@ -200,10 +172,10 @@ def _nacked(outcome: outcomes.Nacked) -> list[Piece]:
         ready=outcome.ready,
         in_flight=outcome.in_flight,
     )
-    return [open_object(nacked)]
+    return open_object(nacked)
 
 
-def _extended(outcome: outcomes.Extended) -> list[Piece]:
+def _extended(outcome: outcomes.Extended) -> bytes:
     extended = models.Extended(
         topic=outcome.topic,
         extended=outcome.changed,
@@ -212,18 +184,18 @@ def _extended(outcome: outcomes.Extended) -> list[Piece]:
         in_flight=outcome.in_flight,
         deadlines={str(seq): outcome.until_ms for seq in outcome.seqs},
     )
-    return [open_object(extended)]
+    return open_object(extended)
 
 
-def _encoded_from(model: msgspec.Struct, *first: str) -> list[Piece]:
+def _encoded_from(model: msgspec.Struct, *first: str) -> bytes:
     """The model with these fields before those of its base."""
     fields = {name: getattr(model, name) for name in first} | msgspec.structs.asdict(model)
-    return [_encode(fields)[:-1]]
+    return _encode(fields)[:-1]
 
 
-def _topic_put(outcome: outcomes.TopicPut) -> list[Piece]:
+def _topic_put(outcome: outcomes.TopicPut) -> bytes:
     put = models.TopicPut(topic=outcome.topic, created=outcome.created, config=outcome.config)
-    return _encoded(put)
+    return open_object(put)
 
 
 def _counters(jobs: outcomes.JobCounts | None) -> models.QueueCounters | msgspec.UnsetType:
@@ -240,9 +212,9 @@ def _counters(jobs: outcomes.JobCounts | None) -> models.QueueCounters | msgspec
     )
 
 
-def _topic_shown(outcome: outcomes.TopicShown) -> list[Piece]:
+def _topic_shown(outcome: outcomes.TopicShown) -> bytes:
     view = outcome.view
-    return _encoded(
+    return open_object(
         models.TopicState(
             topic=view.name,
             type=view.config.type,
@@ -292,21 +264,21 @@ def _next_cursor(after: str | None) -> str | msgspec.UnsetType:
     return UNSET if after is None else list_cursor(after)
 
 
-def _topics_listed(outcome: outcomes.TopicsListed) -> list[Piece]:
+def _topics_listed(outcome: outcomes.TopicsListed) -> bytes:
     topics = [_topic_summary(each) for each in outcome.topics]
-    return _encoded(models.TopicList(topics=topics, next_cursor=_next_cursor(outcome.after)))
+    return open_object(models.TopicList(topics=topics, next_cursor=_next_cursor(outcome.after)))
 
 
-def _topic_dropped(outcome: outcomes.TopicDropped) -> list[Piece]:
+def _topic_dropped(outcome: outcomes.TopicDropped) -> bytes:
     dropped = models.TopicDeleted(
         topic=outcome.topic, deleted=outcome.deleted, routers_removed=list(outcome.routers)
     )
-    return _encoded(dropped)
+    return open_object(dropped)
 
 
-def _deleted(outcome: outcomes.Deleted) -> list[Piece]:
+def _deleted(outcome: outcomes.Deleted) -> bytes:
     until_ms = outcome.log_retained_until_ms
-    return _encoded(
+    return open_object(
         models.RecordsDeleted(
             topic=outcome.topic,
             deleted=outcome.removed,
@@ -319,8 +291,8 @@ def _deleted(outcome: outcomes.Deleted) -> list[Piece]:
     )
 
 
-def _purged(outcome: outcomes.Purged) -> list[Piece]:
-    return _encoded(
+def _purged(outcome: outcomes.Purged) -> bytes:
+    return open_object(
         models.Purged(
             topic=outcome.topic,
             success=True,
@@ -333,7 +305,7 @@ def _purged(outcome: outcomes.Purged) -> list[Piece]:
     )
 
 
-def _router_put(outcome: outcomes.RouterPut) -> list[Piece]:
+def _router_put(outcome: outcomes.RouterPut) -> bytes:
     config = msgspec.structs.asdict(outcome.config)
     put = models.RouterPut(router=outcome.router, created=outcome.created, **config)
     return _encoded_from(put, "router", "created")
@@ -350,7 +322,7 @@ def _blocked(blockage: outcomes.Blockage | None) -> models.Blocked | None:
     )
 
 
-def _router_shown(outcome: outcomes.RouterShown) -> list[Piece]:
+def _router_shown(outcome: outcomes.RouterShown) -> bytes:
     view, loss = outcome.view, outcome.view.loss
     return _encoded_from(
         models.RouterState(
@@ -384,13 +356,13 @@ def _router_summary(view: outcomes.RouterView) -> models.RouterSummary:
     )
 
 
-def _routers_listed(outcome: outcomes.RoutersListed) -> list[Piece]:
+def _routers_listed(outcome: outcomes.RoutersListed) -> bytes:
     routers = [_router_summary(view) for view in outcome.views]
-    return _encoded(models.RouterList(routers=routers, next_cursor=_next_cursor(outcome.after)))
+    return open_object(models.RouterList(routers=routers, next_cursor=_next_cursor(outcome.after)))
 
 
-def _router_dropped(outcome: outcomes.RouterDropped) -> list[Piece]:
-    return _encoded(models.RouterDeleted(router=outcome.router, deleted=outcome.deleted))
+def _router_dropped(outcome: outcomes.RouterDropped) -> bytes:
+    return open_object(models.RouterDeleted(router=outcome.router, deleted=outcome.deleted))
 
 
 def position(where: outcomes.WatchPosition) -> models.Position:
@@ -403,8 +375,8 @@ def position(where: outcomes.WatchPosition) -> models.Position:
     )
 
 
-def _watch_created(outcome: outcomes.WatchCreated) -> list[Piece]:
-    return _encoded(
+def _watch_created(outcome: outcomes.WatchCreated) -> bytes:
+    return open_object(
         models.Session(
             wid=outcome.wid,
             stream_url=f"/v0/watch/{outcome.wid}",

@@ -27,9 +27,9 @@ from topics.server.cluster.node_standing import NodeStanding
 from topics.server.cluster.runtime import ClusterRuntime
 from topics.server.cluster.standing import Standing
 from topics.server.cluster.store_files import StoreFiles
-from topics.server.exchange.holders import Holders
-from topics.server.exchange.observer import Observer
-from topics.server.exchange.shell import Shell
+from topics.server.http.holders import Holders
+from topics.server.observing.observer import Observer
+from topics.server.service.shell import Shell
 from topics.settings import Settings
 
 OpenStore = Callable[[Path, bytes], Store]

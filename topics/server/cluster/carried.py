@@ -22,8 +22,8 @@ from topics.protocol.http.answer_models import Position
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.forwarding import Request, not_leader
 from topics.server.cluster.neighbours import Neighbours
-from topics.server.exchange.awaited import Awaited
-from topics.server.exchange.interface import Answer, Headers, Streaming
+from topics.server.http.awaited import Awaited
+from topics.server.http.interface import Answer, Headers, Streaming
 
 CARRIED_MAX: Final = 16
 """Sessions at the leader for one socket; each has a connection."""

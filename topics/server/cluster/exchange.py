@@ -45,16 +45,18 @@ from topics.server.cluster.neighbours import Neighbours, trimmed_of
 from topics.server.cluster.positions import Position, parse_position
 from topics.server.cluster.second_look import END_MS, SecondLook, behind
 from topics.server.cluster.store_files import SCOPES, FileRequest, StoreFiles
-from topics.server.exchange import fields
-from topics.server.exchange.exchange import APART_BYTES, Admitted, Judged, TopicsExchange
-from topics.server.exchange.holders import Holders
-from topics.server.exchange.inflation import inflate
-from topics.server.exchange.interface import Answer, Head, Pending, Socket, Streaming
-from topics.server.exchange.measures import OTHER
-from topics.server.exchange.observer import Observer
-from topics.server.exchange.responder import JSON, Responder
-from topics.server.exchange.shell import Shell
-from topics.server.exchange.slots import Slot
+from topics.server.http import fields
+from topics.server.http.exchange import TopicsExchange
+from topics.server.http.heads import Judged
+from topics.server.http.holders import Holders
+from topics.server.http.inflation import inflate
+from topics.server.http.interface import Answer, Head, Pending, Socket, Streaming
+from topics.server.http.request import APART_BYTES, Admitted
+from topics.server.http.responder import JSON, Responder
+from topics.server.observing.measures import OTHER
+from topics.server.observing.observer import Observer
+from topics.server.service.shell import Shell
+from topics.server.service.slots import Slot
 
 
 class _Wait(msgspec.Struct):
@@ -132,7 +134,6 @@ class ClusterExchange(TopicsExchange):
             call,
             judged,
             call.head.query,
-            self.in_flight,
             slot,
             self._scraping,
             self.history,

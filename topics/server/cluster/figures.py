@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from topics.protocol.http.metrics import Family, Kind, Sample
 from topics.server.cluster.neighbours import Neighbours
+from topics.server.observing.metrics import Family, Kind, Sample
 
 ROLES: Final = ("leader", "follower", "away", "lost")
 

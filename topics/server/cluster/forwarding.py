@@ -29,7 +29,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.answer_memory import Room
 from topics.server.cluster.link import Broken, Link, connect, peer_at
 from topics.server.cluster.pool import Full, Pool
-from topics.server.exchange.interface import Answer, Headers, Streaming
+from topics.server.http.interface import Answer, Headers, Streaming
 
 log = logging.getLogger("topics.cluster")
 

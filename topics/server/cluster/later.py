@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
 from topics.protocol.model.errors import Rejection
-from topics.server.exchange.interface import Answer, Pending, Streaming
-from topics.server.exchange.responder import Responder
+from topics.server.http.interface import Answer, Pending, Streaming
+from topics.server.http.responder import Responder
 
 Made: TypeAlias = Answer | Pending | Streaming
 Deliver: TypeAlias = Callable[[Answer | Streaming], None]

@@ -33,11 +33,11 @@ from topics.server.cluster.forwarding import POSITION, Request
 from topics.server.cluster.neighbours import Neighbours
 from topics.server.cluster.positions import Position, parse_position
 from topics.server.cluster.second_look import END_MS, behind
-from topics.server.exchange.interface import Answer
-from topics.server.exchange.shell import Shell
-from topics.server.exchange.socket_feed import REPLIES_BYTES_MAX, SocketFeed
+from topics.server.http.interface import Answer
+from topics.server.http.socket_feed import REPLIES_BYTES_MAX, SocketFeed
+from topics.server.service.shell import Shell
 
-log = logging.getLogger("topics.exchange")
+log = logging.getLogger("topics.http")
 
 
 class _Placed(msgspec.Struct):

@@ -24,8 +24,8 @@ from topics.protocol.http.routes import parse_query
 from topics.protocol.model.access import Scope
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.later import Later
-from topics.server.exchange.interface import Answer
-from topics.server.exchange.responder import JSON, Responder
+from topics.server.http.interface import Answer
+from topics.server.http.responder import JSON, Responder
 
 PATH: Final = b"/v0/cluster/store"
 SIZE: Final = b"x-topics-size"

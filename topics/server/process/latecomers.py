@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from topics.server.exchange.interface import Exchange
+    from topics.server.http.interface import Exchange
     from topics.server.transport.connection import Connection
     from topics.server.transport.speaker import Speaker
 
@@ -24,7 +24,7 @@ OF_READERS: Final = (
 )
 """What a reader process may need."""
 LATER: Final = (
-    "topics.server.exchange.socket_feed",
+    "topics.server.http.socket_feed",
     *OF_READERS,
 )
 """Each is imported in the function that needs it, and nowhere at the start."""

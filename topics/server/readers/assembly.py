@@ -12,8 +12,8 @@ from topics.protocol.http.origins import OriginRule
 from topics.server.access.guard import Guard
 from topics.server.access.keys import Entry, KeySource
 from topics.server.assembly import origins_of
-from topics.server.exchange.observer import Observer
-from topics.server.exchange.tracing import spans
+from topics.server.observing.observer import Observer
+from topics.server.observing.tracing import spans
 from topics.server.transport.limits import MESSAGE_BYTES_MAX, Limits, Timeouts
 from topics.settings import Settings
 from topics.store.files import OsFiles

@@ -15,10 +15,9 @@ from topics.protocol.model.commands import GetTopic
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import PAGE_SIZE_MAX
 from topics.protocol.model.outcomes import Outcome
-from topics.server.exchange.late_answer import not_serving
-from topics.server.exchange.shell import Phase, Shell
 from topics.server.readers.channel import Channel
 from topics.server.readers.questions import Message, Question, answer, command_of
+from topics.server.service.shell import Phase, Shell, not_serving
 
 TURN_ROWS: Final = PAGE_SIZE_MAX
 """Of lists, decided in one turn of the loop."""

@@ -14,8 +14,8 @@ from functools import partial
 
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.interface import Admission, Answer, Head, Pending, Source, Streaming
-from topics.server.exchange.refusals import no_room_for_answer, refusal
+from topics.server.http.interface import Admission, Answer, Head, Pending, Source, Streaming
+from topics.server.http.refusals import no_room_for_answer, refusal
 from topics.server.readers.desk_socket import DeskSocket
 from topics.server.readers.lanes import Lane, Lanes
 from topics.server.readers.outlet import Flow, Outlet, Wire

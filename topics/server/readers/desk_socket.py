@@ -10,7 +10,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from topics.protocol.driver.streams import Standing
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.interface import Answer, Head, Socket
+from topics.server.http.interface import Answer, Head, Socket
 from topics.server.readers.lanes import Lane
 from topics.server.readers.message_frames import Framing, Intake, Kind, Messages
 from topics.server.readers.outlet import Flow, Outlet, Wire

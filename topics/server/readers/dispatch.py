@@ -10,8 +10,8 @@ from functools import partial
 from typing import Protocol
 
 from topics.protocol.model.access import Caller
-from topics.server.exchange.exchange import TopicsExchange
-from topics.server.exchange.interface import (
+from topics.server.http.exchange import TopicsExchange
+from topics.server.http.interface import (
     Admission,
     Answer,
     Exchange,

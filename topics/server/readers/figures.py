@@ -6,7 +6,7 @@ Owns the names, and the one place where they are spelled.
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from topics.protocol.http.metrics import Family, Kind, Sample
+from topics.server.observing.metrics import Family, Kind, Sample
 
 
 class Figures(NamedTuple):

@@ -17,12 +17,12 @@ from topics.protocol.driver.streams import StreamEnd
 from topics.protocol.http import websocket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
-from topics.server.exchange.interface import Answer, Socket
-from topics.server.exchange.shell import Phase
-from topics.server.exchange.socket_feed import SocketFeed
+from topics.server.http.interface import Answer, Socket
+from topics.server.http.socket_feed import SocketFeed
 from topics.server.readers.message_frames import Kind
 from topics.server.readers.relayed_socket import RelayedSocket
 from topics.server.readers.shell import ReaderShell
+from topics.server.service.shell import Phase
 
 _SUBSCRIBED: Final = b'{"op":"subscribed"'
 

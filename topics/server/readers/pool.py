@@ -25,7 +25,7 @@ from typing import Any, Final
 from topics.protocol.driver.follower import Timing
 from topics.protocol.driver.loop_time import LoopTime
 from topics.protocol.driver.streams import Streams
-from topics.protocol.http.metrics import Family
+from topics.server.observing.metrics import Family
 from topics.server.process.latecomers import http2
 from topics.server.readers.channel import Channel, Handed, require_channels
 from topics.server.readers.decisions import Decisions
@@ -409,11 +409,11 @@ class Pool:
     def _count_in_flight(self) -> None:
         """What keys have in flight in readers counts here."""
         counts = (Counter(each.in_flight) for each in self._processes)
-        self._exchange.in_flight.elsewhere = sum(counts, Counter())
+        self._exchange.slots.of_keys.elsewhere = sum(counts, Counter())
 
     def _tell_in_flight(self) -> None:
         """And in each reader, what they have in flight here and in the other readers."""
-        in_flight = self._exchange.in_flight
+        in_flight = self._exchange.slots.of_keys
         everywhere = Counter(in_flight.counts()) + Counter(in_flight.elsewhere)
         for process in self._ready():
             elsewhere = everywhere - Counter(process.in_flight)

@@ -23,10 +23,9 @@ from topics.protocol.driver.follower import Follower
 from topics.protocol.driver.streams import LentSession, StreamEnd
 from topics.protocol.model.access import ANYONE, Caller
 from topics.server.access.keys import Entry
-from topics.server.exchange import usage
-from topics.server.exchange.exchange import TopicsExchange
-from topics.server.exchange.holders import Holders
-from topics.server.exchange.shell import Phase
+from topics.server.http.exchange import TopicsExchange
+from topics.server.http.holders import Holders
+from topics.server.observing import usage
 from topics.server.process import latecomers, logs
 from topics.server.process.cpus import busy_poll_s
 from topics.server.process.foreground import run_on_loop
@@ -41,6 +40,7 @@ from topics.server.readers.relay import Relay
 from topics.server.readers.shared_heads import SharedHeadsView, heads_bytes
 from topics.server.readers.shell import ReaderShell
 from topics.server.readers.sorting import Kind, Sorting, asked
+from topics.server.service.shell import Phase
 from topics.server.transport.connection import Connection
 from topics.server.transport.listener import max_connections
 from topics.server.transport.shared import Shared
@@ -204,7 +204,7 @@ class Reader:
 
     def _tell_in_flight(self) -> None:
         """What keys have in flight here counts everywhere (§11)."""
-        counts = self._exchange.in_flight.counts()
+        counts = self._exchange.slots.of_keys.counts()
         if counts != self._in_flight:
             self._in_flight = counts
             self._channel.send({"in_flight": counts})
@@ -362,7 +362,7 @@ class Reader:
         elif "recall" in message:
             self._recall(message["recall"], message["number"])
         elif "elsewhere" in message:
-            self._exchange.in_flight.elsewhere = message["elsewhere"]
+            self._exchange.slots.of_keys.elsewhere = message["elsewhere"]
         elif "release" in message:
             self._task(self._let_go(message["release"]))
         elif "rest" in message:

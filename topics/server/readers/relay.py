@@ -16,9 +16,9 @@ from topics.protocol.http import routes
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.exchange import TopicsExchange
-from topics.server.exchange.interface import Admission, Answer, Exchange, Head, Streaming
-from topics.server.exchange.refusals import no_room_for_answer
+from topics.server.http.exchange import TopicsExchange
+from topics.server.http.interface import Admission, Answer, Exchange, Head, Streaming
+from topics.server.http.refusals import no_room_for_answer
 from topics.server.readers.outlet import Flow, Outlet, Wire
 from topics.server.readers.relay_messages import (
     SMALL_BYTES,

@@ -7,7 +7,7 @@ say.
 from collections.abc import Callable
 from typing import Final
 
-from topics.server.exchange.interface import Answer, Head
+from topics.server.http.interface import Answer, Head
 from topics.server.readers.message_frames import Framing, Intake, Kind, Messages
 from topics.server.readers.outlet import Flow, Outlet, Wire
 from topics.server.readers.relay_messages import Connect, Opened, Over, Part, Room, Told, encode

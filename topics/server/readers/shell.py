@@ -21,7 +21,6 @@ from typing import Any, Final, TypeVar
 from topics.protocol.driver.awaited_copies import AwaitedCopies
 from topics.protocol.driver.follower import Follower
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
-from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import (
     Command,
     Diff,
@@ -36,11 +35,11 @@ from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Parked
-from topics.server.exchange.shell import PHASES, Phase
 from topics.server.readers.questions import Questions
 from topics.server.readers.shared_heads import SharedHeadsView
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.workers import AtWork
+from topics.server.service.shell import PHASES, Phase, Process
 
 log = logging.getLogger("topics.readers")
 

@@ -30,18 +30,16 @@ from topics.protocol.driver.group_commit import (
 )
 from topics.protocol.driver.maintenance import Call
 from topics.protocol.driver.streams import Streams
-from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt, Rejection, StoreError
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Store
-from topics.server.exchange.interface import Exchange
-from topics.server.exchange.payload import log_damage
-from topics.server.exchange.shell import PHASES, Phase
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.freed_memory import FreedMemory, trim
 from topics.server.runtime.workers import AtWork, Worker
+from topics.server.service.shell import PHASES, Phase, Process
+from topics.server.service.texts import log_damage
 
 log = logging.getLogger("topics")
 
@@ -86,7 +84,8 @@ class Runtime:
         self.driver = self._make_driver(store, self)
         self.engine = self.driver.engine
         self.phase = Phase.STARTING
-        self.exchange: Exchange
+        self.exchange: Any
+        """Serves requests over it; set by who assembles the two."""
         self.after_turn: Callable[[], None] | None = None
         """Called after each turn, which had something to write."""
         self._started_ms = self.clock.steady_ms

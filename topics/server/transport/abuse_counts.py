@@ -6,7 +6,7 @@ Owns the counts, for metrics.  What each guard does is where it stands; nothing 
 from collections.abc import Iterator
 from enum import Enum
 
-from topics.protocol.http.metrics import Family, Sample
+from topics.server.observing.metrics import Family, Sample
 
 
 class Abuse(Enum):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from topics.protocol.http import sse
 from topics.protocol.model.errors import ErrorCode
-from topics.server.exchange.interface import (
+from topics.server.http.interface import (
     Admission,
     Answer,
     Head,
@@ -22,7 +22,7 @@ from topics.server.exchange.interface import (
     Socket,
     Streaming,
 )
-from topics.server.exchange.refusals import refusal
+from topics.server.http.refusals import refusal
 from topics.server.transport import http1_writer as writer
 from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.bodies import BodyShare

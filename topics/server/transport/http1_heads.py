@@ -20,8 +20,8 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from topics.server.exchange.fields import SECRETS
-from topics.server.exchange.interface import Headers, Memo
+from topics.server.http.fields import SECRETS
+from topics.server.http.interface import Headers, Memo
 
 BLANK_LINE: Final = b"\r\n\r\n"
 KEPT_MAX: Final = 1024

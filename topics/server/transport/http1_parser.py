@@ -17,7 +17,7 @@ from typing import Final
 import httptools
 import msgspec
 
-from topics.server.exchange.interface import Headers
+from topics.server.http.interface import Headers
 from topics.server.transport.http1_heads import BLANK_LINE, Heads, Message
 from topics.server.transport.limits import HEAD_BYTES_MAX, HEADERS_MAX
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from topics.protocol.driver.streams import Gather
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.interface import Beating, Source
+from topics.server.http.interface import Beating, Source
 from topics.server.transport.http1_writer import LAST_CHUNK, chunk
 
 

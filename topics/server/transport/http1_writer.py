@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Final
 
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.interface import Headers
+from topics.server.http.interface import Headers
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 CHUNKED: Final = (b"transfer-encoding", b"chunked")

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from topics.protocol.http.metrics import Family
 from topics.protocol.model.holder import Holder, holder_at
 from topics.protocol.model.shares import Shares
-from topics.server.exchange.interface import Exchange
+from topics.server.http.interface import Exchange
+from topics.server.observing.metrics import Family
 from topics.server.transport.abuse_counts import AbuseCounts
 from topics.server.transport.bodies import Bodies
 from topics.server.transport.budget import Budget, Stopwatch, cpu_clock

@@ -18,7 +18,7 @@ from typing import Final
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import SERVER, Protocol, State
 
-from topics.server.exchange.interface import Head, Socket
+from topics.server.http.interface import Head, Socket
 from topics.server.transport import http1_writer as writer
 from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.budget import REST_S, Charges

@@ -11,7 +11,7 @@ import h2.events
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError, StreamClosedError
 
-from topics.server.exchange.interface import Answer, Headers
+from topics.server.http.interface import Answer, Headers
 from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.budget import Charges, Share
 from topics.server.transport.connection import Connection

@@ -12,7 +12,7 @@ import h2.events
 from h2.errors import ErrorCodes
 
 from topics.protocol.model.errors import ErrorCode
-from topics.server.exchange.interface import (
+from topics.server.http.interface import (
     Answer,
     Exchange,
     Head,
@@ -20,7 +20,7 @@ from topics.server.exchange.interface import (
     Socket,
     Streaming,
 )
-from topics.server.exchange.refusals import refusal
+from topics.server.http.refusals import refusal
 from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.bodies import BodyShare
 from topics.server.transport.http2.fields import (

@@ -13,8 +13,8 @@ from typing import Final
 from h2.errors import ErrorCodes
 
 from topics.protocol.http import sse
-from topics.server.exchange.interface import Answer, Streaming
-from topics.server.exchange.refusals import no_room_for_answer
+from topics.server.http.interface import Answer, Streaming
+from topics.server.http.refusals import no_room_for_answer
 from topics.server.transport.http2.frames import FRAME_BYTES_MAX
 from topics.server.transport.http2.link import Link, answer_head
 from topics.server.transport.http2.stream import Input, State, Stream

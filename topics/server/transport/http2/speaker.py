@@ -14,7 +14,7 @@ from typing import Any, Final
 import h2.events
 from h2.errors import ErrorCodes
 
-from topics.server.exchange.interface import Exchange
+from topics.server.http.interface import Exchange
 from topics.server.transport.budget import REST_S
 from topics.server.transport.connection import Connection
 from topics.server.transport.http2 import library

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.interface import Admission, Answer, Opening, Pending, Source, Streaming
+from topics.server.http.interface import Admission, Answer, Opening, Pending, Source, Streaming
 from topics.server.transport.bodies import BodyShare
 from topics.server.transport.http2.tunnel import Tunnel
 

@@ -8,7 +8,7 @@ windows.
 from collections import deque
 from collections.abc import Callable
 
-from topics.server.exchange.interface import Socket
+from topics.server.http.interface import Socket
 from topics.server.transport.limits import Limits, Timeouts
 from topics.server.transport.websocket import PING_S, TRY_AGAIN_LATER, Conversation
 

@@ -1,0 +1,38 @@
+"""The records that an outcome shows, as text that is still to be read.
+
+Owns which outcomes have records, and what a job's record says beside what is stored.  Whoever renders an
+outcome puts the text, once it is read, where its own form of the outcome has it.
+"""
+
+from typing import Final
+
+from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page, Records, StablePage
+
+WITH_RECORDS: Final = frozenset((Page, StablePage, Granted))
+"""Kinds of outcomes that may show records."""
+
+
+def records_of(outcome: Outcome) -> Records | None:
+    """None where it shows none."""
+    kind = type(outcome)
+    if kind is Page or kind is StablePage:
+        return outcome.records  # type: ignore[attr-defined, no-any-return]
+    if kind is Granted and outcome.jobs is not None:  # type: ignore[attr-defined]
+        return job_records(outcome.jobs)  # type: ignore[attr-defined]
+    return None
+
+
+def job_records(jobs: Jobs, *, queue: str | None = None) -> Records:
+    """Leased jobs as records: each with its tag, its lease and its delivery (§10.2).
+
+    Args:
+        queue: The name of the queue, where each job stands alone and is to say it (§10.8).
+    """
+    grant = jobs.grant
+    named = b"" if queue is None else b',"topic":"%b"' % queue.encode()
+    inserts = [
+        b'%b,"lease_id":"lease_%x","deadline":%d,"deliveries":%d'
+        % (named, lease, grant.until_ms, delivery)
+        for lease, delivery in zip(grant.leases, grant.deliveries, strict=True)
+    ]
+    return Records(jobs.extents, tags=True, inserts=inserts)

@@ -1,0 +1,203 @@
+"""What the server answers without a command: the page, probes, metrics, its own description (§8).
+
+Knows which of them is answered in which phase; routes and refusals are the exchange's.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from topics.protocol.commit.unit_of_work import read_only
+from topics.protocol.driver.group_commit import Reply
+from topics.protocol.http import answer_models as models
+from topics.protocol.http import routes
+from topics.protocol.http.answers import open_object
+from topics.protocol.http.routes import Probe
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.outcomes import Outcome
+from topics.server.http.interface import Answer, Pending
+from topics.server.http.responder import JSON, Responder
+from topics.server.observing import metrics
+from topics.server.observing.history import History
+from topics.server.observing.scraping import Scrape, Scraping
+from topics.server.page import page
+from topics.server.service.shell import Phase, not_serving
+from topics.version import VERSION
+
+log = logging.getLogger("topics.http")
+
+
+class Sources(NamedTuple):
+    """What figures are made of."""
+
+    scraping: Scraping
+    history: History
+    cluster: models.Cluster
+
+
+def answer_probe(
+    call: Responder, probe: Probe, name: str, query: bytes, sources: Sources
+) -> Answer | Pending:
+    """The page, probes and metrics (§8): answered in every phase.
+
+    Args:
+        name: The last segment of the path, where the route has one.
+        query: As it came.
+    """
+    runtime = call.runtime
+    match probe:
+        case Probe.PAGE:
+            return call.fixed(page.HEADERS, page.DOCUMENT)
+        case Probe.HEALTH:
+            health = models.Health(status="ok", version=VERSION, uptime_ms=runtime.uptime_ms)
+            return _plain(call, open_object(health))
+        case Probe.READY:
+            return _ready(call)
+        case Probe.LIMITS:
+            return _plain(call, open_object(models.LimitsInForce(**asdict(runtime.limits))))
+        case Probe.OPENAPI:
+            # The document has a format of its own, without a performance block.  Most servers are
+            # never asked for it, so it is not loaded at every start.
+            from topics.protocol.http.openapi import document as openapi
+
+            return call.fixed((JSON,), openapi.document())
+        case Probe.DOCS:
+            from topics.server.page import docs
+
+            if not name:
+                return call.fixed(docs.HEADERS, docs.DOCUMENT)
+            return _File(call, name, docs)
+        case Probe.CONSOLE:
+            from topics.server.page import console
+
+            return _File(call, name, console)
+        case Probe.HISTORY:
+            return _plain(call, _history(call, query, sources.history))
+        case Probe.CLUSTER:
+            return _plain(call, open_object(sources.cluster))
+        case Probe.TRIM:
+            what = "this server is in no cluster, so it has no log to trim"
+            raise Rejection(ErrorCode.TRIM_REFUSED, what)
+        case Probe.METRICS:
+            return _Metrics(call, sources.scraping)
+
+
+def _history(call: Responder, query: bytes, history: History) -> bytes:
+    step_ms, after_ms = routes.parse_history(routes.parse_query(query))
+    return history.document(step_ms, after_ms, call.caller)
+
+
+class Files(Protocol):
+    """A module with files of a page."""
+
+    FILES: Mapping[str, bytes]
+
+    def file_headers(self, name: str) -> tuple[tuple[bytes, bytes], ...]: ...
+
+    def read_file(self, name: str, *, zipped: bool) -> bytes: ...
+
+
+class _File:
+    """Implements `interface.Pending`: a file of a page, which a thread reads.
+
+    Raises:
+        Rejection: 404; names are those of a table, never of the disk.
+    """
+
+    waits_for_news = False
+    is_apart = True
+
+    def __init__(self, call: Responder, name: str, files: Files) -> None:
+        if name not in files.FILES:
+            raise Rejection(ErrorCode.NOT_FOUND, "no such file")
+        self._call = call
+        self._name = name
+        self._files = files
+        self._deliver: Callable[[Answer], None] | None = None
+
+    def then(self, deliver: Callable[[Answer], None]) -> None:
+        self._deliver = deliver
+        work = self._call.runtime.zip_in_thread(self._read)
+        work.add_done_callback(lambda done: self._done(done.result()))
+
+    def cancel(self) -> None:
+        self._deliver = None
+
+    def _read(self) -> bytes | None:
+        try:
+            return self._files.read_file(self._name, zipped=self._call.accepts_gzip())
+        except OSError:
+            log.exception("a file of the package cannot be read")
+            return None
+
+    def _done(self, text: bytes | None) -> None:
+        if self._deliver is not None:
+            self._deliver(self._answer(text))
+
+    def _answer(self, text: bytes | None) -> Answer:
+        call = self._call
+        if text is None:
+            return call.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
+        return call.document(
+            self._files.file_headers(self._name), text, is_zipped=call.accepts_gzip()
+        )
+
+
+class _Metrics:
+    """Implements `interface.Pending`: a scrape, which is answered in slices (§8.3)."""
+
+    waits_for_news = False
+    is_apart = False
+
+    def __init__(self, call: Responder, scraping: Scraping) -> None:
+        self._call = call
+        self._scraping = scraping
+        self._scrape: Scrape | None = None
+        self._deliver: Callable[[Answer], None] | None = None
+
+    def then(self, deliver: Callable[[Answer], None]) -> None:
+        self._deliver = deliver
+        as_json = routes.prefers_json(self._call.header(b"accept"))
+        found, caller = partial(self._found, as_json), self._call.caller
+        self._scrape = self._scraping.ask(found, caller, as_json=as_json)
+
+    def cancel(self) -> None:
+        self._deliver = None
+        if self._scrape is not None:
+            self._scrape.cancel()
+
+    def _found(self, as_json: bool, pieces: list[bytes]) -> None:
+        call = self._call
+        kind = JSON if as_json else (b"content-type", metrics.CONTENT_TYPE)
+        body = [*pieces, call.performance(Reply(Outcome()))] if as_json else pieces
+        if not pieces:
+            self._done(call.refuse(Rejection(ErrorCode.INTERNAL, "internal error")))
+        elif call.zips_apart(body):
+            zipping = call.runtime.zip_in_thread(lambda: call.answer(200, (kind,), body))
+            zipping.add_done_callback(lambda done: self._done(done.result()))
+        else:
+            self._done(call.answer(200, (kind,), body))
+
+    def _done(self, answer: Answer) -> None:
+        if self._deliver is not None:
+            self._deliver(answer)
+
+
+def _plain(call: Responder, text: bytes) -> Answer:
+    """An answer without a command; the last brace of `text` is left out."""
+    return call.answer(200, (JSON,), [text, call.performance(Reply(Outcome()))])
+
+
+def _ready(call: Responder) -> Answer:
+    runtime = call.runtime
+    match runtime.phase:
+        case Phase.READY if runtime.engine.read_only:
+            raise read_only(lacks_space=runtime.engine.lacks_space)
+        case Phase.READY:
+            topics = runtime.engine.topic_count
+            ready = models.Ready(status="ready", wal_replay_complete=True, topics=topics)
+            return _plain(call, open_object(ready))
+        case _:
+            raise not_serving(runtime)

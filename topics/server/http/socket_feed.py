@@ -1,0 +1,295 @@
+"""The exchange's end of a WebSocket: commands are carried out in order; the driver pulls replies
+and frames (§7.7).
+
+Backpressure: no further command is taken from a client that does not read its replies, so that at
+most one frame and `REPLIES_BYTES_MAX` of replies wait for a client.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.driver.streams import (
+    DamagedFrame,
+    Pulled,
+    RecordFrame,
+    SocketStream,
+    Standing,
+    StreamEnd,
+    Streams,
+)
+from topics.protocol.http import websocket
+from topics.protocol.http.decoding import LARGE_BODY_BYTES
+from topics.protocol.model.access import ANYONE, Caller, gone
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.holder import NOBODY, Holder
+from topics.protocol.model.outcomes import Appended
+from topics.protocol.model.records import Buffer
+from topics.server.http.watch_feed import SHUTTING_DOWN
+from topics.server.runtime.giving_way import GivingWay
+from topics.server.service.shell import Phase, Shell, ThreadCall
+from topics.server.service.texts import read, refusal_of
+
+log = logging.getLogger("topics.http")
+
+REPLIES_BYTES_MAX: Final = 64 << 10
+"""Replies not taken yet at which no further command is read; the last one may pass it."""
+
+
+class SocketFeed:
+    """Implements `interface.Socket`.
+
+    Raises:
+        Rejection: Too many connections.
+    """
+
+    def __init__(self, shell: Shell, caller: Caller = ANYONE, holder: Holder = NOBODY) -> None:
+        self._shell = shell
+        self._caller = caller
+        # Of the engine that is there now: a node of a cluster may open another, and this stream ends
+        # with this one.
+        self._stream = Streams(shell.engine).socket(self._on_news, caller, holder)
+        self._replies: deque[bytes] = deque()
+        self._replies_bytes = 0
+        self._is_busy = False
+        """A command is being carried out; its reply is still to come."""
+        self._is_over = False
+        self._wake: Callable[[], None] | None = None
+        self._kept: bytes | None = None
+        """A frame that a thread has read."""
+        self._is_reading = False
+
+    # ------------------------------------------------------------------ commands
+
+    def _carry_out(self, text: bytes, reply: Callable[[bytes], None]) -> bytes | None:
+        """The reply to a command; None where it comes later, through `reply`."""
+        if len(text) > LARGE_BODY_BYTES:
+            self._parse_apart(text, reply)
+            return None
+        try:
+            asked = websocket.parse(text, self._shell.limits)
+        except websocket.BadText as error:
+            return websocket.bad_text(str(error))
+        return self._carry_out_parsed(asked, reply)
+
+    def _parse_apart(self, text: bytes, reply: Callable[[bytes], None]) -> None:
+        """Parse a large message on a thread; the event loop does everything after that."""
+
+        def work() -> websocket.Asked | bytes:
+            try:
+                return websocket.parse(text, self._shell.limits, GivingWay())
+            except websocket.BadText as error:
+                return websocket.bad_text(str(error))
+
+        def on_done(done: ThreadCall[websocket.Asked | bytes]) -> None:
+            found = done.result()
+            # A write that was sent whole is carried out, although its client may be gone.
+            if isinstance(found, bytes):
+                reply(found)
+            elif isinstance(found.order, websocket.Publish) or not self._is_over:
+                now = self._carry_out_parsed(found, reply)
+                if now is not None:
+                    reply(now)
+
+        self._shell.decode_in_thread(work).add_done_callback(on_done)
+
+    def _carry_out_parsed(
+        self, asked: websocket.Asked, reply: Callable[[bytes], None]
+    ) -> bytes | None:
+        try:
+            if isinstance(asked.order, Rejection):
+                raise asked.order
+            if self._shell.phase is not Phase.READY:
+                raise Rejection(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN[1])
+            order = asked.order
+            if self._caller.is_key:
+                order = websocket.permitted_order(order, self._caller)
+            return self._obey(asked.request_id, order, reply)
+        except Rejection as refusal:
+            return websocket.refused(asked.request_id, refusal)
+
+    def _obey(
+        self, request_id: bytes, order: websocket.Order, reply: Callable[[bytes], None]
+    ) -> bytes | None:
+        match order:
+            case websocket.Subscribe(topics, view):
+                positions = self._stream.subscribe(topics, view, self._shell.now_ms)
+                return websocket.subscribed(request_id, positions)
+            case websocket.Unsubscribe(topic):
+                was = self._stream.unsubscribe(topic)
+                fields = {"topic": topic, "subscribed": was}
+                return websocket.reply("unsubscribed", request_id, fields)
+            case websocket.Publish():
+                return self._publish(request_id, order, reply)
+            case websocket.Ping():
+                return websocket.reply("pong", request_id, {"ts": self._shell.now_ms})
+
+    def _publish(
+        self, request_id: bytes, order: websocket.Publish, reply: Callable[[bytes], None]
+    ) -> bytes | None:
+        def deliver(done: Reply) -> None:
+            reply(self._published(request_id, done))
+
+        now = self._shell.submit(order.append, deliver)
+        return None if isinstance(now, Ticket) else self._published(request_id, now)
+
+    def _published(self, request_id: bytes, done: Reply) -> bytes:
+        result = done.result
+        if isinstance(result, Rejection):
+            return websocket.refused(request_id, result)
+        if isinstance(result, Exception):
+            log.error("internal error", exc_info=result)
+            return websocket.refused(request_id, Rejection(ErrorCode.INTERNAL, "internal error"))
+        assert isinstance(result, Appended)
+        return websocket.ack(
+            request_id,
+            result,
+            write_ms=done.write_ms,
+            sync_ms=done.sync_ms,
+            throttle_ms=done.throttle_ms,
+        )
+
+    # ------------------------------------------------------------------ what the driver takes
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    @property
+    def is_busy(self) -> bool:
+        return self._is_busy or self._replies_bytes > REPLIES_BYTES_MAX
+
+    @property
+    def is_drained(self) -> bool:
+        return False
+
+    @property
+    def has_replies(self) -> bool:
+        """Whether what `take` gives next is the reply to a command."""
+        return bool(self._replies)
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether a frame that was taken from the stream is still to be given."""
+        return self._is_reading or self._kept is not None
+
+    @property
+    def stream(self) -> SocketStream:
+        """What is subscribed, and where it stands."""
+        return self._stream
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        wake()
+
+    def adopt(self, standing: Standing) -> None:
+        """Watch a topic from where another process's half of the socket stood in it."""
+        self._stream.adopt(standing)
+        self._on_news()
+
+    def hear(self, text: bytes) -> None:
+        assert not self.is_busy
+        self._is_busy = True
+        now = self._carry_out(text, self._hear_reply)
+        if now is not None:
+            self._hear_reply(now)
+
+    def _hear_reply(self, message: bytes) -> None:
+        self._is_busy = False
+        if not self._is_over:
+            self._reply(message)
+
+    def hear_binary(self) -> None:
+        self._reply(websocket.BINARY)
+
+    def take(self) -> bytes | None:
+        if self._is_over:
+            return None
+        if self._replies:
+            was_busy = self.is_busy
+            reply = self._next_reply()
+            if was_busy and not self.is_busy:
+                self._on_news()  # the driver may give commands again
+            return reply
+        if self._is_reading:
+            return None
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            return kept
+        if self._has_to_end:
+            return None if self._is_busy else self._last()
+        frame = self._stream.next_frame(self._shell.now_ms)
+        return None if frame is None else self._written_or_later(frame)
+
+    @property
+    def _has_to_end(self) -> bool:
+        """Whether the server ends it: it stops, or the key was removed."""
+        return self._shell.phase is not Phase.READY or self._stream.ended_by is not None
+
+    def _last(self) -> bytes:
+        self._is_over = True
+        if (why := self._stream.ended_by) is StreamEnd.KEY_REMOVED:
+            return websocket.refused(b"", gone())
+        if why is not None:
+            return websocket.refused(b"", Rejection(ErrorCode.NOT_LEADER, why.value))
+        return websocket.refused(b"", Rejection(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN[1]))
+
+    def _written_or_later(self, frame: Pulled) -> bytes | None:
+        """The frame as a message; None where a thread has to read it first."""
+        message = self._written_now(frame)
+        if isinstance(message, bytes):
+            return message
+        self._is_reading = True
+
+        def on_read(done: ThreadCall[list[Buffer] | Rejection | None]) -> None:
+            self._is_reading = False
+            if not self._is_over:
+                self._kept = self._encoded(message, done.result())
+                self._on_news()
+
+        records = message.records.still()
+        reading = self._shell.read_in_thread(lambda: read(records, blocking=True))
+        reading.add_done_callback(on_read)
+        return None
+
+    def _on_news(self) -> None:
+        if self._wake is not None:
+            self._wake()
+
+    # ------------------------------------------------------------------ messages
+
+    def _reply(self, message: bytes) -> None:
+        self._replies.append(message)
+        self._replies_bytes += len(message)
+        self._on_news()
+
+    def _next_reply(self) -> bytes:
+        reply = self._replies.popleft()
+        self._replies_bytes -= len(reply)
+        return reply
+
+    def _written_now(self, frame: Pulled) -> bytes | RecordFrame:
+        """The frame as a message, or the frame where its records are not in memory."""
+        if isinstance(frame, DamagedFrame):
+            return self._unreadable(frame.topic, refusal_of(frame.damage))
+        if not isinstance(frame, RecordFrame) or "ws" in frame.texts:
+            return websocket.encode(frame)
+        texts = read(frame.records, blocking=False)
+        return frame if texts is None else self._encoded(frame, texts)
+
+    def _encoded(self, frame: RecordFrame, texts: list[Buffer] | Rejection | None) -> bytes:
+        assert texts is not None
+        if isinstance(texts, Rejection):
+            return self._unreadable(frame.topic, texts)
+        return websocket.encode(frame, texts)
+
+    def _unreadable(self, topic: str, refusal: Rejection) -> bytes:
+        self._stream.unsubscribe(topic)
+        return websocket.unreadable(topic, refusal)
+
+    def close(self) -> None:
+        self._is_over = True
+        self._wake = None
+        self._stream.close()

@@ -1,0 +1,109 @@
+"""Counts of requests: by route and status, how long they took, and why they were refused (§8.3).
+
+Owns the numbers and the families that a scrape is made of.  A route is the row of the route table,
+never a path: the number of labels is that of the table, whatever clients send.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final
+
+from topics.protocol.http.routes import ROUTES, Route, StreamKind
+from topics.protocol.model.commands import FACTS
+from topics.protocol.model.errors import ErrorCode
+from topics.server.observing.metrics import Family, Sample
+
+OTHER: Final = "other"
+"""The label of requests that no route takes."""
+BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Upper bounds of the histogram, seconds."""
+
+
+def label_of(route: Route) -> str:
+    """A row of the table as a label: `POST /v0/topics/:name`."""
+    return route.line.replace("/:", "/:name")
+
+
+LABELS: Final = {id(route): label_of(route) for route in ROUTES}
+READS: Final = frozenset(
+    label_of(route)
+    for route in ROUTES
+    if route.command is not None
+    and FACTS[route.command].gives_records
+    and route.target is not StreamKind.WORK
+)
+"""Routes that answer with records."""
+
+
+class RequestMeasures:
+    """What the exchange has answered since the start."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, int], int] = {}
+        self._refusals: dict[ErrorCode, int] = {}
+        self._buckets: dict[str, list[int]] = {}
+        self._sums_s: dict[str, float] = {}
+
+    def answered(self, route: str, status: int, took_s: float | None) -> None:
+        """Count an answer.
+
+        Args:
+            route: Its label.
+            took_s: From the head to the answer; None where the time was asked for, as of a long
+                poll or a stream, and says nothing of the server.
+        """
+        key = route, status
+        self._counts[key] = self._counts.get(key, 0) + 1
+        if took_s is None:
+            return
+        buckets = self._buckets.get(route)
+        if buckets is None:
+            buckets = self._buckets[route] = [0] * (len(BOUNDS_S) + 1)
+            self._sums_s[route] = 0.0
+        buckets[bisect_left(BOUNDS_S, took_s)] += 1
+        self._sums_s[route] += took_s
+
+    def refused(self, code: ErrorCode) -> None:
+        """Count an error envelope by its code."""
+        self._refusals[code] = self._refusals.get(code, 0) + 1
+
+    def totals(self) -> tuple[int, int]:
+        """(requests, those of them that read records) that were answered so far."""
+        requests = reads = 0
+        for (route, _), count in self._counts.items():
+            requests += count
+            if route in READS:
+                reads += count
+        return requests, reads
+
+    def buckets(self) -> list[int]:
+        """The histogram of all routes together: a count for each bound, and of what is beyond."""
+        return [sum(counts) for counts in zip(*self._buckets.values(), strict=True)] or [0] * (
+            len(BOUNDS_S) + 1
+        )
+
+    def families(self) -> Iterator[Family]:
+        counts = [
+            Sample(count, {"route": route, "status": str(status)})
+            for (route, status), count in sorted(self._counts.items())
+        ]
+        text = "Answers by route and status."
+        yield Family("topics_http_requests_total", "counter", text, counts)
+        refusals = [Sample(n, {"code": code.value}) for code, n in self._refusals.items()]
+        text = "Error answers by the code of their envelope."
+        yield Family("topics_http_refusals_total", "counter", text, refusals)
+        yield Family(
+            "topics_http_request_duration_seconds",
+            "histogram",
+            "From a request's head to its answer, without long polls and streams.",
+            list(self._histogram()),
+        )
+
+    def _histogram(self) -> Iterator[Sample]:
+        for route, buckets in sorted(self._buckets.items()):
+            total = 0
+            for bound, count in zip((*BOUNDS_S, "+Inf"), buckets, strict=True):
+                total += count
+                yield Sample(total, {"route": route, "le": str(bound)}, "_bucket")
+            yield Sample(self._sums_s[route], {"route": route}, "_sum")
+            yield Sample(total, {"route": route}, "_count")

@@ -1,0 +1,462 @@
+"""Metrics (§8.3): what is counted, as Prometheus text or as JSON, from one list of families.
+
+Bounded whatever the number of topics: so many topics have gauges of their own, those that were
+written to last, and of the others there are sums.  All of it is made in slices (`rendering`).
+"""
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+import orjson
+
+from topics.protocol.model.access import ANYONE, Caller
+from topics.protocol.model.durability import DURABILITIES
+from topics.protocol.model.ports import StoreStats
+from topics.protocol.model.shares import Shares
+from topics.protocol.state.routers import Router
+from topics.protocol.state.state import State
+from topics.protocol.state.topic import Topic
+from topics.protocol.state.watches import Watches
+from topics.server.service.shell import Process
+
+Kind = Literal["gauge", "counter", "histogram"]
+CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
+TOPICS_SHOWN_MAX: Final = 1000
+"""Topics with gauges of their own where no setting says another number; beyond it
+`topics_topic_metrics_truncated` is 1."""
+REST: Final = "(rest)"
+"""The label of a sum over the topics without gauges of their own; no topic can have this name."""
+ROUTERS_SHOWN_MAX: Final = 1000
+"""The same for routers, and `topics_router_metrics_truncated`."""
+TOPICS_A_SLICE: Final = 100
+QUEUES_A_SLICE: Final = 500
+NAMES_A_SLICE: Final = 250
+SAMPLES_A_SLICE: Final = 100
+SLICE_BYTES: Final = 8 << 10
+"""Looked at, or rendered, in one slice: a hundred microseconds, or two."""
+
+
+class Sample(NamedTuple):
+    """One line: the suffix of the family's name, labels, value."""
+
+    value: float
+    labels: Mapping[str, str]
+    suffix: str = ""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One integer for each of many names: samples without an object for each."""
+
+    label: str
+    names: Sequence[str]
+    values: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, part: slice) -> "Column":
+        return Column(self.label, self.names[part], self.values[part])
+
+    def text(self, name: str) -> str:
+        """The lines of a family of this name."""
+        before = f'{name}{{{self.label}="'
+        pairs = zip(self.names, self.values, strict=True)
+        return "".join([f'{before}{each}"}} {value}\n' for each, value in pairs])
+
+    def values_with_labels(self) -> list[dict[str, str | int]]:
+        label = self.label
+        pairs = zip(self.names, self.values, strict=True)
+        return [{label: name, "value": value} for name, value in pairs]
+
+
+class Family(msgspec.Struct, frozen=True):
+    name: str
+    kind: Kind
+    help: str
+    samples: Sequence[Sample] | Column
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What metrics are made of, beside the process.
+
+    Attributes:
+        state: None while another thread changes it: during replay, and at the end of a stop.
+        active: Topic ids, the last one written to last; may lack some.
+        push_streams: How many are open.
+        shares: Limited resources and their holders.
+        shown_max: Topics with gauges of their own; of the others there are sums.
+        more: Families of others, each iterable the work of one slice.
+        caller: Whose topics and routers have gauges of their own; aggregates count all of them.
+    """
+
+    state: State | None
+    watches: Watches
+    stats: StoreStats
+    active: dict[int, None] = field(default_factory=dict)
+    push_streams: int = 0
+    shares: Sequence[Shares] = ()
+    shown_max: int = TOPICS_SHOWN_MAX
+    more: Sequence[Iterable[Family]] = ()
+    caller: Caller = ANYONE
+
+
+def families(source: Source, process: Process) -> list[Family]:
+    """All metrics, aggregates first; those of the state only where there is one."""
+    work = collecting(source, process)
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            found: list[Family] = done.value
+            return found
+
+
+def collecting(source: Source, process: Process) -> Generator[None, None, list[Family]]:
+    """The same in slices, between which commands may run: each looks at a bounded number of topics,
+    and a topic's gauges are of one moment."""
+    state = source.state
+    jobs = _Jobs()
+    rows: list[_Row] = []
+    if state is not None:
+        for n, queue in enumerate(list(state.queues.values()), 1):
+            queue.settle(state.now_ms)
+            jobs.leased += queue.in_flight
+            jobs.damaged += queue.damaged
+            if n % QUEUES_A_SLICE == 0:
+                yield
+        shown = yield from _shown(state, source)
+        for n, topic in enumerate(shown, 1):
+            rows.append(_row(topic, state, source.caller))
+            if n % TOPICS_A_SLICE == 0:
+                yield
+    routers = yield from _per_router(source)
+    has_many = len(rows) > TOPICS_A_SLICE
+    found = [*_aggregates(source, process, jobs), *_limits(source.shares)]
+    found += _wal(source.stats, process)
+    for group in (_per_topic(source, rows), _per_queue(rows), routers, *source.more):
+        if has_many:
+            yield
+        found += group
+    return found
+
+
+def _shown(state: State, source: Source) -> Generator[None, None, list[Topic]]:
+    """The topics with gauges of their own: those that were written to last, then any."""
+    shown: dict[int, Topic] = {}
+    for n, topic_id in enumerate([*reversed(source.active), *state.by_id], 1):
+        if len(shown) >= source.shown_max:
+            break
+        topic = state.by_id.get(topic_id)
+        if topic is not None and source.caller.covers(topic.name):
+            shown[topic_id] = topic
+        if n % NAMES_A_SLICE == 0:
+            yield
+    return [shown[topic_id] for topic_id in sorted(shown)]
+
+
+def _one(name: str, kind: Kind, text: str, value: float) -> Family:
+    return Family(name, kind, text, [Sample(value, {})])
+
+
+class _Jobs(msgspec.Struct):
+    leased: int = 0
+    damaged: int = 0
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """One topic's gauges; `ready` is None where it is no queue."""
+
+    name: str
+    head_seq: int
+    earliest_seq: int
+    count: int
+    size_bytes: int
+    ready: int | None = None
+    leased: int = 0
+    damaged: int = 0
+    delayed: int = 0
+    dead: int | None = None
+
+
+def _row(topic: Topic, state: State, caller: Caller) -> _Row:
+    count, size_bytes = topic.shown()
+    name, head_seq, first = topic.name, topic.published_seq, topic.earliest_seq
+    queue = state.queues.get(topic.topic_id)
+    if queue is None:
+        return _Row(name, head_seq, first, count, size_bytes)
+    letters = state.topics.get(topic.config.dead_letter or "")
+    is_shown = letters is not None and caller.covers(letters.name)
+    return _Row(
+        name,
+        head_seq,
+        first,
+        count,
+        size_bytes,
+        # As `_job_counts` has it.
+        ready=max(count - queue.in_flight - queue.delayed, 0),
+        leased=queue.in_flight,
+        damaged=queue.damaged,
+        delayed=queue.delayed,
+        dead=letters.shown()[0] if letters is not None and is_shown else None,
+    )
+
+
+def _aggregates(source: Source, process: Process, jobs: _Jobs) -> Iterable[Family]:
+    state, watches = source.state, source.watches
+    records = total = hot = topics = 0
+    classes: Mapping[str, int] = dict.fromkeys(DURABILITIES, 0)
+    queues = routers = 0
+    if state is not None:
+        records, total, hot = state.records_total, state.total_bytes, state.memory.total_bytes
+        queues, routers, topics = len(state.queues), len(state.routers), len(state.by_id)
+        classes = {name: state.by_class[name] for name in DURABILITIES}
+    leased, damaged = jobs.leased, jobs.damaged
+    by_class = [Sample(n, {"class": name}) for name, n in classes.items()]
+    yield _one("topics_topics", "gauge", "Topics.", topics)
+    yield Family("topics_topics_by_class", "gauge", "Topics by durability class.", by_class)
+    yield _one("topics_routers", "gauge", "Routers.", routers)
+    yield _one("topics_records_live", "gauge", "Live records.", records)
+    yield _one("topics_bytes_live", "gauge", "Bytes of live records.", total)
+    yield _one("topics_queue_topics", "gauge", "Topics that are queues.", queues)
+    yield _one("topics_queue_leases_in_flight", "gauge", "Jobs under a live lease.", leased)
+    text = "Jobs that cannot be read and are passed over."
+    yield _one("topics_queue_jobs_damaged", "gauge", text, damaged)
+    streams, sessions = len(watches.streams) + source.push_streams, len(watches.sessions)
+    yield _one("topics_sse_connections", "gauge", "Event streams and WebSockets.", streams)
+    yield _one("topics_watch_sessions", "gauge", "Watch sessions.", sessions)
+    yield _one("topics_ready", "gauge", "1 while requests are served.", int(process.ready))
+    progress = process.recovery_progress
+    yield _one("topics_recovery_progress", "gauge", "Share of the log replayed.", progress)
+    yield _one("topics_uptime_ms", "gauge", "Milliseconds since the start.", process.uptime_ms)
+    yield _one("topics_hot_bytes", "gauge", "Memory of records not sealed yet.", hot)
+    segments = 0 if state is None else len(state.segments)
+    yield _one("topics_segments", "gauge", "Segment files that hold records.", segments)
+    text = "Delete flags of segments that were damaged, and read as the nearer one."
+    yield _one("topics_flag_repairs_total", "counter", text, source.stats.flag_repairs_total)
+
+
+def _wal(stats: StoreStats, process: Process) -> Iterable[Family]:
+    counters = (
+        ("frames", "Events written to the log.", stats.frames_total),
+        ("batches", "Writes to the log.", stats.batches_total),
+        ("fsyncs", "Syncs of the log.", stats.fsyncs_total),
+        ("bytes_written", "Bytes written to the log.", stats.bytes_written_total),
+        ("rotations", "Log files begun.", stats.rotations_total),
+        ("submit_full", "Writes refused for want of room.", process.submit_full_total),
+    )
+    for name, text, value in counters:
+        yield _one(f"topics_wal_{name}_total", "counter", text, value)
+    depth, peak = process.queue_depth, process.queue_depth_peak
+    yield _one("topics_wal_queue_depth", "gauge", "Answers that wait for the log.", depth)
+    yield _one("topics_wal_queue_depth_peak", "gauge", "The most that ever waited.", peak)
+    text = "1 after a failed write or sync."
+    yield _one("topics_wal_read_only", "gauge", text, int(process.read_only))
+    text = "How long turns wait for the event loop, mean of the last second."
+    yield _one("topics_loop_lag_ms", "gauge", text, round(process.lag_ms, 3))
+    text = "The fullest of log, memory, queue and lag; at 1 writes are refused (§0.6)."
+    yield _one("topics_pressure", "gauge", text, round(process.pressure, 4))
+    yield _fsync_histogram(stats)
+
+
+def _fsync_histogram(stats: StoreStats) -> Family:
+    samples, total = [], 0
+    for bound, count in sorted(stats.fsync_us_buckets.items()):
+        total += count
+        samples.append(Sample(total, {"le": str(bound)}, "_bucket"))
+    total += stats.fsync_us_over
+    samples.append(Sample(total, {"le": "+Inf"}, "_bucket"))
+    samples.append(Sample(stats.fsync_us_sum, {}, "_sum"))
+    samples.append(Sample(total, {}, "_count"))
+    text = "Latency of log syncs, microseconds."
+    return Family("topics_wal_fsync_latency_us", "histogram", text, samples)
+
+
+def _limits(shares: Sequence[Shares]) -> Iterable[Family]:
+    """How near clients are to what is limited for all of them, and for one."""
+    columns = (
+        ("used", "gauge", "What is used of a limited resource.", [s.used for s in shares]),
+        ("max", "gauge", "How much there is of it; 0: no bound.", [s.limit for s in shares]),
+        ("most_held", "gauge", "What its largest holder has.", [s.most_held for s in shares]),
+        ("refused_total", "counter", "Requests refused for it.", [s.refused for s in shares]),
+    )
+    kind: Kind
+    for name, kind, text, values in columns:  # type: ignore[assignment]
+        samples = [Sample(v, {"limit": s.name}) for s, v in zip(shares, values, strict=True)]
+        yield Family(f"topics_limit_{name}", kind, text, samples)
+
+
+def _per_topic(source: Source, rows: Sequence[_Row]) -> Iterable[Family]:
+    state, caller = source.state, source.caller
+    is_truncated = state is not None and len(state.by_id) > len(rows)
+    if caller.prefixes:
+        is_truncated = len(rows) >= source.shown_max
+    # A sum over topics of others says nothing to a key with prefixes.
+    has_rest = is_truncated and not caller.prefixes
+    columns = (
+        ("head_seq", "Highest assigned seq per topic.", [row.head_seq for row in rows], None),
+        ("earliest_seq", "First live seq per topic.", [row.earliest_seq for row in rows], None),
+        (
+            "records_live",
+            "Live records per topic.",
+            [row.count for row in rows],
+            state.records_total if state is not None and has_rest else None,
+        ),
+        (
+            "bytes_live",
+            "Bytes of live records per topic.",
+            [row.size_bytes for row in rows],
+            state.total_bytes if state is not None and has_rest else None,
+        ),
+    )
+    names = [row.name for row in rows]
+    for name, text, values, total in columns:
+        if total is None:
+            column = Column("topic", names, values)
+        else:
+            column = Column("topic", [*names, REST], [*values, max(total - sum(values), 0)])
+        yield Family(f"topics_topic_{name}", "gauge", text, column)
+    jobs = [row for row in rows if row.ready is not None]
+    queues = [row.name for row in jobs]
+    ready = Column("topic", queues, [row.ready or 0 for row in jobs])
+    leased = Column("topic", queues, [row.leased for row in jobs])
+    yield Family("topics_topic_queue_ready", "gauge", "Claimable jobs per queue.", ready)
+    yield Family("topics_topic_queue_in_flight", "gauge", "Leased jobs per queue.", leased)
+    damaged = Column("topic", queues, [row.damaged for row in jobs])
+    yield Family("topics_topic_queue_damaged", "gauge", "Unreadable jobs per queue.", damaged)
+    text = "1 where not every topic has gauges of its own."
+    yield _one("topics_topic_metrics_truncated", "gauge", text, int(is_truncated))
+
+
+def _per_queue(rows: Sequence[_Row]) -> Iterable[Family]:
+    jobs = [row for row in rows if row.ready is not None]
+    delayed = Column("topic", [row.name for row in jobs], [row.delayed for row in jobs])
+    yield Family("topics_topic_queue_delayed", "gauge", "Jobs that wait for their time.", delayed)
+    dead = [(row.name, row.dead) for row in jobs if row.dead is not None]
+    letters = Column("topic", [name for name, _ in dead], [count for _, count in dead])
+    text = "Live records of the queue's dead-letter topic."
+    yield Family("topics_topic_queue_dead", "gauge", text, letters)
+
+
+def _per_router(source: Source) -> Generator[None, None, list[Family]]:
+    state, caller = source.state, source.caller
+    routers: list[Router] = [] if state is None else list(state.routers.by_name.values())
+    if caller.prefixes:
+        covered: list[Router] = []
+        for n, router in enumerate(routers, 1):
+            if caller.covers_all(*router.names):
+                covered.append(router)
+            if n % NAMES_A_SLICE == 0:
+                yield
+        routers = covered
+    names, blocks, forwarded, lost = [], [], [], []
+    sourced, lags = [], []
+    for n, router in enumerate(routers[: min(source.shown_max, ROUTERS_SHOWN_MAX)], 1):
+        assert state is not None
+        topic = state.by_id.get(router.source_id)
+        if topic is not None:
+            sourced.append(router.name)
+            lags.append(max(topic.published_seq - router.cursor, 0))
+        names.append(router.name)
+        blocks.append(int(router.blocked is not None))
+        forwarded.append(router.forwarded_total)
+        lost.append(router.lost_total)
+        if n % TOPICS_A_SLICE == 0:
+            yield
+
+    def column(
+        name: str, kind: Kind, text: str, names: Sequence[str], values: Sequence[int]
+    ) -> Family:
+        return Family(f"topics_router_{name}", kind, text, Column("router", names, values))
+
+    text = "Seqs of the source that are shown and not forwarded yet."
+    blocked = "1 while the destination refuses what is forwarded."
+    trimmed = "Seqs of the source that were lost before they were forwarded."
+    truncated = "1 where not every router has gauges of its own."
+    return [
+        column("lag", "gauge", text, sourced, lags),
+        column("blocked", "gauge", blocked, names, blocks),
+        column("forwarded_total", "counter", "Copies appended.", names, forwarded),
+        column("lost_total", "counter", trimmed, names, lost),
+        _one("topics_router_metrics_truncated", "gauge", truncated, int(len(routers) > len(names))),
+    ]
+
+
+def as_text(metrics: Iterable[Family]) -> bytes:
+    """Prometheus text exposition, version 0.0.4."""
+    return b"".join(piece for family in metrics for piece in text_of(family))
+
+
+def text_of(family: Family) -> Iterator[bytes]:
+    """The lines of one family, in pieces.  Label values are names: nothing to escape."""
+    name = family.name
+    yield f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n".encode()
+    for part in _parts(family):
+        if isinstance(part, Column):
+            yield part.text(name).encode()
+            continue
+        lines = []
+        for value, labels, suffix in part:
+            shown = f"{value:g}" if isinstance(value, float) else f"{value}"
+            within = ",".join([f'{key}="{label}"' for key, label in labels.items()])
+            lines.append(f"{name}{suffix}{{{within}}} {shown}\n" if within else
+                         f"{name}{suffix} {shown}\n")  # fmt: skip
+        yield "".join(lines).encode()
+
+
+def as_json(metrics: Iterable[Family]) -> bytes:
+    """One key a family: a number, or a list of `{labels..., "value"}`; the last brace is left out."""
+    return b"{" + b",".join(b"".join(json_of(family)) for family in metrics)
+
+
+def json_of(family: Family) -> Iterator[bytes]:
+    """The key and the value of one family, in pieces."""
+    key = b'"%b":' % family.name.encode()
+    samples = family.samples
+    if not isinstance(samples, Column) and len(samples) == 1 and not samples[0].labels:
+        yield key + orjson.dumps(samples[0].value)
+        return
+    before = key + b"["
+    for part in _parts(family):
+        yield before + orjson.dumps(_values_with_labels(part))[1:-1]
+        before = b","
+    yield b"]" if before == b"," else before + b"]"
+
+
+def _values_with_labels(part: Sequence[Sample] | Column) -> Sequence[Mapping[str, str | float]]:
+    if isinstance(part, Column):
+        return part.values_with_labels()
+    return [
+        {**s.labels, **({"sample": s.suffix[1:]} if s.suffix else {}), "value": s.value}
+        for s in part
+    ]
+
+
+def _parts(family: Family) -> Iterator[Sequence[Sample] | Column]:
+    samples = family.samples
+    for at in range(0, len(samples), SAMPLES_A_SLICE):
+        yield samples[at : at + SAMPLES_A_SLICE]
+
+
+def rendering(
+    source: Source, process: Process, *, as_json: bool
+) -> Generator[None, None, list[bytes]]:
+    """The document in pieces, in slices between which commands may run; of JSON without the last
+    brace."""
+    found = yield from collecting(source, process)
+    if any(len(family.samples) > SAMPLES_A_SLICE for family in found):
+        yield
+    pieces = [b"{"] if as_json else []
+    left = SLICE_BYTES
+    for n, family in enumerate(found):
+        if as_json and n:
+            pieces.append(b",")
+        for piece in json_of(family) if as_json else text_of(family):
+            pieces.append(piece)
+            left -= len(piece)
+            if left <= 0:
+                left = SLICE_BYTES
+                yield
+    return pieces
