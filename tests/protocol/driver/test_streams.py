@@ -183,7 +183,7 @@ def test_a_socket_subscribes_and_goes_on_elsewhere(carrier: Carrier) -> None:
     harness = carrier.harness
     harness.append(1, 2, name="a")
     socket = carrier.streams.socket(carrier.wake)
-    added = socket.subscribe({"a": Begin(), "b": Begin()}, VIEW, harness.now_ms)
+    added = socket.add({"a": Begin(), "b": Begin()}, VIEW, harness.now_ms)
     assert {name: each.from_seq for name, each in added.items()} == {"a": 0, "b": 0}
     assert set(socket.names) == {"a", "b"}
     while socket.next_frame(harness.now_ms) is not None:
@@ -193,8 +193,8 @@ def test_a_socket_subscribes_and_goes_on_elsewhere(carrier: Carrier) -> None:
         pass
     [(name, standing)] = socket.standings()
     assert (name, standing.cursor) == ("a", 2)
-    assert socket.unsubscribe("a")
-    assert not socket.unsubscribe("a")
+    assert socket.remove("a")
+    assert not socket.remove("a")
     socket.adopt(standing)
     harness.append(3, name="a")
     frame = socket.next_frame(harness.now_ms)

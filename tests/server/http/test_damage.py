@@ -18,6 +18,7 @@ from server.damaged import (
     rot_columns,
     shown_damaged,
 )
+from server.http.feeds import socket_feed, watch_feed, work_feed
 from server.maintained import keep_up
 from server.runtime.test_erase import delete, play
 from server.runtime.test_runtime import LIMITS, append, diff, told
@@ -29,9 +30,6 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome, Records
 from topics.protocol.model.shown_records import records_of
 from topics.server.http.awaited import Awaited, AwaitedSocket
-from topics.server.http.socket_feed import SocketFeed
-from topics.server.http.watch_feed import WatchFeed
-from topics.server.http.work_feed import WorkFeed
 from topics.server.runtime.runtime import Runtime
 from topics.server.service.texts import read
 
@@ -169,7 +167,7 @@ def test_a_stream_loses_the_damaged_topic_alone(rotten: Path) -> None:
     async def story(runtime: Runtime) -> None:
         asked = orjson.dumps({"topics": {"jobs": {}, "other": {}}})
         await told(runtime, bodies.parse_watch(asked, LIMITS, wid="w", lenient=False))
-        feed = Awaited(WatchFeed(runtime, "w", None))
+        feed = Awaited(watch_feed(runtime, "w"))
         pieces = [await feed.next() for _ in range(4)]
 
         text = b"".join(piece or b"" for piece in pieces)
@@ -189,7 +187,7 @@ def test_a_socket_unsubscribes_the_damaged_topic_alone(rotten: Path) -> None:
     """An `error` message names it; the socket stays. (§7.7)"""
 
     async def story(runtime: Runtime) -> None:
-        feed = AwaitedSocket(SocketFeed(runtime))
+        feed = AwaitedSocket(socket_feed(runtime))
         for topic, begin in (("jobs", '"from_ts":1'), ("jobs", '"from_seq":0'), ("other", "")):
             more = f",{begin}" if begin else ""
             await feed.hear(f'{{"op":"subscribe","topic":"{topic}"{more}}}'.encode())
@@ -250,7 +248,7 @@ def test_a_stream_goes_on_beside_a_damaged_job(tmp_path: Path) -> None:
         await queue(runtime, 5)
 
     async def second(runtime: Runtime) -> None:
-        feed = Awaited(WorkFeed(runtime, Claim("jobs", "w", 1, None, 0)))
+        feed = Awaited(work_feed(runtime, Claim("jobs", "w", 1, None, 0)))
         await feed.next()
         for seq in (1, 2, 4, 5):
             frames = await feed.next()

@@ -6,9 +6,10 @@ from typing import Any
 
 import orjson
 
+from server.http.feeds import socket_feed
 from server.runtime.test_runtime import WatchedStore, append, diff, play, put, told
 from topics.server.http.awaited import AwaitedSocket
-from topics.server.http.socket_feed import REPLIES_BYTES_MAX, SocketFeed
+from topics.server.http.socket_feed import REPLIES_BYTES_MAX
 from topics.server.runtime.runtime import Runtime
 
 
@@ -17,7 +18,7 @@ def message(op: str, **fields: Any) -> bytes:
 
 
 def opened(runtime: Runtime) -> AwaitedSocket:
-    return AwaitedSocket(SocketFeed(runtime))
+    return AwaitedSocket(socket_feed(runtime))
 
 
 async def heard(feed: AwaitedSocket) -> Any:
@@ -186,7 +187,7 @@ class Driver:
     """Takes all there is when it is woken; `says` gives a command."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self.feed = SocketFeed(runtime)
+        self.feed = socket_feed(runtime)
         self.taken: list[Any] = []
         self.has_room = True
         self.feed.listen(lambda: asyncio.get_running_loop().call_soon(self.take) and None)

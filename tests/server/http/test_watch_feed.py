@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from server.http.feeds import watch_feed
 from server.runtime.test_runtime import LIMITS, WatchedStore, append, play, told
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import DeleteTopic
@@ -22,7 +23,7 @@ async def opened(runtime: Runtime, **asked: Any) -> WatchFeed:
     await told(runtime, append("jobs", 0))
     body = orjson.dumps({"topics": {"jobs": {"tail": True}}, **asked})
     await told(runtime, bodies.parse_watch(body, LIMITS, wid="w", lenient=False))
-    feed = WatchFeed(runtime, "w", None)
+    feed = watch_feed(runtime, "w")
     assert (feed.take() or b"").startswith(b"retry: 2000\nid: ")
     assert b"event: caught-up" in (feed.take() or b"")
     assert feed.take() is None
@@ -124,16 +125,16 @@ def test_news_wait_as_a_cursor_for_a_driver_without_room() -> None:
 
 def test_cold_records_are_read_by_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """`take` gives nothing meanwhile, and wakes its driver when they are there. (§7.3)"""
-    from topics.server.http import watch_feed
+    from topics.server.service import frames
 
     reads: list[bool] = []
-    read = watch_feed.read
+    read = frames.read
 
     def cold(records: Any, *, blocking: bool) -> Any:
         reads.append(blocking)
         return read(records, blocking=blocking) if blocking else None
 
-    monkeypatch.setattr(watch_feed, "read", cold)
+    monkeypatch.setattr(frames, "read", cold)
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         driver = await driven(runtime)
@@ -237,14 +238,14 @@ def test_frames_are_pushed_where_streams_have_the_same_news() -> None:
 
 def test_no_frame_is_pushed_past_one_that_a_thread_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records come in order, whichever way each goes. (§7.5)"""
-    from topics.server.http import watch_feed
+    from topics.server.service import frames
 
-    read, cold = watch_feed.read, [True]
+    read, cold = frames.read, [True]
 
     def first_cold(records: Any, *, blocking: bool) -> Any:
         return read(records, blocking=blocking) if blocking or not cold else None
 
-    monkeypatch.setattr(watch_feed, "read", first_cold)
+    monkeypatch.setattr(frames, "read", first_cold)
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         driver = await driven(runtime)
@@ -283,7 +284,7 @@ def test_no_frame_is_pushed_behind_a_last_word() -> None:
         for feed in (one, two):
             feed.push_by(pushed, lambda crowd: lambda: crowds.append(crowd))
         await told(runtime, append("jobs", 1))
-        again = WatchFeed(runtime, "w0", None)
+        again = watch_feed(runtime, "w0")
         two.close()
         crowds[0].walk(now_s, now_s() + 60)
         assert pushed.pieces == []
@@ -342,7 +343,7 @@ def test_a_stream_that_was_closed_gives_nothing_more() -> None:
         assert feed.is_over
         assert not list(runtime.engine.watches.streams)
         await told(runtime, append("jobs", 1))
-        again = WatchFeed(runtime, "w", None)
+        again = watch_feed(runtime, "w")
         again.take()
         assert b'"data":1' in (again.take() or b"")
         again.close()
@@ -355,7 +356,7 @@ def test_an_unknown_session_has_no_stream() -> None:
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         with pytest.raises(Rejection) as refused:
-            WatchFeed(runtime, "wid_nobody", None)
+            watch_feed(runtime, "wid_nobody")
 
         assert refused.value.code is ErrorCode.NOT_FOUND
 
@@ -401,7 +402,7 @@ async def watching(runtime: Runtime, *sessions: list[str]) -> list[WatchFeed]:
     for i, topics in enumerate(sessions):
         asked = orjson.dumps({"topics": {name: {"tail": True} for name in topics}})
         await told(runtime, bodies.parse_watch(asked, LIMITS, wid=f"w{i}", lenient=False))
-        feed = WatchFeed(runtime, f"w{i}", None)
+        feed = watch_feed(runtime, f"w{i}")
         feed.listen(lambda: None)
         while feed.take() is not None:
             pass
@@ -462,13 +463,13 @@ def test_an_heir_of_a_deleted_topic_has_an_id_of_its_own() -> None:
         heir.close()
         await told(runtime, DeleteTopic("jobs", if_empty=False))
         await told(runtime, append("jobs", 1))
-        heir = WatchFeed(runtime, "w0", None)
+        heir = watch_feed(runtime, "w0")
         heir.listen(lambda: None)
         while heir.take() is not None:
             pass
         asked = orjson.dumps({"topics": {"jobs": {"tail": True}}})
         await told(runtime, bodies.parse_watch(asked, LIMITS, wid="new", lenient=False))
-        new = WatchFeed(runtime, "new", None)
+        new = watch_feed(runtime, "new")
         new.listen(lambda: None)
         while new.take() is not None:
             pass

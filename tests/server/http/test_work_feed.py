@@ -4,16 +4,17 @@ import asyncio
 
 import pytest
 
+from server.http.feeds import work_feed
 from server.runtime.test_runtime import WatchedStore, append, claim, play, put, told
 from topics.protocol.model.commands import Claim
 from topics.protocol.model.events import JobsLeased
 from topics.server.http.awaited import Awaited
-from topics.server.http.work_feed import PIECE_BYTES, WorkFeed
 from topics.server.runtime.runtime import Runtime
+from topics.server.service.jobs import PIECE_BYTES
 
 
 def pushed(runtime: Runtime) -> Awaited:
-    return Awaited(WorkFeed(runtime, Claim("jobs", "w", 4, 1000, 0)))
+    return Awaited(work_feed(runtime, Claim("jobs", "w", 4, 1000, 0)))
 
 
 async def settle() -> None:

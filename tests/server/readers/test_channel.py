@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from topics.protocol.driver.streams import LentSession
 from topics.protocol.model.errors import Unusable
+from topics.protocol.model.holder import NOBODY
 from topics.server.readers.channel import (
     PART_BYTES,
     TURN_HANDED,
@@ -17,26 +19,29 @@ from topics.server.readers.channel import (
     channel_pair,
     require_channels,
 )
+from topics.server.readers.messages import Drain, Lent, Recall, Release, decode_to_reader
+
+LENT = Lent(1, LentSession("w", 15_000, NOBODY, ()), None, 7)
 
 
 class End:
     """One end, and what came to it."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[Any] = []
         self.handed: list[tuple[Handed, socket.socket]] = []
         self.unsent: list[tuple[Handed, socket.socket]] = []
         self.ended = asyncio.Event()
         self.came = asyncio.Event()
         self.channel = Channel(
             sock,
-            on_message=self._on_message,
+            on_message=lambda data: self._on_message(decode_to_reader(data)),
             on_handed=self._on_handed,
             on_end=self.ended.set,
             on_unsent=lambda handed, sock: self.unsent.append((handed, sock)),
         )
 
-    def _on_message(self, message: dict[str, Any]) -> None:
+    def _on_message(self, message: Any) -> None:
         self.messages.append(message)
         self.came.set()
 
@@ -68,7 +73,7 @@ def test_a_crowd_of_connections_is_taken_over_several_turns() -> None:
         sockets = [given() for _ in range(crowd)]
         for _, descriptor in sockets:
             ours.channel.hand(Handed(b"GET "), descriptor)
-        ours.channel.send({"last": True})
+        ours.channel.send(Drain())
         seen = [0]
         while not theirs.messages:
             await asyncio.sleep(0)
@@ -92,14 +97,14 @@ def test_messages_and_connections_come_in_order_and_whole() -> None:
         ours, theirs = map(End, channel_pair())
         client, descriptor = given()
         pending = os.urandom(3 * PART_BYTES + 7)
-        ours.channel.send({"a": 1})
-        ours.channel.hand(Handed(pending, b"lent", 3), descriptor)
-        ours.channel.send({"b": 2})
+        ours.channel.send(Release(1))
+        ours.channel.hand(Handed(pending, LENT, 3), descriptor)
+        ours.channel.send(Release(2))
         await until(theirs, 2, 1)
 
         handed, sock = theirs.handed[0]
-        assert theirs.messages == [{"a": 1}, {"b": 2}]
-        assert (handed.pending, handed.lent, handed.returns) == (pending, b"lent", 3)
+        assert theirs.messages == [Release(1), Release(2)]
+        assert (handed.pending, handed.lent, handed.returns) == (pending, LENT, 3)
         client.sendall(b"hello")
         assert sock.recv(5) == b"hello"
         sock.close()
@@ -117,12 +122,12 @@ def test_an_end_that_does_not_read_holds_up_nothing() -> None:
         ours, theirs = channel_pair()
         sender = End(ours)
         for number in range(3000):
-            sender.channel.send({"number": number, "filling": "x" * 500})
+            sender.channel.send(Recall("x" * 500, number))
         assert not sender.channel.is_clear
         receiver = End(theirs)
         await until(receiver, 3000, 0)
 
-        assert [each["number"] for each in receiver.messages] == list(range(3000))
+        assert [each.number for each in receiver.messages] == list(range(3000))
         assert sender.channel.is_clear
         sender.channel.close()
         receiver.channel.close()

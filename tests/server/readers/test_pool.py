@@ -2,7 +2,6 @@
 are killed."""
 
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -25,6 +24,7 @@ from contract.wire import Answer, Ended, Http2, ask
 
 from topics.server.access.key_ring import KeyRing
 from topics.server.access.keys import source_of
+from topics.server.readers.messages import Borrow, Keys, Lent
 from topics.server.readers.pool import Pool
 from topics.server.readers.process import ReaderProcess, Standing
 
@@ -602,7 +602,7 @@ def test_a_reader_that_starts_while_keys_are_read_again_is_told_of_them() -> Non
     processes = [ReaderProcess(0), ReaderProcess(1)]
     pool: Any = SimpleNamespace(_exchange=SimpleNamespace(keys=ring), _processes=processes)
     pool._tell_keys = partial(Pool._tell_keys, pool)
-    told: list[dict[str, Any]] = []
+    told: list[Any] = []
     processes[0].standing = Standing.STARTING
     processes[0].channel = cast(Any, SimpleNamespace(send=told.append))
 
@@ -611,7 +611,7 @@ def test_a_reader_that_starts_while_keys_are_read_again_is_told_of_them() -> Non
     ring.replace(source.read())
     Pool.reload(pool)
 
-    assert [pickle.loads(message["keys"]) for message in told] == [source.read()]
+    assert told == [Keys(list(source.read()))]
 
 
 def test_readers_end_once_the_log_is_read_only() -> None:
@@ -845,24 +845,23 @@ def test_a_session_is_not_lent_to_a_reader_that_has_ended_meanwhile() -> None:
     """It may come back from another reader only then; the process that replaced the one that asked
     knows nothing of it. (§7.3)"""
     owners = {"w": SimpleNamespace(name="")}
+    lent = Lent(6, number=1)
     recalled: list[Callable[[], None]] = []
     pool: Any = SimpleNamespace(
         _is_ending=False,
         _streams=SimpleNamespace(owner_of=owners.get, is_open=lambda wid: False),
-        _loans=SimpleNamespace(
-            recall=lambda _, then: recalled.append(then), lend=lambda *_: b"image"
-        ),
+        _loans=SimpleNamespace(recall=lambda _, then: recalled.append(then), lend=lambda *_: lent),
     )
     process = ReaderProcess(0)
-    delivered: list[bytes] = []
-    process.channel = asked_by = cast(Any, object())
+    delivered: list[Any] = []
+    process.channel = cast(Any, SimpleNamespace(send=delivered.append))
     for wid, key in (("w", "another"), ("none", "")):
-        Pool._lend(pool, process, asked_by, wid, key, delivered.append)
-    assert delivered == [b"", b""]
-    Pool._lend(pool, process, asked_by, "w", "", delivered.append)
+        Pool._lend(pool, process, Borrow(5, wid, key))
+    assert delivered == [Lent(5), Lent(5)]
+    Pool._lend(pool, process, Borrow(6, "w", ""))
     recalled.pop()()
-    assert delivered.pop() == b"image"
-    Pool._lend(pool, process, asked_by, "w", "", delivered.append)
-    process.channel = cast(Any, object())
+    assert delivered.pop() is lent
+    Pool._lend(pool, process, Borrow(7, "w", ""))
+    process.channel = cast(Any, SimpleNamespace(send=delivered.append))
     recalled.pop()()
-    assert delivered == [b"", b""]
+    assert delivered == [Lent(5), Lent(5)]

@@ -11,6 +11,7 @@ import pytest
 
 from topics.protocol.driver.follower import Timing
 from topics.server.readers.channel import Channel
+from topics.server.readers.messages import Hello, InFlight, Stats, Wake, decode_from_reader
 from topics.server.readers.process import (
     AGAIN_S,
     HANG_S,
@@ -22,10 +23,11 @@ from topics.server.readers.process import (
 from topics.server.readers.shared_heads import SharedHeads, SharedHeadsView, heads_bytes
 
 CHILD = """
-import msgspec, pickle, socket, sys
+import socket, sys
+from topics.server.readers.messages import InFlight, decode_hello, encode
 channel = socket.socket(fileno=int(sys.argv[1]))
-hello = pickle.loads(channel.recv(65536))
-channel.send(b"M" + msgspec.msgpack.encode({"heard": hello["index"], "page": int(sys.argv[2])}))
+hello = decode_hello(channel.recv(65536))
+channel.send(b"M" + encode(InFlight({"heard": hello.index, "page": int(sys.argv[2])})))
 channel.recv(1)
 """
 """Says what it heard, and lives until it is ended."""
@@ -40,7 +42,7 @@ class Place:
 
     def __init__(self) -> None:
         self.process = ReaderProcess(3)
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[Any] = []
         self.changed = asyncio.Event()
         self.failures = 0
         self.ends = 0
@@ -48,13 +50,18 @@ class Place:
 
     def start(self, command: Callable[[int, int], list[str]]) -> None:
         self.process.start(
-            {"index": 3}, self.page_file, self._channel, failed=self._failed, command=command
+            Hello(3, 4, has_keys=False, settings=b""),
+            self.page_file,
+            self._channel,
+            failed=self._failed,
+            command=command,
         )
 
     def _channel(self, ours: socket.socket) -> Channel:
-        return Channel(ours, on_message=self._heard, on_handed=lambda *_: None, on_end=self._ended)
+        heard = lambda data: self._heard(decode_from_reader(data))  # noqa: E731
+        return Channel(ours, on_message=heard, on_handed=lambda *_: None, on_end=self._ended)
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _heard(self, message: Any) -> None:
         self.messages.append(message)
         self.changed.set()
 
@@ -81,7 +88,7 @@ def test_a_process_is_told_what_it_is_and_given_the_page() -> None:
         assert place.process.standing is Standing.STARTING
         assert not place.process.takes
         await place.next()
-        assert place.messages == [{"heard": 3, "page": place.page_file}]
+        assert place.messages == [InFlight({"heard": 3, "page": place.page_file})]
 
         place.process.ready(0)
         assert place.process.takes
@@ -104,7 +111,7 @@ def test_a_process_that_ends_is_noticed_by_its_channel() -> None:
         assert place.ends == 1
         place.process.gone(asyncio.get_running_loop().time())
         assert place.process.standing is Standing.GONE
-        place.process.send({"wake": True})  # to nobody
+        place.process.send(Wake())  # to nobody
         os.close(place.page_file)
 
     asyncio.run(story())
@@ -145,9 +152,9 @@ def test_what_metrics_count_goes_on_with_the_next_process() -> None:
     """Counters never fall; gauges are those of the process that is there."""
     page = SharedHeads(memory())
     process = ReaderProcess(0)
-    process.stats = {"requests": 7, "relayed": 4, "cpu_s": 1.5, "connections": 3, "hot_bytes": 100}
+    process.stats = Stats(7, 4, 3, 1.5, 100, b"")
     process.gone(0.0)
-    process.stats = {"requests": 2, "relayed": 1, "cpu_s": 0.5}
+    process.stats = Stats(2, 1, 0, 0.5, 0, b"")
 
     figures = process.figures(4, page)
 

@@ -2,10 +2,10 @@
 
 import asyncio
 import os
-import pickle
 import socket
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from mmap import mmap
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,29 @@ import topics
 from topics.protocol.driver.follower import Follower, Timing
 from topics.protocol.model.commands import ListTopics
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.outcomes import TopicsListed
+from topics.protocol.model.outcomes import Outcome, TopicsListed
+from topics.server.links.codec import decode_command, encode_outcome
+from topics.server.links.messages import Answered, Over, Submit, decode_to_decide
+from topics.server.observing.measures import RequestMeasures
 from topics.server.readers.channel import Channel, Handed, channel_pair
+from topics.server.readers.messages import (
+    Drain,
+    Hello,
+    Lent,
+    Reads,
+    Ready,
+    Release,
+    Released,
+    Stats,
+    Wake,
+    decode_from_reader,
+    encode,
+    pack_settings,
+)
 from topics.server.readers.process import command
-from topics.server.readers.questions import answer, command_of
 from topics.server.readers.shared_heads import SharedHeads, heads_bytes
 from topics.server.runtime.clock import Clock
-from topics.settings import TABLE, Settings
+from topics.settings import Settings
 from topics.store.files import OsFiles
 from topics.store.following import FollowingStore
 
@@ -45,16 +61,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def hello_of(data: Path) -> bytes:
     """What a reader is told first."""
-    values = {setting.name: getattr(Settings(), setting.name) for setting in TABLE}
-    settings = pickle.dumps(Settings(**values | {"data_dir": data}))
-    hello = {
-        "index": 0,
-        "readers": 1,
-        "log_format": "json",
-        "settings": settings,
-        "has_keys": False,
-    }
-    return pickle.dumps(hello)
+    settings = pack_settings(replace(Settings(), data_dir=data))
+    return encode(Hello(0, 1, has_keys=False, settings=settings))
 
 
 class Engine:
@@ -70,12 +78,15 @@ class Engine:
         self.heads = SharedHeads(mmap(self.page_file, heads_bytes(1)))
         self.heads.store(self.batch, {}, Timing(*Clock().course))
         ours, theirs = channel_pair()
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[Any] = []
+        self.asked: list[Any] = []
+        """What came over the link."""
         self.came_back: list[tuple[Handed, socket.socket]] = []
         self.has_ended = False
         self.channel = Channel(
             ours,
-            on_message=self.messages.append,
+            on_message=lambda data: self.messages.append(decode_from_reader(data)),
+            on_relayed=lambda data: self.asked.append(decode_to_decide(data)),
             on_handed=lambda handed, sock: self.came_back.append((handed, sock)),
             on_end=self._ended,
         )
@@ -94,12 +105,20 @@ class Engine:
         while not probe():
             await asyncio.sleep(0.002)
 
-    async def heard(self, kind: str) -> dict[str, Any]:
-        """The next message of a kind."""
-        await self.until(lambda: any(kind in message for message in self.messages))
-        found = next(message for message in self.messages if kind in message)
-        self.messages.remove(found)
+    async def heard(self, kind: type) -> Any:
+        """The next message of a kind, on the channel or its link."""
+        await self.until(lambda: self._of(kind))
+        found = self._of(kind)[0]
+        (self.messages if found in self.messages else self.asked).remove(found)
         return found
+
+    def _of(self, kind: type) -> list[Any]:
+        return [each for each in (*self.messages, *self.asked) if isinstance(each, kind)]
+
+    def answer(self, asked: Submit, outcome: Outcome) -> None:
+        kind, head = encode_outcome(outcome)
+        answered = Answered(asked.number, kind, head, 0, 0, 0, 0, b"", is_held=False)
+        self.channel.relay(encode(answered))  # type: ignore[arg-type]
 
     def hand(self, *sent: bytes, pending: bytes = b"") -> socket.socket:
         """Give it a connection with what came of it; returns the client's end."""
@@ -153,7 +172,7 @@ def test_it_serves_a_connection_until_a_request_is_not_its_own(home: Path) -> No
     connection goes back, and nothing of that was taken."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard("ready")
+        await engine.heard(Ready)
         client = engine.hand(pending=request("/v0/topics/t/diff", b'{"from_seq":1}'))
         answer = await received(client)
         assert answer.startswith(b"HTTP/1.1 200")
@@ -178,7 +197,7 @@ def test_a_connection_with_nothing_of_its_own_goes_back_at_once(home: Path) -> N
     """Every other route is the engine's."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard("ready")
+        await engine.heard(Ready)
         clients = []
         for path, method in (
             ("/v0/topics/t", "GET"),
@@ -201,21 +220,20 @@ def test_a_list_is_asked_of_the_engine(home: Path) -> None:
     question back. (§1.3)"""
 
     async def story(engine: Engine) -> None:
-        await engine.heard("ready")
+        await engine.heard(Ready)
         client = engine.hand(pending=request("/v0/topics/t/diff", b"{}"))
         await received(client)
         client.sendall(request("/v0/topics?page_size=7", method="GET"))
-        message = await engine.heard("asked")
-        assert list(message["reads"]) == [1]
-        assert command_of(message) == ListTopics("", 7, "")
-        engine.channel.send(answer(message["asked"], TopicsListed([], "next")))
+        asked = await engine.heard(Submit)
+        assert list((await engine.heard(Reads)).at_ms) == [1]
+        assert decode_command(asked.kind, asked.head) == ListTopics("", 7, "")
+        engine.answer(asked, TopicsListed([], "next"))
         told = await received(client)
         assert orjson.loads(told.partition(b"\r\n\r\n")[2])["topics"] == []
         client.sendall(request("/v0/routers", method="GET"))
-        message = await engine.heard("asked")
-        assert message["reads"] == {}
+        asked = await engine.heard(Submit)
         client.close()
-        assert (await engine.heard("unasked"))["unasked"] == message["asked"]
+        assert await engine.heard(Over) == Over(asked.number)
 
     driven(home, story)
 
@@ -225,17 +243,14 @@ def test_where_the_engine_does_not_answer_lists_go_back_to_it(home: Path) -> Non
     served meanwhile."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard("ready")
-
-        def is_asked() -> bool:
-            return any("asked" in message for message in engine.messages)
+        await engine.heard(Ready)
 
         clients = [engine.hand(pending=request("/v0/topics", method="GET"))]
-        await engine.heard("asked")
+        await engine.heard(Submit)
         while not engine.came_back:
             clients.append(engine.hand(pending=request("/v0/topics?prefix=a", method="GET")))
-            await engine.until(lambda: engine.came_back or is_asked())
-            engine.messages.clear()
+            await engine.until(lambda: engine.came_back or engine.asked)
+            engine.asked.clear()
         (handed, sock), *_ = engine.came_back
         assert handed.pending == request("/v0/topics?prefix=a", method="GET")
         clients.append(engine.hand(pending=request("/v0/topics/t/diff", b"{}")))
@@ -250,12 +265,12 @@ def test_a_stop_is_the_engines_to_say(home: Path) -> None:
     """It ends with 0 when it is told, and signals of a supervisor are not that."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard("ready")
+        await engine.heard(Ready)
         engine.process.terminate()
-        engine.channel.send({"release": 4})
-        assert (await engine.heard("released"))["released"] == 4
+        engine.channel.send(Release(4))
+        assert (await engine.heard(Released)).number == 4
 
-        engine.channel.send({"drain": True})
+        engine.channel.send(Drain())
 
         assert await engine.code() == 0
 
@@ -266,7 +281,7 @@ def test_it_ends_with_the_engines_process(home: Path) -> None:
     """Nothing that it shows can be vouched for any more."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard("ready")
+        await engine.heard(Ready)
         engine.channel.close()
         assert await engine.code() == 1
 
@@ -277,15 +292,18 @@ def test_it_tells_what_it_did(home: Path) -> None:
     """Requests, connections, memory, and when each topic was read, once a second."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard("ready")
+        await engine.heard(Ready)
         client = engine.hand(pending=request("/v0/topics/t/diff", b"{}"))
         await received(client)
-        told = await engine.heard("stats")
-        while not told["stats"]["requests"]:
-            told = await engine.heard("stats")
-        assert told["stats"]["requests"] == 1
-        assert told["stats"]["connections"] == 1
-        assert len(told["reads"]) == 1
+        told = await engine.heard(Stats)
+        while not told.requests:
+            told = await engine.heard(Stats)
+        assert told.requests == 1
+        assert told.connections == 1
+        assert len((await engine.heard(Reads)).at_ms) == 1
+        measures = RequestMeasures()
+        measures.add(told.answers)
+        assert measures.totals() == (1, 1)
         client.close()
 
     driven(home, story)
@@ -295,21 +313,21 @@ def test_a_page_that_names_what_the_log_has_not_ends_it(home: Path) -> None:
     """It would show less than was acknowledged; the engine starts another one."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard("ready")
+        await engine.heard(Ready)
         engine.heads.store(engine.batch + 5, {}, Timing(*Clock().course))
-        engine.channel.send({"wake": True})
+        engine.channel.send(Wake())
         assert await engine.code() == 1
         await engine.until(lambda: engine.has_ended)
 
     driven(home, story)
 
 
-@pytest.mark.parametrize("message", [{"end": "w"}, {"keys": b"no pickle"}])
-def test_a_fault_between_the_two_processes_ends_it(home: Path, message: dict[str, Any]) -> None:
+@pytest.mark.parametrize("message", [Lent(7), Ready()])
+def test_a_fault_between_the_two_processes_ends_it(home: Path, message: Any) -> None:
     """What they know of each other's sessions would not agree any more; it says where it was."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard("ready")
+        await engine.heard(Ready)
         engine.channel.send(message)
         assert await engine.code() == 1
         assert engine.process.stderr is not None

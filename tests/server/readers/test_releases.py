@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from topics.protocol.driver.follower import Timing
+from topics.server.readers.messages import Release, Rest
 from topics.server.readers.process import ReaderProcess, Standing
 from topics.server.readers.releases import Releases
 from topics.server.readers.shared_heads import SharedHeads, SharedHeadsView, heads_bytes
@@ -17,12 +18,12 @@ class Channel:
 
     def __init__(self, asked: Callable[[int], None]) -> None:
         self._asked = asked
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[Any] = []
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Any) -> None:
         self.messages.append(message)
-        if "release" in message:
-            self._asked(message["release"])
+        if isinstance(message, Release):
+            self._asked(message.number)
 
 
 class Readers:
@@ -196,9 +197,9 @@ def test_a_reader_that_is_starting_is_asked_when_it_serves() -> None:
         await waiting
         assert readers.replaced == []
         channel: Any = late.channel
-        assert channel.messages == [{"release": 1}]
+        assert channel.messages == [Release(1)]
         readers.releases.process_ready(late)
-        assert channel.messages == [{"release": 1}]
+        assert channel.messages == [Release(1)]
 
     run(story)
 
@@ -227,7 +228,7 @@ def test_nothing_waits_for_space_that_is_given_back() -> None:
         told: Any = serving
         while not told.messages:
             await asyncio.sleep(0)
-        assert told.messages == [{"rest": True}]
+        assert told.messages == [Rest()]
         assert starting.messages == []  # type: ignore[union-attr]
         assert (readers.replaced, readers.releases.number) == ([], 0)
 

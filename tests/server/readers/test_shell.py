@@ -19,14 +19,11 @@ from topics.protocol.model.commands import (
     Command,
     DeleteTopic,
     GetTopic,
-    ListRouters,
-    ListTopics,
     ReadPage,
 )
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.state.selection import ReadQuery, Selection, select
 from topics.protocol.state.topic import Topic
-from topics.server.readers.questions import Message, Questions, answer, command_of
 from topics.server.readers.shared_heads import (
     SLOT_STRIDE,
     SharedHeads,
@@ -66,11 +63,12 @@ class Rig:
         self.heads = SharedHeads(memory)
         self.clock: Any = Clock()
         self.broken: list[Exception] = []
-        self.asked: list[Message] = []
+        self.asked: list[GetTopic] = []
+        """What the engine was asked, and is not answered."""
+        self.told: list[Callable[[Reply], None]] = []
+        self.taken_back = 0
         self.checks: list[int] = []
         """What was shown at each look whether the engine's process is there."""
-        self.is_clear = True
-        self.questions = Questions(self.asked.append, lambda: self.is_clear)
         store = FollowingStore(self.files.other())
         self.follower = Follower(LIMITS, store)
         self.shell = ReaderShell(
@@ -79,7 +77,7 @@ class Rig:
             self.follower,
             SharedHeadsView(memory, 0),
             broken=self.broken.append,
-            questions=self.questions,
+            ask=self._ask,
             clock=self.clock,
             check=lambda: self.checks.append(self.follower.shown.number),
         )
@@ -105,17 +103,27 @@ class Rig:
         self.writer.do(bodies.parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
         self.show()
 
-    def reply(self, message: Message) -> None:
-        """The engine answers a question."""
+    def _ask(self, command: GetTopic, deliver: Callable[[Reply], None]) -> Ticket:
+        self.asked.append(command)
+        self.told.append(deliver)
+
+        def take_back() -> None:
+            self.taken_back += 1
+
+        return Ticket(take_back)
+
+    def reply(self, number: int = -1) -> None:
+        """The engine answers what it was asked."""
         late: list[Reply] = []
+        result: Any
         try:
-            found: Any = self.writer.driver.submit(command_of(message), late.append)
+            found: Any = self.writer.driver.submit(self.asked[number], late.append)
             self.writer.sync_now()
             result = (late[0] if late else found).result
         except Rejection as refusal:
             result = refusal
         self.show()
-        self.questions.answered(answer(message["asked"], result))
+        self.told[number](Reply(result))
 
     def ask(self, name: str = "t", **fields: object) -> Reply | Ticket:
         command = bodies.parse_diff(name, orjson.dumps({"from_seq": 0, **fields}), LIMITS)
@@ -162,21 +170,6 @@ def test_a_read_shows_what_the_page_showed_when_it_came() -> None:
     told(story)
 
 
-def test_a_list_is_asked_of_the_engine_with_what_was_read_here() -> None:
-    """Each read is told once; a list is not decided here, so it waits for no log. (§1.2, §1.3)"""
-
-    async def story(rig: Rig) -> None:
-        rig.ask()
-        assert isinstance(rig.submit(ListTopics("", 5, "")), Ticket)
-        assert isinstance(rig.submit(ListRouters("", 5, "", None, None)), Ticket)
-        topic_id = rig.follower.state.topics["t"].topic_id
-        assert [each["reads"] for each in rig.asked] == [{topic_id: rig.shell.now_ms}, {}]
-        assert rig.shell.take_reads() == {}
-        assert rig.shell.requests == 3
-
-    told(story)
-
-
 def test_a_read_of_a_destination_shows_what_the_engine_had_copied_when_it_answered() -> None:
     """A client finds what it wrote to the source: the reader asks, and is where the page stands then.
     (§6)"""
@@ -185,17 +178,16 @@ def test_a_read_of_a_destination_shows_what_the_engine_had_copied_when_it_answer
         rig.route()
         rig.writer.do(appended("source", 1))
         rig.show()
-        assert rig.shell.serves("dest")
+        assert rig.shell.serves("dest", is_prompt=True)
         assert isinstance(rig.ask("dest"), Ticket)
-        [asked] = rig.asked
-        assert command_of(asked) == GetTopic("dest", touch=False)
+        assert rig.asked == [GetTopic("dest", touch=False)]
         rig.writer.do(appended("source", 2))
         assert rig.answers == []
-        rig.reply(asked)
+        rig.reply(0)
         assert seqs(await rig.answer()) == [1, 2]
         page = ReadPage("dest", 1, 10, 1 << 20, False, True, None)
         assert isinstance(rig.submit(page), Ticket)
-        rig.reply(rig.asked[1])
+        rig.reply(1)
         assert seqs(await rig.answer()) == [2]
 
     told(story)
@@ -220,7 +212,7 @@ def test_a_read_of_a_destination_asks_while_copies_wait_for_a_sync() -> None:
 
         assert isinstance(rig.ask("dest"), Ticket)
 
-        rig.reply(rig.asked[0])
+        rig.reply(0)
         assert seqs(await rig.answer()) == [1]
 
     told(story)
@@ -303,12 +295,12 @@ def test_a_read_of_a_destination_waits_for_the_log_once_more(
         for turn in range(5):
             rig.writer.do(appended("source", turn))
         monkeypatch.setattr(Follower.follow, "__defaults__", (1,))
-        rig.reply(rig.asked[0])
+        rig.reply(0)
         assert rig.answers == []
         assert seqs(await rig.answer()) == [1, 2, 3, 4, 5]
         monkeypatch.setattr(Follower.follow, "__defaults__", (1 << 20,))
         rig.ask("dest", from_seq=5, wait_ms=1000)
-        rig.reply(rig.asked[1])
+        rig.reply(1)
         rig.writer.do(appended("source", 6))
         rig.show()
         rig.shell.look()
@@ -325,24 +317,23 @@ def test_a_read_of_a_destination_is_refused_or_given_up_as_others_are() -> None:
         rig.route()
         rig.ask("dest")
         refused = Rejection(ErrorCode.SHUTTING_DOWN, "the server stops")
-        rig.questions.answered(answer(1, refused))
+        rig.told[0](Reply(refused))
         assert (await rig.answer()).code is ErrorCode.SHUTTING_DOWN
 
         gone = rig.ask("dest")
         assert isinstance(gone, Ticket)
         gone.cancel()
-        assert rig.asked[-1] == {"unasked": 2}
+        assert rig.taken_back == 1
 
         rig.ask("dest")
         rig.writer.do(DeleteTopic("dest"))
-        rig.reply(rig.asked[-1])
+        rig.reply()
         assert (await rig.answer()).code is ErrorCode.TOPIC_NOT_FOUND
 
         rig.route()
-        rig.is_clear = False
         rig.shell.look()
-        assert not rig.shell.serves("dest")
-        assert rig.shell.serves("t")
+        assert not rig.shell.serves("dest", is_prompt=False)
+        assert rig.shell.serves("t", is_prompt=False)
 
     told(story)
 
@@ -355,7 +346,7 @@ def test_a_destination_that_leaves_the_readers_meanwhile_is_asked_for_again() ->
         rig.route()
         rig.ask("dest")
         rig.writer.do(put("dest", durability="ephemeral"))
-        rig.reply(rig.asked[0])
+        rig.reply(0)
         moved = await rig.answer()
         assert (moved.code, moved.detail) == (ErrorCode.NOT_READY, {"reason": "moved"})
 

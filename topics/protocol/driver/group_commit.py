@@ -15,7 +15,7 @@ Invariants:
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final, Protocol, TypeAlias, final
 
@@ -27,6 +27,7 @@ from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import ErrorCode, Rejection, WriteFailed
 from topics.protocol.model.outcomes import Gate, Outcome
 from topics.protocol.model.ports import Store
+from topics.protocol.model.records import Buffer
 
 INLINE_BYTES: Final = 64 << 10
 """A write up to this size is made on the event loop, in some 20 µs; a hop to a thread and back takes
@@ -39,6 +40,8 @@ class Reply(msgspec.Struct, frozen=True):
     Attributes:
         write_ms, sync_ms, throttle_ms: How long it waited for each.
         lsn: Of the newest write that the outcome depends on.
+        text: That of the records which the outcome shows, where another process has read it.
+        unsent: Takes back what the outcome grants, where another process granted it.
     """
 
     result: Outcome | Exception
@@ -46,6 +49,8 @@ class Reply(msgspec.Struct, frozen=True):
     sync_ms: float = 0.0
     throttle_ms: float = 0.0
     lsn: int = 0
+    text: Sequence[Buffer] | None = None
+    unsent: Callable[[], None] | None = None
 
 
 Deliver: TypeAlias = Callable[[Reply], None]

@@ -18,7 +18,15 @@ from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Gate, Grant, Granted, Jobs, WatchPosition
 from topics.protocol.state.crowd import Crowd, Gather
-from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
+from topics.protocol.state.frames import (
+    CaughtUpFrame,
+    DamagedFrame,
+    DeletedFrame,
+    Frame,
+    Pulled,
+    RecordFrame,
+    TombstoneFrame,
+)
 from topics.protocol.state.lent_sessions import (
     LentSession,
     Standing,
@@ -30,13 +38,16 @@ from topics.protocol.state.lent_sessions import (
     standing_of,
     take_back,
 )
-from topics.protocol.state.topic import Topic
+from topics.protocol.state.topic import Tombstone, Topic
 from topics.protocol.state.watched import Copies, Stream, StreamEnd, WatchPlace
 from topics.protocol.state.watches import Session, Watches
 
 __all__ = [
+    "CaughtUpFrame",
     "Crowd",
     "DamagedFrame",
+    "DeletedFrame",
+    "Frame",
     "Gather",
     "JobStream",
     "LentSession",
@@ -48,6 +59,8 @@ __all__ = [
     "Standing",
     "StreamEnd",
     "Streams",
+    "Tombstone",
+    "TombstoneFrame",
 ]
 
 
@@ -151,19 +164,25 @@ class SocketStream:
     def end(self, why: StreamEnd) -> None:
         self._stream.end(why)
 
-    def subscribe(
-        self, topics: Mapping[str, Begin], view: View, now_ms: int
-    ) -> dict[str, WatchPosition]:
+    def wake_by(self, wake: Callable[[], None]) -> None:
+        """Have another `wake` called from now on."""
+        self._stream.wake = wake
+
+    def add(self, topics: Mapping[str, Begin], view: View, now_ms: int) -> dict[str, WatchPosition]:
         """Add topics, all or none; where it stands in each.  Raises Rejection."""
         added = self._commands.subscribe(self._stream, topics, view, now_ms)
         return {watched.name: self._commands.position(watched) for watched in added}
 
-    def unsubscribe(self, name: str) -> bool:
+    def remove(self, name: str) -> bool:
         """Whether it was subscribed."""
         return self._watches.unsubscribe(self._stream, name)
 
     def next_frame(self, now_ms: int) -> Pulled | None:
         return self._commands.next_frame(self._stream, now_ms)
+
+    def unreadable(self, frame: RecordFrame | DamagedFrame) -> None:
+        """The frame's records cannot be read: its topic is subscribed no more."""
+        self.remove(frame.topic)
 
     def adopt(self, standing: Standing) -> None:
         """Watch a topic from where another process's half of the socket stood in it."""
@@ -218,6 +237,10 @@ class JobStream:
     def gate(self) -> Gate:
         """When what was taken may be sent."""
         return self._commands.gate(self._stream)
+
+    def wake_by(self, wake: Callable[[], None]) -> None:
+        """Have another `wake` called from now on."""
+        self._stream.wake = wake
 
     def take(self, moment: Moment) -> list[Jobs]:
         """The jobs that it is given now; `wake` is called when there may be more."""
@@ -307,6 +330,11 @@ class Streams:
     ) -> Granted | None:
         """Take back jobs that were leased and are not handed out; see `QueueCommands.set_aside`."""
         return self._engine.queue_commands.set_aside(grant, damaged, surplus, moment)
+
+    @property
+    def has_open(self) -> bool:
+        """Whether any session or socket has a stream."""
+        return bool(self._engine.watches.streams)
 
     def wake_all(self) -> None:
         """Have every session's and socket's stream looked at."""

@@ -19,7 +19,7 @@ def _after(prefix: bytes) -> bytes | None:
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
-class TagRange(msgspec.Struct, frozen=True):
+class TagRange(msgspec.Struct, frozen=True, tag=True):
     """Tags in [lower, upper): `Eq` is a range of one, `Glob` all that begin with a prefix."""
 
     lower: bytes
@@ -30,7 +30,7 @@ class TagRange(msgspec.Struct, frozen=True):
         return self.lower <= tag and (self.upper is None or tag < self.upper)
 
 
-class Subject(msgspec.Struct, frozen=True):
+class Subject(msgspec.Struct, frozen=True, tag=True):
     """A NATS subject pattern: `*` is one token, a final `>` one or more; the rest is literal."""
 
     lower: bytes

@@ -39,6 +39,7 @@ class KeyRing:
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._held: dict[bytes, tuple[Entry, Caller]] = {}
+        self._digests: dict[Caller, bytes] = {}
         self.replace(entries)
 
     def __len__(self) -> int:
@@ -55,6 +56,17 @@ class KeyRing:
         held = self._held.get(digest)
         known = _NO_DIGEST if held is None else held[0].digest
         return held[1] if compare_digest(known, digest) and held is not None else None
+
+    def by_digest(self, digest: bytes) -> Caller | None:
+        """The caller of a key that another process has found by its token; None where it is not in
+        force here."""
+        held = self._held.get(digest)
+        return None if held is None else held[1]
+
+    def digest_of(self, caller: Caller) -> bytes:
+        """The digest of a caller's key, by which another process finds its own; empty where the key is
+        gone."""
+        return self._digests.get(caller, b"")
 
     def entry_of(self, caller: Caller) -> Entry | None:
         """The key of a caller, by which another process finds its own; None where it is gone."""
@@ -79,6 +91,7 @@ class KeyRing:
                 names.add(name)
                 held = entry, Caller(name, entry.scopes, entry.prefixes)
             self._held[entry.digest] = held
+        self._digests = {caller: digest for digest, (_, caller) in self._held.items()}
         kept = {id(caller) for _, caller in self._held.values()}
         revoked = tuple(caller for _, caller in before.values() if id(caller) not in kept)
         for caller in revoked:

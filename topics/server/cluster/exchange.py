@@ -55,6 +55,7 @@ from topics.server.http.request import APART_BYTES, Admitted
 from topics.server.http.responder import JSON, Responder
 from topics.server.observing.measures import OTHER
 from topics.server.observing.observer import Observer
+from topics.server.service.service import LocalService, WatchSocket
 from topics.server.service.shell import Shell
 from topics.server.service.slots import Slot
 
@@ -84,11 +85,14 @@ class ClusterExchange(TopicsExchange):
         trace_meta: bool = False,
         files: StoreFiles | None = None,
     ) -> None:
-        super().__init__(runtime, origins, observer, holders, guard=guard, trace_meta=trace_meta)
+        service = ClusterService(runtime, neighbours)
+        super().__init__(
+            runtime, origins, observer, holders, guard=guard, trace_meta=trace_meta, service=service
+        )
         self._neighbours = neighbours
         self.files = files
 
-    def begin(self, head: Head) -> "Answer | Admitted":
+    def begin(self, head: Head, lane: int = 0) -> "Answer | Admitted":
         token = next((value for name, value in head.headers if name == FORWARDED), None)
         is_nodes = token is not None and forwarding.is_token(
             token, self._neighbours.forwarder.token
@@ -101,7 +105,7 @@ class ClusterExchange(TopicsExchange):
             named = (value for name, value in head.headers if name == b"x-forwarded-for")
             client = next(named, b"").decode("latin-1")
             head = Head(head.method, head.path, head.query, head.headers, client, head.memo)
-        return super().begin(head)
+        return super().begin(head, lane)
 
     def _begin_file(self, files: StoreFiles, head: Head, *, is_nodes: bool) -> Answer | FileRequest:
         """A request for the store's files, by another node or by a key that may read everything."""
@@ -134,6 +138,7 @@ class ClusterExchange(TopicsExchange):
             call,
             judged,
             call.head.query,
+            self._service,
             slot,
             self._scraping,
             self.history,
@@ -142,6 +147,33 @@ class ClusterExchange(TopicsExchange):
             self._beats,
             _neighbours=self._neighbours,
         )
+
+
+class ClusterService(LocalService):
+    """Commands on a node: what a replica that lags may not say is looked at twice."""
+
+    def __init__(self, shell: Shell, neighbours: Neighbours) -> None:
+        super().__init__(shell)
+        self._standing = neighbours.standing
+
+    def submit(self, command: Command, deliver: Deliver, slot: Slot) -> Reply | Ticket:
+        submit = self.shell.submit
+        if isinstance(command, DeleteRecords) and command.erase:
+            found = submit(command, lambda reply: deliver(self._with_log(reply)))
+            return found if isinstance(found, Ticket) else self._with_log(found)
+        # A leader may lag, too: deposed while it was paused, it does not know it yet; and a follower
+        # may have shown a record before its leader hears that the record was accepted.
+        if not facts_of(command).is_read or isinstance(command, CreateWatch):
+            return submit(command, deliver)
+        return SecondLook(self._standing, lambda on: submit(command, on), deliver).begin()
+
+    def _with_log(self, reply: Reply) -> Reply:
+        """Says of an erasure until when the cluster's log may have the bytes."""
+        if not isinstance(reply.result, Deleted):
+            return reply
+        until_ms = self._standing.log_retained_until_ms(self.shell.now_ms)
+        result = msgspec.structs.replace(reply.result, log_retained_until_ms=until_ms)
+        return msgspec.structs.replace(reply, result=result)
 
 
 class ClusterAdmitted(Admitted, eq=False, kw_only=True):
@@ -169,7 +201,7 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
                 return self._trim(pieces)
             return super().finish(pieces)
         if target is StreamKind.WATCH:
-            return self._watch(pieces)
+            return self._watch_at(pieces)
         is_read = self._judged.route.is_read
         if self._neighbours.standing.leads:
             made = super().finish(pieces)
@@ -222,19 +254,6 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
             raise behind(f"this replica does not show unit {index} yet")
         if needs_end and not await standing.wait_for_end(END_MS):
             raise behind()
-
-    def _decide(self, command: Command, deliver: Deliver) -> Reply | Ticket:
-        if isinstance(command, DeleteRecords) and command.erase:
-            found = super()._decide(command, lambda reply: deliver(self._with_log(reply)))
-            return found if isinstance(found, Ticket) else self._with_log(found)
-        # A leader may lag, too: deposed while it was paused, it does not know it yet; and a follower
-        # may have shown a record before its leader hears that the record was accepted.
-        if not facts_of(command).is_read or isinstance(command, CreateWatch):
-            return super()._decide(command, deliver)
-        decide = super()._decide
-        return SecondLook(
-            self._neighbours.standing, lambda on: decide(command, on), deliver
-        ).begin()
 
     def _is_leaders(self, command: Command) -> bool:
         """Whether the leader alone can answer a read."""
@@ -297,14 +316,6 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         call = self._call
         return call.answer(200, (JSON,), [text, call.performance(Reply(Outcome()))])
 
-    def _with_log(self, reply: Reply) -> Reply:
-        """Says of an erasure until when the cluster's log may have the bytes."""
-        if not isinstance(reply.result, Deleted):
-            return reply
-        until_ms = self._neighbours.standing.log_retained_until_ms(self._call.runtime.now_ms)
-        result = msgspec.structs.replace(reply.result, log_retained_until_ms=until_ms)
-        return msgspec.structs.replace(reply, result=result)
-
     # ------------------------------------------------------------------ names and answers
 
     def _entropy(self) -> str:
@@ -315,7 +326,7 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
 
     # ------------------------------------------------------------------ streams
 
-    def _watch(self, pieces: list[bytes]) -> Made:
+    def _watch_at(self, pieces: list[bytes]) -> Made:
         url = self._neighbours.url_of_session(self._judged.name)
         if url is not None and not self._was_forwarded:
             return self._forward(pieces, url=url)
@@ -348,17 +359,22 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         await self._wait(index, END_MS, needs_end=True)
         return super().finish(pieces)
 
-    def _socket(self) -> Socket:
+    def _begin_socket(self, stream: WatchSocket) -> Socket:
         from topics.server.cluster.sockets import ClusterSocketFeed
 
-        return ClusterSocketFeed(
-            self._call.runtime,
+        call = self._call
+        call.is_timed = False
+        call.observe(101)
+        feed = ClusterSocketFeed(
+            self._service,
+            stream,
+            self._slot,
             self._neighbours,
-            authorization=credentials(self._call.head.headers),
+            authorization=credentials(call.head.headers),
             client=self._client,
-            caller=self._call.caller,
-            holder=self._slot.holder,
         )
+        call.forget_secrets()
+        return feed
 
     # ------------------------------------------------------------------ to another node
 

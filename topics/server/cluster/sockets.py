@@ -24,9 +24,7 @@ from topics.protocol.driver.streams import StreamEnd
 from topics.protocol.http import websocket
 from topics.protocol.http.answer_models import Position as AnswerPosition
 from topics.protocol.http.answers import position
-from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.holder import Holder
 from topics.protocol.model.outcomes import Outcome
 from topics.server.cluster.carried import CARRIED_MAX, Carried, refusal_of
 from topics.server.cluster.forwarding import POSITION, Request
@@ -35,7 +33,8 @@ from topics.server.cluster.positions import Position, parse_position
 from topics.server.cluster.second_look import END_MS, behind
 from topics.server.http.interface import Answer
 from topics.server.http.socket_feed import REPLIES_BYTES_MAX, SocketFeed
-from topics.server.service.shell import Shell
+from topics.server.service.service import LocalSocket, Service, WatchSocket
+from topics.server.service.slots import Slot
 
 log = logging.getLogger("topics.http")
 
@@ -53,22 +52,21 @@ class ClusterSocketFeed(SocketFeed):
     Args:
         authorization: Of the handshake; the leader asks for the key again.
         client: The address of the client.
-
-    Raises:
-        Rejection: Too many connections.
     """
 
     def __init__(
         self,
-        shell: Shell,
+        service: Service,
+        stream: WatchSocket,
+        slot: Slot,
         neighbours: Neighbours,
         *,
         authorization: bytes | None,
         client: str,
-        caller: Caller,
-        holder: Holder,
     ) -> None:
-        super().__init__(shell, caller, holder)
+        super().__init__(service, stream, slot)
+        assert isinstance(stream, LocalSocket)
+        self._here = stream
         self._neighbours = neighbours
         self._authorization = authorization
         self._client = client
@@ -93,7 +91,7 @@ class ClusterSocketFeed(SocketFeed):
                 if index <= standing.index and not self._is_doubtful(order):
                     self._drop(order.topics)
                     return super()._obey(request_id, order, reply)
-                work = self._subscribe(request_id, order, self._text, index)
+                work = self._subscribed(request_id, order, self._text, index)
             case websocket.Unsubscribe(topic) if self._drop((topic,)):
                 return websocket.reply(
                     "unsubscribed", request_id, {"topic": topic, "subscribed": True}
@@ -185,7 +183,7 @@ class ClusterSocketFeed(SocketFeed):
         """Of these topics, those of which the leader alone has the records."""
         return [name for name in names if self._shell.engine.has_ephemeral((name,))]
 
-    async def _subscribe(
+    async def _subscribed(
         self, request_id: bytes, order: websocket.Subscribe, text: bytes, index: int
     ) -> bytes:
         """Add topics of which some are not here, or not yet; all or none."""
@@ -199,13 +197,13 @@ class ClusterSocketFeed(SocketFeed):
             if not await standing.wait_for_end(END_MS):
                 raise behind()
             if not standing.leads and self._ephemeral(ours):  # it is known only now
-                return await self._subscribe(request_id, order, text, 0)
+                return await self._subscribed(request_id, order, text, 0)
         positions: dict[str, AnswerPosition] = {}
         carried = await self._carry(theirs, text, positions) if theirs else None
         try:
             if self._is_over:
                 raise behind()  # the client is gone
-            added = self._stream.subscribe(ours, order.view, self._shell.now_ms)
+            added = self._here.add(ours, order.view, self._shell.now_ms)
             positions |= {name: position(each) for name, each in added.items()}
         except BaseException:
             if carried is not None:
@@ -214,7 +212,7 @@ class ClusterSocketFeed(SocketFeed):
         self._drop(order.topics)
         if carried is not None:
             for name in theirs:
-                self._stream.unsubscribe(name)
+                self._here.remove(name)
             self._carried.append(carried)
         return websocket.subscribed_at(request_id, positions)
 
@@ -232,7 +230,7 @@ class ClusterSocketFeed(SocketFeed):
             )
         limit = self._shell.limits.max_watch_topics
         held = {name for carried in self._carried for name in carried.names}
-        if len(held | set(self._stream.names) | set(names)) > limit:
+        if len(held | set(self._here.names) | set(names)) > limit:
             raise Rejection(ErrorCode.INVALID_REQUEST, f"a socket watches at most {limit} topics")
         key = self._authorization
         headers = [] if key is None else [(b"authorization", key)]
@@ -263,7 +261,7 @@ class ClusterSocketFeed(SocketFeed):
 
     def _on_moved(self) -> None:
         if not self._is_over:
-            self._stream.end(StreamEnd.MOVED)
+            self._here.end(StreamEnd.MOVED)
 
     def _drop(self, names: Iterable[str]) -> bool:
         """Subscribe to topics at the leader no more; whether one of them was."""

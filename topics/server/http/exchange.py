@@ -7,7 +7,7 @@ Knows neither ASGI nor HTTP framing: a driver gives it a head, then a body, and 
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from topics.protocol.http import routes
@@ -22,15 +22,17 @@ from topics.server.http import fields
 from topics.server.http.beats import Beats
 from topics.server.http.heads import Judged
 from topics.server.http.holders import Holders
-from topics.server.http.interface import Answer, Head, Socket
+from topics.server.http.interface import Answer, Head, Opening, Socket
+from topics.server.http.reports import Reporter, reporters
 from topics.server.http.request import Admitted
 from topics.server.http.responder import Responder
 from topics.server.observing import metrics, usage
 from topics.server.observing.figures import source_of
 from topics.server.observing.history import History
-from topics.server.observing.measures import OTHER
+from topics.server.observing.measures import OTHER, RequestMeasures
 from topics.server.observing.observer import Observer
 from topics.server.observing.scraping import Scraping
+from topics.server.service.service import LocalService, Service
 from topics.server.service.shell import Phase, Shell, not_serving
 from topics.server.service.slots import Slot, Slots
 
@@ -49,6 +51,7 @@ class TopicsExchange:
         holders: Says who sent a request that has no key.
         guard: The keys; None where the server has none.
         trace_meta: Whether the records of an append name its trace in their meta.
+        service: Decides commands and opens streams; None: the runtime's engine does.
     """
 
     def __init__(
@@ -60,8 +63,10 @@ class TopicsExchange:
         *,
         guard: Guard | None = None,
         trace_meta: bool = False,
+        service: Service | None = None,
     ) -> None:
         self._runtime = runtime
+        self._service = service or LocalService(runtime)
         self._origins = origins
         self._observer = observer or Observer()
         self._guard = guard
@@ -70,12 +75,14 @@ class TopicsExchange:
         self.slots = Slots(runtime.limits, self._holders.peer)
         self._scraping = Scraping(runtime, self._source)
         self.history = History(runtime, self._observer.measures)
-        self._observer.on_answer = self.history.note
+        if self._service.has_engine:
+            self._observer.on_answer = self.history.note
         self._beats = Beats()
         self.more: list[Callable[[], Iterable[metrics.Family]]] = []
         """What else metrics are made of: the transport's."""
 
-    def begin(self, head: Head) -> Answer | Admitted:
+    def begin(self, head: Head, lane: int = 0) -> Answer | Admitted:
+        """See `interface.Exchange`; `lane` is the number of the connection (`ConnectionExchange`)."""
         begun = time.perf_counter()
         memo = head.memo
         judged: Judged | None = None if memo is None else memo.judged
@@ -99,7 +106,7 @@ class TopicsExchange:
             if judged.needs_serving and self._runtime.phase is not _READY:
                 raise not_serving(self._runtime)
             call.route = judged.label
-            slot = Slot(self.slots, head.client, call.caller)
+            slot = Slot(self.slots, head.client, call.caller, lane)
             if judged.is_counted and self.slots.bounds_requests:
                 slot.begin_request()
             admitted = self._admit(call, judged, slot)
@@ -124,6 +131,7 @@ class TopicsExchange:
             call,
             judged,
             call.head.query,
+            self._service,
             slot,
             self._scraping,
             self.history,
@@ -154,7 +162,7 @@ class TopicsExchange:
         max_body_bytes = route.max_body_bytes(self._runtime.limits)
         return Judged(call.header, route, name, max_body_bytes, call.also)
 
-    def connect(self, head: Head) -> Answer | Socket:
+    def connect(self, head: Head) -> Answer | Socket | Opening:
         """Judge a WebSocket handshake, which is a GET except for its answer (§7.7)."""
         admitted = self.begin(head)
         if isinstance(admitted, Answer):
@@ -169,6 +177,15 @@ class TopicsExchange:
         more = (self._observer.measures.families(), usage.families())
         sources = (family for source in self.more for family in source())
         return source_of(self._runtime, self.slots, (*more, sources), caller)
+
+    @property
+    def measures(self) -> RequestMeasures:
+        """What was answered here, and in other processes for this one."""
+        return self._observer.measures
+
+    def reporters(self) -> Mapping[str, Reporter]:
+        """What makes the reports that another process asks for, by their kinds."""
+        return reporters(self._runtime, self._scraping, self.history)
 
     @property
     def keys(self) -> KeyRing | None:
@@ -203,3 +220,20 @@ class TopicsExchange:
     def _revoke(self, caller: Caller) -> None:
         self._runtime.engine.revoke(caller)
         self.slots.revoke(caller)
+
+
+class ConnectionExchange:
+    """Implements `interface.Exchange` for one connection: what it asks of another process has its turns
+    together there.
+
+    Args:
+        lane: Its number.
+    """
+
+    def __init__(self, exchange: TopicsExchange, lane: int) -> None:
+        self._exchange = exchange
+        self._lane = lane
+        self.connect = exchange.connect
+
+    def begin(self, head: Head) -> Answer | Admitted:
+        return self._exchange.begin(head, self._lane)

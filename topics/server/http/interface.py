@@ -82,6 +82,7 @@ class Pending(Protocol):
         """Whether a thread parses its request, or makes it: there are a few for all clients."""
 
 
+@runtime_checkable
 class Source(Protocol):
     """A stream, taken from piece by piece: the next piece is made when it is taken.
 

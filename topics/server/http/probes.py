@@ -4,13 +4,12 @@ Knows which of them is answered in which phase; routes and refusals are the exch
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from topics.protocol.commit.unit_of_work import read_only
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import answer_models as models
 from topics.protocol.http import routes
 from topics.protocol.http.answers import open_object
@@ -18,13 +17,14 @@ from topics.protocol.http.routes import Probe
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome
 from topics.server.http.interface import Answer, Pending
+from topics.server.http.reports import REPORTED, Reported, encode, health, ready
 from topics.server.http.responder import JSON, Responder
 from topics.server.observing import metrics
 from topics.server.observing.history import History
 from topics.server.observing.scraping import Scrape, Scraping
 from topics.server.page import page
-from topics.server.service.shell import Phase, not_serving
-from topics.version import VERSION
+from topics.server.service.service import Service
+from topics.server.service.slots import Slot
 
 log = logging.getLogger("topics.http")
 
@@ -38,7 +38,13 @@ class Sources(NamedTuple):
 
 
 def answer_probe(
-    call: Responder, probe: Probe, name: str, query: bytes, sources: Sources
+    call: Responder,
+    probe: Probe,
+    name: str,
+    query: bytes,
+    sources: Sources,
+    service: Service,
+    slot: Slot,
 ) -> Answer | Pending:
     """The page, probes and metrics (§8): answered in every phase.
 
@@ -47,14 +53,15 @@ def answer_probe(
         query: As it came.
     """
     runtime = call.runtime
+    if not service.has_engine and probe in REPORTED:
+        return _reported(call, probe, query, service, slot)
     match probe:
         case Probe.PAGE:
             return call.fixed(page.HEADERS, page.DOCUMENT)
         case Probe.HEALTH:
-            health = models.Health(status="ok", version=VERSION, uptime_ms=runtime.uptime_ms)
-            return _plain(call, open_object(health))
+            return _plain(call, health(runtime))
         case Probe.READY:
-            return _ready(call)
+            return _plain(call, ready(runtime))
         case Probe.LIMITS:
             return _plain(call, open_object(models.LimitsInForce(**asdict(runtime.limits))))
         case Probe.OPENAPI:
@@ -81,7 +88,7 @@ def answer_probe(
             what = "this server is in no cluster, so it has no log to trim"
             raise Rejection(ErrorCode.TRIM_REFUSED, what)
         case Probe.METRICS:
-            return _Metrics(call, sources.scraping)
+            return _Scraped(call, sources.scraping)
 
 
 def _history(call: Responder, query: bytes, history: History) -> bytes:
@@ -146,32 +153,32 @@ class _File:
 
 
 class _Metrics:
-    """Implements `interface.Pending`: a scrape, which is answered in slices (§8.3)."""
+    """Implements `interface.Pending`: the answer to a scrape (§8.3)."""
 
     waits_for_news = False
     is_apart = False
 
-    def __init__(self, call: Responder, scraping: Scraping) -> None:
+    def __init__(self, call: Responder) -> None:
         self._call = call
-        self._scraping = scraping
-        self._scrape: Scrape | None = None
+        self.as_json = routes.prefers_json(call.header(b"accept"))
         self._deliver: Callable[[Answer], None] | None = None
 
     def then(self, deliver: Callable[[Answer], None]) -> None:
         self._deliver = deliver
-        as_json = routes.prefers_json(self._call.header(b"accept"))
-        found, caller = partial(self._found, as_json), self._call.caller
-        self._scrape = self._scraping.ask(found, caller, as_json=as_json)
+        self._ask()
+
+    def _ask(self) -> None:
+        """Have the pieces made."""
+        raise NotImplementedError
 
     def cancel(self) -> None:
         self._deliver = None
-        if self._scrape is not None:
-            self._scrape.cancel()
 
-    def _found(self, as_json: bool, pieces: list[bytes]) -> None:
+    def _found(self, pieces: Sequence[bytes]) -> None:
+        """The document came, of JSON without its last brace; empty where it could not be made."""
         call = self._call
-        kind = JSON if as_json else (b"content-type", metrics.CONTENT_TYPE)
-        body = [*pieces, call.performance(Reply(Outcome()))] if as_json else pieces
+        kind = JSON if self.as_json else (b"content-type", metrics.CONTENT_TYPE)
+        body = [*pieces, call.performance(Reply(Outcome()))] if self.as_json else pieces
         if not pieces:
             self._done(call.refuse(Rejection(ErrorCode.INTERNAL, "internal error")))
         elif call.zips_apart(body):
@@ -185,19 +192,61 @@ class _Metrics:
             self._deliver(answer)
 
 
+class _Scraped(_Metrics):
+    """A scrape of this process, which is answered in slices."""
+
+    def __init__(self, call: Responder, scraping: Scraping) -> None:
+        super().__init__(call)
+        self._scraping = scraping
+        self._scrape: Scrape | None = None
+
+    def _ask(self) -> None:
+        ask, caller = self._scraping.ask, self._call.caller
+        self._scrape = ask(self._found, caller, as_json=self.as_json)
+
+    def cancel(self) -> None:
+        super().cancel()
+        if self._scrape is not None:
+            self._scrape.cancel()
+
+
+class _ScrapedElsewhere(_Metrics):
+    """A scrape of the process with the engine."""
+
+    def __init__(self, call: Responder, service: Service, slot: Slot) -> None:
+        super().__init__(call)
+        self._service = service
+        self._slot = slot
+        self._ticket: Ticket | None = None
+
+    def _ask(self) -> None:
+        kind, arguments = Probe.METRICS.name, encode(self.as_json)
+        self._ticket = self._service.report(kind, arguments, self._slot, self._told)
+
+    def _told(self, found: bytes | Rejection) -> None:
+        if isinstance(found, Rejection):
+            self._done(self._call.refuse(found))
+        else:
+            self._found([found])
+
+    def cancel(self) -> None:
+        super().cancel()
+        if self._ticket is not None:
+            self._ticket.cancel()
+
+
+def _reported(call: Responder, probe: Probe, query: bytes, service: Service, slot: Slot) -> Pending:
+    """The answer made of what the process with the engine tells."""
+    if probe is Probe.METRICS:
+        return _ScrapedElsewhere(call, service, slot)
+    arguments = b""
+    if probe is Probe.HISTORY:
+        arguments = encode(routes.parse_history(routes.parse_query(query)))
+    reported = Reported(call, partial(_plain, call))
+    reported.ticket = service.report(probe.name, arguments, slot, reported.told)
+    return reported
+
+
 def _plain(call: Responder, text: bytes) -> Answer:
     """An answer without a command; the last brace of `text` is left out."""
     return call.answer(200, (JSON,), [text, call.performance(Reply(Outcome()))])
-
-
-def _ready(call: Responder) -> Answer:
-    runtime = call.runtime
-    match runtime.phase:
-        case Phase.READY if runtime.engine.read_only:
-            raise read_only(lacks_space=runtime.engine.lacks_space)
-        case Phase.READY:
-            topics = runtime.engine.topic_count
-            ready = models.Ready(status="ready", wal_replay_complete=True, topics=topics)
-            return _plain(call, open_object(ready))
-        case _:
-            raise not_serving(runtime)

@@ -6,12 +6,11 @@ Knows nothing of how heads are judged and of how answers are sent.
 import secrets
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
-from topics.protocol.driver.streams import Streams
+from topics.protocol.driver.group_commit import Ticket
 from topics.protocol.http import routes
 from topics.protocol.http.answer_models import Cluster as ClusterAnswer
 from topics.protocol.http.decoding import LARGE_BODY_BYTES
@@ -19,13 +18,14 @@ from topics.protocol.http.routes import BodyRule, Probe, Request, StreamKind
 from topics.protocol.http.strictness import require_known_fields, require_known_parameters
 from topics.protocol.http.trace_context import traced
 from topics.protocol.model.access import Caller, gone
-from topics.protocol.model.commands import Append, Claim, Command
+from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer
 from topics.server.http.beats import Beats
 from topics.server.http.heads import Judged
 from topics.server.http.inflation import at_once, inflate, let_go, too_large
-from topics.server.http.interface import Answer, Pending, Socket, Streaming
+from topics.server.http.interface import Answer, Pending, Socket, Source, Streaming
+from topics.server.http.opening import Opening
 from topics.server.http.probes import Sources, answer_probe
 from topics.server.http.responder import Responder
 from topics.server.http.watch_feed import WatchFeed
@@ -33,9 +33,13 @@ from topics.server.http.work_feed import WorkFeed
 from topics.server.observing.history import History
 from topics.server.observing.scraping import Scraping
 from topics.server.runtime.giving_way import GivingWay
+from topics.server.service.jobs import PushedJobs
+from topics.server.service.service import Service, WatchSession, WatchSocket
 from topics.server.service.shell import Phase, not_serving
 from topics.server.service.slots import Slot
 from topics.server.service.submission import Submission
+
+S = TypeVar("S")
 
 _READY: Final = Phase.READY
 _NO_BODY: Final = BodyRule.NONE
@@ -52,6 +56,7 @@ class Admitted(msgspec.Struct, eq=False):
     _call: Responder
     _judged: Judged
     _query: bytes
+    _service: Service
     _slot: Slot
     _scraping: Scraping
     _history: History
@@ -103,15 +108,10 @@ class Admitted(msgspec.Struct, eq=False):
         call = self._call
         if isinstance(target, Probe):
             sources = Sources(self._scraping, self._history, self._cluster())
-            return answer_probe(call, target, self._judged.name, self._query, sources)
+            name, query = self._judged.name, self._query
+            return answer_probe(call, target, name, query, sources, self._service, self._slot)
         assert isinstance(target, StreamKind)
-        streaming = self._stream(target)
-        self.close()  # a stream is no request in flight (§11)
-        call.is_timed = False
-        call.observe(streaming.status)
-        call.forget_secrets()
-        self._query = b""
-        return streaming
+        return self._stream(target)
 
     def _parse_apart(self, pieces: list[bytes]) -> Pending:
         """Parse a large body on a thread; the event loop does everything after that."""
@@ -130,7 +130,7 @@ class Admitted(msgspec.Struct, eq=False):
                 refusal.__traceback__ = refusal.__context__ = None
                 return refusal
 
-        submission = self._submission()
+        submission: Submission[Answer] = Submission(self._call, self._service, self._slot)
         submission.parse_apart(work)
         return submission
 
@@ -161,15 +161,7 @@ class Admitted(msgspec.Struct, eq=False):
 
     def _begin(self, command: Command) -> Answer | Pending:
         """Carry out a command that was parsed here."""
-        call = self._call
-        return Submission(call, call.runtime, self._slot, self._decide).begin(command)
-
-    def _submission(self) -> Submission[Answer]:
-        call = self._call
-        return Submission(call, call.runtime, self._slot, self._decide)
-
-    def _decide(self, command: Command, deliver: Deliver) -> Reply | Ticket:
-        return self._call.runtime.submit(command, deliver)
+        return Submission(self._call, self._service, self._slot).begin(command)
 
     def _entropy(self) -> str:
         """What no client can guess, for a name."""
@@ -179,48 +171,86 @@ class Admitted(msgspec.Struct, eq=False):
         """What `GET /v0/cluster` says."""
         return ALONE
 
-    def _stream(self, feed: StreamKind) -> Streaming:
+    # ------------------------------------------------------------------ streams
+
+    def _stream(self, kind: StreamKind) -> Answer | Streaming | Pending:
         """A stream's head, and its frames unless only the head was asked for (HEAD)."""
-        call = self._call
-        if feed is StreamKind.SOCKET:
+        if kind is StreamKind.SOCKET:
             raise Rejection(ErrorCode.INVALID_REQUEST, "expected a WebSocket handshake")
-        if call.is_head and feed is StreamKind.WATCH:
-            streams = Streams(call.runtime.engine)
-            streams.require_session(self._judged.name, call.runtime.now_ms, call.caller)
-            return call.streaming(None)
-        query = routes.parse_query(self._query)
-        if feed is StreamKind.WORK:
-            return self._work(routes.parse_work(self._judged.name, query, call.runtime.limits))
-        known = call.header(b"last-event-id")
-        rewind = query.get("last_event_id") if known is None else known.decode("latin-1")
-        watch = WatchFeed(call.runtime, self._judged.name, rewind, call.caller, self._beats)
-        return call.streaming(watch)
+        return self._watch() if kind is StreamKind.WATCH else self._work()
 
-    def _work(self, asked: Claim) -> Streaming:
-        call = self._call
+    def _watch(self) -> Answer | Streaming | Pending:
+        call, wid = self._call, self._judged.name
         if call.is_head:
-            Streams(call.runtime.engine).require_queue(asked.topic, call.runtime.now_ms)
-            return call.streaming(None)
-        work = WorkFeed(call.runtime, asked, call.caller, self._slot.holder, self._beats)
-        return call.streaming(work)
+            asked = Opening(call, self._begin_head)
+            return self._opened(asked, self._service.require_session(wid, self._slot, asked.opened))
+        known = call.header(b"last-event-id")
+        query = routes.parse_query(self._query)
+        rewind = query.get("last_event_id") if known is None else known.decode("latin-1")
+        opening = Opening(call, self._begin_watch)
+        found = self._service.session(wid, rewind, self._slot, opening.opened)
+        return self._opened(opening, found)
 
-    def connect(self) -> Answer | Socket:
+    def _begin_watch(self, stream: WatchSession) -> Streaming:
+        return self._begun(WatchFeed(self._call.runtime, stream, self._beats))
+
+    def _work(self) -> Answer | Streaming | Pending:
+        call, query = self._call, routes.parse_query(self._query)
+        asked = routes.parse_work(self._judged.name, query, call.runtime.limits)
+        if call.is_head:
+            known = Opening(call, self._begin_head)
+            found = self._service.require_queue(asked.topic, self._slot, known.opened)
+            return self._opened(known, found)
+        opening = Opening(call, self._begin_work)
+        return self._opened(opening, self._service.jobs(asked, self._slot, opening.opened))
+
+    def _begin_work(self, jobs: PushedJobs) -> Streaming:
+        return self._begun(WorkFeed(self._call.runtime, jobs, self._beats))
+
+    def _begin_head(self, _: None) -> Streaming:
+        return self._begun(None)
+
+    def _opened(
+        self, opening: Opening[S, Streaming], found: S | Ticket
+    ) -> Answer | Streaming | Pending:
+        """The answer, or the wait for it."""
+        if isinstance(found, Ticket):
+            opening.ticket = found
+            return opening
+        return opening.made(found)
+
+    def _begun(self, feed: Source | None) -> Streaming:
+        call = self._call
+        self.close()  # a stream is no request in flight (§11)
+        call.is_timed = False
+        streaming = call.streaming(feed)
+        call.observe(streaming.status)
+        call.forget_secrets()
+        self._query = b""
+        return streaming
+
+    def connect(self) -> Answer | Socket | Opening[WatchSocket, Socket]:
         call = self._call
         try:
             if self._judged.route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
-            feed = self._socket()
-            call.is_timed = False
-            call.observe(101)
-            call.forget_secrets()
-            return feed
+            opening: Opening[WatchSocket, Socket] = Opening(call, self._begin_socket)
+            found = self._service.socket(self._slot, opening.opened)
+            if isinstance(found, Ticket):
+                opening.ticket = found
+                return opening
+            return opening.made(found)
         except Rejection as refusal:
             return call.refuse(refusal)
 
-    def _socket(self) -> Socket:
+    def _begin_socket(self, stream: WatchSocket) -> Socket:
         from topics.server.http.socket_feed import SocketFeed
 
-        return SocketFeed(self._call.runtime, self._call.caller, self._slot.holder)
+        call = self._call
+        call.is_timed = False
+        call.observe(101)
+        call.forget_secrets()
+        return SocketFeed(self._service, stream, self._slot)
 
     def too_large(self) -> Answer:
         return self._call.refuse(too_large(self.max_body_bytes), close=True)

@@ -111,7 +111,7 @@ class Responder(msgspec.Struct):
         body.append(self.performance(reply))
         answer = self.answer(answers.status_of(outcome), (JSON,), body)
         if type(outcome) is Granted and outcome.jobs is not None:
-            unsent = partial(self._take_back_soon, outcome.jobs.grant)
+            unsent = reply.unsent or partial(self._take_back_soon, outcome.jobs.grant)
             return msgspec.structs.replace(answer, unsent=unsent)
         return answer
 

@@ -7,30 +7,23 @@ most one frame and `REPLIES_BYTES_MAX` of replies wait for a client.
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from topics.protocol.driver.group_commit import Reply, Ticket
-from topics.protocol.driver.streams import (
-    DamagedFrame,
-    Pulled,
-    RecordFrame,
-    SocketStream,
-    Standing,
-    StreamEnd,
-    Streams,
-)
+from topics.protocol.driver.streams import StreamEnd
 from topics.protocol.http import websocket
 from topics.protocol.http.decoding import LARGE_BODY_BYTES
-from topics.protocol.model.access import ANYONE, Caller, gone
+from topics.protocol.model.access import gone
+from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.outcomes import Appended
-from topics.protocol.model.records import Buffer
 from topics.server.http.watch_feed import SHUTTING_DOWN
 from topics.server.runtime.giving_way import GivingWay
-from topics.server.service.shell import Phase, Shell, ThreadCall
-from topics.server.service.texts import read, refusal_of
+from topics.server.service.frames import Frames, Unreadable
+from topics.server.service.service import Positions, Service, WatchSocket
+from topics.server.service.shell import Phase, ThreadCall
+from topics.server.service.slots import Slot
 
 log = logging.getLogger("topics.http")
 
@@ -41,25 +34,25 @@ REPLIES_BYTES_MAX: Final = 64 << 10
 class SocketFeed:
     """Implements `interface.Socket`.
 
-    Raises:
-        Rejection: Too many connections.
+    Args:
+        stream: What it is subscribed to: nothing yet.
+        slot: Says who asks.
     """
 
-    def __init__(self, shell: Shell, caller: Caller = ANYONE, holder: Holder = NOBODY) -> None:
-        self._shell = shell
-        self._caller = caller
-        # Of the engine that is there now: a node of a cluster may open another, and this stream ends
-        # with this one.
-        self._stream = Streams(shell.engine).socket(self._on_news, caller, holder)
+    def __init__(self, service: Service, stream: WatchSocket, slot: Slot) -> None:
+        self._service = service
+        self._shell = shell = service.shell
+        self._slot = slot
+        self._caller = slot.caller
+        self._stream = stream
+        stream.wake_by(self._on_news)
+        self._frames = Frames(stream, shell, self._on_news, "ws")
         self._replies: deque[bytes] = deque()
         self._replies_bytes = 0
         self._is_busy = False
         """A command is being carried out; its reply is still to come."""
         self._is_over = False
         self._wake: Callable[[], None] | None = None
-        self._kept: bytes | None = None
-        """A frame that a thread has read."""
-        self._is_reading = False
 
     # ------------------------------------------------------------------ commands
 
@@ -115,16 +108,40 @@ class SocketFeed:
     ) -> bytes | None:
         match order:
             case websocket.Subscribe(topics, view):
-                positions = self._stream.subscribe(topics, view, self._shell.now_ms)
-                return websocket.subscribed(request_id, positions)
+                return self._subscribe(request_id, topics, view, reply)
             case websocket.Unsubscribe(topic):
-                was = self._stream.unsubscribe(topic)
-                fields = {"topic": topic, "subscribed": was}
-                return websocket.reply("unsubscribed", request_id, fields)
+                return self._unsubscribe(request_id, topic, reply)
             case websocket.Publish():
                 return self._publish(request_id, order, reply)
             case websocket.Ping():
                 return websocket.reply("pong", request_id, {"ts": self._shell.now_ms})
+
+    def _subscribe(
+        self,
+        request_id: bytes,
+        topics: Mapping[str, Begin],
+        view: View,
+        reply: Callable[[bytes], None],
+    ) -> bytes | None:
+        def told(found: Positions | Rejection) -> bytes:
+            if isinstance(found, Rejection):
+                return websocket.refused(request_id, found)
+            return websocket.subscribed(request_id, found)
+
+        found = self._stream.subscribe(
+            topics, view, self._shell.now_ms, lambda found: reply(told(found))
+        )
+        return None if isinstance(found, Ticket) else told(found)
+
+    def _unsubscribe(
+        self, request_id: bytes, topic: str, reply: Callable[[bytes], None]
+    ) -> bytes | None:
+        def told(was: bool) -> bytes:
+            fields = {"topic": topic, "subscribed": was}
+            return websocket.reply("unsubscribed", request_id, fields)
+
+        was = self._stream.unsubscribe(topic, lambda was: reply(told(was)))
+        return None if isinstance(was, Ticket) else told(was)
 
     def _publish(
         self, request_id: bytes, order: websocket.Publish, reply: Callable[[bytes], None]
@@ -132,7 +149,7 @@ class SocketFeed:
         def deliver(done: Reply) -> None:
             reply(self._published(request_id, done))
 
-        now = self._shell.submit(order.append, deliver)
+        now = self._service.submit(order.append, deliver, self._slot)
         return None if isinstance(now, Ticket) else self._published(request_id, now)
 
     def _published(self, request_id: bytes, done: Reply) -> bytes:
@@ -165,29 +182,9 @@ class SocketFeed:
     def is_drained(self) -> bool:
         return False
 
-    @property
-    def has_replies(self) -> bool:
-        """Whether what `take` gives next is the reply to a command."""
-        return bool(self._replies)
-
-    @property
-    def has_frame(self) -> bool:
-        """Whether a frame that was taken from the stream is still to be given."""
-        return self._is_reading or self._kept is not None
-
-    @property
-    def stream(self) -> SocketStream:
-        """What is subscribed, and where it stands."""
-        return self._stream
-
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         wake()
-
-    def adopt(self, standing: Standing) -> None:
-        """Watch a topic from where another process's half of the socket stood in it."""
-        self._stream.adopt(standing)
-        self._on_news()
 
     def hear(self, text: bytes) -> None:
         assert not self.is_busy
@@ -213,15 +210,14 @@ class SocketFeed:
             if was_busy and not self.is_busy:
                 self._on_news()  # the driver may give commands again
             return reply
-        if self._is_reading:
-            return None
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            return kept
-        if self._has_to_end:
+        if self._has_to_end and not self._frames.has_kept:
             return None if self._is_busy else self._last()
-        frame = self._stream.next_frame(self._shell.now_ms)
-        return None if frame is None else self._written_or_later(frame)
+        found = self._frames.next()
+        if found is None:
+            return None
+        if isinstance(found, Unreadable):
+            return websocket.unreadable(found.topic, found.refusal)
+        return websocket.encode(found.frame, found.texts)
 
     @property
     def _has_to_end(self) -> bool:
@@ -235,24 +231,6 @@ class SocketFeed:
         if why is not None:
             return websocket.refused(b"", Rejection(ErrorCode.NOT_LEADER, why.value))
         return websocket.refused(b"", Rejection(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN[1]))
-
-    def _written_or_later(self, frame: Pulled) -> bytes | None:
-        """The frame as a message; None where a thread has to read it first."""
-        message = self._written_now(frame)
-        if isinstance(message, bytes):
-            return message
-        self._is_reading = True
-
-        def on_read(done: ThreadCall[list[Buffer] | Rejection | None]) -> None:
-            self._is_reading = False
-            if not self._is_over:
-                self._kept = self._encoded(message, done.result())
-                self._on_news()
-
-        records = message.records.still()
-        reading = self._shell.read_in_thread(lambda: read(records, blocking=True))
-        reading.add_done_callback(on_read)
-        return None
 
     def _on_news(self) -> None:
         if self._wake is not None:
@@ -270,26 +248,8 @@ class SocketFeed:
         self._replies_bytes -= len(reply)
         return reply
 
-    def _written_now(self, frame: Pulled) -> bytes | RecordFrame:
-        """The frame as a message, or the frame where its records are not in memory."""
-        if isinstance(frame, DamagedFrame):
-            return self._unreadable(frame.topic, refusal_of(frame.damage))
-        if not isinstance(frame, RecordFrame) or "ws" in frame.texts:
-            return websocket.encode(frame)
-        texts = read(frame.records, blocking=False)
-        return frame if texts is None else self._encoded(frame, texts)
-
-    def _encoded(self, frame: RecordFrame, texts: list[Buffer] | Rejection | None) -> bytes:
-        assert texts is not None
-        if isinstance(texts, Rejection):
-            return self._unreadable(frame.topic, texts)
-        return websocket.encode(frame, texts)
-
-    def _unreadable(self, topic: str, refusal: Rejection) -> bytes:
-        self._stream.unsubscribe(topic)
-        return websocket.unreadable(topic, refusal)
-
     def close(self) -> None:
         self._is_over = True
         self._wake = None
+        self._frames.close()
         self._stream.close()

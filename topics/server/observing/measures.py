@@ -8,6 +8,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from topics.protocol.http.routes import ROUTES, Route, StreamKind
 from topics.protocol.model.commands import FACTS
 from topics.protocol.model.errors import ErrorCode
@@ -35,10 +37,26 @@ READS: Final = frozenset(
 """Routes that answer with records."""
 
 
+class _Counts(msgspec.Struct, frozen=True, array_like=True):
+    """What one process has answered: counts by route and status, refusals by code, the histogram."""
+
+    counts: list[tuple[str, int, int]]
+    refusals: dict[str, int]
+    buckets: dict[str, list[int]]
+    sums_s: dict[str, float]
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(_Counts).decode
+
+
 class RequestMeasures:
     """What the exchange has answered since the start."""
 
     def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
         self._counts: dict[tuple[str, int], int] = {}
         self._refusals: dict[ErrorCode, int] = {}
         self._buckets: dict[str, list[int]] = {}
@@ -66,6 +84,34 @@ class RequestMeasures:
     def refused(self, code: ErrorCode) -> None:
         """Count an error envelope by its code."""
         self._refusals[code] = self._refusals.get(code, 0) + 1
+
+    def take(self) -> bytes:
+        """All of it, packed, for another process to `add`; from now on it is counted anew."""
+        packed = _encode(
+            _Counts(
+                [(route, status, count) for (route, status), count in self._counts.items()],
+                {code.value: count for code, count in self._refusals.items()},
+                self._buckets,
+                self._sums_s,
+            )
+        )
+        self._clear()
+        return packed
+
+    def add(self, packed: bytes) -> None:
+        """Count what another process has answered (`take`)."""
+        if not packed:
+            return
+        more = _decode(packed)
+        for route, status, count in more.counts:
+            self._counts[route, status] = self._counts.get((route, status), 0) + count
+        for name, count in more.refusals.items():
+            code = ErrorCode(name)
+            self._refusals[code] = self._refusals.get(code, 0) + count
+        for route, buckets in more.buckets.items():
+            own = self._buckets.get(route, [0] * len(buckets))
+            self._buckets[route] = [a + b for a, b in zip(own, buckets, strict=True)]
+            self._sums_s[route] = self._sums_s.get(route, 0.0) + more.sums_s[route]
 
     def totals(self) -> tuple[int, int]:
         """(requests, those of them that read records) that were answered so far."""

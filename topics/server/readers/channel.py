@@ -10,13 +10,15 @@ the end of the other process is the end of the channel.
 import asyncio
 import os
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from topics.protocol.model.errors import Unusable
+from topics.server.readers.messages import FromReader, Lent, ToReader
 from topics.server.readers.shared_heads import CURE
 
 PART_BYTES: Final = 48 << 10
@@ -25,6 +27,7 @@ _MESSAGE: Final = b"M"
 _PART: Final = b"P"
 _HANDED: Final = b"H"
 _RELAYED: Final = b"R"
+_DESCRIPTOR_SPACE: Final = socket.CMSG_SPACE(4)
 WAITING_MAX: Final = 1024
 """Packets that wait for the other side, beyond which `is_clear` says no."""
 LOW_PACKETS: Final = 4
@@ -37,7 +40,6 @@ TURN_HANDED: Final = 8
 far more than a message."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
 
 
 class Handed(msgspec.Struct):
@@ -45,12 +47,12 @@ class Handed(msgspec.Struct):
 
     Attributes:
         pending: Bytes that were received and not taken; the next request begins with them.
-        lent: The watch session that goes with it, pickled; empty where there is none.
+        lent: The watch session that goes with it.
         returns: How often it came back to the engine's process.
     """
 
     pending: bytes = b""
-    lent: bytes = b""
+    lent: Lent | None = None
     returns: int = 0
 
 
@@ -62,11 +64,11 @@ class Channel:
 
     Args:
         sock: Of a pair made by `channel_pair`.
-        on_message: Called with each message, in order.
+        on_message: Called with the bytes of each message (`messages`), in order.
         on_handed: Called with each connection; owns its socket.
         on_end: Called once, when the other process has closed its end.
         on_unsent: Called then with each connection that was not sent; owns its socket.
-        on_relayed: Called with each message of the relay, which alone knows what is in it.
+        on_relayed: Called with the bytes of each message of the link, which alone knows them.
 
     Attributes:
         when_low: Called where `is_low` is true again.
@@ -76,7 +78,7 @@ class Channel:
         self,
         sock: socket.socket,
         *,
-        on_message: Callable[[dict[str, Any]], None],
+        on_message: Callable[[bytes], None],
         on_handed: Callable[[Handed, socket.socket], None],
         on_end: Callable[[], None],
         on_unsent: Callable[[Handed, socket.socket], None] = lambda _, sock: sock.close(),
@@ -92,6 +94,7 @@ class Channel:
         self._is_writing = False
         self._may_take = 0
         """Connections that may yet be taken in this turn."""
+        self._burst = 1
         self.is_open = True
         sock.setblocking(False)
         self._loop.add_reader(sock, self._readable)
@@ -108,12 +111,12 @@ class Channel:
 
     # ------------------------------------------------------------------ sending
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: ToReader | FromReader) -> None:
         """Send a message; one to an end that is gone is dropped."""
         self._send(_MESSAGE, _encode(message))
 
     def relay(self, data: bytes) -> None:
-        """Send a message of the relay; one to an end that is gone is dropped."""
+        """Send a message of the link; one to an end that is gone is dropped."""
         self._send(_RELAYED, data)
 
     def hand(self, handed: Handed, descriptor: int) -> None:
@@ -127,10 +130,21 @@ class Channel:
             if handed is not None:
                 self._on_unsent(handed, socket.socket(fileno=descriptor))
             return
-        parts = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)] or [b""]
-        for part in parts[:-1]:
-            self._waiting.append((_PART + part, None, -1))
-        self._waiting.append((kind + parts[-1], handed, descriptor))
+        if len(data) > PART_BYTES:
+            whole = range(0, len(data) - PART_BYTES, PART_BYTES)
+            self._waiting += [(_PART + data[at : at + PART_BYTES], None, -1) for at in whole]
+            data = data[len(whole) * PART_BYTES :]
+        if handed is None and not self._waiting:
+            try:
+                self._socket.send(kind + data)
+                return
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.close()
+                self._on_end()
+                return
+        self._waiting.append((kind + data, handed, descriptor))
         self._flush()
 
     def _flush(self) -> None:
@@ -164,36 +178,42 @@ class Channel:
 
     def _readable(self) -> None:
         self._may_take = TURN_HANDED
-        for _ in range(TURN_PACKETS):
-            if not self.is_open or not self._may_take or not self._receive():
-                return
+        taken = 0
+        while taken < self._burst and self.is_open and self._may_take and self._receive():
+            taken += 1
+        # A look at an empty socket costs half of a packet: there are as many as there were, or more.
+        self._burst = min(2 * taken, TURN_PACKETS) if taken == self._burst else max(taken, 1)
 
     def _receive(self) -> bool:
         """Take one packet; False where there is none now."""
         try:
-            packet, descriptors, _, _ = socket.recv_fds(
-                self._socket, PART_BYTES + 64, 1, socket.MSG_CMSG_CLOEXEC
+            packet, ancillary, _, _ = self._socket.recvmsg(
+                PART_BYTES + 64, _DESCRIPTOR_SPACE, socket.MSG_CMSG_CLOEXEC
             )
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
-            packet, descriptors = b"", []
+            packet, ancillary = b"", []
         if not packet:
             self.close()
             self._on_end()
             return False
-        kind, part = packet[:1], packet[1:]
-        self._parts.append(part)
+        kind, data = packet[:1], packet[1:]
         if kind == _PART:
+            self._parts.append(data)
             return True
-        data, self._parts = b"".join(self._parts), []
+        if self._parts:
+            data = b"".join((*self._parts, data))
+            self._parts = []
         if kind == _RELAYED:
             self._on_relayed(data)
         elif kind == _MESSAGE:
-            self._on_message(_decode(data))
-        elif descriptors:
+            self._on_message(data)
+        elif ancillary:
             self._may_take -= 1
-            self._on_handed(_decode_handed(data), socket.socket(fileno=descriptors[0]))
+            [(_, _, descriptor)] = ancillary
+            sock = socket.socket(fileno=int.from_bytes(descriptor, sys.byteorder))
+            self._on_handed(_decode_handed(data), sock)
         return True
 
     def close(self) -> None:

@@ -1,268 +1,184 @@
-"""A WebSocket in a reader: what the reader may serve of it, and what is relayed.
+"""What a WebSocket in a reader is subscribed to: some here, the rest in the engine's process.
 
-Owns which topic is subscribed where.  Subscriptions to topics that are this reader's are its own, in a
-socket of its own exchange; every other command goes to the engine's process, which has the other half
-of the WebSocket and with it the handshake, the count of connections and the end.
+Owns which topic is subscribed where.  Subscriptions to topics that are this reader's are its own; any other
+is made in the engine's process, which has the other half of the WebSocket and with it the count of
+connections and the end.
 
-Invariants: commands are carried out in their order, so one of this process waits for the replies to
-those before it; a topic is subscribed in one half.
+Invariant: a topic is subscribed in one half.
 """
 
-import pickle
-from collections import deque
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-from topics.protocol.driver.streams import StreamEnd
-from topics.protocol.http import websocket
+from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.streams import DamagedFrame, Pulled, RecordFrame, StreamEnd
+from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.limits import Limits
-from topics.server.http.interface import Answer, Socket
-from topics.server.http.socket_feed import SocketFeed
-from topics.server.readers.message_frames import Kind
-from topics.server.readers.relayed_socket import RelayedSocket
-from topics.server.readers.shell import ReaderShell
-from topics.server.service.shell import Phase
-
-_SUBSCRIBED: Final = b'{"op":"subscribed"'
+from topics.server.links.remote_streams import RemoteSocket
+from topics.server.service.frames import Found
+from topics.server.service.service import LocalSocket, Opened, Positions
 
 
-class _Asked(NamedTuple):
-    """A command that was relayed, and has no reply yet.
+class Follows(Protocol):
+    """The shell of a reader, as far as a socket asks it."""
 
-    Attributes:
-        adds: Topics that it subscribes.
-        removes: A topic that it unsubscribes.
-    """
+    @property
+    def can_follow(self) -> bool: ...
 
-    adds: tuple[str, ...] = ()
-    removes: str = ""
+    def look(self) -> bool: ...
 
-
-class Handshake:
-    """Implements `interface.Opening`: the engine's process judges.
-
-    Args:
-        open_joint: Makes the socket, once it is accepted.
-    """
-
-    def __init__(self, relayed: RelayedSocket, open_joint: Callable[[], "JointSocket"]) -> None:
-        self._relayed = relayed
-        self._open_joint = open_joint
-
-    def then(self, deliver: Callable[[Answer | Socket], None]) -> None:
-        def judged(refused: Answer | None) -> None:
-            deliver(self._open_joint() if refused is None else refused)
-
-        self._relayed.then(judged)
-
-    def cancel(self) -> None:
-        self._relayed.cancel()
+    def when_current(self, call: Callable[[], None]) -> None: ...
 
 
 class JointSocket:
-    """Implements `interface.Socket`.
+    """Implements `service.WatchSocket`.
 
     Args:
-        make_local: Opens the half that is this process's; an Answer where it may not be opened.
+        remote: The half in the engine's process.
+        open_local: Opens the half that is this process's.  Raises Rejection.
         is_theirs: Whether this reader may serve a watch of a topic.
+        most: Topics that a socket may watch.
     """
 
     def __init__(
         self,
-        relayed: RelayedSocket,
-        shell: ReaderShell,
-        limits: Limits,
-        make_local: Callable[[], object],
+        remote: RemoteSocket,
+        shell: Follows,
+        open_local: Callable[[], LocalSocket],
         is_theirs: Callable[[str], bool],
+        most: int,
     ) -> None:
-        self._relayed = relayed
+        self._remote = remote
         self._shell = shell
-        self._limits = limits
-        self._make_local = make_local
+        self._open_local = open_local
         self._is_theirs = is_theirs
-        self._local: SocketFeed | None = None
+        self._most = most
+        self._local: LocalSocket | None = None
         self._may_be_local = True
-        self._asked: deque[_Asked] = deque()
         self._there: set[str] = set()
         """Topics that are subscribed in the engine's process."""
-        self._held: bytes | None = None
-        """A command that waits: for replies, or for the log."""
-        self._replies: deque[bytes] = deque()
         self._is_local_next = False
+        self._is_closed = False
         self._wake: Callable[[], None] = _nothing
 
-    # ------------------------------------------------------------------ commands
+    # ------------------------------------------------------------------ orders
 
-    @property
-    def is_busy(self) -> bool:
-        if self._held is not None or self._relayed.is_busy:
-            return True
-        return self._local is not None and self._local.is_busy
+    def subscribe(
+        self, topics: Mapping[str, Begin], view: View, now_ms: int, deliver: Opened[Positions]
+    ) -> Positions | Ticket:
+        if not self._shell.can_follow or self._shell.look():
+            return self._subscribe(topics, view, now_ms, deliver)
 
-    def hear(self, text: bytes) -> None:
-        if not self._may_concern(text):
-            self._relay(text, _Asked())
-        elif self._asked:
-            self._held = text  # until those before it have their replies
-        else:
-            self._carry_out(text)
+        def go_on() -> None:
+            if self._is_closed:
+                return
+            try:
+                found = self._subscribe(topics, view, now_ms, deliver)
+            except Rejection as refusal:
+                deliver(refusal)
+            else:
+                if not isinstance(found, Ticket):
+                    deliver(found)
 
-    def hear_binary(self) -> None:
-        self._asked.append(_Asked())
-        self._relayed.say(Kind.BINARY)
-
-    def _may_concern(self, text: bytes) -> bool:
-        """Whether it may be a subscription, which a larger message is not."""
-        if len(text) > self._limits.max_command_bytes:
-            return False
-        return b"ubscribe" in text or b"\\u" in text
-
-    def _relay(self, text: bytes, asked: _Asked) -> None:
-        self._asked.append(asked)
-        self._relayed.say(Kind.TEXT, text)
-
-    def _go_on(self) -> None:
-        """What a held command waited for may be there."""
-        if self._held is not None and not self._asked:
-            text, self._held = self._held, None
-            self._carry_out(text)
-            self._wake()
-
-    def _carry_out(self, text: bytes) -> None:
-        """Carry out a command here, or relay it; all before it have their replies."""
-        try:
-            asked = websocket.parse(text, self._limits)
-        except websocket.BadText:
-            self._relay(text, _Asked())
-            return
-        match asked.order:
-            case websocket.Subscribe(topics, view):
-                if self._shell.can_follow and not self._shell.look():
-                    self._held = text
-                    self._shell.when_current(self._go_on)
-                else:
-                    self._subscribe(text, asked.request_id, tuple(topics), strong=view.strong)
-            case websocket.Unsubscribe(topic):
-                if self._local is not None and topic in self._local.stream.names:
-                    self._local.hear(text)
-                else:
-                    self._relay(text, _Asked(removes=topic))
-            case _:
-                self._relay(text, _Asked())
+        self._shell.when_current(go_on)
+        return Ticket(_nothing)
 
     def _subscribe(
-        self, text: bytes, request_id: bytes, names: tuple[str, ...], *, strong: bool
-    ) -> None:
-        here = set() if self._local is None else set(self._local.stream.names)
-        most = self._limits.max_watch_topics
-        if len(here | self._there | set(names)) > most:
-            why = f"a socket watches at most {most} topics"
-            refusal = Rejection(ErrorCode.INVALID_REQUEST, why)
-            self._replies.append(websocket.refused(request_id, refusal))
-            self._wake()
-            return
-        is_here = not strong and self._shell.can_follow and self._there.isdisjoint(names)
-        local = self._local_half() if is_here and all(map(self._is_theirs, names)) else None
-        if local is None:
-            self._relay(text, _Asked(adds=names))
-            return
-        local.hear(text)
+        self, topics: Mapping[str, Begin], view: View, now_ms: int, deliver: Opened[Positions]
+    ) -> Positions | Ticket:
+        names = topics.keys()
+        here = set() if self._local is None else set(self._local.names)
+        if len(here | self._there | names) > self._most:
+            why = f"a socket watches at most {self._most} topics"
+            raise Rejection(ErrorCode.INVALID_REQUEST, why)
+        may_be_here = not view.strong and self._shell.can_follow and self._there.isdisjoint(names)
+        if may_be_here and all(map(self._is_theirs, names)):
+            local = self._local_half()
+            if local is not None:
+                return local.add(topics, view, now_ms)
 
-    def _local_half(self) -> SocketFeed | None:
+        def told(found: Positions | Rejection) -> None:
+            if not isinstance(found, Rejection):
+                self._there.update(names)
+                if self._local is not None:
+                    for name in names:
+                        self._local.remove(name)
+            deliver(found)
+
+        return self._remote.subscribe(topics, view, now_ms, told)
+
+    def unsubscribe(self, name: str, deliver: Callable[[bool], None]) -> bool | Ticket:
+        if self._local is not None and name in self._local.names:
+            return self._local.remove(name)
+        self._there.discard(name)
+        return self._remote.unsubscribe(name, deliver)
+
+    def _local_half(self) -> LocalSocket | None:
         if self._local is None and self._may_be_local:
-            made = self._make_local()
-            if isinstance(made, SocketFeed):
-                self._local = made
-                made.listen(self._on_news)
-            else:
+            try:
+                self._local = self._open_local()
+            except Rejection:
                 self._may_be_local = False
+            else:
+                self._local.wake_by(self._wake)
         return self._local
 
-    # ------------------------------------------------------------------ messages
+    # ------------------------------------------------------------------ frames
 
     @property
-    def is_over(self) -> bool:
-        return self._relayed.is_over
+    def ended_by(self) -> StreamEnd | None:
+        """The engine's half says so."""
+        return self._remote.ended_by
 
-    @property
-    def is_drained(self) -> bool:
-        return False
-
-    def listen(self, wake: Callable[[], None]) -> None:
+    def wake_by(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._relayed.listen(wake)
-        wake()
+        self._remote.wake_by(wake)
+        if self._local is not None:
+            self._local.wake_by(wake)
 
-    def _on_news(self) -> None:
-        self._wake()
-
-    def take(self) -> bytes | None:
-        if self._replies:
-            return self._replies.popleft()
+    def next_frame(self, now_ms: int) -> Pulled | Found | None:
         self._is_local_next = not self._is_local_next
         if self._is_local_next:
-            return self._take_local() or self._take_relayed()
-        return self._take_relayed() or self._take_local()
+            return self._next_local(now_ms) or self._remote.next_frame(now_ms)
+        return self._remote.next_frame(now_ms) or self._next_local(now_ms)
 
-    def _take_relayed(self) -> bytes | None:
-        taken = self._relayed.take()
-        if taken is None:
-            return None
-        kind, message = taken
-        if kind is Kind.REPLY:
-            self._on_reply(message)
-        return message
-
-    def _on_reply(self, message: bytes) -> None:
-        """A command that was relayed has its reply."""
-        asked = self._asked.popleft()
-        is_done = message.startswith(_SUBSCRIBED)
-        if asked.removes:
-            self._there.discard(asked.removes)
-        elif asked.adds and is_done:
-            self._there.update(asked.adds)
-            if self._local is not None:
-                for name in asked.adds:
-                    self._local.stream.unsubscribe(name)
-        if not self._asked:
-            self._go_on()
-
-    def _take_local(self) -> bytes | None:
+    def _next_local(self, now_ms: int) -> Pulled | None:
         local = self._local
         if local is None:
             return None
-        has_ended = self._shell.phase is not Phase.READY or local.stream.ended_by is not None
-        if not has_ended or local.has_replies:
-            return local.take()
-        # The engine's half says so to the client; or it has what this one may not serve any more.
-        if local.stream.ended_by is StreamEnd.MOVED:
-            if local.has_frame:
-                return local.take()
-            self._move(local)
+        if local.ended_by is None:
+            return local.next_frame(now_ms)
+        if local.ended_by is StreamEnd.MOVED:
+            # The engine's process goes on with what is watched here, from where it stands.  That knows
+            # whether the topic is there any more, and what its last head was.
+            for name, standing in local.standings():
+                self._there.add(name)
+                self._remote.adopt(standing)
         self._local, self._may_be_local = None, False
         local.close()
         return None
 
-    def _move(self, local: SocketFeed) -> None:
-        """Have the engine's process go on with what is watched here, from where it stands.  That knows
-        whether the topic is there any more, and what its last head was."""
-        for name, standing in local.stream.standings():
-            self._there.add(name)
-            self._relayed.say(Kind.MOVED, pickle.dumps(standing))
+    def unreadable(self, frame: RecordFrame | DamagedFrame) -> None:
+        """The records of a frame of this half cannot be read: its topic is subscribed no more."""
+        if self._local is not None and frame.topic in self._local.names:
+            self._local.unreadable(frame)
+        else:
+            self.unsubscribe(frame.topic, _ignore)
 
     # ------------------------------------------------------------------ the end
 
     def close(self) -> None:
+        self._is_closed = True
         self._wake = _nothing
-        self._held = None
-        self._asked.clear()
-        self._replies.clear()
         local, self._local = self._local, None
         if local is not None:
             local.close()
-        self._relayed.close()
+        self._remote.close()
 
 
 def _nothing() -> None:
+    return
+
+
+def _ignore(_: bool) -> None:
     return

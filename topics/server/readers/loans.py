@@ -7,12 +7,12 @@ without them where the reader has ended.
 Invariant: a session is in one process.  What comes back of a loan that is over is not taken.
 """
 
-import pickle
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from topics.protocol.driver.streams import LentSession, Loan, Streams
 from topics.server.access.key_ring import KeyRing
+from topics.server.readers.messages import End, Forgotten, Lent, Recall, Returned
 from topics.server.readers.process import ReaderProcess
 from topics.server.runtime.runtime import Runtime
 
@@ -52,8 +52,8 @@ class Loans:
         lent = self._lent.get(wid)
         return None if lent is None else lent.reader
 
-    def lend(self, wid: str, reader: ReaderProcess) -> bytes | None:
-        """Lend a session; its image, which is to go to the reader, or None where it stays here."""
+    def lend(self, wid: str, reader: ReaderProcess, asked: int = 0) -> Lent | None:
+        """Lend a session; what is to go to the reader, or None where it stays here."""
         loan = self._streams.loan(wid, self._is_theirs)
         if loan is None:
             return None
@@ -63,10 +63,10 @@ class Loans:
             if entry is None:
                 return None
         self._made = number = self._made + 1
-        image = pickle.dumps((loan.image, entry, number))
+        lent = Lent(asked, loan.image, entry, number)
         loan.begin(lambda: self._on_ended(wid, number))
         self._lent[wid] = _Lent(reader, loan, number)
-        return image
+        return lent
 
     def undo(self, wid: str) -> None:
         """The session that was lent last did not leave."""
@@ -80,18 +80,18 @@ class Loans:
             then()
             return
         self._recalls.setdefault(wid, []).append(then)
-        lent.reader.send({"recall": wid, "number": lent.number})
+        lent.reader.send(Recall(wid, lent.number))
 
-    def returned(self, reader: ReaderProcess, message: dict[str, Any]) -> None:
+    def returned(self, reader: ReaderProcess, returned: Returned) -> None:
         """A reader gives a session back."""
-        image: LentSession = pickle.loads(message["returned"])
-        if self._is_loan(reader, image.wid, message["number"]):
+        image = returned.image
+        if self._is_loan(reader, image.wid, returned.number):
             self._take_back(image.wid, image)
 
-    def forgotten(self, reader: ReaderProcess, message: dict[str, Any]) -> None:
+    def forgotten(self, reader: ReaderProcess, forgotten: Forgotten) -> None:
         """A reader has forgotten a session, as the engine does in time."""
-        if self._is_loan(reader, message["forgotten"], message["number"]):
-            self._take_back(message["forgotten"], None)
+        if self._is_loan(reader, forgotten.wid, forgotten.number):
+            self._take_back(forgotten.wid, None)
 
     def reader_gone(self, reader: ReaderProcess) -> None:
         """What it had is here again; its streams go on from what their clients remember."""
@@ -113,7 +113,7 @@ class Loans:
         lent.loan.forget_place()
         why = lent.loan.ended_by
         if why is not None:
-            lent.reader.send({"end": wid, "number": number, "why": why.name})
+            lent.reader.send(End(wid, number, why.name))
         self._is_here(wid)
 
     def _take_back(self, wid: str, image: LentSession | None) -> None:

@@ -15,23 +15,41 @@ import asyncio
 import logging
 import mmap
 import os
-import pickle
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any, Final
 
 from topics.protocol.driver.follower import Timing
 from topics.protocol.driver.loop_time import LoopTime
 from topics.protocol.driver.streams import Streams
+from topics.protocol.model.access import Caller
+from topics.server.links.desk import Desk
+from topics.server.links.served_streams import STREAMS
 from topics.server.observing.metrics import Family
 from topics.server.process.latecomers import http2
 from topics.server.readers.channel import Channel, Handed, require_channels
-from topics.server.readers.decisions import Decisions
-from topics.server.readers.desk import Desk
 from topics.server.readers.figures import families
 from topics.server.readers.loans import Loans
+from topics.server.readers.messages import (
+    Borrow,
+    Drain,
+    Elsewhere,
+    Failures,
+    Forgotten,
+    Hello,
+    InFlight,
+    Keys,
+    Lent,
+    Reads,
+    Ready,
+    Released,
+    Returned,
+    Stats,
+    Wake,
+    decode_from_reader,
+    pack_settings,
+)
 from topics.server.readers.moving import Arrivals
 from topics.server.readers.passing import Passing
 from topics.server.readers.process import ReaderProcess, Standing
@@ -39,9 +57,10 @@ from topics.server.readers.releases import Releases
 from topics.server.readers.shared_heads import SharedHeads, heads_bytes, shared_file
 from topics.server.readers.sorting import Kind, Sorting, asked
 from topics.server.runtime.runtime import Runtime
+from topics.server.service.service import LocalService
 from topics.server.transport.connection import Connection
 from topics.server.transport.shared import Shared
-from topics.settings import TABLE, Settings
+from topics.settings import Settings
 
 TICK_S: Final = 0.25
 """Between two looks at the readers.  No more counts of a longer pause: the readers were stopped, too, as
@@ -76,9 +95,8 @@ class Pool:
         self.heads = SharedHeads(mmap.mmap(self._memory_file, size))
         self._processes = [ReaderProcess(index) for index in range(settings.readers)]
         self._loans = Loans(runtime, lambda: self._exchange.keys, self._may_serve)
-        self._decisions = Decisions(runtime)
         self._desks: dict[int, Desk] = {}
-        """The requests that each reader relays, by its place."""
+        """What each reader asks for, by its place."""
         self._releases: Releases
         self._loop: asyncio.AbstractEventLoop
         self._shared: Shared
@@ -109,15 +127,9 @@ class Pool:
             return
         self.heads.clear(process.index)
         process.released = self._releases.number
-        values = {setting.name: getattr(self._settings, setting.name) for setting in TABLE}
-        values |= {"api_keys": None, "api_keys_file": None}  # it is told of those in force
-        hello = {
-            "index": process.index,
-            "readers": len(self._processes),
-            "log_format": self._settings.log_format,
-            "settings": pickle.dumps(Settings(**values)),
-            "has_keys": self._exchange.keys is not None,
-        }
+        has_keys = self._exchange.keys is not None
+        settings = pack_settings(self._settings)
+        hello = Hello(process.index, len(self._processes), has_keys, settings)
 
         def make_channel(ours: socket.socket) -> Channel:
             channel = Channel(
@@ -128,7 +140,15 @@ class Pool:
                 on_unsent=self._on_unsent,
                 on_relayed=lambda data: desk.received(data),
             )
-            desk = Desk(self._shared, channel, partial(self._lend, process, channel))
+            desk = Desk(
+                self._shared,
+                channel,
+                LocalService(self._runtime),
+                self._exchange.slots,
+                self._caller_of,
+                STREAMS,
+                self._exchange.reporters(),
+            )
             self._desks[process.index] = desk
             return channel
 
@@ -138,13 +158,18 @@ class Pool:
     def _tell_keys(self, process: ReaderProcess) -> None:
         keys = self._exchange.keys
         if keys is not None:
-            process.send({"keys": pickle.dumps(keys.entries)})
+            process.send(Keys(keys.entries))
+
+    def _caller_of(self, digest: bytes) -> Caller | None:
+        """A reader has judged the key; what it may do is looked up here."""
+        keys = self._exchange.keys
+        caller: Caller | None = None if keys is None else keys.by_digest(digest)
+        return caller
 
     def _on_gone(self, process: ReaderProcess) -> None:
         """A reader has ended, or its channel has: start another."""
         if process.standing is Standing.GONE:
             return
-        self._decisions.reader_gone(process.channel)
         again_s = process.gone(self._loop.time())
         self._loans.reader_gone(process)
         self._desks.pop(process.index).close()
@@ -178,7 +203,7 @@ class Pool:
             if process.standing is Standing.STARTING:
                 self._replace(process)
             else:
-                process.send({"drain": True})
+                process.send(Drain())
         self._note_end()
 
     async def stop(self) -> None:
@@ -234,7 +259,7 @@ class Pool:
         if self.heads.store(batch, held, Timing(*runtime.clock.course)):
             for process in self._processes:
                 if process.standing is Standing.READY and self.heads.waits(process.index):
-                    process.send({"wake": True})
+                    process.send(Wake())
 
     def _tick(self) -> None:
         if self._is_ending:
@@ -298,19 +323,25 @@ class Pool:
         if self._streams.is_open(wid) or sorting.reads <= patience(sorting.returns):
             return False
         process = self._idlest()
-        image = None if process is None else self._loans.lend(wid, process)
-        if process is None or image is None:
+        lent = None if process is None else self._loans.lend(wid, process)
+        if process is None or lent is None:
             return False
-        if self._give_sorted(sorting, process, image):
+        if self._give_sorted(sorting, process, lent):
             return True
         self._loans.undo(wid)
         return False
 
-    def _give_sorted(self, sorting: Sorting, process: ReaderProcess, lent: bytes = b"") -> bool:
+    def _give_sorted(
+        self, sorting: Sorting, process: ReaderProcess, lent: Lent | None = None
+    ) -> bool:
         return self._give(sorting.connection, process, lent, sorting.returns)
 
     def _give(
-        self, connection: Connection, process: ReaderProcess, lent: bytes = b"", returns: int = 0
+        self,
+        connection: Connection,
+        process: ReaderProcess,
+        lent: Lent | None = None,
+        returns: int = 0,
     ) -> bool:
         given = connection.give_away()
         if given is None:
@@ -322,30 +353,24 @@ class Pool:
         process.channel.hand(handed, descriptor)
         return True
 
-    def _lend(
-        self,
-        process: ReaderProcess,
-        channel: Channel,
-        wid: str,
-        caller: str,
-        deliver: Callable[[bytes], None],
-    ) -> None:
+    def _lend(self, process: ReaderProcess, borrow: Borrow) -> None:
         """A reader asks for a session, to serve a stream of it over HTTP/2.  One that another reader
         has comes back first, and its stream there ends."""
+        wid, channel = borrow.wid, process.channel
 
         def lend() -> None:
             if process.channel is not channel:
                 return  # the reader that asked has ended meanwhile
-            if self._is_ending or self._streams.is_open(wid):
-                deliver(b"")
-            else:
-                deliver(self._loans.lend(wid, process) or b"")
+            lent = None
+            if not self._is_ending and not self._streams.is_open(wid):
+                lent = self._loans.lend(wid, process, borrow.asked)
+            process.send(lent or Lent(borrow.asked))
 
         owner = self._streams.owner_of(wid)
-        if owner is not None and owner.name == caller:
+        if owner is not None and owner.name == borrow.caller:
             self._loans.recall(wid, lend)
         else:
-            deliver(b"")
+            process.send(Lent(borrow.asked))
 
     def _may_serve(self, name: str) -> bool:
         """Whether a reader may serve a topic; it looks for itself, so this may be wrong."""
@@ -376,35 +401,34 @@ class Pool:
 
     # ------------------------------------------------------------------ what readers say
 
-    def _on_message(self, process: ReaderProcess, message: dict[str, Any]) -> None:
-        if "ready" in message:
-            process.ready(self._ran.ms)
-            self._releases.process_ready(process)
-            self._tell_in_flight()  # before any connection goes there
-        elif "stats" in message:
-            process.stats = message["stats"]
-            process.given = int(process.stats["connections"])
-            self._note_reads(message["reads"])
-        elif "asked" in message:
-            self._note_reads(message["reads"])
-            if process.channel is not None:
-                self._decisions.asked(process.channel, message)
-        elif "unasked" in message:
-            if process.channel is not None:
-                self._decisions.unasked(process.channel, message["unasked"])
-        elif "in_flight" in message:
-            process.in_flight = message["in_flight"]
-            self._count_in_flight()
-            self._tell_in_flight()
-        elif "failures" in message:
-            if self._exchange.failures is not None:
-                self._exchange.failures.note_all(message["failures"])
-        elif "returned" in message:
-            self._loans.returned(process, message)
-        elif "forgotten" in message:
-            self._loans.forgotten(process, message)
-        elif "released" in message:
-            self._releases.released(process, message["released"])
+    def _on_message(self, process: ReaderProcess, data: bytes) -> None:
+        match decode_from_reader(data):
+            case Ready():
+                process.ready(self._ran.ms)
+                self._releases.process_ready(process)
+                self._tell_in_flight()  # before any connection goes there
+            case Stats() as stats:
+                process.stats = stats
+                process.given = stats.connections
+                self._exchange.measures.add(stats.answers)
+            case Reads(at_ms):
+                for topic_id, ms in at_ms.items():
+                    self._runtime.engine.note_read(topic_id, ms)
+            case InFlight(counts):
+                process.in_flight = counts
+                self._count_in_flight()
+                self._tell_in_flight()
+            case Failures(counts):
+                if self._exchange.failures is not None:
+                    self._exchange.failures.note_all(counts)
+            case Borrow() as borrow:
+                self._lend(process, borrow)
+            case Returned() as returned:
+                self._loans.returned(process, returned)
+            case Forgotten() as forgotten:
+                self._loans.forgotten(process, forgotten)
+            case Released(number):
+                self._releases.released(process, number)
 
     def _count_in_flight(self) -> None:
         """What keys have in flight in readers counts here."""
@@ -419,11 +443,7 @@ class Pool:
             elsewhere = everywhere - Counter(process.in_flight)
             if elsewhere != process.told:
                 process.told = elsewhere
-                process.send({"elsewhere": dict(elsewhere)})
-
-    def _note_reads(self, reads: dict[int, int]) -> None:
-        for topic_id, at_ms in reads.items():
-            self._runtime.engine.note_read(topic_id, at_ms)
+                process.send(Elsewhere(dict(elsewhere)))
 
     # ------------------------------------------------------------------ metrics
 

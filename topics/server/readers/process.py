@@ -7,7 +7,6 @@ the pool's.
 import asyncio
 import logging
 import os
-import pickle
 import socket
 import subprocess
 import sys
@@ -16,11 +15,12 @@ from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import topics
 from topics.server.readers.channel import Channel, channel_pair
 from topics.server.readers.figures import Figures
+from topics.server.readers.messages import Hello, Stats, ToReader, encode
 from topics.server.readers.shared_heads import SharedHeads
 
 HANG_S: Final = 1.0
@@ -30,6 +30,7 @@ LIFELESS_S: Final = 10.0
 AGAIN_S: Final = (0.05, 0.2, 1.0, 5.0)
 """How long after its end a reader is started again, by how often it ended without a quiet time."""
 QUIET_S: Final = 60.0
+NO_STATS: Final = Stats(0, 0, 0, 0.0, 0, b"")
 
 log = logging.getLogger("topics.readers")
 
@@ -68,7 +69,7 @@ class ReaderProcess:
         self.index = index
         self.standing = Standing.GONE
         self.channel: Channel | None = None
-        self.stats: dict[str, float] = {}
+        self.stats = NO_STATS
         self.restarts = 0
         self.released = 0
         self.in_flight: dict[str, int] = {}
@@ -93,7 +94,7 @@ class ReaderProcess:
 
     def start(
         self,
-        hello: dict[str, Any],
+        hello: Hello,
         page_file: int,
         make_channel: Callable[[socket.socket], Channel],
         *,
@@ -111,11 +112,11 @@ class ReaderProcess:
         loop = asyncio.get_running_loop()
         ours, theirs = channel_pair()
         self.standing = Standing.STARTING
-        self.stats = {}
+        self.stats = NO_STATS
         self._begun_s = loop.time()
         self._seen = (0, 0)
         channel = self.channel = make_channel(ours)
-        ours.send(pickle.dumps(hello))
+        ours.send(encode(hello))
 
         def spawn() -> subprocess.Popen[bytes]:
             descriptors = theirs.fileno(), page_file
@@ -164,10 +165,10 @@ class ReaderProcess:
         self.channel = None
         self.in_flight, self.told = {}, Counter()
         self.kill()
-        self._requests_before += int(self.stats.get("requests", 0))
-        self._relayed_before += int(self.stats.get("relayed", 0))
-        self._cpu_before_s += self.stats.get("cpu_s", 0.0)
-        self.stats = {}
+        self._requests_before += self.stats.requests
+        self._relayed_before += self.stats.relayed
+        self._cpu_before_s += self.stats.cpu_s
+        self.stats = NO_STATS
         self._ends = 0 if now_s - self._begun_s > QUIET_S else self._ends + 1
         return AGAIN_S[min(max(self._ends - 1, 0), len(AGAIN_S) - 1)]
 
@@ -178,7 +179,7 @@ class ReaderProcess:
 
     # ------------------------------------------------------------------ what it is told
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: ToReader) -> None:
         """Tell it something; nothing where it has ended."""
         if self.channel is not None:
             self.channel.send(message)
@@ -193,11 +194,11 @@ class ReaderProcess:
         return Figures(
             up=self.standing is Standing.READY,
             behind=newest - heads.words(self.index)[0],
-            connections=int(stats.get("connections", 0)),
-            hot_bytes=int(stats.get("hot_bytes", 0)),
-            requests=self._requests_before + int(stats.get("requests", 0)),
-            relayed=self._relayed_before + int(stats.get("relayed", 0)),
-            cpu_s=self._cpu_before_s + stats.get("cpu_s", 0.0),
+            connections=stats.connections,
+            hot_bytes=stats.hot_bytes,
+            requests=self._requests_before + stats.requests,
+            relayed=self._relayed_before + stats.relayed,
+            cpu_s=self._cpu_before_s + stats.cpu_s,
             restarts=self.restarts,
         )
 

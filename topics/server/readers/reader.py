@@ -11,20 +11,22 @@ import gc
 import logging
 import mmap
 import os
-import pickle
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from topics.protocol.driver.follower import Follower
-from topics.protocol.driver.streams import LentSession, StreamEnd
+from topics.protocol.driver.group_commit import Deliver, Ticket
+from topics.protocol.driver.streams import StreamEnd
 from topics.protocol.model.access import ANYONE, Caller
+from topics.protocol.model.commands import GetTopic
 from topics.server.access.keys import Entry
-from topics.server.http.exchange import TopicsExchange
+from topics.server.http.exchange import ConnectionExchange, TopicsExchange
 from topics.server.http.holders import Holders
+from topics.server.links.link import Link
 from topics.server.observing import usage
 from topics.server.process import latecomers, logs
 from topics.server.process.cpus import busy_poll_s
@@ -32,15 +34,39 @@ from topics.server.process.foreground import run_on_loop
 from topics.server.process.parent import Parent
 from topics.server.readers.assembly import ReaderParts, parts_of
 from topics.server.readers.channel import Channel, Handed
-from topics.server.readers.dispatch import Dispatch, Upgrading
 from topics.server.readers.held_files import holds_unlinked
+from topics.server.readers.messages import (
+    Borrow,
+    Drain,
+    Elsewhere,
+    End,
+    Failures,
+    Forgotten,
+    Hello,
+    InFlight,
+    Keys,
+    Lent,
+    Reads,
+    Ready,
+    Recall,
+    Release,
+    Released,
+    Rest,
+    Returned,
+    Stats,
+    Wake,
+    decode_hello,
+    decode_to_reader,
+    settings_of,
+)
 from topics.server.readers.moving import Arrivals
-from topics.server.readers.questions import Questions
-from topics.server.readers.relay import Relay
+from topics.server.readers.service import ReaderService
 from topics.server.readers.shared_heads import SharedHeadsView, heads_bytes
 from topics.server.readers.shell import ReaderShell
 from topics.server.readers.sorting import Kind, Sorting, asked
 from topics.server.service.shell import Phase
+from topics.server.service.slots import Slot
+from topics.server.transport.budget import Budget
 from topics.server.transport.connection import Connection
 from topics.server.transport.listener import max_connections
 from topics.server.transport.shared import Shared
@@ -48,6 +74,8 @@ from topics.server.transport.shared import Shared
 TICK_S: Final = 0.1
 """How often a reader notes that it lives, and looks at the shared heads though nobody woke it."""
 STATS_TICKS: Final = 10
+REST_S: Final = 0.005
+"""Between two looks that nobody waits for."""
 GRACE_S: Final = 4.0
 """How long requests in flight may take to complete in a stop; less than the engine waits."""
 BEGINS: Final = 5
@@ -71,23 +99,25 @@ class Reader:
     """
 
     def __init__(
-        self, hello: dict[str, Any], channel_socket: socket.socket, heads: int, engine: Parent
+        self, hello: Hello, channel_socket: socket.socket, heads: int, engine: Parent
     ) -> None:
-        self._index = int(hello["index"])
-        self._settings = pickle.loads(hello["settings"])
-        self._has_keys = bool(hello["has_keys"])
+        self._index = hello.index
+        self._settings = settings_of(hello.settings)
+        self._has_keys = hello.has_keys
         self._engine = engine
         self._keys: list[Entry] | None = None
         """Keys in force in the engine's process, which alone reads where they come from."""
         self._keys_told = asyncio.Event()
         self._has_begun = False
-        memory = mmap.mmap(heads, heads_bytes(hello["readers"]))
+        memory = mmap.mmap(heads, heads_bytes(hello.readers))
         self._view = SharedHeadsView(memory, self._index)
         self._channel_socket = channel_socket
         self._ended = asyncio.Event()
         self._code = 0
         self._tick_handle: asyncio.TimerHandle | None = None
         self._ticks = 0
+        self._is_resting = False
+        """It looks again in a moment, and is not to be woken before."""
         self._in_flight: dict[str, int] = {}
         self._borrowed: dict[str, float] = {}
         """Sessions that are here, and when each last had a stream."""
@@ -99,9 +129,12 @@ class Reader:
         self._follower: Follower
         self._shell: ReaderShell
         self._shared: Shared
-        self._relay: Relay
+        self._link: Link
+        self._service: ReaderService
         self._channel: Channel
-        self._questions: Questions
+        self._borrows: dict[int, Callable[[], None]] = {}
+        """What goes on once a session that was asked for is here, or does not come."""
+        self._asked = 0
 
     async def run(self) -> int:
         """Serve until the engine's process says to stop, or ends; returns the exit code."""
@@ -110,14 +143,13 @@ class Reader:
             on_message=self._or_ends(self._on_message),
             on_handed=self._or_ends(self._on_handed),
             on_end=self._on_engine_gone,
-            on_relayed=lambda data: self._relay.received(data),
+            on_relayed=lambda data: self._link.received(data),
         )
-        self._questions = Questions(self._channel.send, lambda: self._channel.is_clear)
         if self._has_keys:
             await self._keys_told.wait()
         await self._begin()
         self._tick()
-        self._channel.send({"ready": True})
+        self._channel.send(Ready())
         latecomers.load(latecomers.OF_READERS)
         await self._ended.wait()
         return self._code
@@ -133,7 +165,7 @@ class Reader:
                 follower,
                 self._view,
                 broken=self._on_broken,
-                questions=self._questions,
+                ask=self._ask_topic,
                 check=self._check_engine,
             )
             self._follower, self._shell, self._parts = follower, shell, parts
@@ -146,6 +178,10 @@ class Reader:
                 if attempt == BEGINS - 1:
                     raise
         holders = Holders(settings.trusted_proxies)
+        limits = parts.transport_limits(max_connections(settings.limits.max_connections))
+        answers = Budget(limits.answers_bytes)
+        link = self._link = Link(self._channel, answers, self._key_of, ends_with_it=True)
+        service = self._service = ReaderService(shell, link, self, self._tell_reads)
         exchange = TopicsExchange(
             shell,
             parts.origins,
@@ -153,25 +189,40 @@ class Reader:
             holders,
             guard=parts.guard,
             trace_meta=settings.trace_meta,
+            service=service,
         )
         if exchange.failures is not None:
             exchange.failures.hand_on()
-        most = max_connections(settings.limits.max_connections)
         self._shared = Shared(
             exchange,
-            limits=parts.transport_limits(most),
+            limits=limits,
             peer=holders.peer,
             timeouts=parts.timeouts,
             busy_poll_s=busy_poll_s(settings.busy_poll_us, 1 + settings.readers),
+            answers=answers,
         )
         self._shared.busy_poll.may_poll = lambda: not shell.has_threads_at_work
+        self._nobody = Slot(exchange.slots, "")
         self._exchange, self._has_begun = exchange, True
         if self._keys is not None:
             exchange.put_keys(self._keys)  # others may have come while it began
-        self._relay = Relay(self._shared, self._channel, exchange, settings.limits)
-        self._shared.exchange = Upgrading(exchange, self._dispatch)
         gc.freeze()
         gc.enable()
+
+    # ------------------------------------------------------------------ the link
+
+    def _key_of(self, caller: Caller) -> bytes:
+        keys = self._exchange.keys
+        return b"" if keys is None else keys.digest_of(caller)
+
+    def _ask_topic(self, command: GetTopic, deliver: Deliver) -> Ticket:
+        """The engine is asked by this process itself, whoever waits here."""
+        self._tell_reads(self._shell.take_reads())
+        return self._link.submit(command, deliver, self._nobody)
+
+    def _tell_reads(self, reads: Mapping[int, int]) -> None:
+        if reads:
+            self._channel.send(Reads(dict(reads)))
 
     # ------------------------------------------------------------------ the shared heads
 
@@ -193,11 +244,25 @@ class Reader:
     def _look(self) -> None:
         """Follow, and ask to be woken when there is more."""
         if self._shell.look():
+            if self._is_resting:
+                return
             self._tell(waits=True)
             self._shell.look()  # what was stored before the engine could see that this one waits
         else:
             self._tell(waits=False)
             self._shell.when_current(self._look)
+
+    def _on_wake(self) -> None:
+        """There is more.  Where nobody waits for it here, the next is looked for in a while: to wake a
+        process costs the engine a fifth of a write."""
+        if not self._shell.is_waited_for and not self._is_resting:
+            self._is_resting = True
+            asyncio.get_running_loop().call_later(REST_S, self._rested)
+        self._look()
+
+    def _rested(self) -> None:
+        self._is_resting = False
+        self._or_ends(self._look)()
 
     def _tell(self, *, waits: bool) -> None:
         self._view.tell(applied=self._follower.shown.number, beat=time.monotonic_ns(), waits=waits)
@@ -207,27 +272,26 @@ class Reader:
         counts = self._exchange.slots.of_keys.counts()
         if counts != self._in_flight:
             self._in_flight = counts
-            self._channel.send({"in_flight": counts})
+            self._channel.send(InFlight(counts))
 
     def _tell_failures(self) -> None:
         """Wrong keys are counted by address, whichever process met them (§12)."""
         failures = self._exchange.failures
         counts = {} if failures is None else failures.take()
         if counts:
-            self._channel.send({"failures": counts})
+            self._channel.send(Failures(counts))
 
     def _tell_stats(self) -> None:
+        self._tell_reads(self._shell.take_reads())
         self._channel.send(
-            {
-                "stats": {
-                    "requests": self._shell.requests,
-                    "relayed": self._relay.relayed_total,
-                    "connections": len(self._shared.connections),
-                    "cpu_s": usage.cpu_s() or 0.0,
-                    "hot_bytes": self._follower.state.memory.total_bytes,
-                },
-                "reads": self._shell.take_reads(),
-            }
+            Stats(
+                self._shell.requests,
+                self._service.asked_total,
+                len(self._shared.connections),
+                usage.cpu_s() or 0.0,
+                self._follower.state.memory.total_bytes,
+                self._parts.observer.measures.take(),
+            )
         )
 
     # ------------------------------------------------------------------ connections
@@ -235,16 +299,17 @@ class Reader:
     def _on_handed(self, handed: Handed, sock: socket.socket) -> None:
         made = Connection(
             self._shared,
-            lambda connection: Sorting(connection, self._sort, returns=handed.returns),
-            lambda connection: latecomers.http2(connection, self._dispatch()),
+            lambda connection: Sorting(
+                connection, self._sort, returns=handed.returns, exchange=self._of_connection()
+            ),
+            lambda connection: latecomers.http2(connection, self._of_connection()),
         )
-        if handed.lent:
-            self._borrow(*pickle.loads(handed.lent))
+        if handed.lent is not None:
+            self._take(handed.lent)
         self._arrivals.adopt(sock, made, handed.pending)
 
-    def _dispatch(self) -> Dispatch:
-        """What serves a connection that stays."""
-        return Dispatch(self._exchange, self._relay, self._shell, self)
+    def _of_connection(self) -> ConnectionExchange:
+        return ConnectionExchange(self._exchange, self._service.lane())
 
     def _sort(self, sorting: Sorting, data: bytes, at: int) -> bool:
         """Whether the connection does not go on here."""
@@ -257,9 +322,9 @@ class Reader:
                         return self._give_back(sorting)
                     self._shell.when_current(sorting.connection.work_soon)
                     return True
-                if self._shell.serves(name):
+                if self._shell.serves(name, is_prompt=self._service.is_prompt):
                     return False
-            case (Kind.LIST, _) if self._shell.asks_promptly:
+            case (Kind.LIST, _) if self._service.is_prompt:
                 return False
             case (Kind.STREAM, wid) if wid in self._borrowed:
                 if not self._shell.look():
@@ -271,25 +336,34 @@ class Reader:
 
     # ------------------------------------------------------------------ watch sessions
 
-    def _borrow(self, image: LentSession, entry: Entry | None, number: int) -> None:
+    def _take(self, lent: Lent) -> None:
         """Have a session of the engine's here; one of a key that is not in force here goes back."""
+        image, number = lent.image, lent.number
+        assert image is not None
         owner: Caller | None = ANYONE
-        if entry is not None:
+        if lent.entry is not None:
             keys = self._exchange.keys
-            owner = None if keys is None else keys.caller_of(entry)
+            owner = None if keys is None else keys.caller_of(lent.entry)
         if owner is None:
-            self._channel.send({"returned": pickle.dumps(image), "number": number})
+            self._channel.send(Returned(image, number))
             return
         self._follower.streams.borrow(image, self._shell.now_ms, owner)
         self._borrowed[image.wid], self._loans[image.wid] = time.monotonic(), number
 
-    # Implements `dispatch.Sessions`.
+    # Implements `service.Sessions`.
 
     def has(self, wid: str) -> bool:
         return wid in self._borrowed
 
-    def take(self, image: bytes) -> None:
-        self._borrow(*pickle.loads(image))
+    def borrow(self, wid: str, caller: str, then: Callable[[], None]) -> None:
+        self._asked += 1
+        self._borrows[self._asked] = then
+        self._channel.send(Borrow(self._asked, wid, caller))
+
+    def _on_lent(self, lent: Lent) -> None:
+        if lent.image is not None:
+            self._take(lent)
+        self._borrows.pop(lent.asked)()
 
     def serves(self, wid: str) -> bool:
         if self._follower.serves_session(wid):
@@ -304,9 +378,9 @@ class Reader:
         number = self._loans.pop(wid)
         image = self._follower.streams.give_back(wid, why)
         if image is not None:
-            self._channel.send({"returned": pickle.dumps(image), "number": number})
+            self._channel.send(Returned(image, number))
         else:
-            self._channel.send({"forgotten": wid, "number": number})
+            self._channel.send(Forgotten(wid, number))
 
     def _end_stream(self, wid: str, number: int, why: StreamEnd) -> None:
         """The session is the engine's again: its stream here ends, and nothing of it goes back."""
@@ -352,26 +426,27 @@ class Reader:
 
     # ------------------------------------------------------------------ what the engine says
 
-    def _on_message(self, message: dict[str, Any]) -> None:
-        if "wake" in message:
-            self._look()
-        elif "answered" in message:
-            self._questions.answered(message)
-        elif "end" in message:
-            self._end_stream(message["end"], message["number"], StreamEnd[message["why"]])
-        elif "recall" in message:
-            self._recall(message["recall"], message["number"])
-        elif "elsewhere" in message:
-            self._exchange.slots.of_keys.elsewhere = message["elsewhere"]
-        elif "release" in message:
-            self._task(self._let_go(message["release"]))
-        elif "rest" in message:
-            if self._shell.look():
-                self._parts.store.pass_retired()
-        elif "keys" in message:
-            self._put_keys(pickle.loads(message["keys"]))
-        elif "drain" in message:
-            self._task(self._drain())
+    def _on_message(self, data: bytes) -> None:
+        match decode_to_reader(data):
+            case Wake():
+                self._on_wake()
+            case End(wid, number, why):
+                self._end_stream(wid, number, StreamEnd[why])
+            case Recall(wid, number):
+                self._recall(wid, number)
+            case Lent() as lent:
+                self._on_lent(lent)
+            case Elsewhere(counts):
+                self._exchange.slots.of_keys.elsewhere = counts
+            case Release(number):
+                self._task(self._let_go(number))
+            case Rest():
+                if self._shell.look():
+                    self._parts.store.pass_retired()
+            case Keys(entries):
+                self._put_keys(entries)
+            case Drain():
+                self._task(self._drain())
 
     def _put_keys(self, entries: list[Entry]) -> None:
         self._keys = entries
@@ -403,7 +478,7 @@ class Reader:
             if not owes and not holds_unlinked(self._settings.data_dir):
                 break
             await asyncio.sleep(LETS_GO_S)
-        self._channel.send({"released": number})
+        self._channel.send(Released(number))
 
     async def _drain(self) -> None:
         """End as the engine's process does: the streams with their last frame."""
@@ -477,8 +552,8 @@ def main(arguments: list[str]) -> int:
     heads = int(arguments[1])
     for descriptor in (channel.fileno(), heads):
         os.set_inheritable(descriptor, False)
-    hello = pickle.loads(_first(channel))
-    logs.configure(hello["log_format"])
+    hello = decode_hello(_first(channel))
+    logs.configure(settings_of(hello.settings).log_format)
     code = EXIT_BROKEN
 
     async def serve() -> None:
@@ -488,7 +563,7 @@ def main(arguments: list[str]) -> int:
     try:
         run_on_loop(serve())
     except Exception as error:
-        log.error("reader %d cannot serve: %s", hello["index"], error)
+        log.error("reader %d cannot serve: %s", hello.index, error)
         return EXIT_BROKEN
     return code
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from topics.protocol.driver.loop_time import LoopTime, tick_ms
+from topics.server.readers.messages import Release, Rest
 from topics.server.readers.process import ReaderProcess, Standing
 from topics.server.readers.shared_heads import SharedHeads
 
@@ -86,7 +87,7 @@ class Releases:
     def _tell(self) -> None:
         for process in self._processes:
             if process.standing is Standing.READY:
-                process.send({"rest": True})
+                process.send(Rest())
 
     def _wait(self) -> None:
         with self._changed:
@@ -108,7 +109,7 @@ class Releases:
     def process_ready(self, process: ReaderProcess) -> None:
         """A reader serves from now on: it is asked what was asked while it started."""
         if process.released < self.number:
-            process.send({"release": self.number})
+            process.send(Release(self.number))
 
     def process_gone(self) -> None:
         """A reader has ended, and holds nothing."""
@@ -141,7 +142,7 @@ class Releases:
     def _ask(self, number: int) -> None:
         for process in self._processes:
             if process.standing is Standing.READY:
-                process.send({"release": number})
+                process.send(Release(number))
 
     def _end_holders(self, number: int) -> None:
         for process in self._processes:

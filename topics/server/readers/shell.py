@@ -1,7 +1,6 @@
 """What runs a reader's engine: the shared heads, the log, the reads that wait, threads and time.
 
-Implements `exchange.Shell` for commands that read.  What of them the log does not tell is asked of
-the engine's process (`questions`).  Any other read is decided once all that the heads showed
+Implements `service.Shell` for reads of records.  Each is decided once all that the heads showed
 when it arrived is applied here; until then it waits, and the log is applied in slices between which
 other connections have their turn.  Before a read of a destination that may lack copies the engine is asked
 for them, and the read is decided where the heads stand when it has answered (`when_copied`).
@@ -21,21 +20,11 @@ from typing import Any, Final, TypeVar
 from topics.protocol.driver.awaited_copies import AwaitedCopies
 from topics.protocol.driver.follower import Follower
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
-from topics.protocol.model.commands import (
-    Command,
-    Diff,
-    GetTopic,
-    ListRouters,
-    ListTopics,
-    ReadPage,
-    RestsOn,
-    facts_of,
-)
+from topics.protocol.model.commands import Command, Diff, GetTopic, ReadPage, waits_for_news
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Parked
-from topics.server.readers.questions import Questions
 from topics.server.readers.shared_heads import SharedHeadsView
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.workers import AtWork
@@ -57,7 +46,7 @@ class ReaderShell:
     Args:
         store: The follower's; its statistics are shown.
         broken: Called where the log cannot be followed: the process is to end.
-        questions: What asks the engine.
+        ask: Asks the engine of a topic, once it has copied what a read of that is to show.
         check: Ends this process where the engine's has ended: nothing that the heads show holds then.
     """
 
@@ -69,7 +58,7 @@ class ReaderShell:
         view: SharedHeadsView,
         *,
         broken: Callable[[Exception], None],
-        questions: Questions,
+        ask: Callable[[GetTopic, Deliver], Ticket],
         clock: Clock | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
@@ -85,7 +74,7 @@ class ReaderShell:
         self._view = view
         self._broken = broken
         self._check = check
-        self._questions = questions
+        self._ask = ask
         self.may_lack_copies = follower.may_lack_copies
         follower.streams.wait_for(AwaitedCopies(self, follower.streams.on_rest).before)
         self._loop = asyncio.get_running_loop()
@@ -154,6 +143,11 @@ class ReaderShell:
                 log.exception("what waited for the log failed")  # and keeps up nothing else
 
     @property
+    def is_waited_for(self) -> bool:
+        """Whether a stream or a read waits for what comes."""
+        return bool(self._parked) or self.follower.streams.has_open
+
+    @property
     def can_follow(self) -> bool:
         """Whether the heads name all that they hold back: otherwise a reader waits for a sync."""
         return self._view.load().held is not None
@@ -162,20 +156,22 @@ class ReaderShell:
         """Call once all that the heads show now is shown here; after `look` returned False."""
         self._when_current.append(call)
 
-    @property
-    def asks_promptly(self) -> bool:
-        """Whether the engine answers soon what it is asked now: lists, and copies that are to come."""
-        return self._questions.is_prompt
-
-    def serves(self, name: str) -> bool:
+    def serves(self, name: str, *, is_prompt: bool) -> bool:
         """Whether a read of a topic is this process's: one that there is not is, and has the same
-        answer everywhere."""
+        answer everywhere.
+
+        Args:
+            is_prompt: Whether the engine decides soon what it is asked now.
+        """
         topic = self.follower.topic(name)
         if topic is None:
             return True
-        return self.follower.is_whole(topic) and (
-            not self.may_lack_copies(topic) or self.asks_promptly
-        )
+        return self.follower.is_whole(topic) and (is_prompt or not self.may_lack_copies(topic))
+
+    def may_watch(self, name: str) -> bool:
+        """Whether a watch of a topic is this process's."""
+        topic = self.follower.state.topics.get(name)
+        return topic is not None and self.follower.is_whole(topic)
 
     # ------------------------------------------------------------------ commands
 
@@ -186,33 +182,30 @@ class ReaderShell:
             Rejection: Refused.
         """
         self.requests += 1
-        if facts_of(command).rests_on is RestsOn.LIST:
-            assert isinstance(command, ListTopics | ListRouters)
-            return self._questions.ask(command, self.take_reads(), deliver)
         assert isinstance(command, Diff | ReadPage)
         if self.look():
             return self._begin(command, deliver)
         if not self.can_follow:
-            raise _moved()
-        waiting = _Waiting(deliver)
-        self.when_current(lambda: waiting.go_on(lambda: self._begin(command, deliver)))
-        return Ticket(waiting.cancel)
+            raise moved()
+        waiting = Waiting(deliver)
+        self.when_current(lambda: waiting.go_on(lambda: self._begin(command, waiting.deliver)))
+        return Ticket(waiting.cancel, waits_for_news=waits_for_news(command))
 
     def _begin(self, command: Diff | ReadPage, deliver: Deliver) -> Reply | Ticket:
         """All that the heads showed when the read arrived is applied."""
         topic = self.follower.topic(command.topic)
         if topic is None or not self.may_lack_copies(topic):
             return self._decide(command, deliver)
-        waiting = _Waiting(deliver)
+        waiting = Waiting(deliver)
 
         def copied(refusal: Rejection | None) -> None:
             if refusal is not None:
                 waiting.go_on(lambda: Reply(refusal))
             else:
-                waiting.go_on(lambda: self._decide(command, deliver))
+                waiting.go_on(lambda: self._decide(command, waiting.deliver))
 
         waiting.ticket = self.when_copied(command.topic, copied)
-        return Ticket(waiting.cancel)
+        return Ticket(waiting.cancel, waits_for_news=waits_for_news(command))
 
     def when_copied(self, name: str, then: Callable[[Rejection | None], None]) -> Ticket:
         """Call once the copies that a topic is owed now are here, as far as routers are not blocked; or
@@ -227,7 +220,7 @@ class ReaderShell:
             else:
                 self.when_current(lambda: then(None))
 
-        return self._questions.ask(GetTopic(name, touch=False), self.take_reads(), answered)
+        return self._ask(GetTopic(name, touch=False), answered)
 
     def take_reads(self) -> dict[int, int]:
         """When topics were read here since the engine was told last, by id: it is told now."""
@@ -237,7 +230,7 @@ class ReaderShell:
     def _decide(self, command: Diff | ReadPage, deliver: Deliver) -> Reply | Ticket:
         topic = self.follower.topic(command.topic)
         if topic is not None and not self.follower.is_whole(topic):
-            raise _moved()
+            raise moved()
         token = object()
         result = self._looked_again(command, token)
         if topic is not None:
@@ -423,28 +416,28 @@ class ReaderShell:
         return self._at_work.run(self._zipper, call)
 
 
-def _moved() -> Rejection:
+def moved(
+    why: str = "the topic is served by another process now; repeat the request",
+) -> Rejection:
     """503: the topic became the engine's while the request's body came; the next request goes
     there."""
-    return Rejection(
-        ErrorCode.NOT_READY,
-        "the topic is served by another process now; repeat the request",
-        {"reason": "moved"},
-        retry_after_s=1,
-    )
+    return Rejection(ErrorCode.NOT_READY, why, {"reason": "moved"}, retry_after_s=1)
 
 
-class _Waiting:
-    """A read that waits for the log, or for the engine's answer."""
+class Waiting:
+    """A read that waits for the log, or for the engine's answer.
+
+    Attributes:
+        ticket: What it waits for now.
+    """
 
     def __init__(self, deliver: Deliver) -> None:
-        self.is_cancelled = False
+        self._deliver: Deliver | None = deliver
         self.ticket: Ticket | None = None
-        self._deliver = deliver
 
     def go_on(self, step: Callable[[], Reply | Ticket]) -> None:
         """What it waited for is here: take the next step."""
-        if self.is_cancelled:
+        if self._deliver is None:
             return
         try:
             found = step()
@@ -453,10 +446,16 @@ class _Waiting:
         if isinstance(found, Ticket):
             self.ticket = found
         else:
-            self.ticket = None
-            self._deliver(found)
+            self.deliver(found)
+
+    def deliver(self, reply: Reply) -> None:
+        """The reply came."""
+        deliver, self._deliver, self.ticket = self._deliver, None, None
+        if deliver is not None:
+            deliver(reply)
 
     def cancel(self) -> None:
-        self.is_cancelled = True
+        """Nobody wants to know any more."""
+        self._deliver = None
         if self.ticket is not None:
             self.ticket.cancel()

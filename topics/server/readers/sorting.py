@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from topics.protocol.http.routes import ROUTES, Route, StreamKind
 from topics.protocol.model.commands import FACTS, RestsOn
+from topics.server.http.interface import Exchange
 from topics.server.transport.connection import Connection
 from topics.server.transport.http1 import Http1
 
@@ -114,17 +115,27 @@ Sort = Callable[["Sorting", bytes, int], bool]
 class Sorting:
     """An HTTP/1.1 speaker that asks, before each request, where the connection goes on.
 
+    Args:
+        exchange: Takes the requests; None: that of all connections.
+
     Attributes:
         reads: Requests since the last that no reader serves.
         returns: How often the connection has come back to the engine's process.
     """
 
-    def __init__(self, connection: Connection, sort: Sort, *, returns: int = 0) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        sort: Sort,
+        *,
+        returns: int = 0,
+        exchange: Exchange | None = None,
+    ) -> None:
         self.connection = connection
         self.returns = returns
         self.reads = 0
         self._sort = sort
-        self._inner = Http1(connection)
+        self._inner = Http1(connection, exchange)
         self._waits = False
         """The next request is here, and where it goes is not decided or not possible yet."""
 

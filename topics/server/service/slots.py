@@ -58,13 +58,17 @@ class Slot(msgspec.Struct, eq=False):
 
     Attributes:
         address: Where it came from; says who sent it where no key does.
+        lane: Its connection: what one connection asks of another process has its turns together.
         waiting: What waits for its answer.
+        at_end: Called once the request is over.
     """
 
     _slots: Slots
     address: str
     caller: Caller = ANYONE
+    lane: int = 0
     waiting: Revocable | None = None
+    at_end: Callable[[], None] | None = None
     _holder: Holder | None = None
     _has_request: bool = False
     _has_poll: bool = False
@@ -99,6 +103,9 @@ class Slot(msgspec.Struct, eq=False):
         """The request is over, or has become a stream, which is counted as one."""
         if self.caller.is_key:
             self._slots.of_keys.leave(self.caller, self)
+        if self.at_end is not None:
+            at_end, self.at_end = self.at_end, None
+            at_end()
         if self._has_request:
             self._has_request = False
             self._slots.inflight.give_back(self.holder)

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, final
 
 import msgspec
 
-from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.model.access import gone
 from topics.protocol.model.commands import Append, Claim, Command, CreateWatch, Diff
 from topics.protocol.model.errors import Rejection
@@ -19,7 +19,8 @@ from topics.protocol.model.records import Buffer
 from topics.protocol.model.shown_records import WITH_RECORDS, records_of
 from topics.server.service import texts
 from topics.server.service.claims import Claiming
-from topics.server.service.shell import Phase, Shell, ThreadCall, not_serving
+from topics.server.service.service import Service
+from topics.server.service.shell import Phase, ThreadCall, not_serving
 from topics.server.service.slots import Slot
 
 _READY: Final = Phase.READY
@@ -27,9 +28,6 @@ _READY: Final = Phase.READY
 T = TypeVar("T")
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
-
-Decide = Callable[[Command, Deliver], Reply | Ticket]
-"""As `Shell.submit`."""
 
 
 @final
@@ -65,9 +63,8 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
     """
 
     _face: Face[A]
-    _shell: Shell
+    _service: Service
     _slot: Slot
-    _decide: Decide
     ticket: Ticket | None = None
     _answer: A | None = None
     _deliver: Callable[[A], None] | None = None
@@ -95,7 +92,7 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
             if now is not self:
                 self._done(now)  # type: ignore[arg-type]
 
-        self._work = self._shell.decode_in_thread(parse)
+        self._work = self._service.shell.decode_in_thread(parse)
         self._work.add_done_callback(on_done)
 
     def begin(self, command: Command) -> "A | Submission[A]":
@@ -109,11 +106,12 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
         if caller.is_key:
             command = permitted(command, caller)
             slot.waiting = self
-        if self._shell.phase is not _READY:
-            raise not_serving(self._shell)
+        shell = self._service.shell
+        if shell.phase is not _READY:
+            raise not_serving(shell)
         if type(command) is not Append:
             command = self._hold(command)
-        found = self._decide(command, self.on_reply)
+        found = self._service.submit(command, self.on_reply, slot)
         if type(found) is Ticket:
             self.ticket = found
             return self
@@ -124,7 +122,7 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
         if type(command) is CreateWatch:
             return command.by(self._slot.holder)
         if type(command) is Claim:
-            self._claiming = Claiming(self._shell, command)
+            self._claiming = Claiming(self._service.shell, command)
         elif type(command) is not Diff:
             return command
         if command.wait_ms:
@@ -188,10 +186,12 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
         if records is None:
             made = self._face.respond(reply, ())
             return self._made_apart(made.make) if isinstance(made, Apart) else made
-        if type(outcome) is Granted:
-            return self._jobs_or_wait(reply, outcome, records)
         if type(outcome) is StablePage and (kept := self._face.unchanged(outcome)) is not None:
             return kept
+        if reply.text is not None:
+            return self._respond(reply, reply.text)
+        if type(outcome) is Granted:
+            return self._jobs_or_wait(reply, outcome, records)
         found = texts.read(records, blocking=False)
         if isinstance(found, list):
             return self._respond(reply, found)
@@ -207,7 +207,7 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
         return self._made_apart(made.make) if isinstance(made, Apart) else made
 
     def _made_apart(self, make: "Callable[[], A | Apart[A]]") -> "Submission[A]":
-        self._when_made(self._shell.zip_in_thread(lambda: self._or_fail(make)), self._done)
+        self._when_made(self._service.shell.zip_in_thread(lambda: self._or_fail(make)), self._done)
         return self
 
     def _or_fail(self, make: "Callable[[], A | Apart[A]]") -> A:
@@ -228,7 +228,7 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
             return self._face.fail()
 
     def _in_thread(self, records: Records) -> Callable[[Callable[[], T]], ThreadCall[T]]:
-        shell = self._shell
+        shell = self._service.shell
         return shell.page_in_thread if texts.is_large(records) else shell.read_in_thread
 
     def _when_made(self, work: ThreadCall[T], go_on: Callable[[T], None]) -> None:
@@ -288,7 +288,7 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
             return self._respond(msgspec.structs.replace(reply, result=left[0]), left[1])
         if self._is_cancelled:
             return self
-        found = self._decide(claiming.again(), self.on_reply)
+        found = self._service.submit(claiming.again(), self.on_reply, self._slot)
         if isinstance(found, Ticket):
             self.ticket = found
             return self

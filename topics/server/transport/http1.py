@@ -16,6 +16,7 @@ from topics.protocol.model.errors import ErrorCode
 from topics.server.http.interface import (
     Admission,
     Answer,
+    Exchange,
     Head,
     Opening,
     Pending,
@@ -52,13 +53,17 @@ EARLY: Final = "frames came before the handshake was answered"
 
 
 class Http1:
-    """Implements `speaker.Speaker`."""
+    """Implements `speaker.Speaker`.
 
-    def __init__(self, connection: Connection) -> None:
+    Args:
+        exchange: Takes the requests; None: that of all connections.
+    """
+
+    def __init__(self, connection: Connection, exchange: Exchange | None = None) -> None:
         shared = connection.shared
         self._connection = connection
         self._shared = shared
-        self._exchange = shared.exchange
+        self._exchange = exchange or shared.exchange
         self._limits, self._timeouts = shared.limits, shared.timeouts
         self._now_s = shared.loop.time
         self._parser = Parser(shared.limits.feed_bytes, shared.heads)

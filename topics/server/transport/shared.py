@@ -44,6 +44,7 @@ class Shared:
     Args:
         peer: In whose share a connection from an address counts.
         busy_poll_s: How long the next request of a lone client is waited for awake.
+        answers: The memory for answers; None: of their own, as the limits say.
 
     Attributes:
         busy: Connections with a request in flight.
@@ -61,6 +62,7 @@ class Shared:
         clock: Callable[[], float] | None = None,
         peer: Callable[[str], Holder] = holder_at,
         busy_poll_s: float = 0.0,
+        answers: Budget | None = None,
     ) -> None:
         self.exchange = exchange
         self.peer = peer
@@ -79,7 +81,7 @@ class Shared:
         self.receive_pace = ReceivePace(self.loop.call_soon, self.limits.pass_bytes)
         self.deferred_free = DeferredFree(self.loop.call_soon)
         self.bodies = Bodies(self.limits.bodies_bytes, self.limits.body_free_bytes)
-        self.answers = Budget(self.limits.answers_bytes)
+        self.answers = answers or Budget(self.limits.answers_bytes)
         self.heads = Heads()
         self.connections: set[Open] = set()
         self.connection_shares = Shares(

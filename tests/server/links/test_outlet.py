@@ -3,8 +3,8 @@
 import asyncio
 
 from topics.protocol.model.records import Buffer
-from topics.server.readers.outlet import Flow, Outlet
-from topics.server.readers.relay_messages import PART_BYTES, WINDOW_BYTES, decode_from_engine
+from topics.server.links.messages import PART_BYTES, WINDOW_BYTES, decode_to_ask
+from topics.server.links.outlet import Flow, Outlet
 
 from .joined import Line, until
 
@@ -27,7 +27,7 @@ class Bytes:
 
 def numbers(line: Line) -> list[int]:
     """Of which flow each part is that was sent."""
-    return [decode_from_engine(data).number for data in line.sent]
+    return [decode_to_ask(data).number for data in line.sent]
 
 
 def test_flows_send_a_part_each() -> None:

@@ -1,29 +1,29 @@
-"""Messages of a WebSocket in a flow of parts: each with its kind and its length before it.
+"""Messages of a stream in a flow of parts: each with its kind and its two lengths before it.
 
-Owns the framing both ways.  Knows nothing of what messages say.
+Owns the framing both ways.  A message is a head and a text, either of which may be empty.  Knows nothing of
+what messages say.
 """
 
 import struct
 from collections import deque
-from enum import IntEnum
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from topics.protocol.model.records import Buffer
 
-_HEAD: Final = struct.Struct("<BI")
+_LENGTHS: Final = struct.Struct("<BII")
 
 
-class Kind(IntEnum):
-    """What a message is."""
+class Message(NamedTuple):
+    """One message; what kinds there are is the stream's affair."""
 
-    TEXT = 0
-    """A command, or news."""
-    BINARY = 1
-    """Of which nothing is read, so nothing is sent."""
-    REPLY = 2
-    """The reply to a command: each has one, in their order."""
-    MOVED = 3
-    """No command of the client's: where it stands in a topic that is the other process's from now on."""
+    kind: int
+    head: bytes
+    text: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.head) + len(self.text)
 
 
 class Framing:
@@ -34,11 +34,12 @@ class Framing:
         self.size_bytes = 0
         self.is_over = False
 
-    def add(self, kind: Kind, message: Buffer = b"") -> None:
+    def add(self, kind: int, head: bytes = b"", text: Sequence[Buffer] = ()) -> None:
         """A message follows those that are here."""
-        head = _HEAD.pack(kind, len(message))
-        self._pieces.append(memoryview(head + bytes(message)))
-        self.size_bytes += len(head) + len(message)
+        size = sum(map(len, text))
+        lengths = _LENGTHS.pack(kind, len(head), size)
+        self._pieces.append(memoryview(b"".join((lengths, head, *text))))
+        self.size_bytes += len(self._pieces[-1])
 
     def take(self, most: int) -> Buffer:
         if not self._pieces:
@@ -63,7 +64,7 @@ class Messages:
     """
 
     def __init__(self) -> None:
-        self._whole: deque[tuple[Kind, bytes]] = deque()
+        self._whole: deque[Message] = deque()
         self._begun = bytearray()
         self.size_bytes = 0
 
@@ -72,24 +73,32 @@ class Messages:
         begun = self._begun
         begun += data
         at = 0
-        while len(begun) - at >= _HEAD.size:
-            kind, size = _HEAD.unpack_from(begun, at)
-            end = at + _HEAD.size + size
+        while len(begun) - at >= _LENGTHS.size:
+            kind, head_size, text_size = _LENGTHS.unpack_from(begun, at)
+            head_at = at + _LENGTHS.size
+            text_at = head_at + head_size
+            end = text_at + text_size
             if len(begun) < end:
                 break
-            self._whole.append((Kind(kind), bytes(begun[at + _HEAD.size : end])))
-            self.size_bytes += size
+            message = Message(kind, bytes(begun[head_at:text_at]), bytes(begun[text_at:end]))
+            self._whole.append(message)
+            self.size_bytes += message.size_bytes
             at = end
         del begun[:at]
 
     def __bool__(self) -> bool:
         return bool(self._whole)
 
-    def take(self) -> tuple[Kind, bytes]:
+    @property
+    def next(self) -> Message | None:
+        """The first message that is whole; it stays."""
+        return self._whole[0] if self._whole else None
+
+    def take(self) -> Message:
         """The first message that is whole."""
-        kind, message = self._whole.popleft()
-        self.size_bytes -= len(message)
-        return kind, message
+        message = self._whole.popleft()
+        self.size_bytes -= message.size_bytes
+        return message
 
     def clear(self) -> None:
         self._whole.clear()

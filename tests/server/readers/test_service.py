@@ -1,6 +1,7 @@
-"""What of a connection in a reader is served there, and what in the engine's process: a real server's
-HTTP/2 clients, in life, at its end, and when a reader is killed."""
+"""What of a connection in a reader is decided there, and what in the engine's process: a real server's
+HTTP/2 clients, in life, at its end, and when a reader is killed; and lists, with both ends on one loop."""
 
+import asyncio
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -14,10 +15,17 @@ from contract.streams import Ended as StreamEnded
 from contract.streams import Sse2
 from contract.wire import Answer, Ended, Http2, ask
 
-from topics.server.http.interface import Answer as Response
-from topics.server.readers.dispatch import Undecided
+from server.links.joined import Joined
+from server.links.joined import until as asked_until
+from topics.protocol.model.commands import ListTopics
+from topics.protocol.model.errors import ErrorCode
+from topics.protocol.model.outcomes import TopicsListed
+from topics.server.readers import service
+from topics.server.readers.service import ReaderService
 
 from .served import Sse, WithReaders, append, kill, put, read
+
+LIST = ListTopics("", 5, "")
 
 
 @pytest.fixture
@@ -381,101 +389,98 @@ def test_a_stream_in_a_reader_that_is_killed_goes_on_elsewhere(
     assert again.seqs(1) == [4]
 
 
-class Served:
-    """A request of either side, whose answer the test gives.  Implements `Admission` and `Pending`."""
+class Follower:
+    """The shell of a reader that has read some topics, as far as lists ask it."""
 
     def __init__(self) -> None:
-        self.max_body_bytes = 7
-        self.pieces: list[bytes] | None = None
-        self.deliver: Callable[[Any], None] | None = None
-        self.is_closed = self.is_cancelled = False
-        self.waits_for_news = self.is_apart = True
+        self.requests = 0
+        self.reads = {3: 17}
 
-    def finish(self, pieces: list[bytes]) -> "Served":
-        self.pieces = pieces
-        return self
-
-    def then(self, deliver: Callable[[Any], None]) -> None:
-        self.deliver = deliver
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
-
-    def too_large(self) -> Response:
-        return Response(413, (), [])
-
-    def too_slow(self) -> Response:
-        return Response(400, (), [])
-
-    def close(self) -> None:
-        self.is_closed = True
+    def take_reads(self) -> dict[int, int]:
+        reads, self.reads = self.reads, {}
+        return reads
 
 
-def undecided(verdict: Any) -> Undecided:
-    """A request that `verdict` is the fate of, once that is known."""
-    return Undecided(100, lambda: verdict, lambda refuse: refuse(Served()))
+class Asker:
+    """A reader's service over a link, and what it was told."""
+
+    def __init__(self) -> None:
+        self.joined = Joined()
+        self.reads: list[Any] = []
+        shell: Any = Follower()
+        sessions: Any = None
+        self.service = ReaderService(shell, self.joined.link, sessions, self.reads.append)
+        self.replies: list[Any] = []
+
+    def ask(self, command: Any = LIST) -> Any:
+        return self.service.submit(
+            command, lambda reply: self.replies.append(reply.result), self.joined.slot()
+        )
 
 
-@pytest.mark.parametrize("is_early", [True, False])
-def test_a_request_waits_until_it_is_known_whose_it_is(is_early: bool) -> None:
-    """Its body may be whole before that, or come after it."""
-    served = Served()
-    found: list[Any] = []
-    request = undecided(served)
-    assert request.max_body_bytes == 100
-    if is_early:
-        request.decide()
-        assert request.max_body_bytes == 7
-    assert request.finish([b"body"]) is request
-    request.then(found.append)
-    assert (request.waits_for_news, request.is_apart) == (is_early, is_early)
-    request.decide()
-    assert served.pieces == [b"body"]
-    answer = Response(200, (), [])
-    assert served.deliver is not None
-    served.deliver(answer)
-    assert found == [answer]
-    later: list[Any] = []
-    request.then(later.append)
-    assert later == [answer]
-    request.close()
-    assert served.is_closed
+def asking(story: Callable[[Asker], Any]) -> None:
+    async def run() -> None:
+        await story(Asker())
+
+    asyncio.run(run())
 
 
-def test_a_refusal_is_the_answer_whenever_it_is_known() -> None:
-    """Before the body and after it."""
-    refused = Response(401, (), [])
-    early, late = undecided(refused), undecided(refused)
-    found: list[Any] = []
-    early.decide()
-    assert early.finish([]) is refused
-    assert early.too_large() is early.too_slow() is refused
-    assert late.finish([]) is late
-    late.then(found.append)
-    late.decide()
-    assert found == [refused]
-    late.close()
+def test_what_was_read_before_is_told_with_a_list() -> None:
+    """So that the list has it, once. (§1.2)"""
+
+    async def story(asker: Asker) -> None:
+        asker.ask()
+        asker.ask()
+        await asked_until(lambda: len(asker.replies) == 2)
+        assert asker.reads == [{3: 17}, {}]
+        assert asker.replies == [TopicsListed([], None)] * 2
+        assert (asker.service.asked_total, asker.service.shell.requests) == (0, 2)
+
+    asking(story)
 
 
-def test_a_body_is_refused_by_whoever_has_it_by_then() -> None:
-    """The words are the same."""
-    request = undecided(Served())
-    assert (request.too_large().status, request.too_slow().status) == (413, 400)
-    request.decide()
-    assert (request.too_large().status, request.too_slow().status) == (413, 400)
+def test_a_list_without_an_answer_is_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """503: the client asks again, and an answer that comes later is dropped. (§0.6)"""
+    monkeypatch.setattr(service, "PATIENCE_S", 0.0)
+
+    async def story(asker: Asker) -> None:
+        asker.joined.back.receive = None
+        asker.ask()
+        await asked_until(lambda: asker.replies)
+        refused = asker.replies.pop()
+        assert refused.code is ErrorCode.NOT_READY
+        assert (refused.detail, refused.retry_after_s) == ({"reason": "moved"}, 1)
+        for data in asker.joined.back.sent:
+            asker.joined.link.received(data)
+        assert asker.replies == []
+        assert asker.service.is_prompt
+
+    asking(story)
 
 
-def test_a_client_that_leaves_is_not_decided_about() -> None:
-    """And what was begun for it is given up."""
-    gone, begun = undecided(None), Served()
-    gone.finish([])
-    gone.cancel()
-    gone.close()
-    gone.decide()
-    request = undecided(begun)
-    request.decide()
-    request.finish([])
-    request.cancel()
-    request.close()
-    assert begun.is_cancelled
-    assert begun.is_closed
+def test_where_lists_are_not_to_be_had_soon_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A channel that is full, many that wait, or a list that waits for long: until that is over."""
+    monkeypatch.setattr(service, "LISTS_MAX", 3)
+
+    async def story(asker: Asker) -> None:
+        line = asker.joined.there
+        line.receive = None
+        assert asker.service.is_prompt
+        line.is_clear = False
+        assert not asker.service.is_prompt
+        line.is_clear = True
+        tickets = []
+        for _ in range(3):
+            assert asker.service.is_prompt
+            tickets.append(asker.ask())
+        assert not asker.service.is_prompt
+        tickets[0].cancel()
+        assert asker.service.is_prompt
+        monkeypatch.setattr(service, "PROMPT_S", -1.0)
+        assert not asker.service.is_prompt
+        for ticket in tickets[1:]:
+            ticket.cancel()
+        assert asker.service.is_prompt
+        assert asker.replies == []
+
+    asking(story)

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from topics.protocol.model.records import Buffer
-from topics.server.readers.relay_messages import PART_BYTES, WINDOW_BYTES, Part, encode
+from topics.server.links.messages import PART_BYTES, WINDOW_BYTES, Part, encode
 
 PARTS_PER_TURN: Final = 4
 """Sent in one turn of the loop."""
 
-log = logging.getLogger("topics.readers")
+log = logging.getLogger("topics.links")
 
 
 class Wire(Protocol):
@@ -33,6 +33,10 @@ class Wire(Protocol):
 
     @property
     def is_low(self) -> bool: ...
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether what is sent now is taken soon."""
 
     def relay(self, data: bytes) -> None: ...
 

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from topics.server.readers.lanes import KEPT_MAX, Lanes
+from topics.server.links.lanes import KEPT_MAX, Lanes
 from topics.server.transport.limits import Limits
 from topics.server.transport.shared import Shared
 
-from .joined import Answering, until
+from .joined import Nothing, until
 
 
 def lanes(limits: Limits | None = None) -> Lanes:
-    return Lanes(Shared(Answering(), limits=limits))
+    return Lanes(Shared(Nothing(), limits=limits))  # type: ignore[arg-type]
 
 
 def test_a_lane_with_little_to_do_does_it_at_once() -> None:

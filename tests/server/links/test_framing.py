@@ -3,33 +3,36 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.server.readers.message_frames import Framing, Intake, Kind, Messages
+from topics.server.links.framing import Framing, Intake, Message, Messages
 
-KINDS = st.sampled_from(list(Kind))
+MESSAGES = st.builds(Message, st.integers(0, 255), st.binary(max_size=50), st.binary(max_size=300))
 
 
-@given(st.lists(st.tuples(KINDS, st.binary(max_size=300))), st.integers(1, 64))
-def test_messages_come_as_they_went(messages: list[tuple[Kind, bytes]], cut: int) -> None:
+@given(st.lists(MESSAGES), st.integers(1, 64))
+def test_messages_come_as_they_went(messages: list[Message], cut: int) -> None:
     """Each with its kind, in order and whole, however the bytes are cut."""
     framing, came = Framing(), Messages()
-    for kind, message in messages:
-        framing.add(kind, message)
+    for message in messages:
+        framing.add(message.kind, message.head, [message.text[:1], message.text[1:]])
     found = []
     while framing.size_bytes:
         came.put(bytes(framing.take(cut)))
         while came:
+            first = came.next
             found.append(came.take())
+            assert first == found[-1]
     assert found == messages
     assert came.size_bytes == 0
+    assert came.next is None
     assert framing.take(cut) == b""
 
 
 def test_what_is_given_up_is_gone() -> None:
     """Both ways."""
     framing, came = Framing(), Messages()
-    framing.add(Kind.TEXT, b"one")
+    framing.add(1, b"one")
     came.put(bytes(framing.take(100)))
-    framing.add(Kind.TEXT, b"two")
+    framing.add(1, b"two")
     framing.clear()
     came.clear()
     assert (framing.size_bytes, came.size_bytes, bool(came)) == (0, 0, False)
