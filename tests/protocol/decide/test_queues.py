@@ -682,6 +682,18 @@ def test_jobs_of_a_queue_that_went_meanwhile_are_not_set_aside() -> None:
     assert set_aside(found.jobs.grant, {1: OSError("unreadable")}, [], engine.moment) is None
 
 
+def test_jobs_that_their_worker_no_longer_holds_are_not_set_aside() -> None:
+    """While their text was being read the worker acked the jobs: none is taken back. (§10.4)"""
+    engine = queue()
+    engine.append(1, 2, name="q")
+    found = engine.ask(bodies.parse_claim("q", b'{"node":"w","max":2}', engine.limits))
+    engine.ack(1, 2, node="w")
+    set_aside = engine.engine.queue_commands.set_aside
+
+    assert set_aside(found.jobs.grant, {}, [1, 2], engine.moment) is None
+    assert engine.claimed(max=2) == []
+
+
 def test_a_stream_is_given_what_one_look_had_no_room_for() -> None:
     """Twelve jobs are more than one answer holds; it has all of them without other news. (§10.8)"""
     engine = queue()

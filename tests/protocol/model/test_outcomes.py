@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from topics.protocol.model.errors import Corrupt
-from topics.protocol.model.outcomes import Fetch, Records
+from topics.protocol.model.outcomes import Fetch, Grant, Granted, Jobs, Records
 from topics.protocol.model.ports import Extent
 
 
@@ -48,3 +48,21 @@ def test_an_error_of_a_fetch_is_its_result(error: Exception) -> None:
 def test_records_are_served_as_they_lie_or_cut(changes: dict[str, bool], is_verbatim: bool) -> None:
     """A slice of the stored text, unless something is put in or left out. (§0.4)"""
     assert Records([], **changes).is_verbatim() is is_verbatim
+
+
+def test_jobs_for_a_thread_have_runs_that_do_not_grow() -> None:
+    """The claim stays the same; its jobs are those that the thread has read. (§10.2)"""
+
+    class Growing(Run):
+        def still(self) -> Run:
+            return kept
+
+    kept = Run()
+    jobs = Jobs(Grant(1, "w", [1], [1], [1], 9), [Extent(Growing(), [(0, 1)])])  # type: ignore[arg-type]
+    granted = Granted("q", jobs, 0)
+
+    still = granted.of(jobs.still())
+
+    assert still.jobs is not None
+    assert [(extent.run, extent.spans) for extent in still.jobs.extents] == [(kept, [(0, 1)])]
+    assert (still.topic, still.ready, still.jobs.grant) == ("q", 0, jobs.grant)
