@@ -177,7 +177,7 @@ class Process(InlineHost):
             self.between()
             engine.scans.due.update(due)
             self.command = command
-            engine.scans.step(self.driver.moment)
+            engine.scans.step(turn.in_engine_time(self.driver.moment))
         [wake] = [one for one in turn.wakes if one.token is token]
         turn.wakes.remove(wake)
         if isinstance(wake.result, Exception):

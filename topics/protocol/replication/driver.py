@@ -454,7 +454,7 @@ class ClusterDriver(Driver):
             return
         self._is_work_due = False
         if self._may_read_on:
-            self.engine.scans.step(self.moment)
+            self.engine.scans.step(self.engine.unit.in_engine_time(self.moment))
             self._begin_reading()
             self._answer_woken()
             self.work_soon()
