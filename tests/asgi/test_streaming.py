@@ -44,6 +44,7 @@ class FakeFeed:
     closed: int = 0
     pulled: int = 0
     is_drained: bool = False
+    is_binary: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -225,6 +226,7 @@ class FakeSocket:
     binaries: int = 0
     is_busy: bool = False
     is_drained: bool = False
+    is_binary: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -244,7 +246,7 @@ class FakeSocket:
         self.is_busy = False
         self.wake()
 
-    def hear_binary(self) -> None:
+    def hear_unexpected(self) -> None:
         self.binaries += 1
 
     def take(self) -> bytes | None:

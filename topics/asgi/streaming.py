@@ -150,7 +150,7 @@ async def _receive_commands(
             continue
         text = message.get("text")
         if text is None:
-            await socket.hear_binary()
+            await socket.hear_unexpected()
         elif len(text) > message_bytes or (
             not text.isascii() and len(text.encode("utf-8", "replace")) > message_bytes
         ):

@@ -196,6 +196,7 @@ class _Server:
             timeouts=Timeouts(idle_s=settings.keep_alive_ms / 1000),
             busy_poll_s=busy_poll_s(settings.busy_poll_us, 1 + settings.readers),
         )
+        runtime.exchange.carried_by(shared)
         shared.busy_poll.may_poll = lambda: not runtime.has_threads_at_work
         runtime.end_turns_by(shared.turns.when_given)
         runtime.exchange.more.append(shared.families)

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import uvloop
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Response
 
 from topics.protocol.cluster.trimming import Bound, Position, Wait
 from topics.protocol.http.bodies import TrimBody, parse_append, parse_put
@@ -19,8 +22,8 @@ from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard
 from topics.server.cluster.exchange import ClusterExchange
-from topics.server.cluster.forwarding import Forwarder
 from topics.server.cluster.neighbours import Neighbours
+from topics.server.cluster.peers import Peers
 from topics.server.cluster.status import (
     ClusterStatus,
     HistoryLoss,
@@ -30,6 +33,7 @@ from topics.server.cluster.status import (
 )
 from topics.server.cluster.trimmer import Trimmed
 from topics.server.http.holders import Holders
+from topics.server.links.messages import decode_to_decide
 from topics.server.transport.connection import Connection
 from topics.server.transport.http1 import Http1
 from topics.server.transport.http2 import Http2
@@ -210,15 +214,17 @@ class Node:
         standing: How it stands in its cluster.
     """
 
-    def __init__(self, standing: FakeStanding, guard: Guard | None, limits: Limits | None) -> None:
+    def __init__(
+        self, standing: FakeStanding, guard: Guard | None, limits: Limits | None, port: int = 0
+    ) -> None:
         self.standing = standing
         self.shell = _Shell(limits or Limits(), START_MS)
-        self.forwarder = Forwarder(SECRET)
-        self.neighbours = Neighbours(standing, self.forwarder, standing.node)
+        self.peers = Peers(SECRET, lambda: standing.leader_url)
+        self.neighbours = Neighbours(standing, standing.node)
         self.exchange = ClusterExchange(
-            self.shell, self.neighbours, holders=Holders(()), guard=guard
+            self.shell, self.neighbours, self.peers, holders=Holders(()), guard=guard
         )
-        self._listener = listen("127.0.0.1", 0)
+        self._listener = listen("127.0.0.1", port)
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.shared: Shared
@@ -227,12 +233,13 @@ class Node:
 
     async def start(self) -> None:
         self.shared = Shared(self.exchange)
+        self.exchange.carried_by(self.shared)
         self._server = await accept(self._listener, lambda: Connection(self.shared, Http1, Http2))
 
     async def stop(self) -> None:
         for wire in self._wires:
             wire.close()
-        self.forwarder.close()
+        self.peers.close()
         self._server.close()
         for connection in list(self.shared.connections):
             connection.abort()
@@ -305,53 +312,55 @@ def node_status(node: str, url: str, role: Any) -> NodeStatus:
     return NodeStatus(node=node, url=url, role=role, index=0, lag_units=0, lag_ms=0)
 
 
-Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Play = Callable[[ServerConnection], Awaitable[None]]
+"""What a leader does with a link."""
 
 
 class BadLeader:
-    """A leader that does what the test says with each connection."""
+    """A leader that does what the test says with each link.
+
+    Attributes:
+        taken: Links that were opened so far.
+        status: With which a handshake is refused; None: it is not.
+    """
 
     def __init__(self, play: Play) -> None:
         self._play = play
-        self._server: asyncio.Server
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: Server
         self.url = ""
         self.taken = 0
         self.ended = 0
+        self.status: int | None = None
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, link: ServerConnection) -> None:
         self.taken += 1
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         try:
-            await self._play(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
+            await self._play(link)
+        except ConnectionClosed:
             pass
         finally:
             self.ended += 1
-            self._tasks.discard(task)
-            writer.transport.abort()
+            link.transport.abort()
+
+    def _judge(self, link: ServerConnection, _: object) -> Response | None:
+        return None if self.status is None else link.respond(self.status, "no\n")
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._server = await serve(
+            self._serve, "127.0.0.1", 0, process_request=self._judge, compression=None
+        )
+        self.url = f"http://127.0.0.1:{next(iter(self._server.sockets)).getsockname()[1]}"
 
     async def stop(self) -> None:
-        self._server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await until(lambda: not self._tasks)
+        self._server.close(close_connections=True)
+        await self._server.wait_closed()
 
 
-async def request_of(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """Head and body of a request that came."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    size = 0
-    for line in head.lower().split(b"\r\n"):
-        if line.startswith(b"content-length:"):
-            size = int(line.split(b":")[1])
-    return head, await reader.readexactly(size)
+async def asked_of(link: ServerConnection) -> Any:
+    """The next message that a node says."""
+    data = await link.recv()
+    assert isinstance(data, bytes)
+    return decode_to_decide(data)
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from topics.server.cluster import directory as directories
 from topics.server.cluster.assembly import exchange_of
 from topics.server.cluster.directory import NodeDirectory
 from topics.server.cluster.node import ClusterNode
+from topics.server.cluster.peers import Peers
 from topics.server.http.interface import Answer, Head
 from topics.server.observing.observer import Observer
 from topics.settings import Settings
@@ -30,7 +31,7 @@ def refused(hosts: frozenset[bytes], url: str | None, host: bytes) -> bool:
         _Shell(Limits(), START_MS),
         FakeStanding(),
         node="n1",
-        secret=SECRET,
+        peers=Peers(SECRET),
         origins=OriginRule(hosts, frozenset()),
         observer=Observer(),
         guard=None,

@@ -18,7 +18,7 @@ def test_metrics_of_a_follower() -> None:
             follower.standing.index, follower.standing.lag_ms = 7, 1500
             await follower.append("t", 1)
             found = {f.name: {tuple(s.labels.values()): s.value for s in f.samples}
-                     for f in families(follower.neighbours)}  # fmt: skip
+                     for f in families(follower.neighbours, follower.peers)}  # fmt: skip
 
             assert set(found) == {f"topics_cluster_{name}" for name, _, _ in HELP}
             assert found["topics_cluster_leads"] == {(): 0}
@@ -29,9 +29,7 @@ def test_metrics_of_a_follower() -> None:
             }  # fmt: skip
             assert found["topics_cluster_forwarded_total"] == {(): 1}
             assert found["topics_cluster_forward_failed_total"] == {(): 0}
-            assert found["topics_cluster_forward_connections"] == {
-                ("short",): 0, ("long",): 0, ("idle",): 1,
-            }  # fmt: skip
+            assert found["topics_cluster_links"] == {(): 1}
 
             assert found["topics_cluster_trimmed_timestamp_seconds"] == {(): 0}
             assert found["topics_cluster_trim_waits"] == {}
@@ -40,14 +38,14 @@ def test_metrics_of_a_follower() -> None:
             follower.standing.trim_status = TrimStatus(
                 looked_ms=9000, before=5, waits_for=Wait.NODE, node="n2", last_ms=8500
             )
-            said = {f.name: f.samples for f in families(follower.neighbours)}
+            said = {f.name: f.samples for f in families(follower.neighbours, follower.peers)}
             assert said["topics_cluster_trimmed_timestamp_seconds"][0].value == 8.5  # type: ignore[index]
             [waits] = said["topics_cluster_trim_waits"]
             assert (waits.value, waits.labels) == (1, {"reason": "node", "node": "n2"})
 
             follower.standing.leader_url = None
             await follower.append("t", 1)  # is refused here, and was carried nowhere
-            again = {f.name: f.samples for f in families(follower.neighbours)}
+            again = {f.name: f.samples for f in families(follower.neighbours, follower.peers)}
             assert again["topics_cluster_has_leader"][0].value == 0  # type: ignore[index]
 
     run(story())

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.server.cluster.later import Later, Mapped
+from topics.server.cluster.later import Later
 from topics.server.http.interface import Answer, Streaming
 
 from .pair import run
@@ -133,15 +133,3 @@ def test_a_client_that_leaves_is_answered_nothing() -> None:
         assert (got, feed.is_closed) == ([], True)
 
     run(story())
-
-
-def test_an_answer_may_be_changed_on_its_way_and_a_stream_is_left() -> None:
-    inner, got = Waiting(), []
-    mapped = Mapped(inner, lambda answer: Answer(answer.status + 1, (), []))
-    mapped.then(got.append)
-    inner.deliver(DONE)
-    inner.deliver(Streaming(200, (), None))
-    mapped.cancel()
-
-    assert [each.status for each in got] == [201, 200]
-    assert (mapped.waits_for_news, mapped.is_apart, inner.is_cancelled) == (True, False, True)

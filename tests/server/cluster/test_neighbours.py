@@ -5,16 +5,15 @@ import pytest
 
 from topics.protocol.cluster.trimming import Wait
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.server.cluster.forwarding import Forwarder
 from topics.server.cluster.neighbours import Neighbours, answer_of, tag_of
 from topics.server.cluster.status import ClusterStatus, HistoryLoss, SnapshotStatus, TrimStatus
 
-from .pair import SECRET, FakeStanding, node_status
+from .pair import FakeStanding, node_status
 
 
 def neighbours() -> Neighbours:
     nodes = (node_status("n1", "http://a:1", "leader"), node_status("n2", "http://b:2", "follower"))
-    return Neighbours(FakeStanding(node="n2", nodes=nodes), Forwarder(SECRET), "n2")
+    return Neighbours(FakeStanding(node="n2", nodes=nodes), "n2")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,7 @@ def test_every_field_of_the_status_is_answered() -> None:
 
 def test_a_node_that_waits_is_not_ready_and_says_for_what() -> None:
     """A balancer leaves it out. (§5)"""
-    waiting = Neighbours(FakeStanding(waits_for="Kafka's brokers"), Forwarder(SECRET), "n1")
+    waiting = Neighbours(FakeStanding(waits_for="Kafka's brokers"), "n1")
     with pytest.raises(Rejection, match="this node waits for Kafka's brokers") as refused:
         waiting.require_ready()
     assert refused.value.code is ErrorCode.NOT_READY
@@ -74,9 +73,7 @@ def test_a_node_that_waits_is_not_ready_and_says_for_what() -> None:
 def test_a_node_that_takes_a_snapshot_says_how_far_it_is() -> None:
     """503, and figures that rise. (§6)"""
     taking = SnapshotStatus(taking=True, source="n2", copied_bytes=3_000_000, total_bytes=9_000_000)
-    waiting = Neighbours(
-        FakeStanding(waits_for=taking.what, snapshot=taking), Forwarder(SECRET), "n1"
-    )
+    waiting = Neighbours(FakeStanding(waits_for=taking.what, snapshot=taking), "n1")
 
     with pytest.raises(Rejection, match="a snapshot of node n2: 3 of 9 MB") as refused:
         waiting.require_ready()
@@ -94,7 +91,7 @@ def test_a_loss_that_a_snapshot_has_mended_keeps_no_client_away() -> None:
     """It is still told, with the place of what was set aside. (§2)"""
     loss = HistoryLoss(at_ms=1, index=2, what="unit 2")
     standing = FakeStanding(loss=loss, snapshot=SnapshotStatus(taking=True))
-    node = Neighbours(standing, Forwarder(SECRET), "n1")
+    node = Neighbours(standing, "n1")
     with pytest.raises(Rejection) as refused:
         node.require_ready()
     assert refused.value.detail is not None

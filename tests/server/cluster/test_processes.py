@@ -1,23 +1,56 @@
-"""A follower before real servers, which are killed and stopped. (§5 of the cluster)
-
-The leaders are single servers: to a follower a leader is whoever answers at its URL.
-"""
+"""A follower before leaders in processes of their own, which are killed and stopped. (§5 of the cluster)"""
 
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from contract.server import Server
 
 from .pair import FakeStanding, Node, request, run, until
 
+PROGRAM = Path(__file__).with_name("leading.py")
+
+
+class Leader:
+    """A leader in memory."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self.port = 0
+
+    def start(self) -> None:
+        words = [sys.executable, "-P", str(PROGRAM), str(self.port)]
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def __enter__(self) -> "Leader":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
 
 @asynccontextmanager
-async def a_follower(server: Server) -> AsyncIterator[Node]:
+async def a_follower(server: Leader) -> AsyncIterator[Node]:
     url = f"http://127.0.0.1:{server.port}"
     follower = Node(FakeStanding(node="n2", leader_url=url), None, None)
     await follower.start()
@@ -28,11 +61,11 @@ async def a_follower(server: Server) -> AsyncIterator[Node]:
 
 
 @pytest.fixture
-def leader(tmp_path: Path) -> Server:
-    return Server(tmp_path)
+def leader() -> Leader:
+    return Leader()
 
 
-def test_all_that_a_follower_acknowledged_is_at_the_leader(leader: Server) -> None:
+def test_all_that_a_follower_acknowledged_is_at_the_leader(leader: Leader) -> None:
     """Over connections that are kept, from 50 clients at once; a large batch among them, gzipped
     answers and a page of the whole."""
 
@@ -51,13 +84,13 @@ def test_all_that_a_follower_acknowledged_is_at_the_leader(leader: Server) -> No
             zipped = await follower.ask(*gzip)
             assert zipped.headers["content-encoding"] == "gzip"
             assert len(zipped.body) < len(page.body)
-            assert follower.forwarder.room.held_bytes == 0
+            assert follower.peers.answers.held_bytes == 0
 
     with leader:
         run(story())
 
 
-def test_a_leader_that_is_killed_and_comes_back(leader: Server) -> None:
+def test_a_leader_that_is_killed_and_comes_back(leader: Leader) -> None:
     """What waits at it is refused, in time and with its outcome open; then nothing is sent, as
     nothing listens; and when it is back, the same follower goes on."""
 
@@ -66,7 +99,7 @@ def test_a_leader_that_is_killed_and_comes_back(leader: Server) -> None:
             await follower.ask("PUT", "/v0/topics/q", {"type": "queue"})
             wire = await follower.connect()
             wire.send(request("POST", "/v0/topics/q/claim", {"node": "w", "wait_ms": 30_000}))
-            await until(lambda: follower.forwarder.connections[1] == 1)
+            await until(lambda: follower.peers.counts.forwarded == 2)
 
             leader.kill()
 
@@ -77,14 +110,13 @@ def test_a_leader_that_is_killed_and_comes_back(leader: Server) -> None:
             assert refused.json["error"]["detail"]["outcome"] == "not_applied"
 
             leader.start()
-            follower.standing.leader_url = f"http://127.0.0.1:{leader.port}"
             assert (await follower.append("t", 1)).json["first_seq"] == 1
 
     with leader:
         run(story())
 
 
-def test_a_leader_that_is_stopped_holds_nothing_else_up(leader: Server) -> None:
+def test_a_leader_that_is_stopped_holds_nothing_else_up(leader: Leader) -> None:
     """SIGSTOP: the kernel takes what is sent, and nothing answers. Reads go on meanwhile, and the
     write is answered when the leader goes on."""
 
@@ -95,7 +127,7 @@ def test_a_leader_that_is_stopped_holds_nothing_else_up(leader: Server) -> None:
             os.kill(leader.pid, signal.SIGSTOP)
             try:
                 writing = asyncio.ensure_future(follower.append("t", 2))
-                await until(lambda: follower.forwarder.connections[0] == 1)
+                await until(lambda: follower.peers.counts.forwarded == 2)
                 assert (await follower.ask("POST", "/v0/topics/t/diff", {})).status == 200
                 assert not writing.done()
             finally:

@@ -59,7 +59,7 @@ class Taker:
         path.mkdir(exist_ok=True)
         self.path, self.sources = path, list(sources)
         self.snapshots = NodeSnapshots(
-            path, SHARD, HISTORY, lambda: self.sources, lambda: pair.leader.forwarder.token,
+            path, SHARD, HISTORY, lambda: self.sources, lambda: pair.leader.peers.token,
             may_begin=may_begin,
         )  # fmt: skip
 

@@ -8,8 +8,8 @@ import pytest
 from topics.backup.remote import RemoteFiles, Unanswered
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
-from topics.server.cluster.forwarding import FORWARDED
 from topics.server.cluster.store_files import GIVING_S, PIECE_BYTES_MAX, StoreFiles
+from topics.server.cluster.tokens import FORWARDED
 from topics.store.files import read_at_most
 
 from .pair import a_pair, run
@@ -42,7 +42,7 @@ def test_a_node_reads_what_belongs_to_a_store_and_nothing_else(tmp_path: Path) -
         async with a_pair(guarded) as pair:
             node = pair.follower
             files = node.exchange.files = filled(tmp_path / "store")
-            remote = RemoteFiles(node.url, {FORWARDED.decode(): node.forwarder.token.decode()})
+            remote = RemoteFiles(node.url, {FORWARDED.decode(): node.peers.token.decode()})
             assert await asyncio.to_thread(remote.names) == ["0000000001.wal", "topics.id"]
             file = await asyncio.to_thread(remote.open, "0000000001.wal")
             found = await asyncio.to_thread(read_at_most, file, len(WAL), 0)

@@ -11,6 +11,8 @@ class Told:
     """A source that a test feeds, and a socket that is busy as long as the test says.  Implements
     `interface.Socket`."""
 
+    is_binary = False
+
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
         self.heard: list[bytes] = []
@@ -27,7 +29,7 @@ class Told:
         self.heard.append(text)
         self.is_busy = True
 
-    def hear_binary(self) -> None:
+    def hear_unexpected(self) -> None:
         self.hear(b"binary")
 
     def close(self) -> None:
@@ -82,7 +84,7 @@ def test_a_command_waits_until_the_socket_is_free() -> None:
 
     async def story(source: Told) -> None:
         socket = AwaitedSocket(source)
-        for give, heard in ((socket.hear(b"ping"), b"ping"), (socket.hear_binary(), b"binary")):
+        for give, heard in ((socket.hear(b"ping"), b"ping"), (socket.hear_unexpected(), b"binary")):
             giving = asyncio.ensure_future(give)
             await settled()
             source.wake()

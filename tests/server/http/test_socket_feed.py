@@ -86,7 +86,7 @@ def test_a_binary_message_is_answered_with_an_error() -> None:
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = opened(runtime)
-        await feed.hear_binary()
+        await feed.hear_unexpected()
         await feed.hear(message("ping"))
 
         assert (await heard(feed))["code"] == "invalid_request"
@@ -223,7 +223,7 @@ def test_a_driver_gives_a_command_at_a_time() -> None:
         assert not driver.feed.is_busy
         driver.says(op="ping", request_id=3)
         driver.feed.hear(b"no json")
-        driver.feed.hear_binary()
+        driver.feed.hear_unexpected()
         await driver.until(7)
 
         assert driver.ops[:2] == ["subscribed", "caught_up"]

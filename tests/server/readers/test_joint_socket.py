@@ -19,7 +19,7 @@ from server.http.feeds import slot_of
 from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.state.watched import StreamEnd
 from topics.server.http.socket_feed import SocketFeed
-from topics.server.readers.joint_socket import JointSocket
+from topics.server.readers.joint_socket import ReaderSocket
 from topics.server.service.service import LocalService
 from topics.server.service.shell import Phase
 
@@ -303,7 +303,7 @@ def joint(remote: Remote, shell: Any) -> SocketFeed:
     """A socket of a reader that may serve every topic."""
     local, slot = LocalService(shell), slot_of(shell)
     theirs: Any = remote
-    stream = JointSocket(theirs, shell, lambda: local.socket(slot), lambda _: True, 100)
+    stream = ReaderSocket(theirs, shell, lambda: local.socket(slot), lambda _: True, 100)
     return SocketFeed(local, stream, slot)
 
 

@@ -168,6 +168,8 @@ class Waiting:
 class News:
     """A feed, or a WebSocket's far side, whose pieces the test puts."""
 
+    is_binary = False
+
     def __init__(self) -> None:
         self._pieces: deque[bytes] = deque()
         self._ends = False
@@ -207,7 +209,7 @@ class News:
         assert not self.is_busy
         self.heard.append(text)
 
-    def hear_binary(self) -> None:
+    def hear_unexpected(self) -> None:
         self.heard.append(b"binary")
 
     def free(self) -> None:
@@ -277,6 +279,9 @@ class Exchange:
     feeds: list[News] = field(default_factory=list)
     admitted: list[Admitted] = field(default_factory=list)
     more: list[Any] = field(default_factory=list)
+
+    def carried_by(self, shared: Any) -> None:
+        """It asks nothing of what carries it."""
 
     def begin(self, head: Head) -> Answer | Admitted:
         self.heads.append(head)

@@ -42,6 +42,7 @@ class Reply(msgspec.Struct, frozen=True):
         lsn: Of the newest write that the outcome depends on.
         text: That of the records which the outcome shows, where another process has read it.
         unsent: Takes back what the outcome grants, where another process granted it.
+        position: Of a write on a node of a cluster: of the log that has it.
     """
 
     result: Outcome | Exception
@@ -51,6 +52,7 @@ class Reply(msgspec.Struct, frozen=True):
     lsn: int = 0
     text: Sequence[Buffer] | None = None
     unsent: Callable[[], None] | None = None
+    position: bytes = b""
 
 
 Deliver: TypeAlias = Callable[[Reply], None]

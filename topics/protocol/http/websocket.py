@@ -50,6 +50,7 @@ class SubscribeBody(ViewBody, kw_only=True):
     from_seq: bodies.Natural | None = None
     from_ts: bodies.Natural | None = None
     tail: bool | None = None
+    position: Any = None
 
 
 class LargeMessage(bodies.AppendBody, kw_only=True):
@@ -79,8 +80,14 @@ _SUBSCRIBE: Final = msgspec.json.Decoder(SubscribeBody)
 
 
 class Subscribe(msgspec.Struct, frozen=True):
+    """Attributes:
+    position: As it came, which may be no text: how far the log is to be shown at least, on a node of
+        a cluster; None elsewhere.
+    """
+
     topics: Mapping[str, Begin]
     view: View
+    position: Any = None
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
@@ -257,9 +264,10 @@ def _subscribe(raw: bytes, limits: Limits) -> Subscribe:
             raise invalid("expected at least one topic", "$.topics")
         if asked.topic is not None:
             raise invalid("topic and topics exclude each other", "$.topic")
-        return Subscribe(bodies.parse_begins(asked.topics, limits), view)
+        return Subscribe(bodies.parse_begins(asked.topics, limits), view, asked.position)
     begin = BeginBody(asked.from_seq, asked.from_ts, asked.tail)
-    return Subscribe({_required(asked.topic): bodies.parse_begin(begin, limits, "$")}, view)
+    topics = {_required(asked.topic): bodies.parse_begin(begin, limits, "$")}
+    return Subscribe(topics, view, asked.position)
 
 
 def encode(frame: Frame, texts: Sequence[Buffer] = ()) -> bytes:
@@ -313,16 +321,22 @@ def ack(
     write_ms: float,
     sync_ms: float,
     throttle_ms: float,
+    position: bytes = b"",
 ) -> bytes:
-    """The reply to a publish: the fields of an append's answer, and how long it took."""
+    """The reply to a publish: the fields of an append's answer, and how long it took.
+
+    Args:
+        position: Of the log that has it, on a node of a cluster.
+    """
     return (
-        b'%b,%b,"performance":{"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.1f}}'
+        b'%b,%b,"performance":{"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.1f}%b}'
         % (
             opened("ack", request_id),
             fields_of(answers.appended(appended)),
             write_ms,
             sync_ms if appended.is_fsync else 0.0,
             throttle_ms,
+            b',"position":"%b"' % position if position else b"",
         )
     )
 

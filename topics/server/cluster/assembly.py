@@ -17,13 +17,13 @@ from topics.server.access.guard import Guard
 from topics.server.cluster.directory import NodeDirectory
 from topics.server.cluster.exchange import ClusterExchange
 from topics.server.cluster.figures import families
-from topics.server.cluster.forwarding import Forwarder
 from topics.server.cluster.host import NodeName
 from topics.server.cluster.kafka.failures import CannotStart
 from topics.server.cluster.kafka.settings import KafkaSettings, read_config
 from topics.server.cluster.neighbours import Neighbours
 from topics.server.cluster.node import ClusterNode
 from topics.server.cluster.node_standing import NodeStanding
+from topics.server.cluster.peers import Peers
 from topics.server.cluster.runtime import ClusterRuntime
 from topics.server.cluster.standing import Standing
 from topics.server.cluster.store_files import StoreFiles
@@ -76,14 +76,14 @@ def node_of(
         session_ms=settings.cluster_session_ms,
         retain_ms=settings.cluster_retain_ms,
     )
-    # No request is forwarded before the node has joined: `know` gives it the cluster's secret.
-    forwarder = Forwarder(secrets.token_bytes(16))
+    # No other node is asked before this one has joined: `know` gives it the cluster's secret.
+    peers = Peers(secrets.token_bytes(16), lambda: standing.leader_url)
     exchange = runtime.exchange = exchange_of(
         settings,
         runtime,
         standing,
         node=node,
-        secret=forwarder,
+        peers=peers,
         origins=origins,
         observer=observer,
         guard=guard,
@@ -95,7 +95,7 @@ def node_of(
         runtime,
         exchange,
         standing,
-        forwarder,
+        peers,
         directory,
         kafka,
         lambda history: open_store(directory.store, history),
@@ -128,7 +128,7 @@ def exchange_of(
     standing: Standing,
     *,
     node: str,
-    secret: bytes | Forwarder,
+    peers: Peers,
     origins: OriginRule,
     observer: Observer,
     guard: Guard | None,
@@ -138,15 +138,15 @@ def exchange_of(
 
     Args:
         node: This node's id, which it keeps with its data directory.
-        secret: The cluster's, which only those know who read its control topic; or what forwards under it.
+        peers: The links to the other nodes.
         origins: As a single server has it.
         files: What gives the store's files to other nodes.
     """
-    forwarder = secret if isinstance(secret, Forwarder) else Forwarder(secret)
-    neighbours = Neighbours(standing, forwarder, node)
+    neighbours = Neighbours(standing, node)
     exchange = ClusterExchange(
         runtime,
         neighbours,
+        peers,
         _reached_by_nodes(origins, settings.cluster_url),
         observer,
         Holders(settings.trusted_proxies),
@@ -154,7 +154,7 @@ def exchange_of(
         trace_meta=settings.trace_meta,
         files=files,
     )
-    exchange.more.append(lambda: families(neighbours))
+    exchange.more.append(lambda: families(neighbours, peers))
     return exchange
 
 

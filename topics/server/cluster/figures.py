@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from topics.server.cluster.neighbours import Neighbours
+from topics.server.cluster.peers import Peers
 from topics.server.observing.metrics import Family, Kind, Sample
 
 ROLES: Final = ("leader", "follower", "away", "lost")
@@ -32,21 +33,19 @@ HELP: Final[tuple[tuple[str, Kind, str], ...]] = (
     ("durable_offset", "gauge", "Offset of the last unit on each node's disk, by node; -1: none."),
     ("trimmed_timestamp_seconds", "gauge", "When the log was trimmed last; 0: never."),
     ("trim_waits", "gauge", "1 for what a trim waits for, by reason and node."),
-    ("forwarded_total", "counter", "Requests that were carried to another node."),
+    ("forwarded_total", "counter", "Commands and streams that another node was asked for."),
     ("forward_failed_total", "counter", "Of them, those that got no answer."),
     ("forward_unknown_total", "counter", "Of those, the ones that may have taken effect."),
-    ("forward_connections", "gauge", "Connections to other nodes: short, long, idle."),
-    ("forward_held_bytes", "gauge", "Bytes of other nodes' answers in hand."),
+    ("links", "gauge", "Links to other nodes that are open."),
 )
 
 
-def families(neighbours: Neighbours) -> Iterator[Family]:
+def families(neighbours: Neighbours, peers: Peers) -> Iterator[Family]:
     """All of them, as of now."""
-    standing, forwarder = neighbours.standing, neighbours.forwarder
+    standing, counts = neighbours.standing, peers.counts
     status = standing.status()
     trim = status.trim
     roles = Counter(node.role for node in status.nodes)
-    short, long, idle = forwarder.connections
     samples = {
         "leads": [Sample(float(standing.leads), {})],
         "has_leader": [Sample(float(standing.leader_url is not None), {})],
@@ -71,14 +70,10 @@ def families(neighbours: Neighbours) -> Iterator[Family]:
         "trim_waits": []
         if trim is None
         else [Sample(1.0, {"reason": trim.waits_for.value, "node": trim.node or ""})],
-        "forwarded_total": [Sample(float(forwarder.counts.forwarded), {})],
-        "forward_failed_total": [Sample(float(forwarder.counts.failed), {})],
-        "forward_unknown_total": [Sample(float(forwarder.counts.unknown), {})],
-        "forward_connections": [
-            Sample(float(number), {"kind": kind})
-            for kind, number in (("short", short), ("long", long), ("idle", idle))
-        ],
-        "forward_held_bytes": [Sample(float(forwarder.room.held_bytes), {})],
+        "forwarded_total": [Sample(float(counts.forwarded), {})],
+        "forward_failed_total": [Sample(float(counts.failed), {})],
+        "forward_unknown_total": [Sample(float(counts.unknown), {})],
+        "links": [Sample(float(peers.open_count), {})],
     }
     for name, kind, text in HELP:
         yield Family(f"topics_cluster_{name}", kind, text, samples[name])

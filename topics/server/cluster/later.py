@@ -72,28 +72,3 @@ class Later:
             self._task.cancel()
         if self._next is not None:
             self._next.cancel()
-
-
-class Mapped:
-    """Implements `interface.Pending`: another one, whose answer is changed on its way."""
-
-    def __init__(self, pending: Pending, change: Callable[[Answer], Answer]) -> None:
-        self._pending = pending
-        self._change = change
-
-    @property
-    def waits_for_news(self) -> bool:
-        return self._pending.waits_for_news
-
-    @property
-    def is_apart(self) -> bool:
-        return self._pending.is_apart
-
-    def then(self, deliver: Deliver) -> None:
-        def changed(made: Answer | Streaming) -> None:
-            deliver(self._change(made) if isinstance(made, Answer) else made)
-
-        self._pending.then(changed)
-
-    def cancel(self) -> None:
-        self._pending.cancel()

@@ -17,7 +17,7 @@ from topics.protocol.http.answer_models import (
     ClusterTrimmed,
 )
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.server.cluster.forwarding import Forwarder, not_leader
+from topics.server.cluster.peers import not_leader
 from topics.server.cluster.standing import Standing
 from topics.server.cluster.status import ClusterStatus, SnapshotStatus
 from topics.server.cluster.trimmer import Trimmed
@@ -40,9 +40,8 @@ class Neighbours:
         node: This node's id.
     """
 
-    def __init__(self, standing: Standing, forwarder: Forwarder, node: str) -> None:
+    def __init__(self, standing: Standing, node: str) -> None:
         self.standing = standing
-        self.forwarder = forwarder
         self.tag = tag_of(node)
 
     def require_leader_url(self) -> str:
@@ -60,6 +59,10 @@ class Neighbours:
             return None
         nodes = self.standing.status().nodes
         return next((node.url for node in nodes if tag_of(node.node) == tag), None)
+
+    def own(self, wid: str) -> str:
+        """A session's name with this node's tag, as another node has made it."""
+        return f"{_WID}{self.tag}{wid.removeprefix(_WID)[TAG_CHARS:]}"
 
     def require_ready(self) -> None:
         """Raises Rejection: 503 `replica_behind`, where reads here show what is long past; 503

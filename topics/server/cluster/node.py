@@ -19,7 +19,6 @@ from topics.protocol.model.ports import Store
 from topics.server.cluster.candidacy import Candidacy
 from topics.server.cluster.directory import NodeDirectory
 from topics.server.cluster.exchange import ClusterExchange
-from topics.server.cluster.forwarding import Forwarder
 from topics.server.cluster.host import ClusterHost
 from topics.server.cluster.kafka import checks
 from topics.server.cluster.kafka.asking import Brokers
@@ -30,6 +29,7 @@ from topics.server.cluster.kafka.placement import Placement
 from topics.server.cluster.kafka.settings import KafkaSettings
 from topics.server.cluster.kafka.writing import Writer
 from topics.server.cluster.node_standing import NodeStanding, monotonic_ms
+from topics.server.cluster.peers import Peers
 from topics.server.cluster.runtime import ClusterRuntime
 from topics.server.cluster.snapshots import NodeSnapshots
 from topics.server.cluster.tasks import Tasks
@@ -71,14 +71,14 @@ class ClusterNode:
         runtime: ClusterRuntime,
         exchange: ClusterExchange,
         standing: NodeStanding,
-        forwarder: Forwarder,
+        peers: Peers,
         directory: NodeDirectory,
         kafka: KafkaSettings,
         open_store: Callable[[bytes], Store],
     ) -> None:
         self.exchange = exchange
         self._runtime, self._standing = runtime, standing
-        self._forwarder, self._directory, self._kafka = forwarder, directory, kafka
+        self._peers, self._directory, self._kafka = peers, directory, kafka
         self._open_store = open_store
         self._ready = asyncio.Event()
         self._failed: asyncio.Future[Exception]
@@ -153,7 +153,7 @@ class ClusterNode:
             await self._log.close()
         if self._writer is not None:
             await self._writer.close()
-        self._forwarder.close()
+        self._peers.close()
         self._directory.close()
 
     # ------------------------------------------------------------------ the start
@@ -215,7 +215,7 @@ class ClusterNode:
         )
         self._writer = joined.writer
         await asyncio.to_thread(self._directory.belong, joined.cluster)
-        self._forwarder.know(joined.secret)
+        self._peers.know(joined.secret)
         return joined
 
     def _host_over(
@@ -229,7 +229,7 @@ class ClusterNode:
             shard,
             history,
             standing.sources,
-            lambda: self._forwarder.token,
+            lambda: self._peers.token,
             may_begin=not joined.has_base,
         )
         host = ClusterHost(

@@ -34,8 +34,8 @@ from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Shard
 from topics.protocol.replication.place import place_of
 from topics.server.cluster.directory import COMING, COPIES, STORE, next_aside, sync_folder
-from topics.server.cluster.forwarding import FORWARDED
 from topics.server.cluster.status import SnapshotStatus
+from topics.server.cluster.tokens import FORWARDED
 from topics.store.files import OsFiles
 
 log = logging.getLogger("topics.cluster")

@@ -22,8 +22,8 @@ from topics.protocol.cluster.ports import LogTrimmed, LogTruncated, ReplicatedLo
 from topics.protocol.cluster.trimming import COPIES, Bound, Position, Wait, bound_of
 from topics.protocol.http.bodies import TrimBody
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.server.cluster.forwarding import not_leader
 from topics.server.cluster.kafka.heartbeats import BEAT_MS, Beat, Roster
+from topics.server.cluster.peers import not_leader
 from topics.server.cluster.status import TrimStatus
 
 LOOK_MS: Final = 60_000

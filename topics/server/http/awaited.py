@@ -47,8 +47,8 @@ class Awaited:
 
 
 class AwaitedSocket(Awaited):
-    """A socket for two tasks: `next` takes what it says, and `hear` and `hear_binary` wait until it
-    can take another command."""
+    """A socket for two tasks: `next` takes what it says; `hear` and `hear_unexpected` wait until it can
+    take another command."""
 
     def __init__(self, socket: Socket) -> None:
         super().__init__(socket)
@@ -65,9 +65,9 @@ class AwaitedSocket(Awaited):
         self._socket.hear(text)
         await self._until_free()
 
-    async def hear_binary(self) -> None:
+    async def hear_unexpected(self) -> None:
         self._begin()
-        self._socket.hear_binary()
+        self._socket.hear_unexpected()
         await self._until_free()
 
     async def _until_free(self) -> None:

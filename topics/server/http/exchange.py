@@ -8,7 +8,7 @@ Knows neither ASGI nor HTTP framing: a driver gives it a head, then a body, and 
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from topics.protocol.http import routes
 from topics.protocol.http.origins import OriginRule, cors_fields, is_preflight
@@ -213,6 +213,9 @@ class TopicsExchange:
         open."""
         if self._guard is not None:
             self._guard.replace(entries, self._revoke)
+
+    def carried_by(self, shared: Any) -> None:
+        """What the connections of this process share: a node of a cluster has links among them."""
 
     def drain(self) -> None:
         """The server stops.  What waits here ends with the runtime."""

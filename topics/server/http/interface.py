@@ -135,7 +135,13 @@ class Streaming(msgspec.Struct, frozen=True):
 @runtime_checkable
 class Socket(Source, Protocol):
     """The exchange's end of a WebSocket: takes messages one by one; `take` gives whole messages, as
-    UTF-8: the replies in the order of their commands, and news."""
+    UTF-8: the replies in the order of their commands, and news.
+
+    Attributes:
+        is_binary: Messages are bytes both ways, and no text.
+    """
+
+    is_binary: bool
 
     @property
     def is_busy(self) -> bool:
@@ -143,10 +149,12 @@ class Socket(Source, Protocol):
         `wake` is called when that ends."""
 
     def hear(self, text: bytes) -> None:
-        """Carry out one text message, in UTF-8; only while not `is_busy`."""
+        """Carry out one text message, in UTF-8, or one binary message of a binary socket; only while
+        not `is_busy`."""
 
-    def hear_binary(self) -> None:
-        """Reply to a binary message with an error frame.  Only while not `is_busy`."""
+    def hear_unexpected(self) -> None:
+        """A message came whose kind this socket does not take: binary where it takes text, or text.
+        Only while not `is_busy`."""
 
 
 @runtime_checkable

@@ -59,11 +59,11 @@ def answer_probe(
         case Probe.PAGE:
             return call.fixed(page.HEADERS, page.DOCUMENT)
         case Probe.HEALTH:
-            return _plain(call, health(runtime))
+            return plain(call, health(runtime))
         case Probe.READY:
-            return _plain(call, ready(runtime))
+            return plain(call, ready(runtime))
         case Probe.LIMITS:
-            return _plain(call, open_object(models.LimitsInForce(**asdict(runtime.limits))))
+            return plain(call, open_object(models.LimitsInForce(**asdict(runtime.limits))))
         case Probe.OPENAPI:
             # The document has a format of its own, without a performance block.  Most servers are
             # never asked for it, so it is not loaded at every start.
@@ -81,9 +81,9 @@ def answer_probe(
 
             return _File(call, name, console)
         case Probe.HISTORY:
-            return _plain(call, _history(call, query, sources.history))
+            return plain(call, _history(call, query, sources.history))
         case Probe.CLUSTER:
-            return _plain(call, open_object(sources.cluster))
+            return plain(call, open_object(sources.cluster))
         case Probe.TRIM:
             what = "this server is in no cluster, so it has no log to trim"
             raise Rejection(ErrorCode.TRIM_REFUSED, what)
@@ -242,11 +242,11 @@ def _reported(call: Responder, probe: Probe, query: bytes, service: Service, slo
     arguments = b""
     if probe is Probe.HISTORY:
         arguments = encode(routes.parse_history(routes.parse_query(query)))
-    reported = Reported(call, partial(_plain, call))
+    reported = Reported(call, partial(plain, call))
     reported.ticket = service.report(probe.name, arguments, slot, reported.told)
     return reported
 
 
-def _plain(call: Responder, text: bytes) -> Answer:
+def plain(call: Responder, text: bytes) -> Answer:
     """An answer without a command; the last brace of `text` is left out."""
     return call.answer(200, (JSON,), [text, call.performance(Reply(Outcome()))])

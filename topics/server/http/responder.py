@@ -38,6 +38,10 @@ EVENT_STREAM: Final = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
+POSITION: Final = b"x-topics-position"
+"""How far the log had come when a write was answered, on a node of a cluster."""
+LEADER: Final = b"x-topics-leader"
+"""Which other node decided it."""
 GZIP_MIN_BYTES: Final = 1024
 GZIP_APART_BYTES: Final = 16 << 10
 """A larger answer is compressed on a thread: this one takes a fifth of a millisecond."""
@@ -90,6 +94,14 @@ class Responder(msgspec.Struct):
         return self.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
 
     # ------------------------------------------------------------------ a face of the service
+
+    def placed(self, position: bytes) -> None:
+        self.also = (*self.also, (POSITION, position))
+
+    def elsewhere(self, url: str) -> None:
+        """Another node is asked for the answer."""
+        also = (each for each in self.also if each[0] != LEADER)
+        self.also = (*also, (LEADER, url.encode()))
 
     def waits(self) -> None:
         self.is_timed = False

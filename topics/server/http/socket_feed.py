@@ -7,7 +7,7 @@ most one frame and `REPLIES_BYTES_MAX` of replies wait for a client.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from topics.protocol.driver.group_commit import Reply, Ticket
@@ -15,7 +15,6 @@ from topics.protocol.driver.streams import StreamEnd
 from topics.protocol.http import websocket
 from topics.protocol.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.model.access import gone
-from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Appended
 from topics.server.http.watch_feed import SHUTTING_DOWN
@@ -38,6 +37,8 @@ class SocketFeed:
         stream: What it is subscribed to: nothing yet.
         slot: Says who asks.
     """
+
+    is_binary = False
 
     def __init__(self, service: Service, stream: WatchSocket, slot: Slot) -> None:
         self._service = service
@@ -107,8 +108,8 @@ class SocketFeed:
         self, request_id: bytes, order: websocket.Order, reply: Callable[[bytes], None]
     ) -> bytes | None:
         match order:
-            case websocket.Subscribe(topics, view):
-                return self._subscribe(request_id, topics, view, reply)
+            case websocket.Subscribe():
+                return self._subscribe(request_id, order, reply)
             case websocket.Unsubscribe(topic):
                 return self._unsubscribe(request_id, topic, reply)
             case websocket.Publish():
@@ -119,8 +120,7 @@ class SocketFeed:
     def _subscribe(
         self,
         request_id: bytes,
-        topics: Mapping[str, Begin],
-        view: View,
+        order: websocket.Subscribe,
         reply: Callable[[bytes], None],
     ) -> bytes | None:
         def told(found: Positions | Rejection) -> bytes:
@@ -129,7 +129,11 @@ class SocketFeed:
             return websocket.subscribed(request_id, found)
 
         found = self._stream.subscribe(
-            topics, view, self._shell.now_ms, lambda found: reply(told(found))
+            order.topics,
+            order.view,
+            self._shell.now_ms,
+            lambda found: reply(told(found)),
+            order.position,
         )
         return None if isinstance(found, Ticket) else told(found)
 
@@ -166,6 +170,7 @@ class SocketFeed:
             write_ms=done.write_ms,
             sync_ms=done.sync_ms,
             throttle_ms=done.throttle_ms,
+            position=done.position,
         )
 
     # ------------------------------------------------------------------ what the driver takes
@@ -198,7 +203,8 @@ class SocketFeed:
         if not self._is_over:
             self._reply(message)
 
-    def hear_binary(self) -> None:
+    def hear_unexpected(self) -> None:
+        """No command is binary: an error frame."""
         self._reply(websocket.BINARY)
 
     def take(self) -> bytes | None:

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.model.access import ANYONE, Caller, gone
 from topics.protocol.model.commands import Command
@@ -43,7 +43,7 @@ from topics.server.links.messages import (
 )
 from topics.server.links.outlet import Flow, Outlet, Wire
 from topics.server.service.claims import take_back
-from topics.server.service.service import LocalService
+from topics.server.service.service import Service
 from topics.server.service.slots import Slot, Slots
 from topics.server.service.submission import Submission
 from topics.server.transport.bodies import BodyShare
@@ -69,8 +69,8 @@ class Served(Protocol):
     def close(self) -> None: ...
 
 
-Opener: TypeAlias = "Callable[[Desk, Lane, Slot, Open], Served]"
-"""Opens a stream, and says so.  Raises Rejection."""
+Opener: TypeAlias = "Callable[[Desk, Opening, Open], None]"
+"""Opens a stream, now or later, and says so.  Raises Rejection."""
 Reporter: TypeAlias = Callable[
     [bytes, Caller, Callable[[Sequence[Buffer] | Rejection], None]], None
 ]
@@ -85,17 +85,20 @@ class Desk:
         caller_of: The caller of a key by its digest; None where it is not in force.
         streams: What opens a stream of each kind.
         reports: What makes a report of each kind.
+        counts: Requests of a key are counted here, too: they are not in the process that asks.
     """
 
     def __init__(
         self,
         shared: Shared,
         wire: Wire,
-        service: LocalService,
+        service: Service,
         slots: Slots,
         caller_of: Callable[[bytes], Caller | None],
         streams: Mapping[str, Opener],
         reports: Mapping[str, Reporter],
+        *,
+        counts: bool = False,
     ) -> None:
         self.shared = shared
         self.wire = wire
@@ -105,6 +108,7 @@ class Desk:
         self._caller_of = caller_of
         self._streams = streams
         self._reports = reports
+        self._counts = counts
         self._lanes = Lanes(shared)
         self._served: dict[int, Served] = {}
 
@@ -139,6 +143,13 @@ class Desk:
             self.say(Refused(asked.number, encode_rejection(gone())))
             return
         slot = Slot(self._slots, asked.asker.address, caller)
+        try:
+            if self._counts:
+                self._count(slot)
+        except Rejection as refusal:
+            self._lanes.leave(lane)
+            self.say(Refused(asked.number, encode_rejection(refusal)))
+            return
         if isinstance(asked, Submit):
             submitted = Submitted(self, lane, slot, asked)
             self._served[asked.number] = submitted
@@ -148,10 +159,21 @@ class Desk:
             self._served[asked.number] = reported
             lane.do(partial(reported.begin, self._reports.get(asked.kind), asked.head, caller))
         else:
-            opening = self._served[asked.number] = _Opening(lane, asked.number)
-            lane.do(partial(self._open, opening, slot, asked))
+            opening = self._served[asked.number] = Opening(lane, slot, asked.number)
+            lane.do(partial(self._open, opening, asked))
 
-    def _open(self, opening: "_Opening", slot: Slot, asked: Open) -> None:
+    def _count(self, slot: Slot) -> None:
+        """Raises Rejection: 429."""
+        if self._slots.bounds_requests:
+            slot.begin_request()
+        if slot.caller.is_key:
+            try:
+                self._slots.of_keys.enter(slot.caller, slot)
+            except Rejection:
+                slot.close()
+                raise
+
+    def _open(self, opening: "Opening", asked: Open) -> None:
         """In the lane's turn."""
         if opening.is_over:
             return
@@ -159,15 +181,24 @@ class Desk:
         try:
             if open_stream is None:
                 raise unknown(asked.kind)
-            self._served[asked.number] = open_stream(self, opening.lane, slot, asked)
+            open_stream(self, opening, asked)
             return
         except Rejection as rejection:
             refusal = rejection
         except Exception:
             log.exception("internal error")
             refusal = Rejection(ErrorCode.INTERNAL, "internal error")
-        self.say(Refused(asked.number, encode_rejection(refusal)))
+        self.refuse(opening, refusal)
+
+    def refuse(self, opening: "Opening", refusal: Rejection) -> None:
+        """A stream is not opened."""
+        self.say(Refused(opening.number, encode_rejection(refusal)))
         self.forget(opening)
+
+    def opened(self, opening: "Opening", served: Served) -> None:
+        """A stream is open; a stream is no request in flight (§11)."""
+        opening.slot.close()
+        self._served[opening.number] = served
 
     def _caller(self, asker: Asker) -> Caller | None:
         return self._caller_of(asker.key) if asker.key else ANYONE
@@ -192,12 +223,18 @@ def unknown(kind: str) -> Rejection:
     return Rejection(ErrorCode.INTERNAL, f"this process does not know {kind}")
 
 
-class _Opening:
-    """A stream that was asked for, until it has its turn.  Implements `Served`."""
+class Opening:
+    """A stream that was asked for, until it is open.  Implements `Served`.
 
-    def __init__(self, lane: Lane, number: int) -> None:
+    Attributes:
+        ticket: What the service calls for it, where it comes later.
+    """
+
+    def __init__(self, lane: Lane, slot: Slot, number: int) -> None:
         self.lane = lane
+        self.slot = slot
         self.number = number
+        self.ticket: Ticket | None = None
         self.is_over = False
 
     def on_part(self, part: Part) -> None:
@@ -211,6 +248,9 @@ class _Opening:
 
     def close(self) -> None:
         self.is_over = True
+        self.slot.close()
+        if self.ticket is not None:
+            self.ticket.cancel()
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -252,12 +292,14 @@ class _Reply:
         size = sum(map(len, text))
         if size > SMALL_BYTES and self._lane.answers.take(size):
             self._outgoing = Outgoing(text, self._lane.answers)
-            desk.say(Answered(self._number, kind, head, *times, size, b"", is_held))
+            desk.say(Answered(self._number, kind, head, *times, size, b"", is_held, reply.position))
             self._flow = Flow(self._number, _Slices(self._outgoing), self._on_sent)
             desk.outlet.add(self._flow)
         elif size <= limits.answer_free_bytes:
             whole = b"".join(text)
-            desk.say(Answered(self._number, kind, head, *times, size, whole, is_held))
+            desk.say(
+                Answered(self._number, kind, head, *times, size, whole, is_held, reply.position)
+            )
             if not is_held:
                 desk.forget(self._served)
         else:
@@ -400,6 +442,9 @@ class Submitted:
 
     def waits(self) -> None:
         """How long it takes is told where it was asked."""
+
+    def placed(self, position: bytes) -> None:
+        """The reply has it."""
 
     def refuse(self, refusal: Rejection) -> _Told:
         return _Told(Reply(refusal))

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.model.access import Caller
-from topics.protocol.model.commands import Command, waits_for_news
+from topics.protocol.model.commands import Command, facts_of, waits_for_news
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer
 from topics.server.links.codec import (
@@ -98,13 +98,21 @@ class Link:
         size = sum(map(len, pieces))
         text = b"".join(pieces) if size <= SMALL_BYTES else b""
         asked = self._asked[number] = _Asked(self, number, slot, deliver)
+        asked.may_be_done = not facts_of(command).is_read
+        asked.waits_for_news = waits_for_news(command)
         self.wire.relay(encode(Submit(number, asker, kind, head, size, text)))
         if size > SMALL_BYTES:
             asked.send(pieces)
-        return Ticket(asked.cancel, waits_for_news=waits_for_news(command))
+        return Ticket(asked.cancel, waits_for_news=asked.waits_for_news)
 
-    def report(self, kind: str, head: bytes, slot: Slot, deliver: Told) -> Ticket:
-        """Ask what the other process tells of itself; `deliver` gets the text."""
+    def report(
+        self, kind: str, head: bytes, slot: Slot, deliver: Told, *, changes: bool = False
+    ) -> Ticket:
+        """Ask what the other process tells of itself; `deliver` gets the text.
+
+        Args:
+            changes: The other process does something before it tells, as a trim of the log.
+        """
         number, asker = self._add(slot)
 
         def told(reply: Reply) -> None:
@@ -115,6 +123,7 @@ class Link:
                 deliver(b"".join(reply.text or ()))
 
         asked = self._asked[number] = _Asked(self, number, slot, told)
+        asked.may_be_done = changes
         self.wire.relay(encode(Report(number, asker, kind, head)))
         return Ticket(asked.cancel)
 
@@ -157,7 +166,13 @@ class Link:
             why: The refusal of what waits, given whether it may have taken effect.
         """
         for asked in list(self._asked.values()):
-            asked.on_refused(why(True))
+            asked.on_refused(why(asked.may_be_done))
+
+    def drain(self, refusal: Rejection) -> None:
+        """Refuse what waits for news, and end streams."""
+        for asked in list(self._asked.values()):
+            if asked.waits_for_news:
+                asked.on_refused(refusal)
 
     def forget(self, number: int) -> None:
         self._asked.pop(number, None)
@@ -176,7 +191,7 @@ class _Asked:
 
     __slots__ = (
         *("_answered", "_deliver", "_flow", "_is_over", "_link", "_number", "_parts", "_share"),
-        *("_slot", "_taken_bytes"),
+        *("_slot", "_taken_bytes", "may_be_done", "waits_for_news"),
     )
 
     def __init__(self, link: Link, number: int, slot: Slot, deliver: Deliver) -> None:
@@ -191,6 +206,9 @@ class _Asked:
         self._parts: list[bytes] = []
         self._taken_bytes = 0
         self._is_over = False
+        self.may_be_done = False
+        """It changes something, which may be done though no reply comes."""
+        self.waits_for_news = False
 
     def send(self, pieces: Sequence[Buffer]) -> None:
         """Send the command's text in parts."""
@@ -235,13 +253,14 @@ class _Asked:
     def _reply(self, answered: Answered, text: Sequence[Buffer]) -> None:
         result = decode_outcome(answered.kind, answered.head)
         times = answered.write_ms, answered.sync_ms, answered.throttle_ms
+        position = answered.position
         if answered.is_held:
             self._slot.at_end = self._end  # when the request is over
-            self._done(Reply(result, *times, text=text, unsent=self._unsent))
+            self._done(Reply(result, *times, text=text, unsent=self._unsent, position=position))
             return
         self._is_over = True
         self._link.forget(self._number)
-        self._done(Reply(result, *times, text=text))
+        self._done(Reply(result, *times, text=text, position=position))
 
     def _unsent(self) -> None:
         if not self._is_over:
@@ -290,6 +309,7 @@ class RemoteStream:
 
     Attributes:
         head: What the other process said of it when it was opened.
+        may_be_done, waits_for_news: As of a command.
         ended_by: Why the link let go of it; None where it did not.
     """
 
@@ -311,6 +331,8 @@ class RemoteStream:
         self._is_closed = False
         self.head = b""
         self.ended_by: Rejection | None = None
+        self.may_be_done = False
+        self.waits_for_news = True
 
     # ------------------------------------------------------------------ opening
 

@@ -75,6 +75,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
     Attributes:
         is_held: It grants something, which may be taken back until the asker says `Over`.
+        position: Of a write, of the log that has it, where machines share that.
     """
 
     number: int
@@ -86,6 +87,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, tag=3):
     size: int
     text: bytes
     is_held: bool
+    position: bytes = b""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=4):

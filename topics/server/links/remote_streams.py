@@ -130,8 +130,13 @@ class RemoteSocket(_RemoteFrames):
         return Ticket(_nothing)
 
     def subscribe(
-        self, topics: Mapping[str, Begin], view: View, now_ms: int, deliver: Opened[Positions]
-    ) -> Positions | Ticket:
+        self,
+        topics: Mapping[str, Begin],
+        view: View,
+        now_ms: int,
+        deliver: Opened[Positions],
+        position: str | None = None,
+    ) -> Ticket:
         def told(message: Message) -> None:
             if message.kind == Kind.REFUSED:
                 deliver(decode_rejection(message.head))
@@ -141,7 +146,7 @@ class RemoteSocket(_RemoteFrames):
         asked = streams.Subscribe(dict(topics), view)
         return self._ask(Kind.SUBSCRIBE, streams.encode(asked), told)
 
-    def unsubscribe(self, name: str, deliver: Callable[[bool], None]) -> bool | Ticket:
+    def unsubscribe(self, name: str, deliver: Callable[[bool], None]) -> Ticket:
         return self._ask(
             Kind.UNSUBSCRIBE,
             streams.encode(name),

@@ -1,16 +1,18 @@
 """Streams that another process has opened here, one each: pulled, framed and sent as it takes them."""
 
 import logging
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, TypeVar
 
+from topics.protocol.driver.group_commit import Ticket
 from topics.protocol.driver.streams import SocketStream
 from topics.protocol.model.commands import Claim
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
 from topics.server.links import streams
 from topics.server.links.codec import decode_command, encode_frame, encode_rejection
-from topics.server.links.desk import Desk, Opener, Served
+from topics.server.links.desk import Desk, Opener, Opening
 from topics.server.links.framing import Framing, Intake, Message, Messages
 from topics.server.links.lanes import Lane
 from topics.server.links.messages import Open, Opened, Part, Window
@@ -18,12 +20,14 @@ from topics.server.links.outlet import Flow
 from topics.server.links.streams import Kind
 from topics.server.service.frames import Frames
 from topics.server.service.jobs import PushedJobs
-from topics.server.service.service import WatchSession
+from topics.server.service.service import Positions, WatchSession, WatchSocket
 from topics.server.service.shell import Phase
 from topics.server.service.slots import Slot
 
 WAITING_BYTES: Final = 64 << 10
 """Of orders that are not carried out, beyond which no more are let come."""
+
+T = TypeVar("T")
 
 log = logging.getLogger("topics.links")
 
@@ -109,10 +113,10 @@ class _Served:
 class _Watching(_Served):
     """A stream of frames."""
 
-    _stream: WatchSession | SocketStream
+    _stream: WatchSession | WatchSocket
     _frames: Frames
 
-    def _listen(self, stream: WatchSession | SocketStream) -> None:
+    def _listen(self, stream: WatchSession | WatchSocket) -> None:
         stream.wake_by(self._on_news)
         self._frames = Frames(stream, self._shell, self._on_news)
 
@@ -161,15 +165,17 @@ class ServedSession(_Watching):
 class ServedSocket(_Watching):
     """What a WebSocket is subscribed to; its publishes are commands like any other."""
 
-    _stream: SocketStream
+    _stream: WatchSocket
 
     def __init__(
-        self, desk: Desk, lane: Lane, slot: Slot, number: int, stream: SocketStream
+        self, desk: Desk, lane: Lane, slot: Slot, number: int, stream: WatchSocket
     ) -> None:
         super().__init__(desk, lane, slot, number)
         self._stream = stream
         self._orders = Messages()
         self._intake = Intake(WAITING_BYTES)
+        self._obeys = False
+        """An order is being carried out; its reply comes before the next is looked at."""
         self._listen(stream)
 
     def on_part(self, part: Part) -> None:
@@ -177,7 +183,10 @@ class ServedSocket(_Watching):
             return
         self._orders.put(part.data)
         self._intake.came(len(part.data))
-        while self._orders:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._orders and not self._obeys:
             try:
                 self._obey(self._orders.take())
             except Exception:
@@ -194,16 +203,46 @@ class ServedSocket(_Watching):
             case Kind.SUBSCRIBE:
                 asked = streams.decode_subscribe(order.head)
                 try:
-                    at = self._stream.add(asked.topics, asked.view, self._shell.now_ms)
+                    at = self._stream.subscribe(
+                        asked.topics,
+                        asked.view,
+                        self._shell.now_ms,
+                        partial(self._later, self._subscribed),
+                    )
                 except Rejection as refusal:
-                    self._framing.add(Kind.REFUSED, encode_rejection(refusal))
+                    self._subscribed(refusal)
                 else:
-                    self._framing.add(Kind.POSITIONS, streams.encode(at))
+                    self._replied(at, self._subscribed)
             case Kind.UNSUBSCRIBE:
-                was = self._stream.remove(streams.decode_name(order.head))
-                self._framing.add(Kind.REMOVED, streams.encode(was))
+                name = streams.decode_name(order.head)
+                was = self._stream.unsubscribe(name, partial(self._later, self._removed))
+                self._replied(was, self._removed)
             case _:
+                assert isinstance(self._stream, SocketStream)
                 self._stream.adopt(streams.decode_standing(order.head))
+
+    def _replied(self, found: T | Ticket, reply: Callable[[T], None]) -> None:
+        """What came of an order, or that it comes later."""
+        if isinstance(found, Ticket):
+            self._obeys = True
+        else:
+            reply(found)
+
+    def _later(self, reply: Callable[[T], None], found: T) -> None:
+        """It came."""
+        self._obeys = False
+        if not self._is_closed:
+            reply(found)
+            self._go_on()
+
+    def _subscribed(self, found: Positions | Rejection) -> None:
+        if isinstance(found, Rejection):
+            self._framing.add(Kind.REFUSED, encode_rejection(found))
+        else:
+            self._framing.add(Kind.POSITIONS, streams.encode(found))
+
+    def _removed(self, was: bool) -> None:
+        self._framing.add(Kind.REMOVED, streams.encode(was))
 
     def _stop(self) -> None:
         super()._stop()
@@ -244,42 +283,77 @@ class _Known(_Served):
         """Nothing is behind it."""
 
 
-def _open_session(desk: Desk, lane: Lane, slot: Slot, asked: Open) -> Served:
+# ---------------------------------------------------------------------- opening
+
+
+def _open_session(desk: Desk, opening: Opening, asked: Open) -> None:
+    def begin(stream: WatchSession) -> None:
+        served = ServedSession(desk, opening.lane, opening.slot, asked.number, stream)
+        head = streams.encode(streams.SessionOpened(stream.heartbeat_ms, stream.id))
+        desk.opened(opening, served)
+        served.begin(head)
+
     head = streams.decode_open_session(asked.head)
-    stream = desk.service.session(head.wid, head.rewind, slot)
-    served = ServedSession(desk, lane, slot, asked.number, stream)
-    served.begin(streams.encode(streams.SessionOpened(stream.heartbeat_ms, stream.id)))
-    return served
+    later = partial(_later, desk, opening, begin)
+    _now(desk.service.session(head.wid, head.rewind, opening.slot, later), opening, begin)
 
 
-def _has_session(desk: Desk, lane: Lane, slot: Slot, asked: Open) -> Served:
-    desk.service.require_session(streams.decode_name(asked.head), slot)
-    return _known(desk, lane, slot, asked)
+def _has_session(desk: Desk, opening: Opening, asked: Open) -> None:
+    begin = partial(_known, desk, opening)
+    wid, later = streams.decode_name(asked.head), partial(_later, desk, opening, begin)
+    _now(desk.service.require_session(wid, opening.slot, later), opening, begin)
 
 
-def _open_socket(desk: Desk, lane: Lane, slot: Slot, asked: Open) -> Served:
-    served = ServedSocket(desk, lane, slot, asked.number, desk.service.socket(slot))
-    served.begin()
-    return served
+def _open_socket(desk: Desk, opening: Opening, asked: Open) -> None:
+    def begin(stream: WatchSocket) -> None:
+        served = ServedSocket(desk, opening.lane, opening.slot, asked.number, stream)
+        desk.opened(opening, served)
+        served.begin()
+
+    later = partial(_later, desk, opening, begin)
+    _now(desk.service.socket(opening.slot, later), opening, begin)
 
 
-def _open_jobs(desk: Desk, lane: Lane, slot: Slot, asked: Open) -> Served:
+def _open_jobs(desk: Desk, opening: Opening, asked: Open) -> None:
+    def begin(jobs: PushedJobs) -> None:
+        served = ServedJobs(desk, opening.lane, opening.slot, asked.number, jobs)
+        desk.opened(opening, served)
+        served.begin()
+
     claim = decode_command(Claim.__name__, asked.head)
     assert isinstance(claim, Claim)
-    served = ServedJobs(desk, lane, slot, asked.number, desk.service.jobs(claim, slot))
+    later = partial(_later, desk, opening, begin)
+    _now(desk.service.jobs(claim, opening.slot, later), opening, begin)
+
+
+def _has_queue(desk: Desk, opening: Opening, asked: Open) -> None:
+    begin = partial(_known, desk, opening)
+    name, later = streams.decode_name(asked.head), partial(_later, desk, opening, begin)
+    _now(desk.service.require_queue(name, opening.slot, later), opening, begin)
+
+
+def _known(desk: Desk, opening: Opening, _: None) -> None:
+    served = _Known(desk, opening.lane, opening.slot, opening.number)
+    desk.opened(opening, served)
     served.begin()
-    return served
 
 
-def _has_queue(desk: Desk, lane: Lane, slot: Slot, asked: Open) -> Served:
-    desk.service.require_queue(streams.decode_name(asked.head), slot)
-    return _known(desk, lane, slot, asked)
+def _now(found: T | Ticket, opening: Opening, begin: Callable[[T], None]) -> None:
+    """What the service opened, or that it comes later."""
+    if isinstance(found, Ticket):
+        opening.ticket = found
+    else:
+        begin(found)
 
 
-def _known(desk: Desk, lane: Lane, slot: Slot, asked: Open) -> Served:
-    served = _Known(desk, lane, slot, asked.number)
-    served.begin()
-    return served
+def _later(desk: Desk, opening: Opening, begin: Callable[[T], None], found: T | Rejection) -> None:
+    """It came."""
+    if opening.is_over:
+        return
+    if isinstance(found, Rejection):
+        desk.refuse(opening, found)
+    else:
+        begin(found)
 
 
 STREAMS: Final[Mapping[str, Opener]] = {

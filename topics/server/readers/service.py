@@ -28,7 +28,7 @@ from topics.protocol.model.errors import Rejection
 from topics.server.links import remote_streams
 from topics.server.links.link import Link, Told
 from topics.server.links.remote_streams import RemoteSocket
-from topics.server.readers.joint_socket import JointSocket
+from topics.server.readers.joint_socket import ReaderSocket
 from topics.server.readers.shell import ReaderShell, Waiting, moved
 from topics.server.runtime.patience import Patience
 from topics.server.service.jobs import PushedJobs
@@ -182,10 +182,10 @@ class ReaderService:
 
         return remote_streams.open_socket(self._link, slot, opened)
 
-    def _joint(self, remote: RemoteSocket, slot: Slot) -> JointSocket:
+    def _joint(self, remote: RemoteSocket, slot: Slot) -> ReaderSocket:
         shell = self.shell
         most = shell.limits.max_watch_topics
-        return JointSocket(remote, shell, partial(self._local.socket, slot), shell.may_watch, most)
+        return ReaderSocket(remote, shell, partial(self._local.socket, slot), shell.may_watch, most)
 
     def jobs(self, asked: Claim, slot: Slot, deliver: Opened[PushedJobs]) -> PushedJobs | Ticket:
         self.asked_total += 1

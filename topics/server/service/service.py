@@ -72,9 +72,21 @@ class WatchSocket(Pulling, Protocol):
     def wake_by(self, wake: Callable[[], None]) -> None: ...
 
     def subscribe(
-        self, topics: Mapping[str, Begin], view: View, now_ms: int, deliver: Opened[Positions]
+        self,
+        topics: Mapping[str, Begin],
+        view: View,
+        now_ms: int,
+        deliver: Opened[Positions],
+        position: str | None = None,
     ) -> Positions | Ticket:
-        """Add topics, all or none; where it stands in each.  Raises Rejection."""
+        """Add topics, all or none; where it stands in each.
+
+        Args:
+            position: How far the log is to be shown at least, on a node of a cluster.
+
+        Raises:
+            Rejection: No such topic; too many.
+        """
 
     def unsubscribe(self, name: str, deliver: Callable[[bool], None]) -> bool | Ticket:
         """Whether it was subscribed."""
@@ -127,11 +139,16 @@ class LocalSocket(SocketStream):
     """Implements `WatchSocket` over an engine of this process."""
 
     def subscribe(
-        self, topics: Mapping[str, Begin], view: View, now_ms: int, deliver: Opened[Positions]
-    ) -> Positions | Ticket:
+        self,
+        topics: Mapping[str, Begin],
+        view: View,
+        now_ms: int,
+        deliver: object,
+        position: str | None = None,
+    ) -> Positions:
         return self.add(topics, view, now_ms)
 
-    def unsubscribe(self, name: str, deliver: Callable[[bool], None]) -> bool | Ticket:
+    def unsubscribe(self, name: str, deliver: object) -> bool:
         return self.remove(name)
 
 

@@ -61,6 +61,8 @@ class Slot(msgspec.Struct, eq=False):
         lane: Its connection: what one connection asks of another process has its turns together.
         waiting: What waits for its answer.
         at_end: Called once the request is over.
+        index: How far the log is to be shown at least, on a node of a cluster.
+        elsewhere: Called with the URL of another node, where that is asked.
     """
 
     _slots: Slots
@@ -69,6 +71,8 @@ class Slot(msgspec.Struct, eq=False):
     lane: int = 0
     waiting: Revocable | None = None
     at_end: Callable[[], None] | None = None
+    index: int = 0
+    elsewhere: Callable[[str], None] | None = None
     _holder: Holder | None = None
     _has_request: bool = False
     _has_poll: bool = False

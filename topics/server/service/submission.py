@@ -43,6 +43,9 @@ class Face(Protocol[A_co]):
     def waits(self) -> None:
         """The command may wait for news: how long it takes says nothing of the server."""
 
+    def placed(self, position: bytes, /) -> None:
+        """Of the log that has what follows, on a node of a cluster."""
+
     def refuse(self, refusal: Rejection, /) -> A_co: ...
 
     def fail(self) -> A_co:
@@ -178,6 +181,8 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
     def _told(self, reply: Reply) -> "A | Submission[A]":
         """The answer, if its records are in memory or warm; else `self`, and it comes later."""
         outcome = reply.result
+        if reply.position:
+            self._face.placed(reply.position)
         if isinstance(outcome, Exception):
             if isinstance(outcome, Rejection):
                 return self._face.refuse(outcome)

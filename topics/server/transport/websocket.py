@@ -116,7 +116,10 @@ class Conversation:
             return False
         message = self._socket.take()
         if message is not None:
-            self._protocol.send_text(message)
+            if self._socket.is_binary:
+                self._protocol.send_binary(message)
+            else:
+                self._protocol.send_text(message)
             self._flush()
             return True
         if self._socket.is_over:
@@ -159,7 +162,11 @@ class Conversation:
     def _on_frame(self, frame: Frame) -> None:
         if self.is_closing or frame.opcode is Opcode.CLOSE:
             return
-        is_useful = frame.opcode in _USEFUL and len(frame.data) >= USEFUL_BYTES
+        if self._socket.is_binary:
+            # Nodes are known, and much of what they say is short.
+            is_useful = frame.opcode in _DATA
+        else:
+            is_useful = frame.opcode in _USEFUL and len(frame.data) >= USEFUL_BYTES
         if not is_useful and not self._frames.charge(self._now_s()):
             self._on_flood()
             self.close(CloseCode.POLICY_VIOLATION, "too many frames that say nothing")
@@ -179,10 +186,10 @@ class Conversation:
             self._on_message(message)
 
     def _on_message(self, message: bytes) -> None:
-        if not self._is_text:
-            self._socket.hear_binary()
+        if self._is_text is self._socket.is_binary:
+            self._socket.hear_unexpected()
             return
-        if not message.isascii():
+        if self._is_text and not message.isascii():
             try:
                 message.decode()
             except UnicodeDecodeError:

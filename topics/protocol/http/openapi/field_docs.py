@@ -169,6 +169,10 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         "tail": _TAIL,
         "topic": _says("One topic; or `topics`.", TOPIC),
         "topics": _BEGINS,
+        "position": _says(
+            "On a node of a cluster: how far the log is to be shown at least, as an `ack` had it.",
+            type="string",
+        ),
     },
     websocket.Envelope: {
         "op": _says("What is meant.", enum=["subscribe", "unsubscribe", "publish", "ping"]),
