@@ -158,7 +158,7 @@ def test_the_page_asks_for_a_key_where_the_server_does(
     page.goto(f"http://127.0.0.1:{server.port}/#/topics")
 
     shows(page, "#trouble", "This server asks for a key. Type it in above.")
-    assert page.locator("#access").is_visible()
+    page.locator("#access").wait_for()
     page.locator("#key").fill("wrong")
     page.keyboard.press("Enter")
     shows(page, "#trouble", "The server does not know this key.")
@@ -168,7 +168,7 @@ def test_the_page_asks_for_a_key_where_the_server_does(
 
     page.wait_for_selector('.record[data-seq="1"]')
     assert not page.locator("#topic-trouble").is_visible()
-    assert page.locator("#access").is_visible()
+    page.locator("#access").wait_for()
     assert KEY not in page.url
 
 

@@ -62,7 +62,7 @@ def test_the_nodes_and_their_lags(page: Any, at: At) -> None:
     said = "trimmed last: 2026-11-21T09:41:11.742Z · the rest is too young"
     shows(page, "#cluster-log", f"Log 40 to 1,302 · {said}")
     shows(page, "#cluster-about", "topics · shard 0 · term 4 · as n2 knows it")
-    assert page.locator("#cluster-leaderless").is_visible()
+    page.locator("#cluster-leaderless").wait_for()
     assert "unit 1200 is not at its offset" in page.locator("#cluster-loss").inner_text()
 
 

@@ -66,7 +66,7 @@ def test_topics_are_listed_and_their_counters_move(
 def test_a_topic_that_comes_and_goes(api: Api, page: Any, visit: Callable[..., None]) -> None:
     """An empty server says how to write; a new topic appears by itself, a deleted one vanishes."""
     visit()
-    assert page.locator("#first").is_visible()
+    page.locator("#first").wait_for()
     assert f"http://127.0.0.1:{api.wire.port}/v0/topics/hello" in page.text_content("#curl")
 
     api.append("hello", "world")

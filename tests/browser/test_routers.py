@@ -359,7 +359,7 @@ def test_more_than_can_be_drawn_is_told(page: Any, visit: Visit) -> None:
     visit()
 
     shows(page, "#routers-count", "1+")
-    assert page.locator("#more-routers").is_visible()
+    page.locator("#more-routers").wait_for()
 
 
 def test_a_server_without_routers_is_asked_once(page: Any, console: Console, visit: Visit) -> None:
@@ -395,5 +395,5 @@ def test_a_key_that_may_not_see_routers_is_told(
     visit()
 
     shows(page, "#routers-trouble", "not with this key (403 forbidden)")
-    assert page.locator('tr[data-topic="jobs"]').is_visible()
+    page.locator('tr[data-topic="jobs"]').wait_for()
     assert not page.locator("#trouble").is_visible()

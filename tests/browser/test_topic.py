@@ -369,4 +369,4 @@ def test_what_is_no_topic_has_no_forms(
 
     at("/topics/jobs")
     until_fact(page, "Records", "1")
-    assert page.locator("#tabs").is_visible()
+    page.locator("#tabs").wait_for()
