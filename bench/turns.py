@@ -21,8 +21,8 @@ from topics.protocol.cluster.unit import Shard
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.replication.commit import TURN_EVERY_MS
-from topics.server.cluster.host import ClusterHost, NodeName
-from topics.server.cluster.runtime import ClusterRuntime
+from topics.server.cluster.node.host import ClusterHost, NodeName
+from topics.server.cluster.node.runtime import ClusterRuntime
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore
 

@@ -90,9 +90,9 @@ MAYBE: dict[str, set[str]] = {
     "opentelemetry": {"server/observing/tracing.py"},
     "topics.store": {
         *("server/assembly.py", "server/readers/assembly.py", "server/cluster/snapshots.py"),
-        "server/cluster/adoption.py",
+        "server/cluster/node/adoption.py",
     },
-    "topics.backup": {"server/cluster/snapshots.py", "server/cluster/adoption.py"},
+    "topics.backup": {"server/cluster/snapshots.py", "server/cluster/node/adoption.py"},
     "topics.settings": {
         *("server/assembly.py", "server/cluster/assembly.py", "asgi/hosted.py"),
         *("server/readers/assembly.py", "server/readers/messages.py", "server/readers/pool.py"),
@@ -154,7 +154,7 @@ REACHES = re.compile(
 )
 """Ways into the engine past its commands, its reports and the streams of its driver."""
 REACHED = {
-    "server/cluster/adoption.py": "writes the place of a cluster into the log of a server that is stopped",
+    "server/cluster/node/adoption.py": "writes the place of a cluster into the log of a server that is stopped",
     "server/observing/figures.py": "gives metrics the state that they count",
 }
 """Where one stands, and why."""
@@ -327,8 +327,8 @@ UNTESTED = {
     "protocol/model/ports.py": "types: store/test_ports holds each store to them",
     "protocol/model/records.py": TYPES,
     "server/cluster/kafka/failures.py": "types: test_checks and test_settings meet each of them",
-    "server/cluster/standing.py": TYPES,
-    "server/cluster/status.py": TYPES,
+    "server/cluster/node/standing.py": TYPES,
+    "server/cluster/node/status.py": TYPES,
     "server/http/interface.py": TYPES,
     "server/links/joint_socket.py": "by its heirs: test_node_socket, readers/test_joint_socket",
     "server/links/messages.py": TYPES,

@@ -51,8 +51,8 @@ def adopt(data_dir: Path, name: str, undo: bool, as_json: bool) -> None:
     or no data directory; and where TOPICS_CLUSTER_KAFKA is set and the cluster exists already.
     """
     from topics.cli.offline import refusals as refusals_of_disk
-    from topics.server.cluster.adoption import adopt as adopted
-    from topics.server.cluster.adoption import take_back
+    from topics.server.cluster.node.adoption import adopt as adopted
+    from topics.server.cluster.node.adoption import take_back
 
     with refusals_of_disk(data_dir):
         if undo:

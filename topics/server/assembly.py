@@ -20,7 +20,7 @@ from topics.store.files import OsFiles
 from topics.store.store import DiskStore
 
 if TYPE_CHECKING:
-    from topics.server.cluster.node import ClusterNode
+    from topics.server.cluster.node.life import ClusterNode
 
 NODE_FILE: Final = "node.json"
 NODE_STORE: Final = "store"

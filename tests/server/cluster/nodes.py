@@ -20,9 +20,9 @@ from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
-from topics.server.cluster.host import ClusterHost, NodeName
-from topics.server.cluster.runtime import ClusterRuntime
-from topics.server.cluster.status import NodeStatus, SnapshotStatus
+from topics.server.cluster.node.host import ClusterHost, NodeName
+from topics.server.cluster.node.runtime import ClusterRuntime
+from topics.server.cluster.node.status import NodeStatus, SnapshotStatus
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore
 

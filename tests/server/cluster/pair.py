@@ -23,15 +23,15 @@ from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard
 from topics.server.cluster.exchange import ClusterExchange
 from topics.server.cluster.neighbours import Neighbours
-from topics.server.cluster.peers import Peers
-from topics.server.cluster.status import (
+from topics.server.cluster.node.status import (
     ClusterStatus,
     HistoryLoss,
     NodeStatus,
     SnapshotStatus,
     TrimStatus,
 )
-from topics.server.cluster.trimmer import Trimmed
+from topics.server.cluster.node.trimmer import Trimmed
+from topics.server.cluster.peers import Peers
 from topics.server.http.holders import Holders
 from topics.server.links.messages import decode_to_decide
 from topics.server.transport.connection import Connection

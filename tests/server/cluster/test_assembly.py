@@ -12,10 +12,10 @@ from topics.protocol.http.origins import OriginRule
 from topics.protocol.model.errors import InUse, StoreError
 from topics.protocol.model.limits import Limits
 from topics.server.assembly import NODE_FILE, NODE_STORE, create, create_served
-from topics.server.cluster import directory as directories
 from topics.server.cluster.assembly import exchange_of
-from topics.server.cluster.directory import NodeDirectory
-from topics.server.cluster.node import ClusterNode
+from topics.server.cluster.node import directory as directories
+from topics.server.cluster.node.directory import NodeDirectory
+from topics.server.cluster.node.life import ClusterNode
 from topics.server.cluster.peers import Peers
 from topics.server.http.interface import Answer, Head
 from topics.server.observing.observer import Observer

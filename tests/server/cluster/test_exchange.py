@@ -14,7 +14,7 @@ from topics.protocol.http.openapi.examples import EXAMPLES
 from topics.protocol.model.holder import Holder
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
-from topics.server.cluster.status import HistoryLoss, TrimStatus
+from topics.server.cluster.node.status import HistoryLoss, TrimStatus
 from topics.server.http.holders import Holders
 
 from .pair import FakeStanding, Node, Pair, a_pair, request, run, until

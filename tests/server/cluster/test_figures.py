@@ -2,7 +2,7 @@
 
 from topics.protocol.cluster.trimming import Wait
 from topics.server.cluster.figures import HELP
-from topics.server.cluster.status import TrimStatus
+from topics.server.cluster.node.status import TrimStatus
 
 from .pair import a_pair, run
 

@@ -6,7 +6,7 @@ import pytest
 from topics.protocol.cluster.trimming import Wait
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.neighbours import Neighbours, answer_of, tag_of
-from topics.server.cluster.status import ClusterStatus, HistoryLoss, SnapshotStatus, TrimStatus
+from topics.server.cluster.node.status import ClusterStatus, HistoryLoss, SnapshotStatus, TrimStatus
 
 from .pair import FakeStanding, node_status
 

@@ -18,15 +18,15 @@ from tests.nodes import NodeServer, NodeServers
 from topics.backup.proof import prove
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.replication.place import place_of
-from topics.server.cluster.directory import COMING, COPIES, STORE, NodeDirectory
 from topics.server.cluster.kafka.library import AdminClient, OffsetSpec, TopicPartition
+from topics.server.cluster.node.directory import COMING, COPIES, STORE, NodeDirectory
 from topics.server.cluster.snapshots import NodeSnapshots, Source
 from topics.server.cluster.store_files import StoreFiles
 from topics.store.files import OsFiles
 
+from .node.test_life import append, datas
 from .nodes import HISTORY, SHARD, cluster
 from .pair import Pair, a_pair, run
-from .test_node import append, datas
 
 PATIENCE_SECONDS = 20
 """Bounds a hang."""

@@ -1,19 +1,19 @@
 """A server as one of a cluster's nodes: everything here is loaded only where the settings name one.
 
-standing    what the rest of the server may ask a node of the cluster
-status      what a node says of its cluster, as values
-runtime     the runtime of a node, whose engine may be dropped and opened anew
-host        performs the rule's effects (`topics.protocol.cluster`), and is how a node stands
-log_work    those that concern the log that nodes share: reads on, sends, asks
-tasks       tasks of one owner, ended together
-kafka       that log in Kafka, who is to lead, and what the nodes say of themselves
-exchange    what is answered here, and what goes to the leader
-forwarding  a request carried to another node, and its answer carried back
-doubt       what a replica that lags may not say
-candidacy   whether a node may be the one that leads
-directory   the data directory of a node: which cluster and which node it belongs to
-lag         how old what a replica shows is
-node_standing  how a node stands from its start on, by its host and the other nodes' heartbeats
-node        a node's life: joins, serves, hands over, goes
-assembly    a node, put together from the settings
+assembly      a node, put together from the settings
+node          a node's life: joins, catches up, leads or follows, hands over
+kafka         the log that nodes share, who is to lead, and what the nodes say of themselves
+service       which commands and streams the replica answers, and which go to the leader
+node_socket   the same of what a WebSocket subscribes to
+second_look   what a replica that lags may not say
+positions     a place of the log, as clients name it
+peers         links to the other nodes
+link_wire     the connection of a link at the node that asks
+link_socket   the same at the node that decides
+tokens        by what nodes know one another
+neighbours    who leads, where the others are, and the answer of `GET /v0/cluster`
+snapshots     another node's store in the place of this one's
+store_files   this node's store, for others to take
+exchange      HTTP's part of all that
+figures       what metrics tell of it
 """

@@ -14,18 +14,18 @@ from topics.protocol.http.origins import OriginRule
 from topics.protocol.model.errors import StoreError
 from topics.protocol.model.ports import Store
 from topics.server.access.guard import Guard
-from topics.server.cluster.directory import NodeDirectory
 from topics.server.cluster.exchange import ClusterExchange
 from topics.server.cluster.figures import families
-from topics.server.cluster.host import NodeName
 from topics.server.cluster.kafka.failures import CannotStart
 from topics.server.cluster.kafka.settings import KafkaSettings, read_config
 from topics.server.cluster.neighbours import Neighbours
-from topics.server.cluster.node import ClusterNode
-from topics.server.cluster.node_standing import NodeStanding
+from topics.server.cluster.node.directory import NodeDirectory
+from topics.server.cluster.node.host import NodeName
+from topics.server.cluster.node.life import ClusterNode
+from topics.server.cluster.node.node_standing import NodeStanding
+from topics.server.cluster.node.runtime import ClusterRuntime
+from topics.server.cluster.node.standing import Standing
 from topics.server.cluster.peers import Peers
-from topics.server.cluster.runtime import ClusterRuntime
-from topics.server.cluster.standing import Standing
 from topics.server.cluster.store_files import StoreFiles
 from topics.server.http.holders import Holders
 from topics.server.observing.observer import Observer

@@ -30,7 +30,7 @@ from topics.server.cluster.link_wire import LINK_PATH, VERSION, VERSION_FIELD
 from topics.server.cluster.neighbours import Neighbours, trimmed_of
 from topics.server.cluster.peers import Peers, not_leader
 from topics.server.cluster.positions import parse_position
-from topics.server.cluster.service import NodeService, later
+from topics.server.cluster.service import NodeService
 from topics.server.cluster.store_files import SCOPES, FileRequest, StoreFiles
 from topics.server.cluster.tokens import FORWARDED, is_token
 from topics.server.http import fields
@@ -47,6 +47,7 @@ from topics.server.links.desk import Desk
 from topics.server.links.served_streams import STREAMS
 from topics.server.observing.measures import OTHER
 from topics.server.observing.observer import Observer
+from topics.server.service.later import later
 from topics.server.service.shell import Shell
 from topics.server.service.slots import Slot
 from topics.server.transport.shared import Shared

@@ -17,10 +17,10 @@ from topics.protocol.http.answer_models import (
     ClusterTrimmed,
 )
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.server.cluster.node.standing import Standing
+from topics.server.cluster.node.status import ClusterStatus, SnapshotStatus
+from topics.server.cluster.node.trimmer import Trimmed
 from topics.server.cluster.peers import not_leader
-from topics.server.cluster.standing import Standing
-from topics.server.cluster.status import ClusterStatus, SnapshotStatus
-from topics.server.cluster.trimmer import Trimmed
 
 TAG_CHARS: Final = 8
 READY_LAG_MS: Final = 10_000

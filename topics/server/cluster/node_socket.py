@@ -17,6 +17,7 @@ from topics.server.cluster.second_look import END_MS, behind
 from topics.server.links import remote_streams
 from topics.server.links.joint_socket import Decided, JointSocket
 from topics.server.links.remote_streams import RemoteSocket
+from topics.server.service.later import later
 from topics.server.service.service import LocalSocket
 from topics.server.service.slots import Slot
 
@@ -45,8 +46,6 @@ class NodeSocket(JointSocket):
             return False
         if index <= standing.index and not self._is_beyond(topics):
             return True
-        from topics.server.cluster.service import later
-
         later(self._when_shown(topics, index), decided)
         return None
 

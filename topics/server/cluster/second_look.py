@@ -13,7 +13,7 @@ from typing import Final
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Page, StablePage
-from topics.server.cluster.standing import Standing
+from topics.server.cluster.node.standing import Standing
 
 END_MS: Final = 5000
 """How long a second look may wait for the end of the log."""

@@ -9,9 +9,8 @@ What came from another node is not asked of a third: it would go round among nod
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -36,6 +35,7 @@ from topics.server.cluster.second_look import END_MS, SecondLook, behind
 from topics.server.links import remote_streams
 from topics.server.links.link import Link, Told
 from topics.server.service.jobs import PushedJobs
+from topics.server.service.later import later
 from topics.server.service.service import LocalService, Opened, WatchSession, WatchSocket
 from topics.server.service.shell import Shell
 from topics.server.service.slots import Slot
@@ -47,8 +47,6 @@ LONG_S: Final = 30.0
 """The longest that a command may wait for news (§3)."""
 
 T = TypeVar("T")
-
-log = logging.getLogger("topics.cluster")
 
 
 class NodeService:
@@ -329,41 +327,3 @@ class _Asked:
         self._deliver = None
         if self._asked is not None:
             self._asked.cancel()
-
-
-class _Later:
-    """What a coroutine finds: a reply or a stream, or that it comes later still."""
-
-    def __init__(self, work: Coroutine[Any, Any, Any], deliver: Callable[[Any], None]) -> None:
-        self._deliver = deliver
-        self._found: Ticket | None = None
-        self._task = asyncio.get_running_loop().create_task(self._run(work))
-
-    async def _run(self, work: Coroutine[Any, Any, Any]) -> None:
-        found: Any
-        try:
-            found = await work
-        except Rejection as refusal:
-            found = refusal
-        except Exception:
-            log.exception("internal error")
-            found = Rejection(ErrorCode.INTERNAL, "internal error")
-        if isinstance(found, Ticket):
-            self._found = found
-        else:
-            self._deliver(found)
-
-    def cancel(self) -> None:
-        self._task.cancel()
-        if self._found is not None:
-            self._found.cancel()
-
-
-def later(
-    work: Coroutine[Any, Any, Any],
-    deliver: Callable[[Any], None],
-    *,
-    waits_for_news: bool = False,
-) -> Ticket:
-    """Have `deliver` get what a coroutine finds, or its refusal."""
-    return Ticket(_Later(work, deliver).cancel, waits_for_news=waits_for_news)

@@ -33,8 +33,8 @@ from topics.backup.replica import replicate
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Shard
 from topics.protocol.replication.place import place_of
-from topics.server.cluster.directory import COMING, COPIES, STORE, next_aside, sync_folder
-from topics.server.cluster.status import SnapshotStatus
+from topics.server.cluster.node.directory import COMING, COPIES, STORE, next_aside, sync_folder
+from topics.server.cluster.node.status import SnapshotStatus
 from topics.server.cluster.tokens import FORWARDED
 from topics.store.files import OsFiles
 

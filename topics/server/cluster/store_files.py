@@ -20,12 +20,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from topics.protocol.driver.group_commit import Ticket
 from topics.protocol.http.routes import parse_query
 from topics.protocol.model.access import Scope
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.server.cluster.later import Later
 from topics.server.http.interface import Answer
 from topics.server.http.responder import JSON, Responder
+from topics.server.service.later import later
 
 PATH: Final = b"/v0/cluster/store"
 SIZE: Final = b"x-topics-size"
@@ -130,15 +131,27 @@ class StoreFiles:
 
 
 class FileRequest:
-    """Implements `interface.Admission`."""
+    """Implements `interface.Admission`, and `interface.Pending` once it has all."""
 
     max_body_bytes = 0
+    is_apart = waits_for_news = False
 
     def __init__(self, files: StoreFiles, call: Responder) -> None:
         self._files, self._call = files, call
+        self._coming: Ticket | None = None
 
-    def finish(self, pieces: list[bytes]) -> Later:
-        return Later(self._call, self._files.answer(self._call))
+    def finish(self, pieces: list[bytes]) -> "FileRequest":
+        return self
+
+    def then(self, deliver: Callable[[Answer], None]) -> None:
+        def found(answer: Answer | Rejection) -> None:
+            deliver(self._call.refuse(answer) if isinstance(answer, Rejection) else answer)
+
+        self._coming = later(self._files.answer(self._call), found)
+
+    def cancel(self) -> None:
+        if self._coming is not None:
+            self._coming.cancel()
 
     def connect(self) -> Answer:
         return self._call.refuse(Rejection(ErrorCode.NOT_FOUND, "no WebSocket here"))

@@ -17,7 +17,7 @@ from topics.server.cluster.kafka.heartbeats import (
     Heartbeats,
     Roster,
 )
-from topics.server.cluster.status import TrimStatus
+from topics.server.cluster.node.status import TrimStatus
 
 from .joined import Node, joined, monotonic_ms, wall_ms
 

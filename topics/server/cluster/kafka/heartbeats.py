@@ -20,7 +20,7 @@ from topics.server.cluster.kafka.library import LOGGER, Consumer, Message
 from topics.server.cluster.kafka.reading import Gone, MakeConsumer, Reader
 from topics.server.cluster.kafka.settings import KafkaSettings
 from topics.server.cluster.kafka.writing import Writer
-from topics.server.cluster.status import TrimStatus
+from topics.server.cluster.node.status import TrimStatus
 
 BEAT_MS: Final = 2000
 """How often a node says that it lives, where nothing else makes it."""

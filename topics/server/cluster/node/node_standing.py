@@ -13,14 +13,14 @@ import msgspec
 
 from topics.protocol.cluster.leading import NodeState
 from topics.protocol.http.bodies import TrimBody
-from topics.server.cluster.host import ClusterHost, NodeName
 from topics.server.cluster.kafka.heartbeats import Beat, Roster
-from topics.server.cluster.lag import Lag
+from topics.server.cluster.node.host import ClusterHost, NodeName
+from topics.server.cluster.node.lag import Lag
+from topics.server.cluster.node.status import ClusterStatus, NodeStatus, TrimStatus
+from topics.server.cluster.node.trimmer import Trimmed, Trimmer
 from topics.server.cluster.peers import not_leader
 from topics.server.cluster.snapshots import Source
-from topics.server.cluster.status import ClusterStatus, NodeStatus, TrimStatus
 from topics.server.cluster.store_files import StoreFiles
-from topics.server.cluster.trimmer import Trimmed, Trimmer
 
 
 def monotonic_ms() -> int:

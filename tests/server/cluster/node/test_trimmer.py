@@ -11,7 +11,7 @@ from topics.protocol.cluster.trimming import Wait
 from topics.protocol.http.bodies import TrimBody
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.kafka.heartbeats import Beat, Roster
-from topics.server.cluster.trimmer import HURRY_S, Trimmer
+from topics.server.cluster.node.trimmer import HURRY_S, Trimmer
 
 RETAIN_MS = 80_000
 NEAR_MS = 10_000

@@ -16,7 +16,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection, StoreError
 from topics.protocol.replication.driver import ClusterDriver
 from topics.protocol.replication.member import Member
 
-from .nodes import SHARD, WAIT_MS, Nodes, cluster
+from ..nodes import SHARD, WAIT_MS, Nodes, cluster
 
 
 def on_a_loop(

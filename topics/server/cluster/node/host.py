@@ -39,10 +39,10 @@ from topics.protocol.model.errors import StoreError
 from topics.protocol.replication.commit import NOTHING_DURABLE, Durable
 from topics.protocol.replication.driver import ClusterDriver
 from topics.protocol.replication.member import LogEffect, Member
-from topics.server.cluster.log_work import AGAIN_S, LogWork
-from topics.server.cluster.runtime import ClusterRuntime
-from topics.server.cluster.status import ClusterStatus, HistoryLoss, NodeStatus, SnapshotStatus
-from topics.server.cluster.tasks import Tasks
+from topics.server.cluster.node.log_work import AGAIN_S, LogWork
+from topics.server.cluster.node.runtime import ClusterRuntime
+from topics.server.cluster.node.status import ClusterStatus, HistoryLoss, NodeStatus, SnapshotStatus
+from topics.server.cluster.node.tasks import Tasks
 
 log = logging.getLogger("topics.cluster")
 

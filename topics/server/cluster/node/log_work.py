@@ -28,7 +28,7 @@ from topics.protocol.cluster.steps import (
     Shown,
 )
 from topics.protocol.cluster.unit import NotOurs, Shard, TermBegan, Unreadable, decode
-from topics.server.cluster.tasks import Tasks
+from topics.server.cluster.node.tasks import Tasks
 
 log = logging.getLogger("topics.cluster")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from topics.protocol.model.errors import InUse, Unusable
-from topics.server.cluster.directory import NodeDirectory
+from topics.server.cluster.node.directory import NodeDirectory
 
 CLUSTER = bytes(range(16))
 

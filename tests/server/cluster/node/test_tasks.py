@@ -2,7 +2,7 @@
 
 import asyncio
 
-from topics.server.cluster.tasks import Tasks
+from topics.server.cluster.node.tasks import Tasks
 
 
 def test_what_a_task_raises_is_heard_and_a_cancelled_one_did_not_fail() -> None:

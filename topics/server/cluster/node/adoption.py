@@ -26,7 +26,7 @@ from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.model.errors import Unusable
 from topics.protocol.model.limits import Limits
 from topics.protocol.replication.place import event_of
-from topics.server.cluster.directory import (
+from topics.server.cluster.node.directory import (
     ADOPTING,
     CLUSTER_BYTES,
     IDENTITY,

@@ -1,6 +1,6 @@
 """How old what a replica shows is."""
 
-from topics.server.cluster.lag import NOTES_MAX, Lag
+from topics.server.cluster.node.lag import NOTES_MAX, Lag
 
 
 def test_a_replica_that_has_all_lags_by_nothing() -> None:

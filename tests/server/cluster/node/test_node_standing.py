@@ -9,14 +9,14 @@ import pytest
 from topics.protocol.cluster.trimming import Wait
 from topics.protocol.http.bodies import TrimBody
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.server.cluster.host import NodeName
 from topics.server.cluster.kafka.heartbeats import Beat
-from topics.server.cluster.node_standing import NodeStanding, monotonic_ms
-from topics.server.cluster.status import TrimStatus
+from topics.server.cluster.node.host import NodeName
+from topics.server.cluster.node.node_standing import NodeStanding, monotonic_ms
+from topics.server.cluster.node.status import TrimStatus
+from topics.server.cluster.node.trimmer import Trimmer
 from topics.server.cluster.store_files import StoreFiles
-from topics.server.cluster.trimmer import Trimmer
 
-from .nodes import WAIT_MS, Nodes, cluster
+from ..nodes import WAIT_MS, Nodes, cluster
 
 
 class Files(StoreFiles):

@@ -23,8 +23,8 @@ from topics.protocol.cluster.trimming import COPIES, Bound, Position, Wait, boun
 from topics.protocol.http.bodies import TrimBody
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.kafka.heartbeats import BEAT_MS, Beat, Roster
+from topics.server.cluster.node.status import TrimStatus
 from topics.server.cluster.peers import not_leader
-from topics.server.cluster.status import TrimStatus
 
 LOOK_MS: Final = 60_000
 """Between two looks, and no longer than a quarter of the retention."""

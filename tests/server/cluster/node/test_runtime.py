@@ -3,12 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from topics.server.cluster.runtime import ClusterRuntime
+from topics.server.cluster.node.runtime import ClusterRuntime
 from topics.server.service.shell import Phase
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore
 
-from .nodes import HISTORY, LIMITS, WAIT_MS, cluster
+from ..nodes import HISTORY, LIMITS, WAIT_MS, cluster
 
 
 def test_a_node_is_ready_before_while_and_after_its_store_is_opened_anew(tmp_path: Path) -> None:

@@ -16,10 +16,7 @@ from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.unit import FORMAT_OLDEST, Shard
 from topics.protocol.model.errors import StoreError
 from topics.protocol.model.ports import Store
-from topics.server.cluster.candidacy import Candidacy
-from topics.server.cluster.directory import NodeDirectory
 from topics.server.cluster.exchange import ClusterExchange
-from topics.server.cluster.host import ClusterHost
 from topics.server.cluster.kafka import checks
 from topics.server.cluster.kafka.asking import Brokers
 from topics.server.cluster.kafka.failures import CannotStart
@@ -28,12 +25,15 @@ from topics.server.cluster.kafka.log import KafkaLog
 from topics.server.cluster.kafka.placement import Placement
 from topics.server.cluster.kafka.settings import KafkaSettings
 from topics.server.cluster.kafka.writing import Writer
-from topics.server.cluster.node_standing import NodeStanding, monotonic_ms
+from topics.server.cluster.node.candidacy import Candidacy
+from topics.server.cluster.node.directory import NodeDirectory
+from topics.server.cluster.node.host import ClusterHost
+from topics.server.cluster.node.node_standing import NodeStanding, monotonic_ms
+from topics.server.cluster.node.runtime import ClusterRuntime
+from topics.server.cluster.node.tasks import Tasks
+from topics.server.cluster.node.trimmer import Trimmer
 from topics.server.cluster.peers import Peers
-from topics.server.cluster.runtime import ClusterRuntime
 from topics.server.cluster.snapshots import NodeSnapshots
-from topics.server.cluster.tasks import Tasks
-from topics.server.cluster.trimmer import Trimmer
 
 LOOK_S: Final = 0.1
 """How often is looked at how this node stands."""

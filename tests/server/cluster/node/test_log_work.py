@@ -22,11 +22,11 @@ from topics.protocol.cluster.steps import (
     Shown,
 )
 from topics.protocol.cluster.unit import TermBegan, encode
-from topics.server.cluster import log_work
-from topics.server.cluster.log_work import LogWork
-from topics.server.cluster.tasks import Tasks
+from topics.server.cluster.node import log_work
+from topics.server.cluster.node.log_work import LogWork
+from topics.server.cluster.node.tasks import Tasks
 
-from .nodes import SHARD
+from ..nodes import SHARD
 
 OF_N1 = encode(TermBegan(1, bytes(16), "n1"), SHARD)
 

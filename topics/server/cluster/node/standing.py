@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from topics.protocol.http.bodies import TrimBody
-    from topics.server.cluster.status import ClusterStatus
-    from topics.server.cluster.trimmer import Trimmed
+    from topics.server.cluster.node.status import ClusterStatus
+    from topics.server.cluster.node.trimmer import Trimmed
 
 
 class Standing(Protocol):

@@ -17,9 +17,9 @@ from topics.protocol.model.errors import InUse, StoreError, Unusable
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.replication.place import event_of, place_of
-from topics.server.cluster.adoption import adopt, take_back
-from topics.server.cluster.directory import NodeDirectory
-from topics.server.cluster.node import history_of
+from topics.server.cluster.node.adoption import adopt, take_back
+from topics.server.cluster.node.directory import NodeDirectory
+from topics.server.cluster.node.life import history_of
 from topics.store import identity
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore

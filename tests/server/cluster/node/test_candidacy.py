@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.server.cluster.candidacy import Candidacy
+from topics.server.cluster.node.candidacy import Candidacy
 
 
 def judge(
