@@ -26,7 +26,7 @@ from bench.loads import append, append_body, delete, diff, put
 from bench.serving import Serving, serve_topics
 from bench.small_requests import Watching, alone, ask, request
 from bench.small_requests import append as append_request
-from topics.protocol.http import bodies, sse
+from topics.protocol.faces.http import bodies, sse
 from topics.protocol.model.commands import Command, GetTopic, ListTopics
 from topics.protocol.model.cursor import composite
 from topics.protocol.model.limits import Limits

@@ -6,7 +6,7 @@ payload is the same on every run: nothing here is random.
 
 from collections.abc import Sequence
 
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Append, DeleteRecords, Diff, Purge, PutTopic
 from topics.protocol.model.limits import Limits
 

@@ -7,7 +7,7 @@ import pytest
 
 from bench.desk import NOTHING_SEALED, Desk, fetch
 from bench.loads import LIMITS, append, append_body
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 
 JOBS = append_body(10_000, 64)
 CLAIM = b'{"node":"w-1","max":8}'

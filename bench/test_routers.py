@@ -8,7 +8,7 @@ import pytest
 from bench.conftest import Scale
 from bench.desk import NOTHING_SEALED, Desk, fetch
 from bench.loads import append, append_body, diff, put
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Command
 
 THOUSAND = append("s", append_body(1000, 64, tags=("x.1", "x.2"), nodes=("w-1",)))

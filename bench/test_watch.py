@@ -5,7 +5,7 @@ from typing import Any
 from bench.conftest import Scale, fill
 from bench.desk import NOTHING_SEALED, Desk
 from bench.loads import put
-from topics.protocol.http import bodies, sse
+from topics.protocol.faces.http import bodies, sse
 from topics.protocol.model.cursor import composite
 from topics.protocol.state.frames import RecordFrame
 from topics.server.service.texts import read

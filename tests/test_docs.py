@@ -18,9 +18,9 @@ from docs.pages import blocks
 
 from topics.cli import COMMANDS, all_commands, main
 from topics.cli.work import VARIABLES
-from topics.protocol.http import bodies, websocket
-from topics.protocol.http.routes import ROUTES
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import bodies, websocket
+from topics.protocol.faces.http.routes import ROUTES
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.limits import Limits

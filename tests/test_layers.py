@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "protocol/replication": PURE
     | DRIVER
     | {"topics.protocol.cluster", "topics.protocol.replication"},
-    "protocol/http": PURE | STATE | {"topics.protocol.http"},
+    "protocol/faces": PURE | STATE | {"topics.protocol.faces"},
     "store": PURE
     | MODEL
     | {"os", "mmap", "threading", "time", "io", "pathlib", "xxhash", "topics.store"},
@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"msgspec", "orjson", "opentelemetry", "confluent_kafka"}
     | DRIVER - DECIDE
     | COMMIT - STATE
-    | {"topics.protocol.model", "topics.protocol.state", "topics.protocol.http"}
+    | {"topics.protocol.model", "topics.protocol.state", "topics.protocol.faces.http"}
     | {"topics.protocol.cluster", "topics.protocol.replication"}
     | {"topics.server", "topics.store", "topics.settings", "topics.backup"},
     "backup": PURE | STATE | {"topics.store", "topics.backup"},
@@ -130,7 +130,7 @@ def _imports(path: Path) -> Iterator[str]:
 
 
 def _imported_from(module: str, names: list[str]) -> Iterator[str]:
-    """`from topics.protocol import http` names a module, `from topics.protocol.http.routes import x` not."""
+    """`from topics.protocol import http` names a module, `from topics.protocol.faces.http.routes import x` not."""
     folder = ROOT.parent / Path(*module.split("."))
     for name in names:
         is_module = (folder / f"{name}.py").exists() or (folder / name).is_dir()
@@ -258,13 +258,13 @@ def test_a_part_of_the_server_knows_those_below_it() -> None:
 
 
 def test_the_core_knows_no_face() -> None:
-    """Outcomes are rendered by `protocol/http`; what decides them does not know how."""
+    """Outcomes are rendered by `protocol/faces`; what decides them does not know how."""
     found = [
         told(path, name)
         for path in modules("protocol")
-        if "http" not in path.relative_to(ROOT).parts
+        if "faces" not in path.relative_to(ROOT).parts
         for name in imports(path)
-        if is_within(name, {"topics.protocol.http"})
+        if is_within(name, {"topics.protocol.faces"})
     ]
     assert found == []
 
@@ -319,9 +319,9 @@ UNTESTED = {
     "export/iceberg.py": "what `tables` promises, tried out in test_tables.py over both",
     "protocol/cluster/ports.py": "types: cluster/test_memory_log holds a log to them",
     "protocol/cluster/steps.py": TYPES,
-    "protocol/http/answer_models.py": "types: test_answers and test_sse hold every answer to them",
-    "protocol/http/bodies/types.py": TYPES,
-    "protocol/http/statuses.py": "a table: test_docs holds it to docs/api.md",
+    "protocol/faces/http/answer_models.py": "types: test_answers and test_sse hold every answer to them",
+    "protocol/faces/http/bodies/types.py": TYPES,
+    "protocol/faces/http/statuses.py": "a table: test_docs holds it to docs/api.md",
     "protocol/maintenance/steps.py": TYPES,
     "protocol/model/limits.py": TYPES,
     "protocol/model/ports.py": "types: store/test_ports holds each store to them",

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from topics.client import models
-from topics.protocol.http.openapi import document as openapi
+from topics.protocol.faces.http.openapi import document as openapi
 
 SCHEMAS: dict[str, Any] = json.loads(openapi.document())["components"]["schemas"]
 

@@ -11,7 +11,7 @@ from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.replica import Place
 from topics.protocol.cluster.steps import Offered
 from topics.protocol.engine import Engine
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.errors import StoreError
 from topics.protocol.model.events import Event, JobsLeased, RecordsAppended
 from topics.store.memory import MemoryStore

@@ -35,7 +35,7 @@ from topics.protocol.driver.group_commit import Reply as DriverReply
 from topics.protocol.driver.group_commit import Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.engine import Engine
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Begin, Command, View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits

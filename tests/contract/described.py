@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
-from topics.protocol.http.openapi import document as openapi
-from topics.protocol.http.routes import find_route
+from topics.protocol.faces.http.openapi import document as openapi
+from topics.protocol.faces.http.routes import find_route
 from topics.protocol.model.errors import Rejection
 
 BYTES_MAX: Final = 1 << 16

@@ -8,9 +8,9 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from topics.protocol.http.openapi.examples import EXAMPLES, Example, refusal_of
-from topics.protocol.http.openapi.operations import OPERATIONS
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http.openapi.examples import EXAMPLES, Example, refusal_of
+from topics.protocol.faces.http.openapi.operations import OPERATIONS
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode
 
 from .server import Server

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.http.routes import ROUTES
+from topics.protocol.faces.http.routes import ROUTES
 
 from .access import COMMANDS, INSIDE, OUTSIDE, ROWS, SCOPES, SUBSETS, Command, Row
 from .hosts import OWN, STOCK, Host

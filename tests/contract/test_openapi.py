@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.http.openapi import document as openapi
-from topics.protocol.http.routes import ROUTES, StreamKind
+from topics.protocol.faces.http.openapi import document as openapi
+from topics.protocol.faces.http.routes import ROUTES, StreamKind
 
 from .api import Api, tagged
 from .described import DOCUMENT, assert_described, assert_fits, operation

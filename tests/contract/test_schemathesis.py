@@ -15,7 +15,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.generation import GenerationMode
 
-from topics.protocol.http.openapi import document as openapi
+from topics.protocol.faces.http.openapi import document as openapi
 
 from .described import assert_described
 from .server import Server

@@ -14,9 +14,9 @@ from server.transport.http2_rig import SOUND, frame
 from server.transport.test_websocket import ASK, BINARY, CLOSE, CONT, PING, TEXT
 from server.transport.test_websocket import frame as ws_frame
 
-from topics.protocol.http import websocket
-from topics.protocol.http.routes import ROUTES, Probe, StreamKind
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import websocket
+from topics.protocol.faces.http.routes import ROUTES, Probe, StreamKind
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.cursor import parse_composite
 from topics.protocol.model.limits import Limits
 from topics.server.http.interface import Answer, Head

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.limits import Limits
 from topics.store.memory import MemoryFiles
 from topics.store.store import DiskStore

@@ -15,8 +15,8 @@ from topics.protocol.driver.group_commit import GroupCommit, PendingAnswer, Rota
 from topics.protocol.driver.maintenance import Call, MaintenanceDriver
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
-from topics.protocol.http import answers, bodies
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import answers, bodies
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.maintenance import steps
 from topics.protocol.maintenance.checkpointing import CheckpointPlan
 from topics.protocol.maintenance.sealing import SealJob

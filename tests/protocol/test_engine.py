@@ -3,7 +3,7 @@
 import pytest
 
 from topics.protocol.engine import Engine
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.outcomes import Gate, Outcome
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.cursor import composite
 from topics.protocol.state.frames import (

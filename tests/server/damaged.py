@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from server.runtime.test_runtime import LIMITS, put, told
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Command
 from topics.server.http.exchange import TopicsExchange
 from topics.server.http.interface import Answer, Head, Streaming

@@ -21,7 +21,7 @@ from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.driver.maintenance import Call
-from topics.protocol.http import answers
+from topics.protocol.faces.http import answers
 from topics.protocol.maintenance.steps import yield_to_commands
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.limits import Limits
 from topics.store.handle import Handle
 from topics.store.store import DiskStore

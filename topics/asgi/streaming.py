@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from topics.asgi.limits import Limits, Timeouts
-from topics.protocol.http import sse
+from topics.protocol.faces.http import sse
 from topics.server.http.awaited import Awaited, AwaitedSocket
 from topics.server.http.interface import Socket, Streaming
 

@@ -16,7 +16,7 @@ core.  This text says what a host owes it, in which order, and what it may rely 
     driver       when things are written, synced, answered and maintained
     cluster      the rule by which nodes on several machines share one log; knows the model alone
     replication  an engine and its driver as such a node
-    http         commands from HTTP, and outcomes to HTTP: no socket, and no parsing of HTTP
+    faces        a protocol of clients each: bytes to commands, and outcomes to bytes; no socket
 
 An `Engine` alone knows neither when its events are written nor who waits for them.  `driver.Driver`
 does: it owns one engine over one store, and what remains for a host is threads and clocks.  Another
@@ -85,7 +85,7 @@ is the same with error handling; `server.runtime` is the same with threads.
 >>> from topics.protocol.driver.driver import Driver, Read
 >>> from topics.protocol.driver.group_commit import LeaveMark, Mark, Rotate, Sync, Write
 >>> from topics.protocol.driver.maintenance import Call
->>> from topics.protocol.http.bodies import parse_append
+>>> from topics.protocol.faces.http.bodies import parse_append
 >>> from topics.protocol.model.limits import Limits
 >>> from topics.store.memory import MemoryStore
 

@@ -6,7 +6,7 @@ Owns the one place that knows all of them: the store on disk, the runtime, the e
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
+from topics.protocol.faces.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.errors import StoreError, Unusable
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of

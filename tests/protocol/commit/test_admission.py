@@ -7,8 +7,8 @@ import pytest
 
 from protocol.harness import Harness, refusal
 from protocol.workers import queue
-from topics.protocol.http import bodies
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.codec import encode
 from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode

@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.harness import Harness, refusal
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.state.state import State
 
 

@@ -7,7 +7,7 @@ from protocol.workers import Puller, alarm, held_by, queue
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.decide.leases import LEASE_BYTES, Leases, each_alone, held_jobs, jobs_of
 from topics.protocol.engine import Engine
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.commands import Claim, Command, Held
 from topics.protocol.model.events import JobsLeased, JobsReleased
 from topics.protocol.model.moment import Moment

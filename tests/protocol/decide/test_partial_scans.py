@@ -11,8 +11,8 @@ import pytest
 from protocol.durable import Durable
 from protocol.harness import Harness, by, refusal, shown, stone, tagged
 from topics.protocol.decide import partial_scans
-from topics.protocol.http import bodies
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
 from topics.protocol.model.events import ScatteredDeleted

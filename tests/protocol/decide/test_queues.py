@@ -8,8 +8,8 @@ from protocol.harness import START_MS, Harness, refusal, shown, tagged
 from protocol.workers import Puller, alarm, given, held_by, parked, queue
 from topics.protocol.decide import queues
 from topics.protocol.decide.wait_queue import JobWaiter
-from topics.protocol.http import bodies
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.outcomes import Gate
 from topics.server.observing.metrics import Process, Source, families
 

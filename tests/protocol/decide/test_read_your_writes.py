@@ -7,7 +7,7 @@ import pytest
 
 from protocol.harness import Harness
 from topics.protocol.decide.read_your_writes import ReadBarrier
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import (
     Command,
     DeleteRouter,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from protocol.harness import Harness, by, tagged
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Hole
 

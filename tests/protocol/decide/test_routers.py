@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from protocol.harness import START_MS, Harness, by, refusal, tagged
 from topics.protocol.decide.forwarding import ROOM_RETRY_MS, ROOM_WAIT_MS
-from topics.protocol.http import bodies
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import DeleteRouter, GetRouter
 from topics.protocol.model.errors import Rejection

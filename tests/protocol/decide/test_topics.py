@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from protocol.harness import START_MS, Harness, refusal
 from protocol.workers import queue
 from topics.protocol.decide.topics import PRIORITY_HALF_LIFE_MS
-from topics.protocol.http import bodies
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import GetTopic, ListTopics
 from topics.protocol.model.errors import ErrorCode

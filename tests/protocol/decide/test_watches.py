@@ -5,8 +5,8 @@ import pytest
 
 from protocol.harness import Harness, refusal
 from protocol.viewers import Socket, Viewer
-from topics.protocol.http import bodies
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.access import Caller, unknown_key
 from topics.protocol.model.commands import Begin
 from topics.protocol.model.holder import Holder

@@ -15,7 +15,7 @@ from topics.protocol.driver.copy_pace import (
     CopyPace,
 )
 from topics.protocol.driver.group_commit import Sync, Ticket, Write
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 
 from .test_delayed_writes import Pressed, body
 from .test_group_commit import append, diff

@@ -9,7 +9,7 @@ from topics.protocol.driver.delayed_writes import RETRY_MS, UNIT_BYTES_MAX
 from topics.protocol.driver.group_commit import Reply, Sync, Ticket, Write
 from topics.protocol.driver.load import LAG_MS_MAX
 from topics.protocol.driver.throttle import WAIT_MS_MAX
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits

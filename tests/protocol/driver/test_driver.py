@@ -15,8 +15,8 @@ from topics.protocol.driver.delayed_writes import RETRY_MS
 from topics.protocol.driver.driver import Step
 from topics.protocol.driver.group_commit import Mark, Reply, Rotate, Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.http import bodies
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection

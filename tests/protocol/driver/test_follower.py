@@ -12,7 +12,7 @@ from sim.files import SimFiles
 
 from protocol.harness import text_of as payload_of
 from topics.protocol.driver.follower import Follower, Shown, Strayed
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import DeleteTopic, ReadPage
 from topics.protocol.model.errors import Corrupt, Rejection
 from topics.protocol.model.moment import Moment

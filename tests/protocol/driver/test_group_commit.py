@@ -23,8 +23,8 @@ from topics.protocol.driver.group_commit import (
     read_only,
 )
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.http import bodies
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits

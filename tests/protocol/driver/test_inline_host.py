@@ -11,7 +11,7 @@ from protocol.workers import cold
 from topics.protocol.commit.unit_of_work import StateUnknown
 from topics.protocol.driver.group_commit import Mark, Reply, Ticket
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import Corrupt, Rejection
 from topics.protocol.model.limits import Limits

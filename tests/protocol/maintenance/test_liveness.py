@@ -12,7 +12,7 @@ from protocol.disk import LOG_BYTES, Disk, nobody
 from topics.protocol.commit.unit_of_work import UNREAD_MS
 from topics.protocol.driver import maintenance
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.maintenance import schedule
 from topics.protocol.model.commands import DeleteTopic, GetTopic
 from topics.protocol.model.errors import Corrupt, ErrorCode, ReadFailed, Rejection, WriteFailed

@@ -11,7 +11,7 @@ import pytest
 from protocol.disk import LOG_BYTES, Disk
 from protocol.driver.test_group_commit import START_MS, InlineHost
 from topics.protocol.driver import maintenance
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.maintenance import schedule, sealing
 from topics.protocol.maintenance.compaction import Remains
 from topics.protocol.maintenance.schedule import LOG_FILES, SEALED_EVENT_BYTES

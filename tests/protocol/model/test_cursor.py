@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.faces.http.test_sse import JSON, VIEW
 from protocol.harness import Harness
-from protocol.http.test_sse import JSON, VIEW
 from protocol.viewers import Viewer
 from topics.protocol.model import cursor
 from topics.protocol.model.cursor import Remembered, composite

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.errors import (
     TRY_AGAIN,
     Corrupt,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.harness import refusal
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.names import (
     decode_segment,

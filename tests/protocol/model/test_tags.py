@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.harness import refusal, status_of
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.tags import SUBJECT_PATTERN, Match, parse_match, parse_subject
 
 TEXT = st.text(alphabet=st.sampled_from("ab.*>é\U0010ffff\x00:"), max_size=6)

@@ -7,7 +7,7 @@ from cluster.ending import settle
 from cluster.engine_world import EngineWorld
 from cluster.engines import LIMITS, EngineProcess
 
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Command
 
 

@@ -12,7 +12,7 @@ from protocol.harness import shown
 from topics.protocol.cluster.steps import Sent
 from topics.protocol.decide import reads
 from topics.protocol.driver.group_commit import Reply, Ticket
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.access import ANYONE
 from topics.protocol.model.commands import (
     Begin,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.replication.footprint import Footprint
 

@@ -8,7 +8,7 @@ from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.steps import Found, Halt
 from topics.protocol.cluster.unit import Unit, encode, parts_of
 from topics.protocol.driver.group_commit import Write
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.access import ANYONE
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from protocol.harness import Harness
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.state.hot_memory import BySize, HotMemory, freeze
 from topics.protocol.state.hot_run import HotRun
 

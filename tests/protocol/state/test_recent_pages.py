@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from protocol.harness import Harness, shown, tagged, text_of
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Diff
 from topics.protocol.model.outcomes import Page
 from topics.protocol.state.recent_pages import ONCE_MAX, RecentPages

@@ -8,8 +8,8 @@ import pytest
 
 from protocol.harness import Harness, by, refusal, tagged
 from protocol.viewers import Socket, Viewer, short
-from topics.protocol.http import bodies
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.access import Caller
 from topics.protocol.model.events import TailLost
 from topics.protocol.model.limits import Limits

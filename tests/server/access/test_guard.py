@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from protocol.harness import refusal
 
-from topics.protocol.http.routes import find_route
+from topics.protocol.faces.http.routes import find_route
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.access.guard import Guard, credentials

@@ -15,7 +15,7 @@ from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Shard
 from topics.protocol.driver.group_commit import Reply, Ticket
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits

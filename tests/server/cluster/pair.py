@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Response
 
 from topics.protocol.cluster.trimming import Bound, Position, Wait
-from topics.protocol.http.bodies import TrimBody, parse_append, parse_put
+from topics.protocol.faces.http.bodies import TrimBody, parse_append, parse_put
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard

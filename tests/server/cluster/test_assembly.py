@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from topics.protocol.http.origins import OriginRule
+from topics.protocol.faces.http.origins import OriginRule
 from topics.protocol.model.errors import InUse, StoreError
 from topics.protocol.model.limits import Limits
 from topics.server.assembly import NODE_FILE, NODE_STORE, create, create_served

@@ -10,7 +10,7 @@ import h2.events
 import pytest
 
 from topics.protocol.cluster.trimming import Wait
-from topics.protocol.http.openapi.examples import EXAMPLES
+from topics.protocol.faces.http.openapi.examples import EXAMPLES
 from topics.protocol.model.holder import Holder
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from topics.protocol.http.origins import OriginRule
+from topics.protocol.faces.http.origins import OriginRule
 from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard
 from topics.server.http.exchange import TopicsExchange

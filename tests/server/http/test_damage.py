@@ -22,9 +22,9 @@ from server.http.feeds import socket_feed, watch_feed, work_feed
 from server.maintained import keep_up
 from server.runtime.test_erase import delete, play
 from server.runtime.test_runtime import LIMITS, append, diff, told
-from topics.protocol.http import bodies
-from topics.protocol.http.answers import text_of
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.answers import text_of
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.commands import Claim, Command, DeleteTopic, ListTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome, Records

@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
+from topics.protocol.faces.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of

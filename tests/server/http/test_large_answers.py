@@ -13,7 +13,7 @@ import pytest
 from server.http.test_damage import rot
 from server.runtime.test_erase import delete, holds, play, tidied
 from server.runtime.test_runtime import LIMITS, claim, put, told
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.outcomes import Acked, Granted, Outcome
 from topics.protocol.model.ports import Span
 from topics.protocol.model.records import Buffer

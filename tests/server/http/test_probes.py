@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.protocol.http.routes import ROUTES, Route
+from topics.protocol.faces.http.routes import ROUTES, Route
 from topics.protocol.model.limits import Limits
 from topics.server.service.shell import Phase
 

@@ -8,9 +8,9 @@ import orjson
 
 from server.runtime.test_runtime import WatchedStore, append, diff, play, put, told
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.http import bodies
-from topics.protocol.http.answers import text_of
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.answers import text_of
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.commands import Command, DeleteTopic, GetRouter, GetTopic
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.outcomes import Outcome

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode
 from topics.server.http.refusals import refusal
 

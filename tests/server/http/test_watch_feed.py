@@ -9,7 +9,7 @@ import pytest
 
 from server.http.feeds import watch_feed
 from server.runtime.test_runtime import LIMITS, WatchedStore, append, play, told
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.state.crowd import Crowd

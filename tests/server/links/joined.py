@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits as EngineLimits

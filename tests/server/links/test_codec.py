@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.http.test_answers import OUTCOMES
+from protocol.faces.http.test_answers import OUTCOMES
 
 from topics.protocol.driver.streams import (
     CaughtUpFrame,
@@ -15,7 +15,7 @@ from topics.protocol.driver.streams import (
     Tombstone,
     TombstoneFrame,
 )
-from topics.protocol.http.answers import text_of
+from topics.protocol.faces.http.answers import text_of
 from topics.protocol.model import commands, outcomes
 from topics.protocol.model.commands import FACTS, Append, Begin, Claim, Command, View
 from topics.protocol.model.config import RouterConfig, TopicConfig

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits as EngineLimits
 from topics.protocol.model.outcomes import Appended, Granted, Page

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sim.files import SimFiles
 
 from server.readers.writing import LIMITS, Writer, appended, deleted, put
-from topics.protocol.http import bodies
-from topics.protocol.http.answers import text_of
+from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.answers import text_of
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import GetTopic, ListRouters, ListTopics
 from topics.protocol.model.outcomes import TopicFigures, TopicSummary

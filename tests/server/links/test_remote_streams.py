@@ -15,7 +15,7 @@ from topics.protocol.driver.streams import (
     Streams,
     TombstoneFrame,
 )
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Begin, Claim, DeleteTopic, View
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits as EngineLimits

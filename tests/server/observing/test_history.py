@@ -6,7 +6,7 @@ import pytest
 
 from server.http.desk import Desk, code, document
 from topics.protocol.driver.figures import QUEUES_MAX
-from topics.protocol.http import routes
+from topics.protocol.faces.http import routes
 from topics.protocol.model.access import Caller
 from topics.protocol.model.limits import Limits
 from topics.server.http.exchange import TopicsExchange

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from topics.protocol.http.routes import ROUTES
+from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.model.errors import ErrorCode
 from topics.server.observing import metrics
 from topics.server.observing.measures import BOUNDS_S, LABELS, RequestMeasures, label_of

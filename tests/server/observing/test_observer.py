@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from server.http.test_exchange import Desk, document
-from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
+from topics.protocol.faces.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.limits import Limits
 from topics.server.http.exchange import TopicsExchange
 from topics.server.http.interface import Answer, Head, Streaming

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
+from topics.protocol.faces.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.limits import Limits
 from topics.server.http.exchange import TopicsExchange
 from topics.server.http.interface import Answer, Head

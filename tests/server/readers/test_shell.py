@@ -14,7 +14,7 @@ from sim.files import SimFiles
 from topics.protocol.decide import reads
 from topics.protocol.driver.follower import Follower, Shown, Timing
 from topics.protocol.driver.group_commit import Reply, Ticket
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import (
     Command,
     DeleteTopic,

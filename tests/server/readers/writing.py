@@ -8,7 +8,7 @@ from sim.files import SimFiles
 from topics.protocol.driver.follower import Follower, Shown, Timing
 from topics.protocol.driver.group_commit import Reply, Sync
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits

@@ -13,7 +13,7 @@ from protocol.harness import text_of
 from server.maintained import keep_up
 from server.runtime.test_runtime import LIMITS, append, diff, told
 from topics.protocol.driver import maintenance
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Command, DeleteTopic
 from topics.protocol.model.outcomes import Outcome
 from topics.server.runtime.runtime import Runtime

@@ -14,7 +14,7 @@ import pytest
 from server.maintained import keep_up
 from topics.protocol.driver import maintenance
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.codec import Frames, decode_all
 from topics.protocol.model.commands import Command, DeleteTopic, GetTopic
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, WriteFailed

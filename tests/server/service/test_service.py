@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from server.http.feeds import slot_of
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.commands import Begin, Claim, GetTopic, View
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits

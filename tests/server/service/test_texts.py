@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from store import ledger
 from store.ledger import Ledger, entry_of
 
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent, SealEntry, SealPiece, Span

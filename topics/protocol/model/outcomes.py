@@ -1,6 +1,6 @@
 """What came of a command, in the contract's terms, and what must have happened before it is said.
 
-Decisions return these; `topics.protocol.http.answers` makes a status and bytes of them.  Stored
+Decisions return these; `topics.protocol.faces.http.answers` makes a status and bytes of them.  Stored
 text is not copied into an outcome: it stands in `Extent`s, a run and rows of it.  A run is never
 changed under those who hold it, so an outcome says the same whenever it is rendered.  Everything
 else in an outcome is a value that was read when the command was decided.

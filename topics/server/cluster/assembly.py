@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from topics.protocol.http.origins import OriginRule
+from topics.protocol.faces.http.origins import OriginRule
 from topics.protocol.model.errors import StoreError
 from topics.protocol.model.ports import Store
 from topics.server.access.guard import Guard

@@ -16,12 +16,12 @@ from typing import Final
 import msgspec
 
 from topics.protocol.driver.group_commit import Ticket
-from topics.protocol.http import answer_models as models
-from topics.protocol.http import routes
-from topics.protocol.http.answers import open_object
-from topics.protocol.http.bodies import TrimBody, parse_trim
-from topics.protocol.http.origins import OriginRule
-from topics.protocol.http.routes import Probe
+from topics.protocol.faces.http import answer_models as models
+from topics.protocol.faces.http import routes
+from topics.protocol.faces.http.answers import open_object
+from topics.protocol.faces.http.bodies import TrimBody, parse_trim
+from topics.protocol.faces.http.origins import OriginRule
+from topics.protocol.faces.http.routes import Probe
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.access.guard import Guard

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.http.decoding import invalid
+from topics.protocol.faces.http.decoding import invalid
 
 _POSITION: Final = re.compile(rb"(\d{1,10})\.(\d{1,20})")
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from topics.protocol.http import routes
-from topics.protocol.http.origins import OriginRule, cors_fields, is_preflight
+from topics.protocol.faces.http import routes
+from topics.protocol.faces.http.origins import OriginRule, cors_fields, is_preflight
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import Rejection
 from topics.server.access.failures import Failures

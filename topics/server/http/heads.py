@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.http import routes
-from topics.protocol.http.origins import require_reader
-from topics.protocol.http.routes import BodyRule, Probe, Route, StreamKind
-from topics.protocol.http.strictness import APPLIED, prefers_strict
+from topics.protocol.faces.http import routes
+from topics.protocol.faces.http.origins import require_reader
+from topics.protocol.faces.http.routes import BodyRule, Probe, Route, StreamKind
+from topics.protocol.faces.http.strictness import APPLIED, prefers_strict
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.http.inflation import too_large
 from topics.server.http.interface import Headers

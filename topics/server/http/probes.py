@@ -10,10 +10,10 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from topics.protocol.driver.group_commit import Reply, Ticket
-from topics.protocol.http import answer_models as models
-from topics.protocol.http import routes
-from topics.protocol.http.answers import open_object
-from topics.protocol.http.routes import Probe
+from topics.protocol.faces.http import answer_models as models
+from topics.protocol.faces.http import routes
+from topics.protocol.faces.http.answers import open_object
+from topics.protocol.faces.http.routes import Probe
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome
 from topics.server.http.interface import Answer, Pending
@@ -67,7 +67,7 @@ def answer_probe(
         case Probe.OPENAPI:
             # The document has a format of its own, without a performance block.  Most servers are
             # never asked for it, so it is not loaded at every start.
-            from topics.protocol.http.openapi import document as openapi
+            from topics.protocol.faces.http.openapi import document as openapi
 
             return call.fixed((JSON,), openapi.document())
         case Probe.DOCS:

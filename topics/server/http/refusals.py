@@ -2,14 +2,14 @@
 
 Owns the answer to a request that no exchange saw: bad framing, an exhausted budget of memory, what
 the HTTP library would otherwise answer without a body.  Knows nothing of the reasons, and leaves
-the spelling of errors to `topics.protocol.http.routes`.
+the spelling of errors to `topics.protocol.faces.http.routes`.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from topics.protocol.http.routes import error_body, error_headers
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http.routes import error_body, error_headers
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.http.interface import Answer
 

@@ -11,9 +11,9 @@ import msgspec
 
 from topics.protocol.commit.unit_of_work import read_only
 from topics.protocol.driver.group_commit import Ticket
-from topics.protocol.http import answer_models as models
-from topics.protocol.http.answers import open_object
-from topics.protocol.http.routes import Probe
+from topics.protocol.faces.http import answer_models as models
+from topics.protocol.faces.http.answers import open_object
+from topics.protocol.faces.http.routes import Probe
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer

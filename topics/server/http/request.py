@@ -11,12 +11,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from topics.protocol.driver.group_commit import Ticket
-from topics.protocol.http import routes
-from topics.protocol.http.answer_models import Cluster as ClusterAnswer
-from topics.protocol.http.decoding import LARGE_BODY_BYTES
-from topics.protocol.http.routes import BodyRule, Probe, Request, StreamKind
-from topics.protocol.http.strictness import require_known_fields, require_known_parameters
-from topics.protocol.http.trace_context import traced
+from topics.protocol.faces.http import routes
+from topics.protocol.faces.http.answer_models import Cluster as ClusterAnswer
+from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES
+from topics.protocol.faces.http.routes import BodyRule, Probe, Request, StreamKind
+from topics.protocol.faces.http.strictness import require_known_fields, require_known_parameters
+from topics.protocol.faces.http.trace_context import traced
 from topics.protocol.model.access import Caller, gone
 from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import ErrorCode, Rejection

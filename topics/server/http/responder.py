@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.http import answers, entity_tags, routes
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import answers, entity_tags, routes
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Grant, Granted, Page, StablePage

@@ -12,8 +12,8 @@ from typing import Final
 
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.driver.streams import StreamEnd
-from topics.protocol.http import websocket
-from topics.protocol.http.decoding import LARGE_BODY_BYTES
+from topics.protocol.faces.http import websocket
+from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.model.access import gone
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Appended

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from topics.protocol.driver.streams import Frame, Gather, RecordFrame
-from topics.protocol.http import sse
+from topics.protocol.faces.http import sse
 from topics.protocol.model.records import Buffer
 from topics.server.http.beats import TICK_S, Beats
 from topics.server.service.frames import Frames, Unreadable

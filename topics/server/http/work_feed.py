@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from topics.protocol.http import sse
-from topics.protocol.http.statuses import STATUSES
+from topics.protocol.faces.http import sse
+from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.limits import HEARTBEAT_MS_DEFAULT
 from topics.server.http.beats import TICK_S, Beats
 from topics.server.http.watch_feed import SHUTTING_DOWN

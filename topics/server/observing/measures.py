@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.http.routes import ROUTES, Route, StreamKind
+from topics.protocol.faces.http.routes import ROUTES, Route, StreamKind
 from topics.protocol.model.commands import FACTS
 from topics.protocol.model.errors import ErrorCode
 from topics.server.observing.metrics import Family, Sample

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OF_READERS: Final = (
     "topics.server.transport.http2",
     "topics.server.transport.websocket",
-    "topics.protocol.http.openapi.operations",
+    "topics.protocol.faces.http.openapi.operations",
 )
 """What a reader process may need."""
 LATER: Final = (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from topics.protocol.http.origins import OriginRule
+from topics.protocol.faces.http.origins import OriginRule
 from topics.server.access.guard import Guard
 from topics.server.access.keys import Entry, KeySource
 from topics.server.assembly import origins_of

@@ -11,7 +11,7 @@ request before it is answered; an admitted request is closed once.
 from functools import partial
 from typing import Any, Final
 
-from topics.protocol.http import sse
+from topics.protocol.faces.http import sse
 from topics.protocol.model.errors import ErrorCode
 from topics.server.http.interface import (
     Admission,

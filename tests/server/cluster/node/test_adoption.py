@@ -12,7 +12,7 @@ from topics.backup.proof import prove
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Shard
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.http import bodies
+from topics.protocol.faces.http import bodies
 from topics.protocol.model.errors import InUse, StoreError, Unusable
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome

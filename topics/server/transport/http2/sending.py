@@ -12,7 +12,7 @@ from typing import Final
 
 from h2.errors import ErrorCodes
 
-from topics.protocol.http import sse
+from topics.protocol.faces.http import sse
 from topics.server.http.interface import Answer, Streaming
 from topics.server.http.refusals import no_room_for_answer
 from topics.server.transport.http2.frames import FRAME_BYTES_MAX

@@ -1,0 +1,195 @@
+"""The body of an append: records whose `data` and `meta` are kept as text."""
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from topics.protocol.faces.http.bodies.checks import check_lengths
+from topics.protocol.faces.http.bodies.large import LargeBody, batch_too_large
+from topics.protocol.faces.http.bodies.topics import TOPIC_DEFAULTS, resolve_config
+from topics.protocol.faces.http.bodies.types import AppendBody, RecordBody
+from topics.protocol.faces.http.decoding import (
+    LARGE_BODY_BYTES,
+    decode_whole,
+    decoded,
+    invalid,
+    require_utf8,
+)
+from topics.protocol.model.commands import Append
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.limits import (
+    ADDED_BYTES_MAX,
+    ADDED_KEYS_MAX,
+    KEY_CHARS_MAX,
+    META_KEYS_MAX,
+    Limits,
+)
+from topics.protocol.model.records import Buffer
+
+_APPEND: Final = msgspec.json.Decoder(AppendBody)
+_DATA: Final = attrgetter("data")
+_TAG: Final = attrgetter("tag")
+_NODE: Final = attrgetter("node")
+_META: Final = attrgetter("meta")
+ADDED: Final = ("$", "_topics_")
+"""What the names of keys begin with that a server adds to meta."""
+_META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
+
+
+def parse_append(
+    topic: str,
+    body: Buffer,
+    limits: Limits,
+    *,
+    return_seqs: bool,
+    header_key: str | None,
+    pause: Callable[[], None] = lambda: None,
+) -> Append:
+    """The write that a body asks for.
+
+    Args:
+        pause: Called between the steps in which a large body is read.
+    """
+    asked = append_body(body, limits, pause)
+    return append_of(topic, asked, limits, return_seqs=return_seqs, header_key=header_key)
+
+
+def append_of(
+    topic: str, asked: AppendBody, limits: Limits, *, return_seqs: bool, header_key: str | None
+) -> Append:
+    records = asked.records
+    if not records:
+        raise invalid("expected at least one record", "$.records")
+    if len(records) > limits.max_batch_records:
+        raise batch_too_large(limits)
+    metas: list[Buffer | None] | None = None
+    tags: list[str | None] | None = None
+    nodes: str | list[str | None] | None
+    record = records[0]
+    if len(records) == 1 and record.meta is None and record.node is None and record.tag is None:
+        # The common case, without the lists that pay for many.
+        datas = [record.data]
+        nodes = _batch_node(asked.node, limits)
+        longest = len(record.data)
+    else:
+        datas = list(map(_DATA, records))
+        metas = _metas(records, limits)
+        nodes = _nodes(records, asked.node, limits)
+        tags = list(map(_TAG, records))
+        if tags.count(None) == len(tags):
+            tags = None
+        else:
+            check_lengths(tags, limits.max_tag_bytes, "tag")
+        longest = max(_sizes(datas, metas))
+    if longest > limits.max_record_bytes:
+        _require_sizes(datas, metas, limits)
+    key = asked.idempotency_key if asked.idempotency_key is not None else header_key
+    if key is not None and len(key) > KEY_CHARS_MAX:
+        raise invalid(
+            f"a key of {len(key)} characters exceeds {KEY_CHARS_MAX}", "$.idempotency_key"
+        )
+    return Append(
+        topic=topic,
+        datas=datas,
+        nodes=nodes,
+        tags=tags,
+        metas=metas,
+        key=b"" if key is None else digest_of_key(key),
+        create=asked.create,
+        config=resolve_config(asked.config, topic, "$.config") if asked.config else TOPIC_DEFAULTS,
+        is_configuring=asked.config is not None,
+        return_seqs=return_seqs,
+        disable_backpressure=bool(asked.disable_backpressure),
+    )
+
+
+def append_body(
+    body: Buffer, limits: Limits, pause: Callable[[], None] = lambda: None
+) -> AppendBody:
+    """The body, decoded and not yet checked."""
+    if len(body) <= LARGE_BODY_BYTES:
+        return decode_whole(_APPEND, body)
+    require_utf8(body, pause)
+    large = LargeBody(bytes(body), AppendBody, limits, pause)
+    made: AppendBody = decoded(AppendBody, body, large.read)
+    return made
+
+
+def digest_of_key(key: str) -> bytes:
+    """16 bytes that stand for an idempotency key in memory, log and checkpoint."""
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _sizes(datas: Sequence[Buffer], metas: Sequence[Buffer | None] | None) -> list[int]:
+    """Bytes of data and meta of each record."""
+    sizes = list(map(len, datas))
+    if metas is None:
+        return sizes
+    return [d + (len(m) if m is not None else 0) for d, m in zip(sizes, metas, strict=True)]
+
+
+def _require_sizes(
+    datas: Sequence[Buffer], metas: Sequence[Buffer | None] | None, limits: Limits
+) -> None:
+    most = limits.max_record_bytes
+    for i, size in enumerate(_sizes(datas, metas)):
+        meta = None if metas is None or size <= most else metas[i]
+        if size > most and (meta is None or size - _added(bytes(meta))[1] > most):
+            what = f"data and meta of {size} bytes exceed {most} - at `$.records[{i}]`"
+            raise Rejection(ErrorCode.RECORD_TOO_LARGE, what, {"limit": most})
+
+
+def _added(meta: bytes) -> tuple[int, int]:
+    """How many keys of meta a server adds, and their bytes: as many of both as count in no limit."""
+    members = _META_KEYS.decode(meta)
+    names = [name for name in members if name.startswith(ADDED)][:ADDED_KEYS_MAX]
+    # A name and its value have a colon between them and a comma behind.
+    size = sum(len(msgspec.json.encode(name)) + len(members[name]) + 2 for name in names)
+    return len(names), min(size, ADDED_BYTES_MAX)
+
+
+def _batch_node(node: str | None, limits: Limits) -> str | None:
+    if node is not None:
+        check_lengths([node], limits.max_node_bytes, "node", path="$.node")
+    return node
+
+
+def _nodes(
+    records: Sequence[RecordBody], batch_node: str | None, limits: Limits
+) -> str | list[str | None] | None:
+    own = list(map(_NODE, records))
+    _batch_node(batch_node, limits)
+    if own.count(None) == len(own):
+        return batch_node
+    check_lengths(own, limits.max_node_bytes, "node")
+    return [batch_node if n is None else n for n in own]
+
+
+def _metas(records: Sequence[RecordBody], limits: Limits) -> list[Buffer | None] | None:
+    metas: list[Any] = list(map(_META, records))
+    if metas.count(None) == len(metas):
+        return None
+    for i, meta in enumerate(metas):
+        if meta is not None:
+            metas[i] = _meta(bytes(meta), limits, f"$.records[{i}].meta")
+    return None if metas.count(None) == len(metas) else metas
+
+
+def _meta(meta: bytes, limits: Limits, path: str) -> bytes | None:
+    if meta == b"null":
+        return None
+    if not meta.startswith(b"{"):
+        raise invalid("expected `object`", path)
+    beyond = len(meta) - limits.max_meta_bytes
+    if beyond > ADDED_BYTES_MAX or (beyond > 0 and beyond > _added(meta)[1]):
+        raise invalid(f"meta of {len(meta)} bytes exceeds {limits.max_meta_bytes}", path)
+    # Every key has a colon, so few colons are few keys; only the rest is worth a parse.
+    if meta.count(b":") > META_KEYS_MAX:
+        beyond = len(_META_KEYS.decode(meta)) - META_KEYS_MAX
+        if beyond > 0 and beyond > _added(meta)[0]:
+            raise invalid(f"meta has more than {META_KEYS_MAX} keys", path)
+    return meta

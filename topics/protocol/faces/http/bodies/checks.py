@@ -1,0 +1,63 @@
+"""What is checked of a field beyond its type: ranges, clamps, lengths, patterns of tags."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from topics.protocol.faces.http.decoding import invalid
+from topics.protocol.model.config import LEASE_MS_MAX, LEASE_MS_MIN
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.tags import TagRange, parse_match
+
+U64_MAX: Final = 2**64 - 1
+TS_MAX: Final = 2**63 - 1
+MATCH_BYTES_MAX: Final = 16 << 10
+ESCAPED_BYTES: Final = 6
+"""What one byte may take in JSON text."""
+
+
+def u64(value: int | None, path: str, default: int = 0) -> int:
+    if value is None:
+        return default
+    if value > U64_MAX:
+        raise invalid(f"{value if value < 10**30 else 'the number'} exceeds 2^64 - 1", path)
+    return value
+
+
+def given(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def clamp(value: int, low: int, high: int) -> int:
+    return min(max(value, low), high)
+
+
+def clamped_lease(lease_ms: int) -> int:
+    return clamp(lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)
+
+
+def check_lengths(
+    texts: Sequence[str | None], limit: int, field: str, path: str | None = None
+) -> None:
+    for i, text in enumerate(texts):
+        if text is None or len(text) * 4 <= limit or len(text.encode()) <= limit:
+            continue
+        where = path or f"$.records[{i}].{field}"
+        raise invalid(f"a {field} of {len(text.encode())} bytes exceeds {limit}", where)
+
+
+def tag_match(text: Raw, limits: Limits, path: str = "$.match") -> TagRange | None:
+    return None if (value := short_value(text, limits, path)) is None else parse_match(value, path)
+
+
+def short_value(text: Raw, limits: Limits, path: str) -> Any:
+    """The value of a field that takes a tag or a pattern of one; None where there is none.  Its text
+    is bounded here: a list or a string in it could otherwise be as long as the body."""
+    if not text:
+        return None
+    longest = max(MATCH_BYTES_MAX, ESCAPED_BYTES * limits.max_tag_bytes + 64)
+    if len(text) > longest:
+        raise invalid(f"{len(text)} bytes exceed {longest}", path)
+    return msgspec.json.decode(text)
