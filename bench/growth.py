@@ -26,7 +26,8 @@ from bench.loads import append, append_body, delete, diff, put
 from bench.serving import Serving, serve_topics
 from bench.small_requests import Watching, alone, ask, request
 from bench.small_requests import append as append_request
-from topics.protocol.faces.http import bodies, sse
+from topics.protocol.faces.http import sse
+from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.commands import Command, GetTopic, ListTopics
 from topics.protocol.model.cursor import composite
 from topics.protocol.model.limits import Limits
@@ -210,7 +211,7 @@ def of_watchers(most: int) -> Chart:
         begun = time.thread_time()
         for n in range(held, size):
             asked = b'{"topics":{"t":{"tail":true}}}'
-            desk.run(bodies.parse_watch(asked, desk.limits, wid=f"w{n}", lenient=False))
+            desk.run(parse_watch(asked, desk.limits, wid=f"w{n}", lenient=False))
             streams.append(commands.open_stream(f"w{n}", None, lambda: None, desk.now_ms))
         opened.add(size, (time.thread_time() - begun) / (size - held))
         held = size

@@ -6,7 +6,9 @@ payload is the same on every run: nothing here is random.
 
 from collections.abc import Sequence
 
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.records import parse_delete, parse_diff, parse_purge
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import Append, DeleteRecords, Diff, Purge, PutTopic
 from topics.protocol.model.limits import Limits
 
@@ -38,21 +40,21 @@ def append_body(
 
 
 def put(topic: str, body: bytes = b"{}") -> PutTopic:
-    return bodies.parse_put(topic, body)
+    return parse_put(topic, body)
 
 
 def append(topic: str, body: bytes) -> Append:
     """As the route parses it, without the list of seqs in the answer."""
-    return bodies.parse_append(topic, body, LIMITS, return_seqs=False, header_key=None)
+    return parse_append(topic, body, LIMITS, return_seqs=False, header_key=None)
 
 
 def diff(topic: str, body: bytes) -> Diff:
-    return bodies.parse_diff(topic, body, LIMITS)
+    return parse_diff(topic, body, LIMITS)
 
 
 def delete(topic: str, body: bytes) -> DeleteRecords:
-    return bodies.parse_delete(topic, body)
+    return parse_delete(topic, body)
 
 
 def purge(topic: str, body: bytes) -> Purge:
-    return bodies.parse_purge(topic, body)
+    return parse_purge(topic, body)

@@ -7,7 +7,8 @@ import pytest
 
 from bench.desk import NOTHING_SEALED, Desk, fetch
 from bench.loads import LIMITS, append, append_body
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.queues import parse_ack, parse_claim
+from topics.protocol.faces.http.topics import parse_put
 
 JOBS = append_body(10_000, 64)
 CLAIM = b'{"node":"w-1","max":8}'
@@ -19,22 +20,22 @@ class Bench:
     def __init__(self, desk: Desk, jobs: int, *, sealed: bool = False) -> None:
         self.desk = desk
         self.next_seq = 1
-        desk.run(bodies.parse_put("q", b'{"type":"queue","lease_ms":86400000}'))
+        desk.run(parse_put("q", b'{"type":"queue","lease_ms":86400000}'))
         for _ in range(jobs // 10_000):
             desk.run(append("q", JOBS))
             if sealed:
                 desk.seal_full()
 
     def claim(self, body: bytes = CLAIM) -> None:
-        self.desk.run(bodies.parse_claim("q", body, LIMITS))
+        self.desk.run(parse_claim("q", body, LIMITS))
 
     def round(self) -> None:
-        outcome = self.desk.run(bodies.parse_claim("q", CLAIM, LIMITS))
+        outcome = self.desk.run(parse_claim("q", CLAIM, LIMITS))
         fetch(outcome)
         seqs = list(range(self.next_seq, self.next_seq + 8))
         self.next_seq += 8
         ack = orjson.dumps({"node": "w-1", "seqs": seqs})
-        self.desk.run(bodies.parse_ack("q", ack, LIMITS))
+        self.desk.run(parse_ack("q", ack, LIMITS))
 
 
 @pytest.mark.parametrize(

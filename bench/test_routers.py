@@ -8,7 +8,8 @@ import pytest
 from bench.conftest import Scale
 from bench.desk import NOTHING_SEALED, Desk, fetch
 from bench.loads import append, append_body, diff, put
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.routers import parse_put_router
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import Command
 
 THOUSAND = append("s", append_body(1000, 64, tags=("x.1", "x.2"), nodes=("w-1",)))
@@ -18,7 +19,7 @@ NEWEST = b'{"from_seq":%d}'
 
 def route(name: str, source: str, dest: str, **fields: object) -> Command:
     body = orjson.dumps({"source": source, "dest": dest, **fields})
-    return bodies.parse_put_router(name, body)
+    return parse_put_router(name, body)
 
 
 def settle(desk: Desk) -> None:
@@ -95,7 +96,7 @@ def test_a_write_to_a_source_of_many_routers(
     routers = scale.topics if many else 0
     goal(f"append, 1 x 64 B, to a source of {routers:,} routers", "as without" if many else "")
     desk = Desk.in_memory(NOTHING_SEALED)
-    desk.run(bodies.parse_put("s", b"{}"))
+    desk.run(parse_put("s", b"{}"))
     for i in range(routers):
         desk.run(route(f"r{i}", "s", f"d{i}"))
     settle(desk)

@@ -5,7 +5,8 @@ from typing import Any
 from bench.conftest import Scale, fill
 from bench.desk import NOTHING_SEALED, Desk
 from bench.loads import put
-from topics.protocol.faces.http import bodies, sse
+from topics.protocol.faces.http import sse
+from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.cursor import composite
 from topics.protocol.state.frames import RecordFrame
 from topics.server.service.texts import read
@@ -14,7 +15,7 @@ from topics.server.service.texts import read
 def watched(desk: Desk, wid: str) -> Any:
     """A session on the topic from its start, and its stream."""
     body = b'{"topics":{"t":{"from_seq":0}},"limit":1000,"max_batch_bytes":1048576}'
-    desk.run(bodies.parse_watch(body, desk.limits, wid=wid, lenient=False))
+    desk.run(parse_watch(body, desk.limits, wid=wid, lenient=False))
     return desk.engine.watch_commands.open_stream(wid, None, lambda: None, desk.now_ms)
 
 

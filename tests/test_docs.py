@@ -18,9 +18,12 @@ from docs.pages import blocks
 
 from topics.cli import COMMANDS, all_commands, main
 from topics.cli.work import VARIABLES
-from topics.protocol.faces.http import bodies, websocket
+from topics.protocol.faces.http import websocket
+from topics.protocol.faces.http.append_body import AppendBody, RecordBody
+from topics.protocol.faces.http.records import DeleteBody, DiffBody, PurgeBody
 from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.faces.http.statuses import STATUSES
+from topics.protocol.faces.http.watch import WatchBody
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.limits import Limits
@@ -204,12 +207,12 @@ def test_every_error_is_described() -> None:
     "body",
     [
         TopicConfig,
-        bodies.AppendBody,
-        bodies.RecordBody,
-        bodies.DiffBody,
-        bodies.DeleteBody,
-        bodies.PurgeBody,
-        bodies.WatchBody,
+        AppendBody,
+        RecordBody,
+        DiffBody,
+        DeleteBody,
+        PurgeBody,
+        WatchBody,
         websocket.SubscribeBody,
     ],
 )

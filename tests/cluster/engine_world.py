@@ -11,7 +11,9 @@ from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.replica import Place
 from topics.protocol.cluster.steps import Offered
 from topics.protocol.engine import Engine
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.queues import parse_claim
+from topics.protocol.faces.http.records import parse_delete
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.errors import StoreError
 from topics.protocol.model.events import Event, JobsLeased, RecordsAppended
 from topics.store.memory import MemoryStore
@@ -203,7 +205,7 @@ class EngineWorld(World):
 
     @staticmethod
     def put_topic(process: EngineProcess, name: str, config: dict[str, object]) -> None:
-        process.ask(bodies.parse_put(name, orjson.dumps(config)), lambda found: None)
+        process.ask(parse_put(name, orjson.dumps(config)), lambda found: None)
 
     def do_delete(self) -> None:
         if process := self.leader():
@@ -211,13 +213,13 @@ class EngineWorld(World):
             topic = process.engine.state.topics.get(name)
             head = 0 if topic is None else topic.head_seq
             before = max(0, head - self.rng.randint(0, 6))
-            command = bodies.parse_delete(name, orjson.dumps({"before_seq": before}))
+            command = parse_delete(name, orjson.dumps({"before_seq": before}))
             process.ask(command, lambda found: None)
 
     def do_claim(self) -> None:
         if process := self.leader():
             body = {"node": "w", "max": self.rng.randint(1, 3), "lease_ms": 2000}
-            command = bodies.parse_claim("work", orjson.dumps(body), LIMITS)
+            command = parse_claim("work", orjson.dumps(body), LIMITS)
             process.ask(command, lambda found: None)
 
     def do_tick(self) -> None:

@@ -35,7 +35,8 @@ from topics.protocol.driver.group_commit import Reply as DriverReply
 from topics.protocol.driver.group_commit import Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.engine import Engine
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.model.commands import Begin, Command, View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
@@ -263,7 +264,7 @@ class EngineProcess:
     def add(self, token: Token, topic: str) -> None:
         record = {"data": token.mark}
         body = orjson.dumps({"records": [record], "idempotency_key": f"k{token.mark}"})
-        command = bodies.parse_append(topic, body, LIMITS, return_seqs=True, header_key=None)
+        command = parse_append(topic, body, LIMITS, return_seqs=True, header_key=None)
         self.ask(command, lambda found: self.tell(token, topic, found))
 
     def tell(self, token: Token, topic: str, found: Any) -> None:
@@ -284,7 +285,7 @@ class EngineProcess:
     def read(self, topic: str) -> None:
         driver = self.host.driver
         index = driver.commit.shown_index
-        command = bodies.parse_diff(topic, b'{"from_seq":0,"limit":1000}', LIMITS)
+        command = parse_diff(topic, b'{"from_seq":0,"limit":1000}', LIMITS)
         if topic not in RECORDS:
             index = 0  # a page ends before what was lost, so that not all need be on it
         was_logged = self.is_logged(topic)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from topics.protocol.faces.http.openapi import document as openapi
-from topics.protocol.faces.http.routes import ROUTES, StreamKind
+from topics.protocol.faces.http.route import StreamKind
+from topics.protocol.faces.http.routes import ROUTES
 
 from .api import Api, tagged
 from .described import DOCUMENT, assert_described, assert_fits, operation

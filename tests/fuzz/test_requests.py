@@ -15,7 +15,8 @@ from server.transport.test_websocket import ASK, BINARY, CLOSE, CONT, PING, TEXT
 from server.transport.test_websocket import frame as ws_frame
 
 from topics.protocol.faces.http import websocket
-from topics.protocol.faces.http.routes import ROUTES, Probe, StreamKind
+from topics.protocol.faces.http.route import Probe, StreamKind
+from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.cursor import parse_composite
 from topics.protocol.model.limits import Limits

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.records import parse_delete
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.limits import Limits
 from topics.store.memory import MemoryFiles
 from topics.store.store import DiskStore
@@ -63,14 +64,14 @@ class Disk(InlineHost):
         return Disk(self.files, self.now_ms, **self._given)
 
     def put(self, name: str, raw: bytes) -> None:
-        self.driver.submit(bodies.parse_put(name, raw), nobody)
+        self.driver.submit(parse_put(name, raw), nobody)
         self.settle()
 
     def erase(self, name: str, before_seq: int = 2) -> list[Reply]:
         """Ask for an erasure; the list gets the answer."""
         answers: list[Reply] = []
         raw = b'{"before_seq": %d, "erase": true}' % before_seq
-        self.driver.submit(bodies.parse_delete(name, raw), answers.append)
+        self.driver.submit(parse_delete(name, raw), answers.append)
         self.settle()
         return answers
 
@@ -81,7 +82,7 @@ class Disk(InlineHost):
 
     def delete(self, name: str) -> None:
         raw = b'{"before_seq": 1000000}'
-        self.driver.submit(bodies.parse_delete(name, raw), nobody)
+        self.driver.submit(parse_delete(name, raw), nobody)
         self.settle()
 
     def round(self, **asked: bool) -> list[str]:

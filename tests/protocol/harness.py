@@ -15,8 +15,13 @@ from topics.protocol.driver.group_commit import GroupCommit, PendingAnswer, Rota
 from topics.protocol.driver.maintenance import Call, MaintenanceDriver
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
-from topics.protocol.faces.http import answers, bodies
+from topics.protocol.faces.http import answers as http_answers
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.queues import parse_ack, parse_claim, parse_extend, parse_nack
+from topics.protocol.faces.http.records import parse_delete, parse_diff, parse_purge
+from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.faces.http.statuses import STATUSES
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.maintenance import steps
 from topics.protocol.maintenance.checkpointing import CheckpointPlan
 from topics.protocol.maintenance.sealing import SealJob
@@ -146,21 +151,21 @@ class Harness:
     # Commands in short.
 
     def put(self, name: str = "t", **config: object) -> Any:
-        return shown(self.ask(bodies.parse_put(name, orjson.dumps(config))))
+        return shown(self.ask(parse_put(name, orjson.dumps(config))))
 
     def append(self, *datas: object, name: str = "t", **fields: object) -> Any:
         records = [d if isinstance(d, dict) and "data" in d else {"data": d} for d in datas]
         body = orjson.dumps({"records": records, **fields})
-        command = bodies.parse_append(name, body, self.limits, return_seqs=True, header_key=None)
+        command = parse_append(name, body, self.limits, return_seqs=True, header_key=None)
         return shown(self.ask(command))
 
     def append_raw(self, body: bytes, name: str = "t") -> Any:
-        command = bodies.parse_append(name, body, self.limits, return_seqs=True, header_key=None)
+        command = parse_append(name, body, self.limits, return_seqs=True, header_key=None)
         return shown(self.ask(command))
 
     def diff(self, from_seq: int | None = 0, name: str = "t", **fields: object) -> Any:
         body = orjson.dumps({"from_seq": from_seq, **fields})
-        return shown(self.ask(bodies.parse_diff(name, body, self.limits)))
+        return shown(self.ask(parse_diff(name, body, self.limits)))
 
     def seqs(self, from_seq: int | None = 0, **fields: Any) -> list[int]:
         return [r["$seq"] for r in self.diff(from_seq, **fields)["records"]]
@@ -168,14 +173,14 @@ class Harness:
     def wait(self, from_seq: int = 0, name: str = "t", **fields: object) -> Any:
         """A long poll: the page, or None where it parked."""
         fields = {"from_seq": from_seq, "wait_ms": 1000, **fields}
-        found = self.ask(bodies.parse_diff(name, orjson.dumps(fields), self.limits))
+        found = self.ask(parse_diff(name, orjson.dumps(fields), self.limits))
         return None if isinstance(found, Parked) else shown(found)
 
     def delete(self, name: str = "t", **fields: object) -> Any:
-        return shown(self.ask(bodies.parse_delete(name, orjson.dumps(fields))))
+        return shown(self.ask(parse_delete(name, orjson.dumps(fields))))
 
     def purge(self, name: str = "t", **fields: object) -> Any:
-        return shown(self.ask(bodies.parse_purge(name, orjson.dumps(fields))))
+        return shown(self.ask(parse_purge(name, orjson.dumps(fields))))
 
     def drop(self, name: str = "t", *, if_empty: bool = False) -> Any:
         return shown(self.ask(DeleteTopic(name, if_empty)))
@@ -193,7 +198,7 @@ class Harness:
 
     def route(self, name: str = "r", source: str = "s", dest: str = "d", **fields: object) -> Any:
         body = orjson.dumps({"source": source, "dest": dest, **fields})
-        return shown(self.ask(bodies.parse_put_router(name, body)))
+        return shown(self.ask(parse_put_router(name, body)))
 
     def router(self, name: str = "r") -> Any:
         return shown(self.ask(GetRouter(name)))
@@ -222,7 +227,7 @@ class Harness:
     def claim(self, name: str = "q", node: str = "w", **fields: object) -> Any:
         """The answer, or None where the claim parked."""
         body = orjson.dumps({"node": node, **fields})
-        found = self.ask(bodies.parse_claim(name, body, self.limits))
+        found = self.ask(parse_claim(name, body, self.limits))
         return None if isinstance(found, Parked) else shown(found)
 
     def claimed(self, name: str = "q", node: str = "w", **fields: object) -> list[int]:
@@ -230,17 +235,17 @@ class Harness:
 
     def ack(self, *seqs: int, name: str = "q", node: str = "w", **fields: object) -> Any:
         body = orjson.dumps({"node": node, "seqs": seqs, **fields})
-        return shown(self.ask(bodies.parse_ack(name, body, self.limits)))
+        return shown(self.ask(parse_ack(name, body, self.limits)))
 
     def nack(self, *seqs: int, name: str = "q", node: str = "w", **fields: object) -> Any:
         body = orjson.dumps({"node": node, "seqs": seqs, **fields})
-        return shown(self.ask(bodies.parse_nack(name, body, self.limits)))
+        return shown(self.ask(parse_nack(name, body, self.limits)))
 
     def extend(
         self, *seqs: int, name: str = "q", node: str = "w", lease_ms: int = 30_000, **fields: object
     ) -> Any:
         body = orjson.dumps({"node": node, "seqs": seqs, "lease_ms": lease_ms, **fields})
-        return shown(self.ask(bodies.parse_extend(name, body, self.limits)))
+        return shown(self.ask(parse_extend(name, body, self.limits)))
 
     def counters(self, name: str = "q") -> tuple[int, int, int]:
         """(ready, in flight, delayed), which make up the count."""
@@ -376,7 +381,7 @@ def shown(outcome: Outcome | Parked) -> Any:
 def text_of(outcome: Outcome) -> bytes:
     records = records_of(outcome)
     texts = [] if records is None else [_records(records)]
-    return b"".join(answers.text_of(outcome, texts)) + b"}"
+    return b"".join(http_answers.text_of(outcome, texts)) + b"}"
 
 
 def _records(records: Records) -> bytes:

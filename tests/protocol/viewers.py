@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.cursor import composite
 from topics.protocol.state.frames import (
@@ -99,7 +99,7 @@ class Viewer(Pulling):
         chosen = topics if topics is not None else {name: {} for name in names or ("t",)}
         body = orjson.dumps({"topics": chosen, **options})
         wid = f"wid_{next(_wids)}"
-        command = bodies.parse_watch(body, engine.limits, wid=wid, lenient=lenient)
+        command = parse_watch(body, engine.limits, wid=wid, lenient=lenient)
         self.posted = shown(engine.ask(command))
         self.wid: str = self.posted["wid"]
 

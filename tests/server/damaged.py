@@ -9,7 +9,8 @@ import numpy as np
 import orjson
 
 from server.runtime.test_runtime import LIMITS, put, told
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import Command
 from topics.server.http.exchange import TopicsExchange
 from topics.server.http.interface import Answer, Head, Streaming
@@ -48,7 +49,7 @@ def rot_columns(data_dir: Path, topic_id: int) -> None:
 
 
 def configured(topic: str, **config: object) -> Command:
-    return bodies.parse_put(topic, orjson.dumps(config))
+    return parse_put(topic, orjson.dumps(config))
 
 
 async def asked(runtime: Runtime, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -77,9 +78,7 @@ async def queue(runtime: Runtime, n: int, **config: object) -> None:
     await told(runtime, put("jobs", type="queue", lease_ms=60_000, **config))
     records = [{"data": "x" * BLOCK + f"{i}" * 9 + "x" * BLOCK} for i in range(1, n + 1)]
     body = json.dumps({"records": records}).encode()
-    await told(
-        runtime, bodies.parse_append("jobs", body, LIMITS, return_seqs=False, header_key=None)
-    )
+    await told(runtime, parse_append("jobs", body, LIMITS, return_seqs=False, header_key=None))
 
 
 def counters(runtime: Runtime) -> tuple[int, int, int]:

@@ -21,7 +21,7 @@ from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.driver.maintenance import Call
-from topics.protocol.faces.http import answers
+from topics.protocol.faces.http.answers import text_of
 from topics.protocol.maintenance.steps import yield_to_commands
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
@@ -542,7 +542,7 @@ def payload(outcome: Outcome) -> tuple[bytes, bytes]:
     """An outcome's JSON, and the bytes of its records alone."""
     shown = records_of(outcome)
     records = b"" if shown is None else b",".join(bytes(text) for text in texts_of(shown))
-    return b"".join(answers.text_of(outcome, [records])) + b"}", records
+    return b"".join(text_of(outcome, [records])) + b"}", records
 
 
 def texts_of(records: Records) -> list[Buffer]:

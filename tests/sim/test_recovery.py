@@ -6,7 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.records import parse_delete
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.limits import Limits
 from topics.store.handle import Handle
 from topics.store.store import DiskStore
@@ -37,7 +39,7 @@ def ask(process: Process, command: Any) -> None:
 
 def append(process: Process, name: str, count: int, config: dict[str, Any] | None = None) -> None:
     body = orjson.dumps({"records": [{"data": "x"}] * count, "config": config or {}})
-    ask(process, bodies.parse_append(name, body, process.limits, return_seqs=True, header_key=None))
+    ask(process, parse_append(name, body, process.limits, return_seqs=True, header_key=None))
 
 
 def lived(durability: str) -> SimFiles:
@@ -49,7 +51,7 @@ def lived(durability: str) -> SimFiles:
     process.sync()
     process.step_maintenance(checkpoint=True)
     process.finish_maintenance()
-    ask(process, bodies.parse_delete("t", orjson.dumps({"before_seq": DELETED + 1})))
+    ask(process, parse_delete("t", orjson.dumps({"before_seq": DELETED + 1})))
     append(process, "t", TAIL)
     process.sync()
     append(process, "t", 1)  # never synced
@@ -92,7 +94,7 @@ def test_a_topic_that_lost_what_was_counted_is_counted_anew() -> None:
     process.step_maintenance(checkpoint=True)
     process.finish_maintenance()
     for durability, count in (("ephemeral", 5), ("disk", TAIL)):
-        put = bodies.parse_put("t", orjson.dumps({"durability": durability}))
+        put = parse_put("t", orjson.dumps({"durability": durability}))
         ask(process, put)
         process.sync()
         append(process, "t", count)
@@ -111,9 +113,9 @@ def test_what_was_counted_of_an_ephemeral_topic_is_gone() -> None:
     files = SimFiles()
     process = started(files)
     append(process, "t", 4)
-    ask(process, bodies.parse_put("t", orjson.dumps({"durability": "ephemeral"})))
+    ask(process, parse_put("t", orjson.dumps({"durability": "ephemeral"})))
     append(process, "t", 5)
-    ask(process, bodies.parse_delete("t", orjson.dumps({"before_seq": 3})))
+    ask(process, parse_delete("t", orjson.dumps({"before_seq": 3})))
     process.sync()
     assert process.engine.state.topics["t"].count == 7
 

@@ -85,7 +85,7 @@ is the same with error handling; `server.runtime` is the same with threads.
 >>> from topics.protocol.driver.driver import Driver, Read
 >>> from topics.protocol.driver.group_commit import LeaveMark, Mark, Rotate, Sync, Write
 >>> from topics.protocol.driver.maintenance import Call
->>> from topics.protocol.faces.http.bodies import parse_append
+>>> from topics.protocol.faces.http.append_body import parse_append
 >>> from topics.protocol.model.limits import Limits
 >>> from topics.store.memory import MemoryStore
 

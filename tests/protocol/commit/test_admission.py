@@ -7,7 +7,7 @@ import pytest
 
 from protocol.harness import Harness, refusal
 from protocol.workers import queue
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.codec import encode
 from topics.protocol.model.commands import Append
@@ -18,7 +18,7 @@ from topics.protocol.model.limits import Limits
 
 def batch(data: object) -> Append:
     body = orjson.dumps({"records": [{"data": data}]})
-    return bodies.parse_append("q", body, Limits(), return_seqs=True, header_key=None)
+    return parse_append("q", body, Limits(), return_seqs=True, header_key=None)
 
 
 def one_record_bytes() -> int:
@@ -217,7 +217,7 @@ def test_the_room_for_a_batch_counts_its_names(field: str) -> None:
     engine.put()
     names = [f"{field}-{i:03}-{'x' * 90}" for i in range(500)]
     body = orjson.dumps({"records": [{"data": 1, field: name} for name in names]})
-    command = bodies.parse_append("t", body, Limits(), return_seqs=True, header_key=None)
+    command = parse_append("t", body, Limits(), return_seqs=True, header_key=None)
     admission = engine.engine.unit.admission
 
     event, log_bytes = admission.appended(engine.topic(), command, engine.now_ms)

@@ -11,7 +11,7 @@ import pytest
 from protocol.durable import Durable
 from protocol.harness import Harness, by, refusal, shown, stone, tagged
 from topics.protocol.decide import partial_scans
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.records import parse_delete, parse_diff, parse_purge
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
@@ -76,15 +76,15 @@ class Asked:
 
 
 def reading(engine: Harness, **asked: object) -> Asked:
-    return Asked(engine, bodies.parse_diff("t", orjson.dumps(asked), engine.limits))
+    return Asked(engine, parse_diff("t", orjson.dumps(asked), engine.limits))
 
 
 def deletion(engine: Harness, **asked: object) -> Asked:
-    return Asked(engine, bodies.parse_delete("t", orjson.dumps(asked)))
+    return Asked(engine, parse_delete("t", orjson.dumps(asked)))
 
 
 def purge(engine: Harness, **asked: object) -> Asked:
-    return Asked(engine, bodies.parse_purge("t", orjson.dumps(asked)))
+    return Asked(engine, parse_purge("t", orjson.dumps(asked)))
 
 
 def remove(engine: Harness, seq: int) -> None:
@@ -314,7 +314,7 @@ def test_a_long_poll_waits_once_it_has_looked() -> None:
 def test_watchers_and_routers_look_in_parts_too() -> None:
     """A filter of theirs ends a look after as many runs, with the cursor moved. (§6, §7)"""
     engine = sealed()
-    page = selection.select(engine.topic(), selection.ReadQuery(0, 100, 1 << 20, (), bodies.parse_diff(
+    page = selection.select(engine.topic(), selection.ReadQuery(0, 100, 1 << 20, (), parse_diff(
         "t", b'{"match":"absent"}', engine.limits).match))  # fmt: skip
     assert (page.count, page.next_seq, page.is_partial) == (0, 8, True)
 

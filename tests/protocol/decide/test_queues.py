@@ -8,7 +8,7 @@ from protocol.harness import START_MS, Harness, refusal, shown, tagged
 from protocol.workers import Puller, alarm, given, held_by, parked, queue
 from topics.protocol.decide import queues
 from topics.protocol.decide.wait_queue import JobWaiter
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.outcomes import Gate
 from topics.server.observing.metrics import Process, Source, families
@@ -665,7 +665,7 @@ def test_a_claim_that_moved_a_job_is_answered_when_its_dead_letter_is_safe() -> 
     engine.claimed(max=1)
     engine.nack(1)
 
-    found = engine.ask(bodies.parse_claim("q", b'{"node":"w","max":2}', engine.limits))
+    found = engine.ask(parse_claim("q", b'{"node":"w","max":2}', engine.limits))
 
     assert shown(found)["count"] == 1
     assert found.gate is Gate.SYNCED
@@ -675,7 +675,7 @@ def test_jobs_of_a_queue_that_went_meanwhile_are_not_set_aside() -> None:
     """Their text was being read when it was deleted: there is no claim to answer any more."""
     engine = queue()
     engine.append(1, 2, name="q")
-    found = engine.ask(bodies.parse_claim("q", b'{"node":"w","max":2}', engine.limits))
+    found = engine.ask(parse_claim("q", b'{"node":"w","max":2}', engine.limits))
     engine.drop("q")
     set_aside = engine.engine.queue_commands.set_aside
 
@@ -686,7 +686,7 @@ def test_jobs_that_their_worker_no_longer_holds_are_not_set_aside() -> None:
     """While their text was being read the worker acked the jobs: none is taken back. (§10.4)"""
     engine = queue()
     engine.append(1, 2, name="q")
-    found = engine.ask(bodies.parse_claim("q", b'{"node":"w","max":2}', engine.limits))
+    found = engine.ask(parse_claim("q", b'{"node":"w","max":2}', engine.limits))
     engine.ack(1, 2, node="w")
     set_aside = engine.engine.queue_commands.set_aside
 

@@ -7,7 +7,10 @@ import pytest
 
 from protocol.harness import Harness
 from topics.protocol.decide.read_your_writes import ReadBarrier
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.queues import parse_claim
+from topics.protocol.faces.http.records import parse_delete, parse_diff, parse_purge
+from topics.protocol.faces.http.routers import parse_put_router
+from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.commands import (
     Command,
     DeleteRouter,
@@ -32,17 +35,17 @@ def engine() -> Harness:
 
 
 def diff(name: str) -> Command:
-    return bodies.parse_diff(name, b"{}", Harness().limits)
+    return parse_diff(name, b"{}", Harness().limits)
 
 
 def watch(*names: str) -> Command:
     body = orjson.dumps({"topics": {name: {} for name in names}})
-    return bodies.parse_watch(body, Harness().limits, wid="w", lenient=True)
+    return parse_watch(body, Harness().limits, wid="w", lenient=True)
 
 
 def put(name: str, **fields: object) -> Command:
     body = orjson.dumps({"source": "s", "dest": "d", **fields})
-    return bodies.parse_put_router(name, body)
+    return parse_put_router(name, body)
 
 
 OWED: list[tuple[Command, bool]] = [
@@ -51,9 +54,9 @@ OWED: list[tuple[Command, bool]] = [
     (diff("s"), False),
     (diff("absent"), False),
     (GetTopic("d"), True),
-    (bodies.parse_delete("d", b'{"before_seq":1}'), True),
-    (bodies.parse_purge("e", b"{}"), True),
-    (bodies.parse_claim("d", b'{"node":"n"}', Harness().limits), True),
+    (parse_delete("d", b'{"before_seq":1}'), True),
+    (parse_purge("e", b"{}"), True),
+    (parse_claim("d", b'{"node":"n"}', Harness().limits), True),
     (watch("s", "e"), True),
     (watch("s", "absent"), False),
     (GetRouter("r"), True),

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from protocol.harness import Harness, refusal, tagged
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.decide import partial_scans
-from topics.protocol.faces.http.bodies import parse_append, parse_delete, parse_purge
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.records import parse_delete, parse_purge
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import Purge

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from protocol.harness import START_MS, Harness, by, refusal, tagged
 from topics.protocol.decide.forwarding import ROOM_RETRY_MS, ROOM_WAIT_MS
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.records import parse_diff
+from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import DeleteRouter, GetRouter
@@ -158,7 +159,7 @@ BAD = [
 def test_a_body_that_says_no_router(body: bytes) -> None:
     """§6.1: 400, naming the place."""
     with pytest.raises(Rejection) as refused:
-        bodies.parse_put_router("r", body)
+        parse_put_router("r", body)
     assert STATUSES[refused.value.code] == 400
 
 
@@ -180,9 +181,9 @@ def test_a_filter_is_as_short_as_a_tag(asked: Any, status: int) -> None:
     limits = Limits(max_tag_bytes=8)
 
     if status == 200:
-        assert bodies.parse_put_router("r", body, limits).config.filter is not None
+        assert parse_put_router("r", body, limits).config.filter is not None
     else:
-        refused = refusal(bodies.parse_put_router, "r", body, limits)
+        refused = refusal(parse_put_router, "r", body, limits)
         assert STATUSES[refused.code] == 400
         assert "$.filter" in refused.message
 
@@ -775,7 +776,7 @@ def test_a_router_waits_for_log_that_is_being_prepared(engine: Harness) -> None:
     router = engine.engine.state.routers.by_name["r"]
     assert router.blocked is None
     assert engine.engine.alarm_ms() == engine.now_ms + ROOM_RETRY_MS
-    barrier = engine.engine.barrier_for(bodies.parse_diff("d", b"{}", engine.engine.limits))
+    barrier = engine.engine.barrier_for(parse_diff("d", b"{}", engine.engine.limits))
     assert barrier is not None
     assert not barrier.is_passed
     looks = len(asked)
@@ -971,7 +972,7 @@ def test_the_source_of_others_is_not_named_in_a_refusal() -> None:
     for name in ("a:s", "a:d", "b:s"):
         engine.put(name)
     engine.route("b:r", "b:s", "a:d")
-    asked = bodies.parse_put_router("a:r", b'{"source":"a:s","dest":"a:d"}')
+    asked = parse_put_router("a:r", b'{"source":"a:s","dest":"a:d"}')
 
     for prefixes, told in ((("a:",), None), ((), "b:s")):
         command = replace(asked, caller=Caller("k", prefixes=prefixes))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from protocol.harness import START_MS, Harness, refusal
 from protocol.workers import queue
 from topics.protocol.decide.topics import PRIORITY_HALF_LIFE_MS
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import GetTopic, ListTopics
@@ -222,7 +222,7 @@ def test_a_write_that_configures_is_the_admins() -> None:
     """Where it would make the topic; otherwise its config is not applied, and needs nothing. (§2)"""
     engine = Harness()
     body = b'{"records":[{"data":1}],"config":{"ttl_ms":5}}'
-    command = bodies.parse_append("t", body, Limits(), return_seqs=True, header_key=None)
+    command = parse_append("t", body, Limits(), return_seqs=True, header_key=None)
     writer = permitted(command, Caller("w", frozenset({"write"})))
     plain = msgspec.structs.replace(writer, is_configuring=False)
 

@@ -5,8 +5,8 @@ import pytest
 
 from protocol.harness import Harness, refusal
 from protocol.viewers import Socket, Viewer
-from topics.protocol.faces.http import bodies
 from topics.protocol.faces.http.statuses import STATUSES
+from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.access import Caller, unknown_key
 from topics.protocol.model.commands import Begin
 from topics.protocol.model.holder import Holder
@@ -156,7 +156,7 @@ class Owner:
     def post(self) -> str:
         body = b'{"topics":{"t":{}}}'
         wid = f"wid_{self.caller.name}"
-        command = bodies.parse_watch(body, self.engine.limits, wid=wid, lenient=False)
+        command = parse_watch(body, self.engine.limits, wid=wid, lenient=False)
         self.engine.ask(permitted(command, self.caller))
         return wid
 
@@ -233,7 +233,7 @@ def test_sessions_without_topics_go_with_their_key_as_others_do(engine: Harness)
     watches = engine.engine.watches
     for n, topic in enumerate(("none", "t", "none")):
         body = b'{"topics":{"%b":{}}}' % topic.encode()
-        command = bodies.parse_watch(body, engine.limits, wid=f"w{n}", lenient=True)
+        command = parse_watch(body, engine.limits, wid=f"w{n}", lenient=True)
         engine.ask(msgspec.structs.replace(permitted(command, mine.caller), holder=holder))
     assert watches.session_shares.held(holder) == 3
     kept, _ = other.open(other.post())

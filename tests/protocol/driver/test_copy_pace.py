@@ -15,7 +15,7 @@ from topics.protocol.driver.copy_pace import (
     CopyPace,
 )
 from topics.protocol.driver.group_commit import Sync, Ticket, Write
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.routers import parse_put_router
 
 from .test_delayed_writes import Pressed, body
 from .test_group_commit import append, diff
@@ -82,7 +82,7 @@ def test_copies_of_a_large_write_leave_room_for_writers() -> None:
     where writes would wait, and reading a copy ends the wait for it. (§6.1)"""
     host = Pressed()
     for n in range(20):
-        put = bodies.parse_put_router(
+        put = parse_put_router(
             f"r{n}", orjson.dumps({"source": "t", "dest": f"d{n}", "create_dest": True})
         )
         host.ask(put, f"put {n}")
@@ -111,7 +111,7 @@ def test_a_write_between_copies_carries_none() -> None:
     then the copies go on. (§6.1)"""
     host = Pressed()
     for n in range(9):
-        put = bodies.parse_put_router(
+        put = parse_put_router(
             f"r{n}", orjson.dumps({"source": "t", "dest": f"d{n}", "create_dest": True})
         )
         host.ask(put)
@@ -153,7 +153,7 @@ def test_a_star_of_routers_is_no_further_ahead_than_a_short_sync() -> None:
     that needs another file of it would wait for all of that. Others go on. (§6.1)"""
     host = Pressed()
     for n in range(20):
-        put = bodies.parse_put_router(
+        put = parse_put_router(
             f"r{n}", orjson.dumps({"source": "t", "dest": f"d{n}", "create_dest": True})
         )
         host.ask(put)

@@ -9,7 +9,8 @@ from topics.protocol.driver.delayed_writes import RETRY_MS, UNIT_BYTES_MAX
 from topics.protocol.driver.group_commit import Reply, Sync, Ticket, Write
 from topics.protocol.driver.load import LAG_MS_MAX
 from topics.protocol.driver.throttle import WAIT_MS_MAX
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
@@ -24,7 +25,7 @@ MB = 1_000_000
 
 def body(size: int = 1000, **fields: Any) -> Append:
     raw = orjson.dumps({"records": [{"data": "x" * size}], **fields})
-    return bodies.parse_append("t", raw, LIMITS, return_seqs=True, header_key=None)
+    return parse_append("t", raw, LIMITS, return_seqs=True, header_key=None)
 
 
 class Pressed(Slow):
@@ -216,7 +217,7 @@ def lag(host: Pressed, level: float) -> None:
 def write_to(host: Pressed, name: str, priority: int | None, **fields: Any) -> Reply | Ticket:
     """A write to a topic of this priority, whose answer is told by the topic's name."""
     raw = orjson.dumps({"records": [{"data": 1}], **fields})
-    command = bodies.parse_append(name, raw, LIMITS, return_seqs=True, header_key=None)
+    command = parse_append(name, raw, LIMITS, return_seqs=True, header_key=None)
     return host.ask(command, name)
 
 
@@ -232,7 +233,7 @@ def test_under_load_writes_wait_by_priority(host: Pressed) -> None:
     made(host, low=-5, middle=0, high=900)
     lag(host, 0.58)
     replies: list[Reply] = []
-    command = bodies.parse_append(
+    command = parse_append(
         "low", b'{"records":[{"data":1}]}', LIMITS, return_seqs=True, header_key=None
     )
     host.driver.submit(command, replies.append)
@@ -437,7 +438,7 @@ def test_another_command_waits_for_room_too(narrow: Pressed) -> None:
     """A topic is created once there is room for it."""
     narrow.driver.store.allocated_bytes = 100  # type: ignore[attr-defined]
     narrow.holds = {Sync}
-    put = bodies.parse_put("new", b"{}")
+    put = parse_put("new", b"{}")
     assert isinstance(narrow.ask(put, "put"), Ticket)
     narrow.holds.clear()
     while narrow.steps:
@@ -480,7 +481,7 @@ def test_a_command_that_finds_no_room_yet_waits_on(narrow: Pressed) -> None:
     """It is tried again, since nothing says how much it needs. (§0.6, F6)"""
     narrow.driver.store.allocated_bytes = 100  # type: ignore[attr-defined]
     narrow.holds = {Sync}
-    narrow.ask(bodies.parse_put("new", b"{}"), "put")
+    narrow.ask(parse_put("new", b"{}"), "put")
     for _ in range(3):
         narrow.advance(ms=RETRY_MS + 1)
     assert narrow.heard == []

@@ -15,8 +15,12 @@ from topics.protocol.driver.delayed_writes import RETRY_MS
 from topics.protocol.driver.driver import Step
 from topics.protocol.driver.group_commit import Mark, Reply, Rotate, Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.queues import parse_claim
+from topics.protocol.faces.http.records import parse_diff
+from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.faces.http.statuses import STATUSES
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
@@ -85,11 +89,11 @@ def host() -> Host:
 
 def append(name: str, **fields: object) -> Append:
     body = orjson.dumps({"records": [{"data": 1}], **fields})
-    return bodies.parse_append(name, body, LIMITS, return_seqs=True, header_key=None)
+    return parse_append(name, body, LIMITS, return_seqs=True, header_key=None)
 
 
 def diff(name: str, **fields: object) -> Command:
-    return bodies.parse_diff(name, orjson.dumps({"from_seq": 1, **fields}), LIMITS)
+    return parse_diff(name, orjson.dumps({"from_seq": 1, **fields}), LIMITS)
 
 
 # ---------------------------------------------------------------------- commands that park
@@ -187,7 +191,7 @@ def test_the_alarm_is_the_first_deadline(host: Host) -> None:
 @pytest.fixture
 def routed(host: Host) -> Host:
     """A router from `t` to `copies`."""
-    host.ask(bodies.parse_put_router("r", b'{"source":"t","dest":"copies"}'))
+    host.ask(parse_put_router("r", b'{"source":"t","dest":"copies"}'))
     host.settle()
     host.answers.clear()
     return host
@@ -254,7 +258,7 @@ def test_writes_that_find_no_room_are_counted(host: Host) -> None:
 
     for _ in range(3):
         with pytest.raises(Rejection) as refusal:
-            host.driver.submit(bodies.parse_put("u", b"{}"), lambda reply: None)
+            host.driver.submit(parse_put("u", b"{}"), lambda reply: None)
         assert refusal.value.code is ErrorCode.THROTTLED
     with pytest.raises(Rejection) as missing:
         host.driver.submit(diff("missing"), lambda reply: None)
@@ -388,8 +392,8 @@ def test_an_answer_may_cancel_another_read_of_copies(
 
 def test_a_read_behind_two_routers_sees_the_copies_of_both(routed: Host) -> None:
     """A slice copies from one topic to the next: as many are made as the way is long. (§6.2)"""
-    routed.ask(bodies.parse_put("far", b"{}"), "put")
-    routed.ask(bodies.parse_put_router("r2", b'{"source":"copies","dest":"far"}'), "route")
+    routed.ask(parse_put("far", b"{}"), "put")
+    routed.ask(parse_put_router("r2", b'{"source":"copies","dest":"far"}'), "route")
     routed.settle()
     routed.answers.clear()
     written(routed)
@@ -433,11 +437,11 @@ def test_a_write_that_is_cancelled_is_written_all_the_same(host: Host) -> None:
 
 
 def claim(node: str = "w", **fields: object) -> Command:
-    return bodies.parse_claim("q", orjson.dumps({"node": node, **fields}), LIMITS)
+    return parse_claim("q", orjson.dumps({"node": node, **fields}), LIMITS)
 
 
 def queue(host: Host, **config: object) -> None:
-    host.ask(bodies.parse_put("q", orjson.dumps({"type": "queue", **config})))
+    host.ask(parse_put("q", orjson.dumps({"type": "queue", **config})))
     host.settle()
     host.answers.clear()
 

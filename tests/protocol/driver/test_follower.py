@@ -12,7 +12,11 @@ from sim.files import SimFiles
 
 from protocol.harness import text_of as payload_of
 from topics.protocol.driver.follower import Follower, Shown, Strayed
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.queues import parse_claim
+from topics.protocol.faces.http.records import parse_diff
+from topics.protocol.faces.http.routers import parse_put_router
+from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.commands import DeleteTopic, ReadPage
 from topics.protocol.model.errors import Corrupt, Rejection
 from topics.protocol.model.moment import Moment
@@ -45,7 +49,7 @@ def text_of(found: Outcome | Parked | Exception) -> object:
 
 
 def asked(engine: Any, name: str, now_ms: int, **fields: object) -> object:
-    command = bodies.parse_diff(name, orjson.dumps(fields), LIMITS)
+    command = parse_diff(name, orjson.dumps(fields), LIMITS)
     try:
         found = engine.submit(command, token=object(), moment=Moment(now_ms, lambda _: 0))
     except Rejection as refusal:
@@ -153,7 +157,7 @@ def test_a_write_is_shown_to_those_who_wait_and_watch() -> None:
     writer.do(put("t", durability="fsync"))
     follower = begun(writer, files)
     asks = orjson.dumps({"from_seq": 0, "wait_ms": 1000})
-    poll = bodies.parse_diff("t", asks, LIMITS)
+    poll = parse_diff("t", asks, LIMITS)
     moment = Moment(writer.now_ms, lambda _: 0)
     assert isinstance(follower.engine.submit(poll, token="poll", moment=moment), Parked)
     writer.is_slow = True
@@ -179,7 +183,7 @@ def test_the_last_head_of_a_topic_is_that_of_the_engine(is_slow: bool) -> None:
     follower = begun(writer, files)
     heads: list[int] = []
     for engine in (writer.driver.engine, follower.engine):
-        watch = bodies.parse_watch(b'{"topics": {"t": {}}}', LIMITS, wid="wid_a", lenient=False)
+        watch = parse_watch(b'{"topics": {"t": {}}}', LIMITS, wid="wid_a", lenient=False)
         engine.submit(watch, token="watch", moment=Moment(writer.now_ms, lambda _: 0))
     writer.is_slow = is_slow
     writer.do(appended("t", 1, 2, 3))
@@ -251,7 +255,7 @@ def test_a_destination_may_lack_copies_while_they_are_owed() -> None:
     writer = Writer(files)
     for name in ("source", "dest"):
         writer.do(put(name))
-    writer.do(bodies.parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
+    writer.do(parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
     writer.do(appended("source", 1))
     follower = begun(writer, files)
     topics = follower.state.topics
@@ -515,7 +519,7 @@ def test_a_page_that_was_decided_is_read_from_a_file_that_goes_meanwhile() -> No
     before, segments._open_max = segments._open_max, 0  # others need the descriptors
     asks = orjson.dumps({"from_seq": 0})
     moment = Moment(writer.now_ms, lambda _: 0)
-    diff = bodies.parse_diff("t", asks, LIMITS)
+    diff = parse_diff("t", asks, LIMITS)
     page = follower.engine.submit(diff, token="read", moment=moment)
     segments._open_max = before
     writer.disk.before_unlinked = lambda: follower.follow(writer.shown)
@@ -559,7 +563,7 @@ def test_names_are_those_of_the_topics_that_are_there() -> None:
     assert follower.note_read(topic, writer.now_ms) == topic.topic_id
     assert topic.last_read_ms == writer.now_ms
     for wid, names, is_served in (("wid_a", b'"a": {}', True), ("wid_b", b'"quick": {}', False)):
-        watch = bodies.parse_watch(b'{"topics": {%b}}' % names, LIMITS, wid=wid, lenient=False)
+        watch = parse_watch(b'{"topics": {%b}}' % names, LIMITS, wid=wid, lenient=False)
         follower.engine.submit(watch, token=wid, moment=Moment(writer.now_ms, lambda _: 0))
         assert follower.serves_session(wid) is is_served
     assert not follower.serves_session("wid_none")
@@ -597,7 +601,7 @@ def test_a_destination_whose_copies_wait_for_a_sync_may_lack_them() -> None:
     writer = Writer(files)
     writer.do(put("source"))
     writer.do(put("dest", durability="fsync"))
-    writer.do(bodies.parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
+    writer.do(parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
     follower = begun(writer, files)
     writer.is_slow = True
     writer.do(appended("source", 1))
@@ -617,7 +621,7 @@ def test_dead_letters_change_the_queue_that_they_came_from() -> None:
     writer.do(put("jobs", type="queue", max_deliveries=1, dead_letter="dead", lease_ms=1000))
     follower = begun(writer, files)
     writer.do(appended("jobs", 1))
-    claim = bodies.parse_claim("jobs", b'{"node": "w"}', LIMITS)
+    claim = parse_claim("jobs", b'{"node": "w"}', LIMITS)
     writer.do(claim)
     writer.advance(2000)
     writer.do(claim)
@@ -636,11 +640,11 @@ def test_a_follower_restores_what_a_checkpoint_has() -> None:
     for name, config in CONFIGS.items():
         writer.do(put(name, **config))
         writer.do(appended(name, 1))
-    writer.do(bodies.parse_put_router("r", b'{"source": "disk", "dest": "memory"}'))
+    writer.do(parse_put_router("r", b'{"source": "disk", "dest": "memory"}'))
     before = begun(writer, files)
     body = orjson.dumps({"records": [{"data": 1}]})
     for key in ("one", "two"):
-        keyed = bodies.parse_append("disk", body, LIMITS, return_seqs=True, header_key=key)
+        keyed = parse_append("disk", body, LIMITS, return_seqs=True, header_key=key)
         writer.do(keyed)
     assert before.follow(writer.shown, 1 << 20)
     assert before.state.keys.count == 0
@@ -654,6 +658,6 @@ def test_a_follower_restores_what_a_checkpoint_has() -> None:
     follower = begun(writer, files)
     assert list(follower.refs()) == list(follower.state.refs())
     assert follower.state.keys.count == 0
-    writer.do(bodies.parse_put_router("r", b'{"source": "disk", "dest": "small"}'))
+    writer.do(parse_put_router("r", b'{"source": "disk", "dest": "small"}'))
     writer.do(DeleteTopic("disk", False))
     assert follower.follow(writer.shown, 1 << 20)

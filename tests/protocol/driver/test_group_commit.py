@@ -23,8 +23,10 @@ from topics.protocol.driver.group_commit import (
     read_only,
 )
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.faces.http.statuses import STATUSES
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
@@ -97,13 +99,11 @@ def append(name: str, *datas: object, **config: object) -> Append:
     fields: dict[str, object] = {"records": [{"data": data} for data in datas]}
     if config:
         fields["config"] = config
-    return bodies.parse_append(
-        name, orjson.dumps(fields), LIMITS, return_seqs=True, header_key=None
-    )
+    return parse_append(name, orjson.dumps(fields), LIMITS, return_seqs=True, header_key=None)
 
 
 def diff(name: str, from_seq: int = 0, **fields: object) -> Command:
-    return bodies.parse_diff(name, orjson.dumps({"from_seq": from_seq, **fields}), LIMITS)
+    return parse_diff(name, orjson.dumps({"from_seq": from_seq, **fields}), LIMITS)
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_what_follows_an_unsynced_write_of_its_topic_waits_for_it(host: Slow) ->
     host.holds = {Write, Sync}
     host.ask(append("fsync", 1), "fsync")
     host.settle()
-    put = bodies.parse_put("fsync", b'{"durability": "disk"}')
+    put = parse_put("fsync", b'{"durability": "disk"}')
     host.ask(put, "put")
     host.ask(append("fsync", 2), "weaker")
     host.settle()
@@ -333,7 +333,7 @@ def test_a_retry_of_a_failed_write_is_not_answered_from_memory(host: Slow) -> No
     """A key that only memory knows is no proof that the record is kept. (§0.8)"""
     host.spoilt[Write] = MemoryError()
     body = orjson.dumps({"records": [{"data": 1}], "idempotency_key": "k"})
-    command = bodies.parse_append("fsync", body, LIMITS, return_seqs=True, header_key=None)
+    command = parse_append("fsync", body, LIMITS, return_seqs=True, header_key=None)
     host.ask(command, "first")
     host.settle()
 

@@ -11,7 +11,9 @@ from protocol.workers import cold
 from topics.protocol.commit.unit_of_work import StateUnknown
 from topics.protocol.driver.group_commit import Mark, Reply, Ticket
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.queues import parse_claim
+from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import Corrupt, Rejection
 from topics.protocol.model.limits import Limits
@@ -32,11 +34,11 @@ def started(store: MemoryStore | None = None) -> InlineHost:
 
 def append(name: str = "t", **config: object) -> Append:
     body = orjson.dumps({"records": [{"data": 1}], "config": config})
-    return bodies.parse_append(name, body, Limits(), return_seqs=True, header_key=None)
+    return parse_append(name, body, Limits(), return_seqs=True, header_key=None)
 
 
 def poll(wait_ms: int, name: str = "t") -> Command:
-    return bodies.parse_diff(name, orjson.dumps({"wait_ms": wait_ms, "from_seq": 1}), Limits())
+    return parse_diff(name, orjson.dumps({"wait_ms": wait_ms, "from_seq": 1}), Limits())
 
 
 def asked(host: InlineHost, command: Command) -> list[Reply]:
@@ -126,7 +128,7 @@ def test_a_step_that_fails_makes_the_log_read_only(call: str) -> None:
     assert any(level == "critical" for level, _ in host.lines)
     with pytest.raises(Rejection):
         asked(host, append(durability="fsync"))
-    (page,) = asked(host, bodies.parse_diff("t", b"{}", Limits()))
+    (page,) = asked(host, parse_diff("t", b"{}", Limits()))
     assert isinstance(page.result, Outcome)
 
 
@@ -209,7 +211,7 @@ def test_text_that_a_disk_has_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -
         host.driver.engine.state.memory.full[topic.topic_id] = topic
     host.driver.maintenance.round(lambda error: None)
     host.settle()
-    asked(host, bodies.parse_claim("q", b'{"node": "w"}', Limits()))
+    asked(host, parse_claim("q", b'{"node": "w"}', Limits()))
 
     with cold(monkeypatch):
         host.advance(10_000)

@@ -12,7 +12,8 @@ from protocol.disk import LOG_BYTES, Disk, nobody
 from topics.protocol.commit.unit_of_work import UNREAD_MS
 from topics.protocol.driver import maintenance
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.records import parse_delete
 from topics.protocol.maintenance import schedule
 from topics.protocol.model.commands import DeleteTopic, GetTopic
 from topics.protocol.model.errors import Corrupt, ErrorCode, ReadFailed, Rejection, WriteFailed
@@ -204,7 +205,7 @@ def live(host: Disk) -> Lived:
         except Rejection:
             refused += 1
         raw = b'{"before_seq": %d}' % (host.driver.engine.state.topics["t"].head_seq - 3)
-        host.driver.submit(bodies.parse_delete("t", raw), nobody)
+        host.driver.submit(parse_delete("t", raw), nobody)
         host.settle()
         if n % 8 == 0 and n < ROUNDS - 16:
             asked.append(host.erase("t"))
@@ -212,7 +213,7 @@ def live(host: Disk) -> Lived:
             host.driver.maintenance.disk_is_full(0)
             host.delete(f"t{n // 4}")
             raw = b'{"before_seq": %d}' % min(2 * n, 48)
-            host.driver.submit(bodies.parse_delete("sparse", raw), nobody)
+            host.driver.submit(parse_delete("sparse", raw), nobody)
             host.settle()
         run_rounds(host, 1)
         host.ring()
@@ -405,7 +406,7 @@ def test_rewrites_that_find_no_space_are_put_off() -> None:
         host.round(checkpoint=True)
     for n in range(4):
         raw = b'{"before_seq": 46}'
-        host.driver.submit(bodies.parse_delete(f"t{n}", raw), nobody)
+        host.driver.submit(parse_delete(f"t{n}", raw), nobody)
         host.settle()
     host.fails["seal"] = NO_SPACE
     with pytest.raises(OSError, match="no space"):
@@ -450,7 +451,7 @@ def test_a_long_erasure_lets_a_checkpoint_and_seals_come_between_its_files() -> 
     records = [{"data": "x" * 900, "tag": "gone" if n % 2 else None} for n in range(10)]
     body = orjson.dumps({"records": records})
     for _ in range(20):
-        command = bodies.parse_append("t", body, Limits(), return_seqs=False, header_key=None)
+        command = parse_append("t", body, Limits(), return_seqs=False, header_key=None)
         host.driver.submit(command, nobody)
         host.settle()
         host.round(checkpoint=True)
@@ -466,7 +467,7 @@ def test_a_long_erasure_lets_a_checkpoint_and_seals_come_between_its_files() -> 
     host.store.seal = busy  # type: ignore[method-assign]
     answers: list[Reply] = []
     raw = b'{"match": "gone", "erase": true}'
-    host.driver.submit(bodies.parse_delete("t", raw), answers.append)
+    host.driver.submit(parse_delete("t", raw), answers.append)
     host.settle()
     host.round()
 
@@ -520,7 +521,7 @@ def test_a_run_of_which_flags_cannot_be_read_keeps_no_other_from_being_dropped(
         raise OSError(errno.EMFILE, "too many open files")
 
     monkeypatch.setattr(SealedRun, "known_dead", property(unreadable))
-    host.driver.submit(bodies.parse_delete("a", b'{"before_seq": 2}'), nobody)
+    host.driver.submit(parse_delete("a", b'{"before_seq": 2}'), nobody)
     host.delete("b")
     host.round()
 

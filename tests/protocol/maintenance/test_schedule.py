@@ -11,7 +11,9 @@ import pytest
 from protocol.disk import LOG_BYTES, Disk
 from protocol.driver.test_group_commit import START_MS, InlineHost
 from topics.protocol.driver import maintenance
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.queues import parse_claim
+from topics.protocol.faces.http.records import parse_delete
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.maintenance import schedule, sealing
 from topics.protocol.maintenance.compaction import Remains
 from topics.protocol.maintenance.schedule import LOG_FILES, SEALED_EVENT_BYTES
@@ -44,7 +46,7 @@ def test_an_erasure_takes_two_checkpoints_in_fresh_files() -> None:
     host.write("t", 20)
     raw = b'{"before_seq": 11, "erase": true}'
     answers: list[object] = []
-    host.driver.submit(bodies.parse_delete("t", raw), answers.append)
+    host.driver.submit(parse_delete("t", raw), answers.append)
     host.settle()
     assert answers == []
     done = host.round()
@@ -259,7 +261,7 @@ def sparse(rate: int) -> Disk:
         host.write(f"t{n}", 50)
         host.round(checkpoint=True)
         raw = b'{"before_seq": 46}'
-        host.driver.submit(bodies.parse_delete(f"t{n}", raw), lambda reply: None)
+        host.driver.submit(parse_delete(f"t{n}", raw), lambda reply: None)
         host.settle()
     return host
 
@@ -296,7 +298,7 @@ def test_a_full_disk_and_an_erasure_wait_for_no_budget() -> None:
 
     raw = b'{"before_seq": 46, "erase": true}'
     answers: list[object] = []
-    host.driver.submit(bodies.parse_delete("t3", raw), answers.append)
+    host.driver.submit(parse_delete("t3", raw), answers.append)
     host.settle()
     host.round()
     assert len(answers) == 1
@@ -390,10 +392,10 @@ def test_leases_that_a_stop_has_no_time_for_are_told(monkeypatch: pytest.MonkeyP
     """They were in no log, and only the last image would hold them. (§10.3)"""
     monkeypatch.setattr(schedule, "LAST_MS", 0)
     host = Disk()
-    put = bodies.parse_put("q", b'{"type": "queue"}')
+    put = parse_put("q", b'{"type": "queue"}')
     host.driver.submit(put, lambda reply: None)
     host.write("q", 3)
-    host.driver.submit(bodies.parse_claim("q", b'{"node": "w"}', Limits()), lambda reply: None)
+    host.driver.submit(parse_claim("q", b'{"node": "w"}', Limits()), lambda reply: None)
     host.settle()
     ended: list[Exception | None] = []
     host.driver.drain()
@@ -534,7 +536,7 @@ def test_an_erasure_of_what_stays_in_use_is_tried_again(monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         patch.setattr(found, "_rewrite", nothing)
-        host.driver.submit(bodies.parse_delete("t3", raw), answers.append)
+        host.driver.submit(parse_delete("t3", raw), answers.append)
         host.settle()
         with pytest.raises(OSError, match="segments to be erased are in use"):
             host.round()
@@ -559,7 +561,7 @@ def test_what_one_rewrite_left_in_use_the_next_one_takes(monkeypatch: pytest.Mon
     monkeypatch.setattr(found, "_rewrite", at_the_second_call)
     raw = b'{"before_seq": 46, "erase": true}'
     answers: list[object] = []
-    host.driver.submit(bodies.parse_delete("t3", raw), answers.append)
+    host.driver.submit(parse_delete("t3", raw), answers.append)
     host.settle()
     host.round()
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from topics.protocol.faces.http.routes import ROUTES, Route, StreamKind
+from topics.protocol.faces.http.route import Route, StreamKind
+from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.model.commands import FACTS, Diff, RestsOn, waits_for_news
 
 ASKED = [route for route in ROUTES if route.command is not None]

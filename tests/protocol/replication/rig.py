@@ -7,7 +7,9 @@ from cluster.ending import settle
 from cluster.engine_world import EngineWorld
 from cluster.engines import LIMITS, EngineProcess
 
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.records import parse_delete, parse_diff
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import Command
 
 
@@ -45,7 +47,7 @@ class Rig:
 
     def append(self, *datas: object, name: str = "t") -> None:
         body = orjson.dumps({"records": [{"data": data} for data in datas]})
-        self.ask(bodies.parse_append(name, body, LIMITS, return_seqs=True, header_key=None))
+        self.ask(parse_append(name, body, LIMITS, return_seqs=True, header_key=None))
 
     def fill(self) -> list[str]:
         """Have as many turns on their way as may be, each an append to `t`; their datas."""
@@ -57,16 +59,16 @@ class Rig:
         return datas
 
     def put(self, name: str = "t", **config: object) -> None:
-        self.ask(bodies.parse_put(name, orjson.dumps(config)))
+        self.ask(parse_put(name, orjson.dumps(config)))
 
     def delete(self, before_seq: int, name: str = "t") -> None:
-        self.ask(bodies.parse_delete(name, orjson.dumps({"before_seq": before_seq})))
+        self.ask(parse_delete(name, orjson.dumps({"before_seq": before_seq})))
 
     def read(self, process: EngineProcess | None = None, name: str = "t", **fields: object) -> Any:
         """Datas at once, a refusal, or None while the read waits."""
         found: list[Any] = []
         body = orjson.dumps({"from_seq": 0, **fields})
-        (process or self.leader).ask(bodies.parse_diff(name, body, LIMITS), found.append)
+        (process or self.leader).ask(parse_diff(name, body, LIMITS), found.append)
         if not found:
             return None
         page = found[0]

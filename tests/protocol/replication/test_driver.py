@@ -12,7 +12,11 @@ from protocol.harness import shown
 from topics.protocol.cluster.steps import Sent
 from topics.protocol.decide import reads
 from topics.protocol.driver.group_commit import Reply, Ticket
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.queues import parse_claim
+from topics.protocol.faces.http.records import parse_diff
+from topics.protocol.faces.http.routers import parse_put_router
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.access import ANYONE
 from topics.protocol.model.commands import (
     Begin,
@@ -189,7 +193,7 @@ def test_a_read_waits_for_the_turns_that_touch_its_topic_and_no_others(rig: Rig)
     rig.append("b", name="u")
     rig.turn()
     assert rig.read(name="u") is None
-    first, later = submit(rig, bodies.parse_diff("t", b'{"from_seq":0}', LIMITS))
+    first, later = submit(rig, parse_diff("t", b'{"from_seq":0}', LIMITS))
     assert isinstance(first, Ticket)
 
     # The unit of `t` is accepted, that of `u` is not.
@@ -232,7 +236,7 @@ def test_a_refusal_of_a_read_that_rests_on_what_is_on_its_way_waits(rig: Rig) ->
     rig.ask(DeleteTopic("t"))
     rig.turn()
     found: list[Any] = []
-    rig.leader.ask(bodies.parse_diff("t", b'{"from_seq":0}', LIMITS), found.append)
+    rig.leader.ask(parse_diff("t", b'{"from_seq":0}', LIMITS), found.append)
     assert found == []
 
     rig.land()
@@ -397,7 +401,7 @@ def test_time_is_logged_while_a_lease_waits_for_it_and_no_longer(rig: Rig) -> No
     rig.put("t", type="queue")
     rig.append("a")
     rig.land()
-    rig.ask(bodies.parse_claim("t", b'{"node":"w","lease_ms":2500}', LIMITS))
+    rig.ask(parse_claim("t", b'{"node":"w","lease_ms":2500}', LIMITS))
     rig.land()
     end, ends = rig.world.log.next_offset, []
     for _ in range(8):
@@ -430,7 +434,7 @@ def test_claims_are_always_logged_and_leases_are_of_the_term(rig: Rig) -> None:
     rig.put("t", type="queue")
     rig.append("a")
     rig.land()
-    rig.ask(bodies.parse_claim("t", b'{"node":"w","lease_ms":60000}', LIMITS))
+    rig.ask(parse_claim("t", b'{"node":"w","lease_ms":60000}', LIMITS))
     rig.land()
 
     term = rig.leader.node.place.term
@@ -575,7 +579,7 @@ def test_a_key_of_a_record_that_is_lost_appends_again(rig: Rig) -> None:
     """A repetition of it, at this leader or the next, is a record again. (§4)"""
     rig.put("t", durability="ephemeral")
     keyed = orjson.dumps({"records": [{"data": "a"}], "idempotency_key": "k"})
-    append = bodies.parse_append("t", keyed, LIMITS, return_seqs=True, header_key=None)
+    append = parse_append("t", keyed, LIMITS, return_seqs=True, header_key=None)
     rig.ask(append)
     rig.put("t", durability="disk")
     rig.land()
@@ -635,7 +639,7 @@ def test_waiting_commands_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch)
 
 
 def claim(name: str = "t", **body: object) -> Claim:
-    return bodies.parse_claim(name, orjson.dumps({"node": "w", **body}), LIMITS)
+    return parse_claim(name, orjson.dumps({"node": "w", **body}), LIMITS)
 
 
 def submit(rig: Rig, command: Command) -> tuple[Reply | Ticket, list[Reply]]:
@@ -647,7 +651,7 @@ def submit(rig: Rig, command: Command) -> tuple[Reply | Ticket, list[Reply]]:
 def test_a_command_whose_client_left_before_its_turn_is_not_decided(rig: Rig) -> None:
     """Nobody waits for it: nothing of it is in any unit."""
     rig.fill()
-    ticket, later = submit(rig, bodies.parse_put("gone", b"{}"))
+    ticket, later = submit(rig, parse_put("gone", b"{}"))
     assert isinstance(ticket, Ticket)
 
     ticket.cancel()
@@ -660,7 +664,7 @@ def test_a_command_whose_client_left_before_its_turn_is_not_decided(rig: Rig) ->
 def test_a_client_that_left_is_not_refused_either(rig: Rig) -> None:
     """The leader ceases while commands wait: only those who are there are answered."""
     rig.fill()
-    ticket, later = submit(rig, bodies.parse_put("gone", b"{}"))
+    ticket, later = submit(rig, parse_put("gone", b"{}"))
     assert isinstance(ticket, Ticket)
     ticket.cancel()
     rig.put("there")
@@ -675,7 +679,7 @@ def test_a_client_that_left_is_not_refused_either(rig: Rig) -> None:
 def test_a_write_that_is_decided_is_not_undone_by_its_clients_leaving(rig: Rig) -> None:
     """Its unit may be on its way; it is answered, to nobody, and stands."""
     rig.fill()
-    ticket, later = submit(rig, bodies.parse_put("kept", b"{}"))
+    ticket, later = submit(rig, parse_put("kept", b"{}"))
     assert isinstance(ticket, Ticket)
     rig.leader.host._is_turn_due = False
     while not rig.leader.outbox or "kept" not in rig.leader.engine.state.topics:
@@ -739,7 +743,7 @@ def test_a_long_poll_gets_what_was_accepted(rig: Rig) -> None:
     rig.put("t")
     rig.land()
     found: dict[str, list[Any]] = {"leader": [], "replica": []}
-    poll = bodies.parse_diff("t", b'{"from_seq":0,"wait_ms":10000}', LIMITS)
+    poll = parse_diff("t", b'{"from_seq":0,"wait_ms":10000}', LIMITS)
     rig.leader.ask(poll, found["leader"].append)
     rig.replica.ask(poll, found["replica"].append)
     rig.append("a")
@@ -760,7 +764,7 @@ def routed(rig: Rig) -> None:
     rig.put("t")
     rig.put("u", type="queue")
     rig.land()
-    rig.ask(bodies.parse_put_router("r", b'{"source":"t","dest":"u"}'))
+    rig.ask(parse_put_router("r", b'{"source":"t","dest":"u"}'))
     rig.land()
     rig.answers.clear()
 
@@ -784,7 +788,7 @@ def test_a_read_behind_a_router_waits_for_the_unit_and_then_for_copies(rig: Rig)
     rig.append("b")
     rig.leader.host.driver.end_turn()
     assert rig.leader.engine.state.topics["u"].head_seq == 0
-    reply, later = submit(rig, bodies.parse_diff("u", b'{"from_seq":0}', LIMITS))
+    reply, later = submit(rig, parse_diff("u", b'{"from_seq":0}', LIMITS))
     assert isinstance(reply, Ticket)
 
     rig.land()
@@ -800,7 +804,7 @@ def test_a_read_that_waits_for_copies_ends_with_its_engine(rig: Rig) -> None:
     routed(rig)
     copying(rig)
     later: list[Any] = []
-    rig.leader.ask(bodies.parse_diff("u", b'{"from_seq":0}', LIMITS), later.append)
+    rig.leader.ask(parse_diff("u", b'{"from_seq":0}', LIMITS), later.append)
     late = rig.leader.outbox.popleft()
     assert later == []
 
@@ -876,8 +880,8 @@ def test_a_long_poll_that_is_woken_behind_another_command_waits_for_it(rig: Rig)
     rig.put("t")
     rig.land()
     found: list[Any] = []
-    rig.leader.ask(bodies.parse_diff("t", b'{"from_seq":0,"wait_ms":10000}', LIMITS), found.append)
-    append = bodies.parse_append(
+    rig.leader.ask(parse_diff("t", b'{"from_seq":0,"wait_ms":10000}', LIMITS), found.append)
+    append = parse_append(
         "t", b'{"records":[{"data":"a"}]}', LIMITS, return_seqs=True, header_key=None
     )
     rig.leader.ask(append, lambda answer: rig.put("t", cap_records=5))
@@ -896,7 +900,7 @@ def test_a_read_that_waits_for_a_unit_may_lose_its_client(rig: Rig) -> None:
     """There is nothing to undo: its answer goes nowhere, and the unit on its way is not touched."""
     rig.append("a")
     rig.turn()
-    ticket, later = submit(rig, bodies.parse_diff("t", b'{"from_seq":0}', LIMITS))
+    ticket, later = submit(rig, parse_diff("t", b'{"from_seq":0}', LIMITS))
     assert isinstance(ticket, Ticket)
 
     ticket.cancel()
@@ -922,7 +926,7 @@ def test_a_router_is_read_once_all_that_is_on_its_way_is_accepted(rig: Rig) -> N
     rig.put("t")
     rig.put("u")
     rig.land()
-    rig.ask(bodies.parse_put_router("r", b'{"source":"t","dest":"u"}'))
+    rig.ask(parse_put_router("r", b'{"source":"t","dest":"u"}'))
     rig.land()
     rig.put("other")
     rig.turn()
@@ -1007,9 +1011,9 @@ def test_a_refusal_that_asks_to_come_again_is_given_at_once(
         patch.setattr(rig.leader.engine, "submit", refuses)
         rig.world.now_ms += 5
         with pytest.raises(Rejection, match="come again"):
-            submit(rig, bodies.parse_put("u", b"{}"))
+            submit(rig, parse_put("u", b"{}"))
         with pytest.raises(Rejection, match="come again"):
-            submit(rig, bodies.parse_diff("t", b'{"from_seq":0}', LIMITS))
+            submit(rig, parse_diff("t", b'{"from_seq":0}', LIMITS))
     rig.land()
 
     assert rig.replica.engine.state.now_ms == START_MS + 5
@@ -1091,7 +1095,7 @@ def test_a_read_that_takes_several_turns_is_answered_by_every_node(
     monkeypatch.setattr(reads, "select", looked)
     process = rig.leader if is_leader else rig.replica
     found: list[Any] = []
-    process.ask(bodies.parse_diff("t", b'{"from_seq": 0, "match": "x"}', LIMITS), found.append)
+    process.ask(parse_diff("t", b'{"from_seq": 0, "match": "x"}', LIMITS), found.append)
     assert found == []
     rig.delete(2)
     rig.ask(appended("t", [{"data": "new", "tag": "x"}]))
@@ -1111,7 +1115,7 @@ def test_a_read_that_takes_several_turns_is_answered_by_every_node(
 
 def appended(name: str, records: list[dict[str, object]]) -> Command:
     body = orjson.dumps({"records": records})
-    return bodies.parse_append(name, body, LIMITS, return_seqs=True, header_key=None)
+    return parse_append(name, body, LIMITS, return_seqs=True, header_key=None)
 
 
 @pytest.mark.parametrize("is_leader", [True, False])
@@ -1130,7 +1134,7 @@ def test_a_node_whose_disk_failed_refuses_what_takes_several_turns(
     monkeypatch.setattr(reads, "select", looked)
     process = rig.leader if is_leader else rig.replica
     found: list[Any] = []
-    process.ask(bodies.parse_diff("t", b'{"from_seq": 0, "match": "x"}', LIMITS), found.append)
+    process.ask(parse_diff("t", b'{"from_seq": 0, "match": "x"}', LIMITS), found.append)
     process.host.driver.commit.failed(OSError("of a test"))
 
     [refusal] = found

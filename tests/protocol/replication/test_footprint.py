@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.queues import parse_claim
+from topics.protocol.faces.http.routers import parse_put_router
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.replication.footprint import Footprint
 
@@ -33,9 +35,7 @@ def turned(rig: Rig) -> Footprint:
 
 def claim(rig: Rig) -> None:
     rig.ask(
-        bodies.parse_claim(
-            "work", b'{"node":"w","max":1,"lease_ms":1000}', rig.leader.host.driver.limits
-        )
+        parse_claim("work", b'{"node":"w","max":1,"lease_ms":1000}', rig.leader.host.driver.limits)
     )
 
 
@@ -99,14 +99,14 @@ def test_what_is_not_known_to_be_harmless_touches_every_topic(rig: Rig, what: st
     if what == "a topic is deleted":
         rig.ask(DeleteTopic("t"))
     else:
-        rig.ask(bodies.parse_put_router("r", b'{"source":"t","dest":"work"}'))
+        rig.ask(parse_put_router("r", b'{"source":"t","dest":"work"}'))
 
     assert turned(rig).is_wide
 
 
 def test_time_and_places_touch_nothing(rig: Rig) -> None:
     """Each unit has both; what time takes is looked at by topic."""
-    rig.ask(bodies.parse_put("t", b"{}"))  # it changes nothing
+    rig.ask(parse_put("t", b"{}"))  # it changes nothing
 
     footprint = turned(rig)
 

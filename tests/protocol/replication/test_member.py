@@ -8,7 +8,7 @@ from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.steps import Found, Halt
 from topics.protocol.cluster.unit import Unit, encode, parts_of
 from topics.protocol.driver.group_commit import Write
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.access import ANYONE
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY
@@ -204,7 +204,7 @@ def test_an_answer_that_cannot_be_delivered_concerns_no_other(rig: Rig) -> None:
     def broken(answer: object) -> None:
         raise BrokenPipeError("gone")
 
-    rig.leader.ask(bodies.parse_put("t", b"{}"), broken)
+    rig.leader.ask(parse_put("t", b"{}"), broken)
     rig.append("a")
     rig.turn()
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from protocol.harness import Harness
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.records import parse_delete
 from topics.protocol.state.hot_memory import BySize, HotMemory, freeze
 from topics.protocol.state.hot_run import HotRun
 
@@ -141,7 +141,7 @@ def test_where_memory_is_short_small_waste_is_freed() -> None:
     memory = engine.engine.state.memory
     full_bytes = memory.total_bytes
     for tag in range(4):
-        engine.ask(bodies.parse_delete("t", b'{"match":"t%d"}' % tag))
+        engine.ask(parse_delete("t", b'{"match":"t%d"}' % tag))
         engine.work_off()
     freed(engine)
     memory.want_room()

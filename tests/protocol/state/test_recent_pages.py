@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from protocol.harness import Harness, shown, tagged, text_of
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.model.commands import Diff
 from topics.protocol.model.outcomes import Page
 from topics.protocol.state.recent_pages import ONCE_MAX, RecentPages
@@ -22,7 +22,7 @@ def engine() -> Harness:
 
 
 def asked(body: bytes = PLAIN) -> Diff:
-    return bodies.parse_diff("t", body, Harness().limits)
+    return parse_diff("t", body, Harness().limits)
 
 
 def read(engine: Harness, body: bytes = PLAIN) -> tuple[bool, Any]:

@@ -8,8 +8,8 @@ import pytest
 
 from protocol.harness import Harness, by, refusal, tagged
 from protocol.viewers import Socket, Viewer, short
-from topics.protocol.faces.http import bodies
 from topics.protocol.faces.http.statuses import STATUSES
+from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.access import Caller
 from topics.protocol.model.events import TailLost
 from topics.protocol.model.limits import Limits
@@ -571,7 +571,7 @@ def test_a_topic_may_have_filters_of_its_own() -> None:
     body = b"""{"node": "me", "match": "x", "topics": {
         "a": {}, "b": {"node": ["you", "they"]}, "c": {"node": [], "match": "y"}}}"""
 
-    asked = bodies.parse_watch(body, Limits(), wid="w", lenient=False)
+    asked = parse_watch(body, Limits(), wid="w", lenient=False)
     views = {name: own_view(asked.view, begin) for name, begin in asked.topics.items()}
 
     assert {name: view.nodes for name, view in views.items()} == {

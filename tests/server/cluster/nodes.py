@@ -15,7 +15,8 @@ from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Shard
 from topics.protocol.driver.group_commit import Reply, Ticket
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
@@ -124,11 +125,11 @@ class Node:
     def append(self, *datas: object, name: str = "t", key: str = "") -> "asyncio.Future[Any]":
         fields = {"idempotency_key": key} if key else {}
         body = orjson.dumps({"records": [{"data": data} for data in datas], **fields})
-        command = bodies.parse_append(name, body, LIMITS, return_seqs=True, header_key=None)
+        command = parse_append(name, body, LIMITS, return_seqs=True, header_key=None)
         return self.ask(command)
 
     async def datas(self, name: str = "t") -> list[Any]:
-        page = await self.ask(bodies.parse_diff(name, b'{"from_seq":0}', LIMITS))
+        page = await self.ask(parse_diff(name, b'{"from_seq":0}', LIMITS))
         return [record["data"] for record in page["records"]]
 
 

@@ -17,7 +17,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Response
 
 from topics.protocol.cluster.trimming import Bound, Position, Wait
-from topics.protocol.faces.http.bodies import TrimBody, parse_append, parse_put
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.cluster import TrimBody
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard

@@ -8,7 +8,8 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.model.limits import Limits
 from topics.server.cluster import link_socket as module
 from topics.server.cluster.link_socket import LinkSocket
@@ -38,7 +39,7 @@ async def a_link(node: Node, headers: dict[str, str] = NODE) -> AsyncIterator[Cl
 
 def submit(number: int, data: bytes = b"1") -> bytes:
     body = b'{"records":[{"data":%b}]}' % data
-    append = bodies.parse_append("t", body, Limits(), return_seqs=True, header_key=None)
+    append = parse_append("t", body, Limits(), return_seqs=True, header_key=None)
     kind, head, pieces = encode_command(append)
     text = b"".join(pieces)
     return encode(Submit(number, Asker(b"", "", 1), kind, head, len(text), text))
@@ -122,7 +123,7 @@ def test_what_a_link_asked_for_ends_with_it() -> None:
     async def story() -> None:
         async with a_pair() as pair:
             pair.leader.put("q", type="queue")
-            claim = bodies.parse_claim("q", b'{"node":"w","wait_ms":30000}', Limits())
+            claim = parse_claim("q", b'{"node":"w","wait_ms":30000}', Limits())
             kind, head, _ = encode_command(claim)
             parked = pair.leader.shell.driver._parked
             async with a_link(pair.leader) as link:

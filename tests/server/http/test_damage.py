@@ -22,9 +22,9 @@ from server.http.feeds import socket_feed, watch_feed, work_feed
 from server.maintained import keep_up
 from server.runtime.test_erase import delete, play
 from server.runtime.test_runtime import LIMITS, append, diff, told
-from topics.protocol.faces.http import bodies
 from topics.protocol.faces.http.answers import text_of
 from topics.protocol.faces.http.statuses import STATUSES
+from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.commands import Claim, Command, DeleteTopic, ListTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome, Records
@@ -166,7 +166,7 @@ def test_a_stream_loses_the_damaged_topic_alone(rotten: Path) -> None:
 
     async def story(runtime: Runtime) -> None:
         asked = orjson.dumps({"topics": {"jobs": {}, "other": {}}})
-        await told(runtime, bodies.parse_watch(asked, LIMITS, wid="w", lenient=False))
+        await told(runtime, parse_watch(asked, LIMITS, wid="w", lenient=False))
         feed = Awaited(watch_feed(runtime, "w"))
         pieces = [await feed.next() for _ in range(4)]
 

@@ -13,7 +13,8 @@ import pytest
 from server.http.test_damage import rot
 from server.runtime.test_erase import delete, holds, play, tidied
 from server.runtime.test_runtime import LIMITS, claim, put, told
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.queues import parse_ack
 from topics.protocol.model.outcomes import Acked, Granted, Outcome
 from topics.protocol.model.ports import Span
 from topics.protocol.model.records import Buffer
@@ -34,9 +35,7 @@ async def fill(runtime: Runtime, topic: str = "jobs", n: int = 300, size: int = 
         {"data": f"{i} " + "x" * size, **({"tag": "x"} if not i % 10 else {})} for i in range(n)
     ]
     body = json.dumps({"records": records}).encode()
-    await told(
-        runtime, bodies.parse_append(topic, body, LIMITS, return_seqs=False, header_key=None)
-    )
+    await told(runtime, parse_append(topic, body, LIMITS, return_seqs=False, header_key=None))
 
 
 async def asked(
@@ -163,7 +162,7 @@ def test_a_claim_whose_answer_is_not_sent_gives_its_leases_back(tmp_path: Path) 
         assert again.result.jobs is not None
         assert list(again.result.jobs.grant.seqs) == list(range(1, 31))
         assert set(again.result.jobs.grant.deliveries) == {1}
-        late = bodies.parse_ack("jobs", b'{"node":"a","seqs":[1]}', LIMITS)
+        late = parse_ack("jobs", b'{"node":"a","seqs":[1]}', LIMITS)
         acked = await told(runtime, late)
         assert isinstance(acked.result, Acked)
         assert (acked.result.changed, list(acked.result.skipped)) == (0, [1])

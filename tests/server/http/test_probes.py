@@ -2,7 +2,8 @@
 
 import pytest
 
-from topics.protocol.faces.http.routes import ROUTES, Route
+from topics.protocol.faces.http.route import Route
+from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.model.limits import Limits
 from topics.server.service.shell import Phase
 

@@ -8,8 +8,8 @@ import orjson
 
 from server.runtime.test_runtime import WatchedStore, append, diff, play, put, told
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.faces.http import bodies
 from topics.protocol.faces.http.answers import text_of
+from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.commands import Command, DeleteTopic, GetRouter, GetTopic
 from topics.protocol.model.errors import Rejection
@@ -21,7 +21,7 @@ from topics.server.service.texts import read
 
 def route(name: str, source: str, dest: str, **fields: object) -> Command:
     body = orjson.dumps({"source": source, "dest": dest, **fields})
-    return bodies.parse_put_router(name, body)
+    return parse_put_router(name, body)
 
 
 def shown(answer: Reply) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.faces.http.routes import Probe
+from topics.protocol.faces.http.route import Probe
 from topics.protocol.model.access import ANYONE
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.http.reports import REPORTED, Reported, encode

@@ -9,7 +9,7 @@ import pytest
 
 from server.http.feeds import watch_feed
 from server.runtime.test_runtime import LIMITS, WatchedStore, append, play, told
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.state.crowd import Crowd
@@ -22,7 +22,7 @@ async def opened(runtime: Runtime, **asked: Any) -> WatchFeed:
     """The stream of a new session on `jobs` from its tail, after its opening and `caught-up`."""
     await told(runtime, append("jobs", 0))
     body = orjson.dumps({"topics": {"jobs": {"tail": True}}, **asked})
-    await told(runtime, bodies.parse_watch(body, LIMITS, wid="w", lenient=False))
+    await told(runtime, parse_watch(body, LIMITS, wid="w", lenient=False))
     feed = watch_feed(runtime, "w")
     assert (feed.take() or b"").startswith(b"retry: 2000\nid: ")
     assert b"event: caught-up" in (feed.take() or b"")
@@ -401,7 +401,7 @@ async def watching(runtime: Runtime, *sessions: list[str]) -> list[WatchFeed]:
     feeds = []
     for i, topics in enumerate(sessions):
         asked = orjson.dumps({"topics": {name: {"tail": True} for name in topics}})
-        await told(runtime, bodies.parse_watch(asked, LIMITS, wid=f"w{i}", lenient=False))
+        await told(runtime, parse_watch(asked, LIMITS, wid=f"w{i}", lenient=False))
         feed = watch_feed(runtime, f"w{i}")
         feed.listen(lambda: None)
         while feed.take() is not None:
@@ -468,7 +468,7 @@ def test_an_heir_of_a_deleted_topic_has_an_id_of_its_own() -> None:
         while heir.take() is not None:
             pass
         asked = orjson.dumps({"topics": {"jobs": {"tail": True}}})
-        await told(runtime, bodies.parse_watch(asked, LIMITS, wid="new", lenient=False))
+        await told(runtime, parse_watch(asked, LIMITS, wid="new", lenient=False))
         new = watch_feed(runtime, "new")
         new.listen(lambda: None)
         while new.take() is not None:

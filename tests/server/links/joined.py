@@ -8,7 +8,9 @@ from typing import Any
 import orjson
 
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.records import parse_diff
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits as EngineLimits
@@ -123,12 +125,12 @@ async def rest() -> None:
 def appended(topic: str, *datas: bytes) -> Command:
     records = b",".join(b'{"data":%b}' % data for data in datas)
     body = b'{"records":[%b]}' % records
-    return bodies.parse_append(topic, body, LIMITS, return_seqs=True, header_key=None)
+    return parse_append(topic, body, LIMITS, return_seqs=True, header_key=None)
 
 
 def read(topic: str, **fields: Any) -> Command:
-    return bodies.parse_diff(topic, orjson.dumps({"from_seq": 0, **fields}), LIMITS)
+    return parse_diff(topic, orjson.dumps({"from_seq": 0, **fields}), LIMITS)
 
 
 def put(topic: str, **config: Any) -> Command:
-    return bodies.parse_put(topic, orjson.dumps(config))
+    return parse_put(topic, orjson.dumps(config))

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits as EngineLimits
 from topics.protocol.model.outcomes import Appended, Granted, Page
@@ -24,7 +24,7 @@ def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def claim(**fields: Any) -> Any:
-    return bodies.parse_claim("q", orjson.dumps({"node": "w", **fields}), LIMITS)
+    return parse_claim("q", orjson.dumps({"node": "w", **fields}), LIMITS)
 
 
 def test_a_command_is_decided_there_and_its_reply_comes_back() -> None:

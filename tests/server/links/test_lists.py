@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from sim.files import SimFiles
 
 from server.readers.writing import LIMITS, Writer, appended, deleted, put
-from topics.protocol.faces.http import bodies
 from topics.protocol.faces.http.answers import text_of
+from topics.protocol.faces.http.queues import parse_claim, parse_nack
+from topics.protocol.faces.http.records import parse_diff
+from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import GetTopic, ListRouters, ListTopics
 from topics.protocol.model.outcomes import TopicFigures, TopicSummary
@@ -68,12 +70,12 @@ def do(writer: Writer, kind: str, name: str, number: int, claimed: dict[str, lis
             writer.do(deleted(name, before_seq=number))
         case "claim" if is_queue:
             asks = {"node": "w", "max": number, "wait_ms": 0}
-            (reply,) = writer.do(bodies.parse_claim(name, orjson.dumps(asks), LIMITS))
+            (reply,) = writer.do(parse_claim(name, orjson.dumps(asks), LIMITS))
             jobs = getattr(reply.result, "jobs", None)
             claimed[name] = [] if jobs is None else list(jobs.grant.seqs)
         case "nack" if claimed.get(name):
             asks = {"node": "w", "seqs": claimed.pop(name), "delay_ms": number}
-            writer.do(bodies.parse_nack(name, orjson.dumps(asks), LIMITS))
+            writer.do(parse_nack(name, orjson.dumps(asks), LIMITS))
         case "spoil" if is_queue:
             state = writer.driver.engine.state
             queue = state.queues[state.topics[name].topic_id]
@@ -85,7 +87,7 @@ def do(writer: Writer, kind: str, name: str, number: int, claimed: dict[str, lis
             writer.advance(number)
             writer.settle()
         case "read":
-            diff = bodies.parse_diff(name, b'{"from_seq":0}', LIMITS)
+            diff = parse_diff(name, b'{"from_seq":0}', LIMITS)
             writer.do(diff)
         case "change":
             writer.do(put(name, **config, cap_bytes=100 * number))
@@ -146,7 +148,7 @@ def test_a_page_is_the_engines_whatever_the_topics_are(steps: list[tuple[str, st
     for name in NAMES:
         writer.do(put(name, **KINDS[name]))
     route = {"source": "a:log", "dest": "c:copy"}
-    writer.do(bodies.parse_put_router("flow", orjson.dumps(route), LIMITS))
+    writer.do(parse_put_router("flow", orjson.dumps(route), LIMITS))
     for step in steps:
         do(writer, *step, claimed)
         for command in ASKS:

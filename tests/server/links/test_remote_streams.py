@@ -15,7 +15,8 @@ from topics.protocol.driver.streams import (
     Streams,
     TombstoneFrame,
 )
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.queues import parse_claim
+from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.commands import Begin, Claim, DeleteTopic, View
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits as EngineLimits
@@ -46,7 +47,7 @@ async def opened(ask: Callable[[Callable[[Any], None]], object]) -> Any:
 def watch(joined: Joined, *topics: str, **fields: Any) -> None:
     """A new session of that name."""
     asks = {"topics": {name: {"from_seq": 0} for name in topics}, **fields}
-    joined.do(bodies.parse_watch(orjson.dumps(asks), LIMITS, wid="w", lenient=False))
+    joined.do(parse_watch(orjson.dumps(asks), LIMITS, wid="w", lenient=False))
 
 
 async def session(joined: Joined, wid: str = "w", rewind: str | None = None) -> Any:
@@ -291,7 +292,7 @@ def test_jobs_come_as_they_are_leased() -> None:
         assert b'"lease_id":"lease_' in found[0][1]
         jobs.close()
         await until(lambda: not joined.desk.open_requests)
-        again = joined.do(bodies.parse_claim("q", b'{"node":"v","max":9}', LIMITS))
+        again = joined.do(parse_claim("q", b'{"node":"v","max":9}', LIMITS))
         assert len(again.jobs.grant.seqs) == 2
 
     run(story)

@@ -6,7 +6,7 @@ import pytest
 
 from server.http.desk import Desk, code, document
 from topics.protocol.driver.figures import QUEUES_MAX
-from topics.protocol.faces.http import routes
+from topics.protocol.faces.http.routes import find_route
 from topics.protocol.model.access import Caller
 from topics.protocol.model.limits import Limits
 from topics.server.http.exchange import TopicsExchange
@@ -214,8 +214,8 @@ def test_other_steps_are_refused(desk: Desk, query: str) -> None:
 
 def test_it_needs_the_scope_of_metrics() -> None:
     """It tells what metrics tell. (§9)"""
-    route, _ = routes.find_route("GET", b"/v0/stats/history")
-    metrics, _ = routes.find_route("GET", b"/v0/metrics")
+    route, _ = find_route("GET", b"/v0/stats/history")
+    metrics, _ = find_route("GET", b"/v0/metrics")
 
     assert route.guard == metrics.guard == "read"
 

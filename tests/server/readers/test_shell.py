@@ -14,7 +14,8 @@ from sim.files import SimFiles
 from topics.protocol.decide import reads
 from topics.protocol.driver.follower import Follower, Shown, Timing
 from topics.protocol.driver.group_commit import Reply, Ticket
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.records import parse_diff
+from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.model.commands import (
     Command,
     DeleteTopic,
@@ -100,7 +101,7 @@ class Rig:
         """A destination, "dest", of a source that the log does not have."""
         self.writer.do(put("source", durability="ephemeral"))
         self.writer.do(put("dest"))
-        self.writer.do(bodies.parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
+        self.writer.do(parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
         self.show()
 
     def _ask(self, command: GetTopic, deliver: Callable[[Reply], None]) -> Ticket:
@@ -126,7 +127,7 @@ class Rig:
         self.told[number](Reply(result))
 
     def ask(self, name: str = "t", **fields: object) -> Reply | Ticket:
-        command = bodies.parse_diff(name, orjson.dumps({"from_seq": 0, **fields}), LIMITS)
+        command = parse_diff(name, orjson.dumps({"from_seq": 0, **fields}), LIMITS)
         return self.submit(command)
 
     def submit(self, command: Command) -> Reply | Ticket:
@@ -200,7 +201,7 @@ def test_a_read_of_a_destination_asks_while_copies_wait_for_a_sync() -> None:
     async def story(rig: Rig) -> None:
         rig.writer.do(put("source"))
         rig.writer.do(put("dest", durability="fsync"))
-        rig.writer.do(bodies.parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
+        rig.writer.do(parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
         rig.writer.is_slow = True
         rig.writer.do(appended("source", 1))
         rig.writer.driver.work_off()

@@ -8,7 +8,9 @@ from sim.files import SimFiles
 from topics.protocol.driver.follower import Follower, Shown, Timing
 from topics.protocol.driver.group_commit import Reply, Sync
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.records import parse_delete
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
@@ -65,15 +67,15 @@ class Writer(InlineHost):
 
 def appended(name: str, *datas: object, **fields: object) -> Command:
     body = orjson.dumps({"records": [{"data": data, **fields} for data in datas]})
-    return bodies.parse_append(name, body, LIMITS, return_seqs=True, header_key=None)
+    return parse_append(name, body, LIMITS, return_seqs=True, header_key=None)
 
 
 def put(name: str, **config: object) -> Command:
-    return bodies.parse_put(name, orjson.dumps(config))
+    return parse_put(name, orjson.dumps(config))
 
 
 def deleted(name: str, **fields: object) -> Command:
-    return bodies.parse_delete(name, orjson.dumps(fields))
+    return parse_delete(name, orjson.dumps(fields))
 
 
 def begun(writer: Writer, files: SimFiles) -> Follower:

@@ -13,7 +13,8 @@ from protocol.harness import text_of
 from server.maintained import keep_up
 from server.runtime.test_runtime import LIMITS, append, diff, told
 from topics.protocol.driver import maintenance
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.records import parse_delete
 from topics.protocol.model.commands import Command, DeleteTopic
 from topics.protocol.model.outcomes import Outcome
 from topics.server.runtime.runtime import Runtime
@@ -42,11 +43,11 @@ def play(
 def tagged(secret: str, *kept: str, topic: str = "jobs") -> Command:
     records = [{"data": secret, "tag": "x"}, *({"data": data} for data in kept)]
     raw = json.dumps({"records": records}).encode()
-    return bodies.parse_append(topic, raw, LIMITS, return_seqs=True, header_key=None)
+    return parse_append(topic, raw, LIMITS, return_seqs=True, header_key=None)
 
 
 def delete(topic: str = "jobs", **asked: object) -> Command:
-    return bodies.parse_delete(topic, json.dumps(asked).encode())
+    return parse_delete(topic, json.dumps(asked).encode())
 
 
 def holds(data_dir: Path, secret: str) -> bool:

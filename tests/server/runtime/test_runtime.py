@@ -14,7 +14,10 @@ import pytest
 from server.maintained import keep_up
 from topics.protocol.driver import maintenance
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.queues import parse_claim
+from topics.protocol.faces.http.records import parse_diff
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.codec import Frames, decode_all
 from topics.protocol.model.commands import Command, DeleteTopic, GetTopic
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, WriteFailed
@@ -104,21 +107,21 @@ def append(topic: str, *datas: object, **more: object) -> Command:
     import json
 
     body = json.dumps({"records": [{"data": d} for d in datas], **more}).encode()
-    return bodies.parse_append(topic, body, LIMITS, return_seqs=True, header_key=None)
+    return parse_append(topic, body, LIMITS, return_seqs=True, header_key=None)
 
 
 def diff(topic: str, **asked: object) -> Command:
     import json
 
-    return bodies.parse_diff(topic, json.dumps(asked).encode(), LIMITS)
+    return parse_diff(topic, json.dumps(asked).encode(), LIMITS)
 
 
 def put(topic: str, **config: object) -> Command:
-    return bodies.parse_put(topic, orjson.dumps(config))
+    return parse_put(topic, orjson.dumps(config))
 
 
 def claim(topic: str, **asked: object) -> Command:
-    return bodies.parse_claim(topic, orjson.dumps({"node": "w", **asked}), LIMITS)
+    return parse_claim(topic, orjson.dumps({"node": "w", **asked}), LIMITS)
 
 
 async def told(runtime: Runtime, command: Command) -> Reply:

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from server.http.feeds import slot_of
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.topics import parse_put
+from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.commands import Begin, Claim, GetTopic, View
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
@@ -21,10 +22,10 @@ def test_it_decides_and_opens_at_once() -> None:
         service: Service = LocalService(shell)
         local, slot = LocalService(shell), slot_of(shell)
         assert service.has_engine
-        shell.submit(bodies.parse_put("t", b"{}"), lambda _: None)
-        shell.submit(bodies.parse_put("q", b'{"type":"queue"}'), lambda _: None)
+        shell.submit(parse_put("t", b"{}"), lambda _: None)
+        shell.submit(parse_put("q", b'{"type":"queue"}'), lambda _: None)
         body = b'{"topics":{"t":{}}}'
-        watch = bodies.parse_watch(body, shell.limits, wid="w", lenient=False)
+        watch = parse_watch(body, shell.limits, wid="w", lenient=False)
         shell.submit(watch, lambda _: None)
 
         found = local.submit(GetTopic("t"), lambda _: None, slot)

@@ -9,7 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
-from topics.protocol.faces.http.routes import Route, parse_query
+from topics.protocol.faces.http.query import parse_query
+from topics.protocol.faces.http.route import Route
 from topics.protocol.model.access import ANYONE, Caller, unknown_key
 from topics.protocol.model.errors import Rejection
 from topics.server.access.failures import Failures

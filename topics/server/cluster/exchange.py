@@ -16,12 +16,11 @@ from typing import Final
 import msgspec
 
 from topics.protocol.driver.group_commit import Ticket
-from topics.protocol.faces.http import answer_models as models
-from topics.protocol.faces.http import routes
-from topics.protocol.faces.http.answers import open_object
-from topics.protocol.faces.http.bodies import TrimBody, parse_trim
+from topics.protocol.faces.http.cluster import Cluster, TrimBody, parse_trim
+from topics.protocol.faces.http.negotiation import check_content_type
 from topics.protocol.faces.http.origins import OriginRule
-from topics.protocol.faces.http.routes import Probe
+from topics.protocol.faces.http.rendering import open_object
+from topics.protocol.faces.http.route import Probe
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.access.guard import Guard
@@ -240,7 +239,7 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
         judged, size = self._judged, sum(map(len, pieces))
         if not judged.has_kind:
             kind = judged.header(b"content-type")
-            routes.check_content_type(kind, empty=not size, rule=judged.route.body)
+            check_content_type(kind, empty=not size, rule=judged.route.body)
         body = b"".join(pieces)
         if judged.is_gzipped and size:
             body = inflate(body, self.max_body_bytes)
@@ -259,5 +258,5 @@ class ClusterAdmitted(Admitted, eq=False, kw_only=True):
     def _entropy(self) -> str:
         return self._node.neighbours.tag + secrets.token_urlsafe(16)
 
-    def _cluster(self) -> models.Cluster:
+    def _cluster(self) -> Cluster:
         return self._node.neighbours.answer()

@@ -7,7 +7,7 @@ node; any other finds the node by the tag and forwards the stream.
 import hashlib
 from typing import Final
 
-from topics.protocol.faces.http.answer_models import (
+from topics.protocol.faces.http.cluster import (
     Cluster,
     ClusterLoss,
     ClusterNode,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from topics.protocol.driver.group_commit import Ticket
-from topics.protocol.faces.http.routes import parse_query
+from topics.protocol.faces.http.query import parse_query
 from topics.protocol.model.access import Scope
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.http.interface import Answer

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from topics.protocol.faces.http import routes
 from topics.protocol.faces.http.origins import OriginRule, cors_fields, is_preflight
+from topics.protocol.faces.http.routes import find_route
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import Rejection
 from topics.server.access.failures import Failures
@@ -154,7 +154,7 @@ class TopicsExchange:
                     call.observe(204)
                     return Answer(204, cors_fields(origin, preflight=True), [])
         try:
-            route, name = routes.find_route(head.method, head.path)
+            route, name = find_route(head.method, head.path)
         except Rejection:
             if self._guard is not None:
                 self._guard.require_key(head)  # 401 comes before 404

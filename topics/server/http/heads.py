@@ -9,9 +9,13 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.faces.http import routes
+from topics.protocol.faces.http.negotiation import (
+    accepts_event_stream,
+    check_content_encoding,
+    check_content_type,
+)
 from topics.protocol.faces.http.origins import require_reader
-from topics.protocol.faces.http.routes import BodyRule, Probe, Route, StreamKind
+from topics.protocol.faces.http.route import BodyRule, Parser, Probe, Route, StreamKind
 from topics.protocol.faces.http.strictness import APPLIED, prefers_strict
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.http.inflation import too_large
@@ -51,7 +55,7 @@ class Judged(msgspec.Struct):
     is_gzipped: bool = False
     is_strict: bool = False
     is_sound: bool = False
-    parser: routes.Parser | None = None
+    parser: Parser | None = None
 
     def __post_init__(self) -> None:
         self.is_strict = prefers_strict(self.header(b"prefer"))
@@ -68,7 +72,7 @@ class Judged(msgspec.Struct):
         header, rule = self.header, self.route.body
         if self.route.target is StreamKind.WORK:
             require_reader(header)
-        if self.route.target in _EVENT_FEEDS and not routes.accepts_event_stream(header(b"accept")):
+        if self.route.target in _EVENT_FEEDS and not accepts_event_stream(header(b"accept")):
             raise Rejection(ErrorCode.NOT_ACCEPTABLE, "this answers text/event-stream only")
         length = header(b"content-length")
         if length is not None and length.isdigit() and int(length) > self.max_body_bytes:
@@ -78,6 +82,6 @@ class Judged(msgspec.Struct):
         kind = header(b"content-type")
         may_be_empty = rule is BodyRule.JSON_OR_EMPTY and not (length or b"").strip(b"0")
         if kind is not None and not may_be_empty:
-            routes.check_content_type(kind, empty=False, rule=rule)
+            check_content_type(kind, empty=False, rule=rule)
             self.has_kind = True
-        self.is_gzipped = routes.check_content_encoding(header(b"content-encoding"))
+        self.is_gzipped = check_content_encoding(header(b"content-encoding"))

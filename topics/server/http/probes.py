@@ -10,10 +10,12 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from topics.protocol.driver.group_commit import Reply, Ticket
-from topics.protocol.faces.http import answer_models as models
-from topics.protocol.faces.http import routes
-from topics.protocol.faces.http.answers import open_object
-from topics.protocol.faces.http.routes import Probe
+from topics.protocol.faces.http.cluster import Cluster
+from topics.protocol.faces.http.negotiation import prefers_json
+from topics.protocol.faces.http.query import parse_query
+from topics.protocol.faces.http.rendering import open_object
+from topics.protocol.faces.http.route import Probe
+from topics.protocol.faces.http.server import LimitsInForce, parse_history
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome
 from topics.server.http.interface import Answer, Pending
@@ -34,7 +36,7 @@ class Sources(NamedTuple):
 
     scraping: Scraping
     history: History
-    cluster: models.Cluster
+    cluster: Cluster
 
 
 def answer_probe(
@@ -63,7 +65,7 @@ def answer_probe(
         case Probe.READY:
             return plain(call, ready(runtime))
         case Probe.LIMITS:
-            return plain(call, open_object(models.LimitsInForce(**asdict(runtime.limits))))
+            return plain(call, open_object(LimitsInForce(**asdict(runtime.limits))))
         case Probe.OPENAPI:
             # The document has a format of its own, without a performance block.  Most servers are
             # never asked for it, so it is not loaded at every start.
@@ -92,7 +94,7 @@ def answer_probe(
 
 
 def _history(call: Responder, query: bytes, history: History) -> bytes:
-    step_ms, after_ms = routes.parse_history(routes.parse_query(query))
+    step_ms, after_ms = parse_history(parse_query(query))
     return history.document(step_ms, after_ms, call.caller)
 
 
@@ -160,7 +162,7 @@ class _Metrics:
 
     def __init__(self, call: Responder) -> None:
         self._call = call
-        self.as_json = routes.prefers_json(call.header(b"accept"))
+        self.as_json = prefers_json(call.header(b"accept"))
         self._deliver: Callable[[Answer], None] | None = None
 
     def then(self, deliver: Callable[[Answer], None]) -> None:
@@ -241,7 +243,7 @@ def _reported(call: Responder, probe: Probe, query: bytes, service: Service, slo
         return _ScrapedElsewhere(call, service, slot)
     arguments = b""
     if probe is Probe.HISTORY:
-        arguments = encode(routes.parse_history(routes.parse_query(query)))
+        arguments = encode(parse_history(parse_query(query)))
     reported = Reported(call, partial(plain, call))
     reported.ticket = service.report(probe.name, arguments, slot, reported.told)
     return reported

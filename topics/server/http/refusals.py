@@ -8,7 +8,7 @@ the spelling of errors to `topics.protocol.faces.http.routes`.
 from collections.abc import Mapping
 from typing import Any
 
-from topics.protocol.faces.http.routes import error_body, error_headers
+from topics.protocol.faces.http.errors import error_body, error_headers
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.http.interface import Answer

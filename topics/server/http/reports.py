@@ -11,9 +11,9 @@ import msgspec
 
 from topics.protocol.commit.unit_of_work import read_only
 from topics.protocol.driver.group_commit import Ticket
-from topics.protocol.faces.http import answer_models as models
-from topics.protocol.faces.http.answers import open_object
-from topics.protocol.faces.http.routes import Probe
+from topics.protocol.faces.http.rendering import open_object
+from topics.protocol.faces.http.route import Probe
+from topics.protocol.faces.http.server import Health, Ready
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer
@@ -39,7 +39,7 @@ _decode_flag: Final = msgspec.msgpack.Decoder(bool).decode
 
 def health(shell: Shell) -> bytes:
     """The text of the answer, its last brace left out; as `ready`."""
-    return open_object(models.Health(status="ok", version=VERSION, uptime_ms=shell.uptime_ms))
+    return open_object(Health(status="ok", version=VERSION, uptime_ms=shell.uptime_ms))
 
 
 def ready(shell: Shell) -> bytes:
@@ -49,7 +49,7 @@ def ready(shell: Shell) -> bytes:
     if shell.engine.read_only:
         raise read_only(lacks_space=shell.engine.lacks_space)
     topics = shell.engine.topic_count
-    return open_object(models.Ready(status="ready", wal_replay_complete=True, topics=topics))
+    return open_object(Ready(status="ready", wal_replay_complete=True, topics=topics))
 
 
 def reporters(shell: Shell, scraping: Scraping, history: History) -> Mapping[str, Reporter]:

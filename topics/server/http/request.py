@@ -11,10 +11,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from topics.protocol.driver.group_commit import Ticket
-from topics.protocol.faces.http import routes
-from topics.protocol.faces.http.answer_models import Cluster as ClusterAnswer
+from topics.protocol.faces.http.cluster import Cluster as ClusterAnswer
 from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES
-from topics.protocol.faces.http.routes import BodyRule, Probe, Request, StreamKind
+from topics.protocol.faces.http.negotiation import check_content_type
+from topics.protocol.faces.http.query import parse_query
+from topics.protocol.faces.http.queues import parse_work
+from topics.protocol.faces.http.route import BodyRule, Parser, Probe, Request, StreamKind
 from topics.protocol.faces.http.strictness import require_known_fields, require_known_parameters
 from topics.protocol.faces.http.trace_context import traced
 from topics.protocol.model.access import Caller, gone
@@ -78,7 +80,7 @@ class Admitted(msgspec.Struct, eq=False):
             judged = self._judged
             route = judged.route
             if judged.is_strict and self._query:
-                require_known_parameters(route, routes.parse_query(self._query))
+                require_known_parameters(route, parse_query(self._query))
             if judged.parser is None:
                 return self._answer(route.target)
             if route.body is _NO_BODY:
@@ -87,7 +89,7 @@ class Admitted(msgspec.Struct, eq=False):
             size = sum(map(len, pieces)) if body is None else len(body)
             if not judged.has_kind:
                 kind = judged.header(b"content-type")
-                routes.check_content_type(kind, empty=not size, rule=route.body)
+                check_content_type(kind, empty=not size, rule=route.body)
             if size > APART_BYTES:
                 return self._parse_apart(pieces)
             if body is None:
@@ -103,7 +105,7 @@ class Admitted(msgspec.Struct, eq=False):
         except Exception:
             return call.fail()
 
-    def _answer(self, target: routes.Parser | Probe | StreamKind) -> Answer | Pending | Streaming:
+    def _answer(self, target: Parser | Probe | StreamKind) -> Answer | Pending | Streaming:
         """The answer of what is no command."""
         call = self._call
         if isinstance(target, Probe):
@@ -141,14 +143,14 @@ class Admitted(msgspec.Struct, eq=False):
         if not body and judged.route.body is BodyRule.JSON_OR_EMPTY:
             body = b"{}"
         limits = call.runtime.limits
-        query = routes.parse_query(self._query) if self._query else _NO_QUERY
+        query = parse_query(self._query) if self._query else _NO_QUERY
         request = Request(judged.name, query, call.header, body, limits, self._entropy, pause)
         command = self._read_strictly(parser, request) if judged.is_strict else parser(request)
         if self._traces and isinstance(command, Append):
             return traced(command, call.header(b"traceparent"), limits)
         return command
 
-    def _read_strictly(self, target: routes.Parser, request: Request) -> Command:
+    def _read_strictly(self, target: Parser, request: Request) -> Command:
         """The command, if the request says nothing else.  A body is decoded by who bounds it first,
         unless it is small: a misspelled field is a better reason than one that is missing."""
         is_small = len(request.body) <= LARGE_BODY_BYTES
@@ -185,7 +187,7 @@ class Admitted(msgspec.Struct, eq=False):
             asked = Opening(call, self._begin_head)
             return self._opened(asked, self._service.require_session(wid, self._slot, asked.opened))
         known = call.header(b"last-event-id")
-        query = routes.parse_query(self._query)
+        query = parse_query(self._query)
         rewind = query.get("last_event_id") if known is None else known.decode("latin-1")
         opening = Opening(call, self._begin_watch)
         found = self._service.session(wid, rewind, self._slot, opening.opened)
@@ -195,8 +197,8 @@ class Admitted(msgspec.Struct, eq=False):
         return self._begun(WatchFeed(self._call.runtime, stream, self._beats))
 
     def _work(self) -> Answer | Streaming | Pending:
-        call, query = self._call, routes.parse_query(self._query)
-        asked = routes.parse_work(self._judged.name, query, call.runtime.limits)
+        call, query = self._call, parse_query(self._query)
+        asked = parse_work(self._judged.name, query, call.runtime.limits)
         if call.is_head:
             known = Opening(call, self._begin_head)
             found = self._service.require_queue(asked.topic, self._slot, known.opened)

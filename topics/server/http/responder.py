@@ -16,7 +16,10 @@ from typing import Final
 import msgspec
 
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.faces.http import answers, entity_tags, routes
+from topics.protocol.faces.http import entity_tags
+from topics.protocol.faces.http import negotiation as http_negotiation
+from topics.protocol.faces.http.answers import status_of, text_of
+from topics.protocol.faces.http.errors import error_body, error_headers
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -84,8 +87,8 @@ class Responder(msgspec.Struct):
 
     def refuse(self, refusal: Rejection, *, close: bool = False) -> Answer:
         self.observer.refused(self.head, refusal)
-        body = routes.error_body(refusal) + self.performance(Reply(refusal))
-        headers = (JSON, *routes.error_headers(refusal))
+        body = error_body(refusal) + self.performance(Reply(refusal))
+        headers = (JSON, *error_headers(refusal))
         return self.answer(STATUSES[refusal.code], headers, [body], close=close)
 
     def fail(self) -> Answer:
@@ -114,14 +117,14 @@ class Responder(msgspec.Struct):
         outcome = reply.result
         assert not isinstance(outcome, Exception)
         if body is None:
-            body = answers.text_of(outcome, text)
+            body = text_of(outcome, text)
             size = len(body[0]) if len(body) == 1 else sum(map(len, body))
             if size >= GZIP_APART_BYTES and self.accepts_gzip():
                 return Apart(partial(self.respond, reply, text, body))
         if type(outcome) is StablePage:
             return self._stable(outcome, body)
         body.append(self.performance(reply))
-        answer = self.answer(answers.status_of(outcome), (JSON,), body)
+        answer = self.answer(status_of(outcome), (JSON,), body)
         if type(outcome) is Granted and outcome.jobs is not None:
             unsent = reply.unsent or partial(self._take_back_soon, outcome.jobs.grant)
             return msgspec.structs.replace(answer, unsent=unsent)
@@ -176,7 +179,7 @@ class Responder(msgspec.Struct):
     def accepts_gzip(self) -> bool:
         """Whether the client takes a compressed answer."""
         offered = self.header(b"accept-encoding")
-        return offered is not None and routes.accepts_gzip(offered)
+        return offered is not None and http_negotiation.accepts_gzip(offered)
 
     def zips_apart(self, payload: Sequence[Buffer]) -> bool:
         """Whether the answer is to be compressed, and too large for the event loop to do it."""

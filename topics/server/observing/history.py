@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from topics.protocol.driver.figures import job_counts, totals
-from topics.protocol.faces.http.routes import HISTORY_STEPS_MS as STEPS_MS
+from topics.protocol.faces.http.server import HISTORY_STEPS_MS as STEPS_MS
 from topics.protocol.model.access import ANYONE, Caller
 from topics.server.observing import usage
 from topics.server.observing.measures import BOUNDS_S, RequestMeasures

@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.faces.http.routes import ROUTES, Route, StreamKind
+from topics.protocol.faces.http.route import Route, StreamKind
+from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.model.commands import FACTS
 from topics.protocol.model.errors import ErrorCode
 from topics.server.observing.metrics import Family, Sample

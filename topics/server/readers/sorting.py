@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from topics.protocol.faces.http.routes import ROUTES, Route, StreamKind
+from topics.protocol.faces.http.route import Route, StreamKind
+from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.model.commands import FACTS, RestsOn
 from topics.server.http.interface import Exchange
 from topics.server.transport.connection import Connection

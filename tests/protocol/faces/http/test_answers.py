@@ -8,20 +8,20 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from protocol.harness import Harness, shown
 from protocol.workers import Puller
-
 from topics.client import models as client
-from topics.protocol.faces.http import answer_models as models
-from topics.protocol.faces.http import bodies, websocket
-from topics.protocol.faces.http.answers import (
-    RENDERINGS,
-    list_cursor,
-    status_of,
-    text_of,
-)
+from topics.protocol.faces.http import websocket
+from topics.protocol.faces.http.answers import RENDERINGS, status_of, text_of
 from topics.protocol.faces.http.openapi.operations import OPERATIONS
-from topics.protocol.faces.http.routes import parse_cursor
+from topics.protocol.faces.http.query import list_cursor, parse_cursor
+from topics.protocol.faces.http.queues import Job
+from topics.protocol.faces.http.records import Page, StablePage, Tombstone, TopicRecord, parse_diff
+from topics.protocol.faces.http.routers import Blocked, RouterLoss, RouterSummary
+from topics.protocol.faces.http.server import Health, Ready
+from topics.protocol.faces.http.topics import QueueCounters, TopicSummary
+from topics.protocol.faces.http.watch import Position
 from topics.protocol.model import outcomes
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.errors import ErrorCode
@@ -220,7 +220,7 @@ def test_a_page_has_its_records_between_head_and_tail(page: outcomes.Page, seqs:
     """Text is served as it lies, wherever it comes from. (§3.2)"""
     texts = b",".join(b'{"$seq":%d,"$ts":7,"data":null}' % (seq + 1) for seq in seqs)
     whole = b"".join(map(bytes, text_of(page, [texts]))) + b"}"
-    found = msgspec.json.decode(whole, type=models.Page, strict=True)
+    found = msgspec.json.decode(whole, type=Page, strict=True)
     assert [record.seq for record in found.records] == [seq + 1 for seq in seqs]
 
 
@@ -290,7 +290,7 @@ def test_an_outcome_says_the_same_later() -> None:
     engine.put("q", type="queue", durability="ephemeral", max_deliveries=9)
     engine.append(*range(20), name="q")
     worker = Puller(engine, limit=5)
-    page = engine.ask(bodies.parse_diff("q", b'{"from_seq":0}', engine.limits))
+    page = engine.ask(parse_diff("q", b'{"from_seq":0}', engine.limits))
     assert isinstance(page, outcomes.Page)
     before = shown(page)
 
@@ -356,18 +356,18 @@ def _fields(kind: Any) -> dict[str, Any]:
 
 PAIRS: Final = [
     *((theirs, RENDERINGS[kind].model) for theirs, kind in READ_BY_CLIENT.items()),
-    (client.TopicSummary, models.TopicSummary),
-    (client.QueueCounts, models.QueueCounters),
+    (client.TopicSummary, TopicSummary),
+    (client.QueueCounts, QueueCounters),
     (client.TopicConfig, TopicConfig),
-    (client.Record, models.TopicRecord),
-    (client.Job, models.Job),
-    (client.Tombstone, models.Tombstone),
-    (client.RouterSummary, models.RouterSummary),
-    (client.Blocked, models.Blocked),
-    (client.RouterLoss, models.RouterLoss),
-    (client.WatchPosition, models.Position),
-    (client.Health, models.Health),
-    (client.Ready, models.Ready),
+    (client.Record, TopicRecord),
+    (client.Job, Job),
+    (client.Tombstone, Tombstone),
+    (client.RouterSummary, RouterSummary),
+    (client.Blocked, Blocked),
+    (client.RouterLoss, RouterLoss),
+    (client.WatchPosition, Position),
+    (client.Health, Health),
+    (client.Ready, Ready),
 ]
 
 
@@ -376,7 +376,7 @@ def test_the_client_asks_an_answer_for_nothing_that_is_not_there(theirs: Any, ou
     """A field of the client's model is one of the answer's, by name; and one that the client cannot
     do without is always there. (§0.1)"""
     asked, told = _fields(theirs), _fields(ours)
-    if ours is models.StablePage:
+    if ours is StablePage:
         del asked["etag"]  # which is made of the header
     assert asked.keys() <= told.keys()
     for name, field in asked.items():

@@ -5,10 +5,14 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from protocol.harness import refusal, status_of
 
-from topics.protocol.faces.http import bodies
+from protocol.harness import refusal, status_of
+from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.decoding import FIELD_BYTES_MAX, LARGE_BODY_BYTES, decode
+from topics.protocol.faces.http.queues import parse_ack
+from topics.protocol.faces.http.records import parse_delete, parse_diff
+from topics.protocol.faces.http.routers import parse_put_router
+from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 
@@ -102,7 +106,7 @@ def test_a_large_body_may_have_to_be_known_whole() -> None:
     """A field that a delete does not know is refused, however long it is. (decision 1)"""
     unknown = b'{"before_seq":1,"sequ":"' + b"a" * LARGE_BODY_BYTES + b'"}'
 
-    assert "unknown field `sequ`" in refusal(bodies.parse_delete, "t", unknown, LIMITS).message
+    assert "unknown field `sequ`" in refusal(parse_delete, "t", unknown, LIMITS).message
 
 
 def test_a_field_of_a_large_body_is_bounded_by_its_text() -> None:
@@ -125,16 +129,16 @@ def many(item: bytes, size: int) -> bytes:
 @pytest.mark.parametrize(
     ("parse", "path"),
     [
-        (lambda wide: bodies.parse_diff("t", b'{"match":%b}' % wide, LIMITS), "$.match"),
-        (lambda wide: bodies.parse_delete("t", b'{"match":%b}' % wide, LIMITS), "$.match"),
+        (lambda wide: parse_diff("t", b'{"match":%b}' % wide, LIMITS), "$.match"),
+        (lambda wide: parse_delete("t", b'{"match":%b}' % wide, LIMITS), "$.match"),
         (
-            lambda wide: bodies.parse_put_router(
+            lambda wide: parse_put_router(
                 "r", b'{"source":"a","dest":"b","filter":%b}' % wide, LIMITS
             ),
             "$.filter",
         ),
         (
-            lambda wide: bodies.parse_watch(
+            lambda wide: parse_watch(
                 b'{"topics":{"a":{}},"match":%b}' % wide, LIMITS, wid="w", lenient=False
             ),
             "$.match",
@@ -158,11 +162,11 @@ def test_a_longer_tag_has_a_longer_pattern() -> None:
     limits = Limits(max_tag_bytes=50_000)
     body = b'{"match":"%b"}' % (b"\\u0041" * 50_000)
 
-    asked = bodies.parse_diff("t", body, limits)
+    asked = parse_diff("t", body, limits)
 
     assert asked.match is not None
     assert asked.match.lower == b"A" * 50_000
-    assert status_of(bodies.parse_diff, "t", body, LIMITS) == 400
+    assert status_of(parse_diff, "t", body, LIMITS) == 400
 
 
 @pytest.mark.parametrize("size", [1 << 10, 300 << 10, 3 << 20], ids=["1K", "300K", "3M"])
@@ -170,7 +174,7 @@ def test_too_many_seqs_are_a_batch_too_large(size: int) -> None:
     """However many they are. (§10.4)"""
     limits = Limits(max_claim=100)
 
-    refused = refusal(bodies.parse_ack, "t", b'{"node":"n","seqs":%b}' % many(b"12", size), limits)
+    refused = refusal(parse_ack, "t", b'{"node":"n","seqs":%b}' % many(b"12", size), limits)
 
     assert (refused.code, refused.detail) == (ErrorCode.BATCH_TOO_LARGE, {"limit": 100})
 
@@ -185,7 +189,7 @@ def test_large_batches_are_counted_apart() -> None:
     def decode_some() -> None:
         for _ in range(25):
             try:
-                command = bodies.parse_append("t", body, limits, return_seqs=False, header_key=None)
+                command = parse_append("t", body, limits, return_seqs=False, header_key=None)
                 counts.append(len(command.datas))
             except Rejection as error:
                 refused.append(error)

@@ -1,8 +1,8 @@
 """Browser pages: which are let in, and what they are told (§0.11)."""
 
 import pytest
-from protocol.harness import status_of
 
+from protocol.harness import status_of
 from topics.protocol.faces.http.origins import (
     LOOPBACK_HOSTS,
     OriginRule,

@@ -7,12 +7,18 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from protocol.event_source import Event, EventSource
 from protocol.harness import Harness
 from protocol.viewers import Viewer
-
-from topics.protocol.faces.http import answer_models as models
 from topics.protocol.faces.http import sse, websocket
+from topics.protocol.faces.http.queues import JobEvent
+from topics.protocol.faces.http.watch import (
+    CaughtUpEvent,
+    RecordEvent,
+    TombstoneEvent,
+    TopicDeletedEvent,
+)
 from topics.protocol.model.commands import View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Grant, Jobs, Records
@@ -115,10 +121,10 @@ def test_a_shared_frame_is_written_out_once() -> None:
 # ---------------------------------------------------------------------- models
 
 EVENTS: dict[str, type[msgspec.Struct]] = {
-    "record": models.RecordEvent,
-    "tombstone": models.TombstoneEvent,
-    "caught-up": models.CaughtUpEvent,
-    "topic-deleted": models.TopicDeletedEvent,
+    "record": RecordEvent,
+    "tombstone": TombstoneEvent,
+    "caught-up": CaughtUpEvent,
+    "topic-deleted": TopicDeletedEvent,
 }
 TOPICS, SEQS = st.sampled_from(["t", "a.b-c_d"]), st.integers(0, 2**63 - 1)
 REASONS = st.sampled_from(["cap", "ttl", "mixed", "crash", "recreated", "from_seq_too_old"])
@@ -158,7 +164,7 @@ def test_a_job_is_what_its_model_says(topic: str, seq: int, lease: int) -> None:
         inserts=iter(records.inserts),
     )  # fmt: skip
     _, (event,) = read(sse.encode_job(seq, text))
-    found = msgspec.json.decode(event.data.encode(), type=models.JobEvent, strict=True)
+    found = msgspec.json.decode(event.data.encode(), type=JobEvent, strict=True)
     assert json.loads(msgspec.json.encode(found)) == json.loads(event.data)
     assert (event.kind, found.topic, found.seq) == ("job", topic, seq)
 

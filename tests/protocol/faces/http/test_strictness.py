@@ -2,10 +2,11 @@
 
 import msgspec
 import pytest
-from protocol.harness import refusal
 
+from protocol.harness import refusal
 from topics.protocol.faces.http.openapi.operations import OPERATIONS
-from topics.protocol.faces.http.routes import ROUTES, Route
+from topics.protocol.faces.http.route import Route
+from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.faces.http.strictness import (
     prefers_strict,
     require_known_fields,

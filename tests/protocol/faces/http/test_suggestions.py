@@ -5,7 +5,8 @@ from typing import Literal
 import msgspec
 import pytest
 
-from topics.protocol.faces.http import bodies, routes
+from topics.protocol.faces.http.append_body import AppendBody
+from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.faces.http.suggestions import (
     WORD_MAX,
     allowed_values,
@@ -13,8 +14,10 @@ from topics.protocol.faces.http.suggestions import (
     nearest,
     nearest_path,
 )
+from topics.protocol.faces.http.topics import ConfigBody
+from topics.protocol.faces.http.watch import WatchBody
 
-PATTERNS = sorted({route.path for route in routes.ROUTES})
+PATTERNS = sorted({route.path for route in ROUTES})
 
 
 def test_a_word_is_near_one_that_is_known() -> None:
@@ -64,12 +67,12 @@ def test_a_path_is_near_a_route(path: bytes, meant: str | None) -> None:
 
 def test_the_values_of_an_enum_are_found_by_its_path() -> None:
     """Wherever it is in a body; elsewhere there are none."""
-    assert allowed_values(bodies.ConfigBody, "$.type") == ["log", "queue"]
-    assert allowed_values(bodies.AppendBody, "$.config.discard") == ["old", "reject"]
-    assert allowed_values(bodies.WatchBody, "$.consistency") == ["eventual", "strong"]
-    assert allowed_values(bodies.AppendBody, "$.records[...].tag") == []
-    assert allowed_values(bodies.AppendBody, "$.nowhere.at.all") == []
-    assert allowed_values(bodies.AppendBody, "key in `$`") == []
+    assert allowed_values(ConfigBody, "$.type") == ["log", "queue"]
+    assert allowed_values(AppendBody, "$.config.discard") == ["old", "reject"]
+    assert allowed_values(WatchBody, "$.consistency") == ["eventual", "strong"]
+    assert allowed_values(AppendBody, "$.records[...].tag") == []
+    assert allowed_values(AppendBody, "$.nowhere.at.all") == []
+    assert allowed_values(AppendBody, "key in `$`") == []
 
 
 def test_what_a_list_holds_is_found_behind_any_choice() -> None:

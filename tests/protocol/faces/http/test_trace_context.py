@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.trace_context import meta_with, traced
 from topics.protocol.model.commands import Append
 from topics.protocol.model.limits import Limits
@@ -14,7 +14,7 @@ LIMITS = Limits()
 
 def append(records: bytes, limits: Limits = LIMITS) -> Append:
     body = b'{"records":[%b]}' % records
-    return bodies.parse_append("a", body, limits, return_seqs=True, header_key=None)
+    return parse_append("a", body, limits, return_seqs=True, header_key=None)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from protocol import harness
 from protocol.harness import Harness, shown, tagged
 from protocol.viewers import Socket, Viewer
-
 from topics.protocol.faces.http import websocket
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import Begin

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.model.commands import Append
 from topics.protocol.model.limits import Limits
 
@@ -21,4 +21,4 @@ LIMITS = Limits()
 
 
 def append(body: bytes, limits: Limits = LIMITS, key: str | None = None) -> Append:
-    return bodies.parse_append("t", body, limits, return_seqs=True, header_key=key)
+    return parse_append("t", body, limits, return_seqs=True, header_key=key)

@@ -12,7 +12,8 @@ from topics.backup.proof import prove
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Shard
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.model.errors import InUse, StoreError, Unusable
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
@@ -34,7 +35,7 @@ def single(path: Path, *, is_stopped: bool = True) -> InlineHost:
     host.driver.recover()
     host.driver.start()
     body = b'{"records":[{"data":1},{"data":2},{"data":3}]}'
-    command = bodies.parse_append("t", body, Limits(), return_seqs=True, header_key=None)
+    command = parse_append("t", body, Limits(), return_seqs=True, header_key=None)
     host.driver.submit(command, lambda reply: None)
     host.settle()
     if is_stopped:
@@ -49,9 +50,7 @@ def records(path: Path) -> tuple[str, list[int]]:
     host.driver.recover()
     host.driver.start()
     found: list[Outcome] = []
-    reply = host.driver.submit(
-        bodies.parse_diff("t", b'{"from_seq":0}', Limits()), lambda reply: None
-    )
+    reply = host.driver.submit(parse_diff("t", b'{"from_seq":0}', Limits()), lambda reply: None)
     assert isinstance(reply.result, Outcome)  # type: ignore[union-attr]
     found.append(reply.result)  # type: ignore[union-attr]
     page = shown(found[0])

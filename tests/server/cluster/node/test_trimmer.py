@@ -8,7 +8,7 @@ import pytest
 from cluster.memory_log import MemoryLog
 
 from topics.protocol.cluster.trimming import Wait
-from topics.protocol.faces.http.bodies import TrimBody
+from topics.protocol.faces.http.cluster import TrimBody
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.kafka.heartbeats import Beat, Roster
 from topics.server.cluster.node.trimmer import HURRY_S, Trimmer

@@ -21,20 +21,16 @@ from topics.protocol.model.records import Buffer
 
 LARGE_BODY_BYTES: Final = 256 << 10
 """Beyond this a body is looked over before it is decoded."""
-
 FIELD_BYTES_MAX: Final = 512 << 10
 """Text of one field of a body; a write's `records` have bounds of their own."""
-
 _ENUM_VALUE: Final = re.compile(r"Invalid enum value '(.*)' - at `(.*)`", re.DOTALL)
 _HALF_A_PAIR: Final = re.compile(
     rb"(?<!\\)(?:\\\\)*\\u[dD][89abAB][0-9a-fA-F]{2}"
     rb"(?!\\u[dD][c-fC-F]|\\?\Z|\\u[0-9a-fA-F]{0,4}\Z)"
 )
 """An escape of a high surrogate that no low one follows, and that the text does not end in."""
-
 _PIECE_BYTES: Final = 256 << 10
 _Utf8: Final = getincrementaldecoder("utf-8")
-
 T = TypeVar("T")
 
 

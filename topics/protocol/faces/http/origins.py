@@ -12,11 +12,10 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.faces.http.routes import names_event_stream
+from topics.protocol.faces.http.negotiation import names_event_stream
 from topics.protocol.model.errors import ErrorCode, Rejection
 
 Header = Callable[[bytes], bytes | None]
-
 LOOPBACK_HOSTS: Final = frozenset((b"127.0.0.1", b"localhost", b"[::1]"))
 PREFLIGHT_S: Final = 600
 """For how long a browser may remember what it was allowed."""

@@ -22,7 +22,6 @@ DEPTH_MAX: Final = 1000
 """Of brackets in each other; the decoder of CPython's stack takes a few less."""
 CUT_DEPTHS: Final = 3
 """Commas are noted down to this depth: of a body's fields, of its records, of a record's fields."""
-
 _QUOTE, _COMMA, _BACKSLASH = b'",\\'
 _FOLD: Final = np.uint8(0x20)
 """The bit in which `[` differs from `{`, and `]` from `}`."""

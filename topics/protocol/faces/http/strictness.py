@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Union
 import msgspec
 from msgspec import Raw
 
-from topics.protocol.faces.http.bodies.large import LargeBody
-from topics.protocol.faces.http.bodies.types import AppendBody
+from topics.protocol.faces.http.append_body import AppendBody
 from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES
-from topics.protocol.faces.http.routes import Route
+from topics.protocol.faces.http.large_body import LargeBody
+from topics.protocol.faces.http.route import Route
 from topics.protocol.faces.http.suggestions import field_types, nearest, struct_in
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from topics.protocol.faces.http.openapi.operations import Operation
 
 LIMITS: Final = Limits()
-
 APPLIED: Final = ((b"preference-applied", b"handling=strict"),)
 """What an answer says of it."""
-
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*?)`(?: - at `(.*)`)?", re.DOTALL)
 _ELEMENT: Final = re.compile(r"\[[^]]*\]")
 

@@ -15,7 +15,6 @@ import msgspec
 
 WORD_MAX: Final = 48
 """Characters of a client's word that are compared."""
-
 _POINTERS: Final[Mapping[bytes, str]] = {
     b"/docs": "/v0/docs",
     b"/health": "/v0/health",

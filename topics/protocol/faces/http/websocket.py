@@ -9,14 +9,23 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import orjson
 
-from topics.protocol.faces.http import answers, bodies
-from topics.protocol.faces.http.answer_models import Position
-from topics.protocol.faces.http.answers import fields_of, position
-from topics.protocol.faces.http.bodies import BeginBody, ViewBody
-from topics.protocol.faces.http.bodies.large import LargeBody
+from topics.protocol.faces.http import records as http_records
+from topics.protocol.faces.http.append_body import AppendBody, RecordBody, append_body, append_of
 from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES, decode, invalid, why_not_json
+from topics.protocol.faces.http.fields import Natural
+from topics.protocol.faces.http.large_body import LargeBody
+from topics.protocol.faces.http.rendering import fields_of
 from topics.protocol.faces.http.sse import record_data, stone_fields
 from topics.protocol.faces.http.suggestions import listed
+from topics.protocol.faces.http.watch import (
+    BeginBody,
+    Position,
+    ViewBody,
+    parse_begin,
+    parse_begins,
+    parse_view,
+    position,
+)
 from topics.protocol.model.access import Caller, Scope
 from topics.protocol.model.commands import Append, Begin, View
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -47,16 +56,16 @@ class Envelope(Identified, kw_only=True):
 class SubscribeBody(ViewBody, kw_only=True):
     topic: str | None = None
     topics: dict[str, BeginBody | None] | None = None
-    from_seq: bodies.Natural | None = None
-    from_ts: bodies.Natural | None = None
+    from_seq: Natural | None = None
+    from_ts: Natural | None = None
     tail: bool | None = None
     position: Any = None
 
 
-class LargeMessage(bodies.AppendBody, kw_only=True):
+class LargeMessage(AppendBody, kw_only=True):
     """What a large message may hold: only a `publish` is large."""
 
-    records: list[bodies.RecordBody] | None = None  # type: ignore[assignment]
+    records: list[RecordBody] | None = None  # type: ignore[assignment]
     op: str
     request_id: str | int | None = None
     topic: str | None = None
@@ -72,7 +81,6 @@ class _LargeIdentified(Identified):
 
 
 OPS: Final = ("subscribe", "unsubscribe", "publish", "ping")
-
 _ENVELOPE: Final = msgspec.json.Decoder(Envelope)
 _IDENTIFIED: Final = msgspec.json.Decoder(Identified)
 _NOT_JSON: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
@@ -205,7 +213,7 @@ def _order(envelope: "Envelope | LargeMessage", raw: bytes, limits: Limits) -> O
         case "unsubscribe":
             return Unsubscribe(_required(envelope.topic))
         case "publish":
-            return Publish(_append(envelope, bodies.append_body(raw, limits), limits))
+            return Publish(_append(envelope, append_body(raw, limits), limits))
         case "ping":
             return Ping()
         case other:
@@ -213,12 +221,10 @@ def _order(envelope: "Envelope | LargeMessage", raw: bytes, limits: Limits) -> O
             raise invalid(what, "$.op")
 
 
-def _append(
-    envelope: "Envelope | LargeMessage", asked: bodies.AppendBody, limits: Limits
-) -> Append:
+def _append(envelope: "Envelope | LargeMessage", asked: AppendBody, limits: Limits) -> Append:
     topic = require_topic_name(_required(envelope.topic), path="$.topic")
     with_seqs = envelope.return_seqs is not False
-    return bodies.append_of(topic, asked, limits, return_seqs=with_seqs, header_key=None)
+    return append_of(topic, asked, limits, return_seqs=with_seqs, header_key=None)
 
 
 _READS: Final[frozenset[Scope]] = frozenset({"read"})
@@ -258,15 +264,15 @@ def _subscribe(raw: bytes, limits: Limits) -> Subscribe:
         # As the body of a watch; only what is published is large.
         raise invalid(f"a message of {len(raw)} bytes exceeds {limits.max_command_bytes}")
     asked = decode(_SUBSCRIBE, raw)
-    view = bodies.parse_view(asked, limits)
+    view = parse_view(asked, limits)
     if asked.topics is not None:
         if not asked.topics:
             raise invalid("expected at least one topic", "$.topics")
         if asked.topic is not None:
             raise invalid("topic and topics exclude each other", "$.topic")
-        return Subscribe(bodies.parse_begins(asked.topics, limits), view, asked.position)
+        return Subscribe(parse_begins(asked.topics, limits), view, asked.position)
     begin = BeginBody(asked.from_seq, asked.from_ts, asked.tail)
-    topics = {_required(asked.topic): bodies.parse_begin(begin, limits, "$")}
+    topics = {_required(asked.topic): parse_begin(begin, limits, "$")}
     return Subscribe(topics, view, asked.position)
 
 
@@ -332,7 +338,7 @@ def ack(
         b'%b,%b,"performance":{"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.1f}%b}'
         % (
             opened("ack", request_id),
-            fields_of(answers.appended(appended)),
+            fields_of(http_records.appended(appended)),
             write_ms,
             sync_ms if appended.is_fsync else 0.0,
             throttle_ms,

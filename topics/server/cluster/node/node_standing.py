@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from topics.protocol.cluster.leading import NodeState
-from topics.protocol.faces.http.bodies import TrimBody
+from topics.protocol.faces.http.cluster import TrimBody
 from topics.server.cluster.kafka.heartbeats import Beat, Roster
 from topics.server.cluster.node.host import ClusterHost, NodeName
 from topics.server.cluster.node.lag import Lag

@@ -7,7 +7,7 @@ that wait for a position ask it.
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from topics.protocol.faces.http.bodies import TrimBody
+    from topics.protocol.faces.http.cluster import TrimBody
     from topics.server.cluster.node.status import ClusterStatus
     from topics.server.cluster.node.trimmer import Trimmed
 

@@ -20,7 +20,7 @@ import msgspec
 
 from topics.protocol.cluster.ports import LogTrimmed, LogTruncated, ReplicatedLog
 from topics.protocol.cluster.trimming import COPIES, Bound, Position, Wait, bound_of
-from topics.protocol.faces.http.bodies import TrimBody
+from topics.protocol.faces.http.cluster import TrimBody
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.kafka.heartbeats import BEAT_MS, Beat, Roster
 from topics.server.cluster.node.status import TrimStatus

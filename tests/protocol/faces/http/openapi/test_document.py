@@ -13,15 +13,35 @@ import msgspec
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from topics.protocol.faces.http import bodies, routes, websocket
-from topics.protocol.faces.http.answer_models import METRICS
-from topics.protocol.faces.http.bodies import append, queues, reads, routers, topics
+from topics.protocol.faces.http import (
+    append_body,
+    cluster,
+    queues,
+    records,
+    routers,
+    topics,
+    watch,
+    websocket,
+)
 from topics.protocol.faces.http.openapi import document as openapi
 from topics.protocol.faces.http.openapi.field_docs import FIELDS
 from topics.protocol.faces.http.openapi.operations import OPERATIONS, TAGS
 from topics.protocol.faces.http.openapi.wording import NAMED
-from topics.protocol.faces.http.routes import ROUTES, BodyRule, Probe, Request, Route, StreamKind
+from topics.protocol.faces.http.queues import (
+    ClaimBody,
+    NackBody,
+    parse_claim,
+    parse_nack,
+    parse_work,
+)
+from topics.protocol.faces.http.records import DiffBody, parse_diff
+from topics.protocol.faces.http.route import BodyRule, Probe, Request, Route, StreamKind
+from topics.protocol.faces.http.routers import RouterBody, parse_put_router
+from topics.protocol.faces.http.routes import ROUTES
+from topics.protocol.faces.http.server import METRICS, parse_history
 from topics.protocol.faces.http.statuses import STATUSES
+from topics.protocol.faces.http.topics import ConfigBody, parse_put
+from topics.protocol.faces.http.watch import WatchBody, parse_watch
 from topics.protocol.model import tags
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.limits import Limits
@@ -138,7 +158,7 @@ def test_a_route_with_a_body_describes_it(route: Route) -> None:
 def decoded() -> Iterator[type[msgspec.Struct]]:
     """The types that the server makes of a request's text, but for those of its own bookkeeping."""
     ours = {websocket.Identified}
-    for module in (append, queues, reads, routers, topics, websocket):
+    for module in (append_body, records, queues, routers, topics, watch, cluster, websocket):
         for value in vars(module).values():
             kind = value.type if isinstance(value, msgspec.json.Decoder) else None
             if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in ours:
@@ -162,7 +182,7 @@ def test_every_field_of_a_body_is_described(kind: type[msgspec.Struct]) -> None:
     if (schema := SCHEMAS.get(kind.__name__)) is not None:
         assert schema["properties"].keys() == fields.keys()
         assert all(field["description"] for field in schema["properties"].values())
-        if kind is not bodies.ConfigBody and kind.__name__.endswith("Body"):
+        if kind is not ConfigBody and kind.__name__.endswith("Body"):
             needed = {name for name, field in fields.items() if field.required}
             assert set(schema.get("required", ())) == needed
 
@@ -186,12 +206,12 @@ def test_every_limit_is_answered() -> None:
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (bodies.ConfigBody, {}),
-        (bodies.DiffBody, {}),
-        (bodies.RouterBody, {"source": "a", "dest": "b"}),
-        (bodies.ClaimBody, {"node": "w"}),
-        (bodies.NackBody, {"node": "w", "seqs": []}),
-        (bodies.WatchBody, {"topics": {"t": {}}}),
+        (ConfigBody, {}),
+        (DiffBody, {}),
+        (RouterBody, {"source": "a", "dest": "b"}),
+        (ClaimBody, {"node": "w"}),
+        (NackBody, {"node": "w", "seqs": []}),
+        (WatchBody, {"topics": {"t": {}}}),
     ],
 )
 def test_a_default_said_aloud_changes_nothing(kind: type[Any], said: dict[str, Any]) -> None:
@@ -208,17 +228,17 @@ def parsed(kind: type[Any], said: Mapping[str, Any]) -> object:
     text, limits = json.dumps(said).encode(), Limits()
     match kind.__name__:
         case "ConfigBody":
-            return bodies.parse_put("t", text)
+            return parse_put("t", text)
         case "DiffBody":
-            return bodies.parse_diff("t", text, limits)
+            return parse_diff("t", text, limits)
         case "RouterBody":
-            return bodies.parse_put_router("r", text, limits)
+            return parse_put_router("r", text, limits)
         case "ClaimBody":
-            return bodies.parse_claim("t", text, limits)
+            return parse_claim("t", text, limits)
         case "NackBody":
-            return bodies.parse_nack("t", text, limits)
+            return parse_nack("t", text, limits)
         case _:
-            return bodies.parse_watch(text, limits, wid="w", lenient=False)
+            return parse_watch(text, limits, wid="w", lenient=False)
 
 
 class Asked(dict[str, str]):
@@ -278,14 +298,14 @@ def read_by(route: Route, body: bytes) -> set[tuple[str, str]]:
     query, headers = Asked("node"), Asked()
     match route.target:
         case Probe.HISTORY:
-            routes.parse_history(query)
+            parse_history(query)
         case Probe() | StreamKind.SOCKET:
             pass
         case StreamKind.WATCH:
             # Read by the exchange itself; the contract's tests come back with both.
             return {("header", "last-event-id"), ("query", "last_event_id")}
         case StreamKind.WORK:
-            routes.parse_work("t", query, Limits())
+            parse_work("t", query, Limits())
         case parser:
             header = lambda name: headers.get(name.decode())  # noqa: E731
             parser(Request("t", query, header, body, Limits(), lambda: "x"))

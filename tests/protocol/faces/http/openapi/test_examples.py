@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from contract.described import assert_fits
 
-from topics.protocol.faces.http.bodies import parse_append
+from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.openapi.examples import EXAMPLES, REFUSALS
 from topics.protocol.faces.http.openapi.operations import OPERATIONS
 from topics.protocol.faces.http.statuses import STATUSES

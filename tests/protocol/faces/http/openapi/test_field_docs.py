@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from protocol.harness import status_of
 
-from topics.protocol.faces.http import bodies, websocket
+from protocol.harness import status_of
+from topics.protocol.faces.http import websocket
 from topics.protocol.faces.http.openapi import document as openapi
 from topics.protocol.faces.http.openapi.field_docs import FIELDS, WHOLE
+from topics.protocol.faces.http.records import parse_delete, parse_diff, parse_purge
+from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
 
@@ -38,13 +40,13 @@ def parsed_socket(body: bytes) -> object:
 
 CASES: list[tuple[str, dict[str, st.SearchStrategy[Any]], Callable[[bytes], object]]] = [
     ("DiffBody", {"from_seq": SEQ, "from_ts": SEQ, "match": MATCH},
-     lambda body: bodies.parse_diff("t", body, LIMITS)),
+     lambda body: parse_diff("t", body, LIMITS)),
     ("DeleteBody", {"before_seq": SEQ, "match": MATCH, "erase": st.none() | st.booleans()},
-     lambda body: bodies.parse_delete("t", body)),
+     lambda body: parse_delete("t", body)),
     ("PurgeBody", {"seq": SEQ, "keep": SEQ, "filter": FILTER, "more": st.just(1)},
-     lambda body: bodies.parse_purge("t", body)),
+     lambda body: parse_purge("t", body)),
     ("WatchBody", {"topics": TOPICS, "match": MATCH, "limit": SEQ},
-     lambda body: bodies.parse_watch(body, LIMITS, wid="w", lenient=False)),
+     lambda body: parse_watch(body, LIMITS, wid="w", lenient=False)),
     ("SubscribeBody", {"topic": TOPIC, "topics": TOPICS, "from_seq": SEQ, "from_ts": SEQ},
      parsed_socket),
 ]  # fmt: skip

@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.faces.http import routes, websocket
+from topics.protocol.faces.http import websocket
 from topics.protocol.faces.http.answers import RENDERINGS
 from topics.protocol.faces.http.openapi.field_docs import FIELDS
 from topics.protocol.faces.http.openapi.operations import OPERATIONS, Operation
-from topics.protocol.faces.http.routes import ROUTES, Probe, Request, StreamKind
+from topics.protocol.faces.http.queues import parse_work
+from topics.protocol.faces.http.route import Probe, Request, Route, StreamKind
+from topics.protocol.faces.http.routes import ROUTES
+from topics.protocol.faces.http.server import parse_history
 from topics.protocol.model.limits import Limits
 
 every_operation = pytest.mark.parametrize("line", OPERATIONS)
@@ -36,12 +39,12 @@ BODIES = {
 }
 
 
-def command(route: routes.Route, query: dict[str, str]) -> object:
+def command(route: Route, query: dict[str, str]) -> object:
     body = BODIES.get(route.line, b"{}")
     if route.target is StreamKind.WORK:
-        return routes.parse_work("t", {"node": "w", **query}, Limits())
+        return parse_work("t", {"node": "w", **query}, Limits())
     if route.target is Probe.HISTORY:
-        return routes.parse_history(query)
+        return parse_history(query)
     assert not isinstance(route.target, Probe | StreamKind)
     return route.target(Request("t", query, lambda name: None, body, Limits(), lambda: "wid"))
 
@@ -57,7 +60,7 @@ ASKED = [
 @pytest.mark.parametrize(
     ("route", "asked"), ASKED, ids=[f"{route.line} {asked.name}" for route, asked in ASKED]
 )
-def test_a_default_said_aloud_changes_nothing(route: routes.Route, asked: Any) -> None:
+def test_a_default_said_aloud_changes_nothing(route: Route, asked: Any) -> None:
     """Of a parameter of the query, as of a field of a body. (§0.7)"""
     default = asked.schema["default"]
     text = str(default).lower() if isinstance(default, bool) else str(default)

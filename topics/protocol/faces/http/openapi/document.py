@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from topics.protocol.faces.http import answer_models as models
+from topics.protocol.faces.http.errors import ErrorEnvelope, Performance
 from topics.protocol.faces.http.openapi.descriptions import ANSWERS, BODIES, DESCRIPTIONS
 from topics.protocol.faces.http.openapi.examples import EXAMPLES, Example, refusal_of
 from topics.protocol.faces.http.openapi.field_docs import FIELDS, WHOLE
@@ -29,7 +29,8 @@ from topics.protocol.faces.http.openapi.operations import (
     Shape,
 )
 from topics.protocol.faces.http.openapi.wording import NAMED, plain
-from topics.protocol.faces.http.routes import ROUTES, BodyRule, Probe, Route
+from topics.protocol.faces.http.route import BodyRule, Probe, Route
+from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.names import ROUTER_PATTERN, TOPIC_PATTERN
@@ -268,7 +269,7 @@ def _refusal(status: int, found: list[ErrorCode]) -> dict[str, Any]:
     refusal: dict[str, Any] = {
         "description": ", ".join(f"`{name}`" for name in names),
         "x-codes": names,
-        "content": {JSON: {"schema": _ref(models.ErrorEnvelope), "examples": examples}},
+        "content": {JSON: {"schema": _ref(ErrorEnvelope), "examples": examples}},
     }
     if status in (429, 503):
         seconds = {
@@ -286,7 +287,7 @@ def _schemas() -> dict[str, Any]:
     """Components by name: bodies with their words, answers with what is always there."""
     asked = {shape: None for each in OPERATIONS.values() for shape in _asked(each)}
     answered = {shape: None for each in OPERATIONS.values() for shape in _answered(each)}
-    always = (models.ErrorEnvelope, models.Performance)
+    always = (ErrorEnvelope, Performance)
     kinds = {kind.__name__: kind for kind in (*_within(asked), *_within((*answered, *always)))}
     _, components = msgspec.json.schema_components(kinds.values(), ref_template=_REF)
     assert components.keys() == kinds.keys(), "two shapes of one name"
@@ -298,7 +299,7 @@ def _schemas() -> dict[str, Any]:
     for answer in {kind.__name__ for each in moving for kind in _answers(each)}:
         components[answer]["properties"]["performance"] = {
             "description": "How long it took.",
-            **_ref(models.Performance),
+            **_ref(Performance),
         }
         components[answer]["required"].append("performance")
     components = {name: plain(schema, _REF) for name, schema in components.items()}

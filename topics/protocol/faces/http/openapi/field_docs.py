@@ -12,7 +12,14 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from topics.protocol.faces.http import bodies, websocket
+from topics.protocol.faces.http import websocket
+from topics.protocol.faces.http.append_body import AppendBody, RecordBody
+from topics.protocol.faces.http.cluster import TrimBody
+from topics.protocol.faces.http.queues import ClaimBody, ExtendBody, HeldBody, NackBody
+from topics.protocol.faces.http.records import DeleteBody, DiffBody, PurgeBody
+from topics.protocol.faces.http.routers import RouterBody
+from topics.protocol.faces.http.topics import ConfigBody
+from topics.protocol.faces.http.watch import BeginBody, WatchBody
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.limits import (
     BATCH_BYTES_DEFAULT,
@@ -122,15 +129,15 @@ _HELD: Final[Fields] = {
 }
 
 FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
-    bodies.ConfigBody: _CONFIG,
+    ConfigBody: _CONFIG,
     TopicConfig: _CONFIG,
-    bodies.RecordBody: {
+    RecordBody: {
         "data": _says("Any JSON, kept byte for byte; with `meta` at most `max_record_bytes`."),
         "tag": _says("What deletes, purges and filtered reads go by; at most `max_tag_bytes`."),
         "node": _says("Who wrote it; at most `max_node_bytes`."),
         "meta": _says("An object of at most 64 keys and `max_meta_bytes`."),
     },
-    bodies.AppendBody: {
+    AppendBody: {
         "records": _says("All of them or none; at most `max_batch_records`.", minItems=1),
         "node": _says("For all records that name none."),
         "idempotency_key": _says(
@@ -143,7 +150,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
             "Let this write pass where unsealed records hold too much memory.", default=False
         ),
     },
-    bodies.DiffBody: {
+    DiffBody: {
         **_BEGIN,
         "limit": _says("Records; at most `max_limit`, 0: as absent.", default=LIMIT_DEFAULT),
         "max_batch_bytes": _says(
@@ -156,8 +163,8 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         ),
         "epoch": _says("The `epoch` read before: another one by now is answered with a tombstone."),
     },
-    bodies.BeginBody: {**_BEGIN, "tail": _TAIL},
-    bodies.WatchBody: {
+    BeginBody: {**_BEGIN, "tail": _TAIL},
+    WatchBody: {
         **_VIEW,
         "topics": _BEGINS,
         "heartbeat_ms": _says("1000 to 60000.", default=HEARTBEAT_MS_DEFAULT),
@@ -180,25 +187,25 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         "topic": _says("Of `publish` and `unsubscribe`, and of `subscribe` to one topic.", TOPIC),
         "return_seqs": _says("Of `publish`: whether its reply lists `seqs`.", default=True),
     },
-    bodies.RouterBody: {
+    RouterBody: {
         **_ENDS,
         **_ROUTER,
         "create_dest": _says("Make a missing destination; else 404.", default=True),
     },
     RouterConfig: {**_ENDS, **_ROUTER},
-    bodies.DeleteBody: {
+    DeleteBody: {
         "before_seq": _says("Records with a smaller number."),
         "match": _MATCH,
         "erase": _says("Answer when the bytes are gone, too.", default=False),
     },
-    bodies.PurgeBody: {
+    PurgeBody: {
         "seq": _says("Records with a smaller number; 0: none. Not with `keep`."),
         "keep": _says("All but the newest so many that match; 0: all."),
         "filter": _says(
             "A NATS subject: `*` is one token, a final `>` one or more.", pattern=SUBJECT_PATTERN
         ),
     },
-    bodies.TrimBody: {
+    TrimBody: {
         "before": _says("The records before this offset, however young. Not with `now`."),
         "now": _says("All that no live node needs, however young.", default=False),
         "alone": _says(
@@ -206,31 +213,31 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         ),
         "dry_run": _says("Say what would go, and let nothing go.", default=False),
     },
-    bodies.ClaimBody: {
+    ClaimBody: {
         "node": _WORKER,
         "max": _says("Jobs wanted; at most `max_claim`, 0 is 1.", default=1),
         "lease_ms": _says("How long they are leased, 100 to 86400000; else as the topic has it."),
         "wait_ms": _says("Where there is no job, wait; at most 30000.", default=0),
     },
-    bodies.HeldBody: _HELD,
-    bodies.NackBody: {
+    HeldBody: _HELD,
+    NackBody: {
         **_HELD,
         "delay_ms": _says("May be claimed after this; at most 86400000.", default=0),
     },
-    bodies.ExtendBody: {**_HELD, "lease_ms": _says("From now; clamped to 100 to 86400000.")},
+    ExtendBody: {**_HELD, "lease_ms": _says("From now; clamped to 100 to 86400000.")},
 }
 """Every field of every body, and of the configs that answers hold."""
 
 WHOLE: Final[Mapping[type[msgspec.Struct], str]] = {
-    bodies.DeleteBody: "What to delete: `before_seq`, `match`, or what both say; at least one of them.",
-    bodies.PurgeBody: "What to purge; nothing said is everything. `seq` and `keep` exclude each other.",
-    bodies.TrimBody: "How far to trim. `before` and `now` exclude each other.",
-    bodies.DiffBody: "What to read. `from_seq` and `from_ts` exclude each other.",
-    bodies.BeginBody: "Where a topic begins. `from_seq` and `from_ts` exclude each other.",
+    DeleteBody: "What to delete: `before_seq`, `match`, or what both say; at least one of them.",
+    PurgeBody: "What to purge; nothing said is everything. `seq` and `keep` exclude each other.",
+    TrimBody: "How far to trim. `before` and `now` exclude each other.",
+    DiffBody: "What to read. `from_seq` and `from_ts` exclude each other.",
+    BeginBody: "Where a topic begins. `from_seq` and `from_ts` exclude each other.",
     websocket.SubscribeBody: "One `topic` with its beginning, where `from_seq` and `from_ts` exclude "
     "each other, or `topics`.",
-    bodies.HeldBody: "Jobs, and whose they are.",
-    bodies.ConfigBody: "A topic's config; a field left out has its default.",
+    HeldBody: "Jobs, and whose they are.",
+    ConfigBody: "A topic's config; a field left out has its default.",
     TopicConfig: "A topic's config in force, every field given.",
 }
 """What a body means as a whole, and rules between its fields."""

@@ -10,8 +10,54 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from topics.protocol.faces.http import answer_models as models
-from topics.protocol.faces.http import bodies, websocket
+from topics.protocol.faces.http import websocket
+from topics.protocol.faces.http.append_body import AppendBody
+from topics.protocol.faces.http.cluster import Cluster, ClusterTrimmed, TrimBody
+from topics.protocol.faces.http.queues import (
+    Acked,
+    ClaimBody,
+    Claimed,
+    ExtendBody,
+    Extended,
+    HeldBody,
+    JobEvent,
+    NackBody,
+    Nacked,
+)
+from topics.protocol.faces.http.records import (
+    Appended,
+    DeleteBody,
+    DiffBody,
+    Page,
+    PurgeBody,
+    Purged,
+    RecordsDeleted,
+    StablePage,
+)
+from topics.protocol.faces.http.routers import (
+    RouterBody,
+    RouterDeleted,
+    RouterList,
+    RouterPut,
+    RouterState,
+)
+from topics.protocol.faces.http.server import Health, History, LimitsInForce, Ready
+from topics.protocol.faces.http.topics import (
+    ConfigBody,
+    TopicDeleted,
+    TopicList,
+    TopicPut,
+    TopicState,
+)
+from topics.protocol.faces.http.watch import (
+    CaughtUpEvent,
+    ErrorEvent,
+    RecordEvent,
+    Session,
+    TombstoneEvent,
+    TopicDeletedEvent,
+    WatchBody,
+)
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.limits import (
     BATCH_BYTES_DEFAULT,
@@ -111,7 +157,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "topics",
         "listTopics",
         "Topics by name, a page at a time.",
-        _json(models.TopicList),
+        _json(TopicList),
         parameters=(
             *_PAGE,
             _bool("touch", "Whether those listed count as read.", default=False),
@@ -121,8 +167,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "topics",
         "putTopic",
         "Make a topic, or replace its config as a whole.",
-        _json(models.TopicPut),
-        bodies.ConfigBody,
+        _json(TopicPut),
+        ConfigBody,
         refusals=(ErrorCode.TOPIC_EXISTS_INCOMPATIBLE,),
         creates=True,
     ),
@@ -130,7 +176,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "topics",
         "getTopic",
         "A topic's state and config.",
-        _json(models.TopicState),
+        _json(TopicState),
         parameters=(_bool("touch", "Whether this counts as a read.", default=True),),
         refusals=_OF_A_TOPIC,
     ),
@@ -138,8 +184,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "records",
         "appendRecords",
         "Append records: all of them, with consecutive numbers, or none.",
-        _json(models.Appended),
-        bodies.AppendBody,
+        _json(Appended),
+        AppendBody,
         (
             _bool("return_seqs", "Whether the answer lists `seqs`.", default=True),
             Parameter(
@@ -161,7 +207,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "topics",
         "deleteTopic",
         "Remove a topic, its records and its routers, for good.",
-        _json(models.TopicDeleted),
+        _json(TopicDeleted),
         parameters=(_bool("if_empty", "Only if it holds no record.", default=False),),
         refusals=(ErrorCode.TOPIC_NOT_EMPTY, ErrorCode.THROTTLED),
     ),
@@ -169,15 +215,15 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "records",
         "readRecords",
         "Read what comes after a cursor, and what was lost there.",
-        _json(models.Page),
-        bodies.DiffBody,
+        _json(Page),
+        DiffBody,
         refusals=_OF_A_TOPIC,
     ),
     "GET /v0/topics/:/records": Operation(
         "records",
         "readRecordsPage",
         "Read what comes after a cursor as a page that caches may keep, and ask again about.",
-        _json(models.StablePage),
+        _json(StablePage),
         parameters=(
             _natural("from_seq", "Records after this number; 0: from the earliest.", 0),
             _natural("limit", "At most 1000 by default; 0 is the default.", LIMIT_DEFAULT),
@@ -198,48 +244,48 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "records",
         "deleteRecords",
         "Remove records by number, by tag, or by both.",
-        _json(models.RecordsDeleted),
-        bodies.DeleteBody,
+        _json(RecordsDeleted),
+        DeleteBody,
         refusals=_OF_A_TOPIC,
     ),
     "POST /v0/topics/:/purge": Operation(
         "records",
         "purgeRecords",
         "Remove records, said in the words of NATS.",
-        _json(models.Purged),
-        bodies.PurgeBody,
+        _json(Purged),
+        PurgeBody,
         refusals=_OF_A_TOPIC,
     ),
     "POST /v0/topics/:/claim": Operation(
         "queues",
         "claimJobs",
         "Lease jobs to a worker.",
-        _json(models.Claimed),
-        bodies.ClaimBody,
+        _json(Claimed),
+        ClaimBody,
         refusals=_OF_A_QUEUE,
     ),
     "POST /v0/topics/:/ack": Operation(
         "queues",
         "ackJobs",
         "Jobs are done: delete them.",
-        _json(models.Acked),
-        bodies.HeldBody,
+        _json(Acked),
+        HeldBody,
         refusals=_OF_JOBS,
     ),
     "POST /v0/topics/:/nack": Operation(
         "queues",
         "nackJobs",
         "Give jobs back, to be claimed now or later.",
-        _json(models.Nacked),
-        bodies.NackBody,
+        _json(Nacked),
+        NackBody,
         refusals=_OF_JOBS,
     ),
     "POST /v0/topics/:/extend": Operation(
         "queues",
         "extendJobs",
         "Keep jobs for longer.",
-        _json(models.Extended),
-        bodies.ExtendBody,
+        _json(Extended),
+        ExtendBody,
         refusals=_OF_JOBS,
     ),
     "GET /v0/topics/:/work": Operation(
@@ -253,13 +299,13 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             _natural("lease_ms", "How long each is leased; else as the topic has it."),
         ),
         refusals=(*_OF_A_QUEUE, ErrorCode.NOT_ACCEPTABLE, ErrorCode.THROTTLED),
-        events={"job": models.JobEvent, "error": models.ErrorEvent},
+        events={"job": JobEvent, "error": ErrorEvent},
     ),
     "GET /v0/routers": Operation(
         "routers",
         "listRouters",
         "Routers by name, a page at a time.",
-        _json(models.RouterList),
+        _json(RouterList),
         parameters=(
             *_PAGE,
             Parameter("source", "Only those from this topic.", TEXT),
@@ -270,8 +316,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "routers",
         "putRouter",
         "Make a router, or change it.",
-        _json(models.RouterPut),
-        bodies.RouterBody,
+        _json(RouterPut),
+        RouterBody,
         refusals=(
             ErrorCode.TOPIC_NOT_FOUND,
             ErrorCode.TOPIC_EXISTS_INCOMPATIBLE,
@@ -283,22 +329,22 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "routers",
         "getRouter",
         "What a router forwards, how far it is, and what stops it.",
-        _json(models.RouterState),
+        _json(RouterState),
         refusals=(ErrorCode.ROUTER_NOT_FOUND,),
     ),
     "DELETE /v0/routers/:": Operation(
         "routers",
         "deleteRouter",
         "End a router, after what it owes; copies stay.",
-        _json(models.RouterDeleted),
+        _json(RouterDeleted),
         refusals=(ErrorCode.THROTTLED,),
     ),
     "POST /v0/watch": Operation(
         "watch",
         "createWatch",
         "Make a session, with a position in each of its topics.",
-        _json(models.Session),
-        bodies.WatchBody,
+        _json(Session),
+        WatchBody,
         (_bool("lenient", "Leave out topics that do not exist; else 404.", default=False),),
         _OF_A_TOPIC,
     ),
@@ -313,11 +359,11 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         ),
         refusals=(ErrorCode.NOT_FOUND, ErrorCode.NOT_ACCEPTABLE, ErrorCode.THROTTLED),
         events={
-            "record": models.RecordEvent,
-            "tombstone": models.TombstoneEvent,
-            "caught-up": models.CaughtUpEvent,
-            "topic-deleted": models.TopicDeletedEvent,
-            "error": models.ErrorEvent,
+            "record": RecordEvent,
+            "tombstone": TombstoneEvent,
+            "caught-up": CaughtUpEvent,
+            "topic-deleted": TopicDeletedEvent,
+            "error": ErrorEvent,
         },
     ),
     "GET /v0/ws": Operation(
@@ -329,24 +375,24 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         messages={
             "subscribe": (websocket.Envelope, websocket.SubscribeBody),
             "unsubscribe": (websocket.Envelope,),
-            "publish": (websocket.Envelope, bodies.AppendBody),
+            "publish": (websocket.Envelope, AppendBody),
             "ping": (websocket.Envelope,),
         },
     ),
-    "GET /v0/health": Operation("server", "getHealth", _HEALTH, _json(models.Health)),
-    "GET /healthz": Operation("server", "getHealthz", _HEALTH, _json(models.Health)),
+    "GET /v0/health": Operation("server", "getHealth", _HEALTH, _json(Health)),
+    "GET /healthz": Operation("server", "getHealthz", _HEALTH, _json(Health)),
     "GET /v0/ready": Operation(
         "server",
         "getReady",
         _READY,
-        _json(models.Ready),
+        _json(Ready),
         refusals=(ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN, ErrorCode.REPLICA_BEHIND),
     ),
     "GET /readyz": Operation(
         "server",
         "getReadyz",
         _READY,
-        _json(models.Ready),
+        _json(Ready),
         refusals=(ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN, ErrorCode.REPLICA_BEHIND),
     ),
     "GET /v0/metrics": Operation(
@@ -357,25 +403,25 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         {"text/plain": TEXT, JSON: {"$ref": "#/components/schemas/Metrics"}},
     ),
     "GET /v0/limits": Operation(
-        "server", "getLimits", "Every bound in force.", _json(models.LimitsInForce)
+        "server", "getLimits", "Every bound in force.", _json(LimitsInForce)
     ),
     "POST /v0/cluster/trim": Operation(
         "server",
         "trimCluster",
         "Trim the log of the cluster by hand.",
-        _json(models.ClusterTrimmed),
-        bodies.TrimBody,
+        _json(ClusterTrimmed),
+        TrimBody,
         refusals=(ErrorCode.TRIM_REFUSED,),
     ),
     "GET /v0/cluster": Operation(
-        "server", "getCluster", "The cluster that the server is in.", _json(models.Cluster)
+        "server", "getCluster", "The cluster that the server is in.", _json(Cluster)
     ),
     "GET /v0/stats/history": Operation(
         "server",
         "getHistory",
         "The last hour in figures: what the console's charts are drawn of. A step without a row is one "
         "in which nothing was asked of the server.",
-        _json(models.History),
+        _json(History),
         parameters=(
             Parameter(
                 "step_ms",

@@ -10,7 +10,8 @@ several places share have a name, and so one type in a client.
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, get_args
 
-from topics.protocol.faces.http import answer_models as models
+from topics.protocol.faces.http.records import Reason
+from topics.protocol.faces.http.server import METRICS
 from topics.protocol.model.config import Discard, Guarantee, TopicType
 from topics.protocol.model.durability import Durability
 from topics.protocol.model.errors import ErrorCode
@@ -37,8 +38,8 @@ NAMED: Final[Mapping[str, Schema]] = {
         "description": "What went wrong; what to branch on.",
     },
     "Guarantee": _values("What a copy says of where it is from.", Guarantee),
-    "LossReason": _values("How records were lost.", get_args(models.Reason)[0]),
-    "Metrics": models.METRICS,
+    "LossReason": _values("How records were lost.", get_args(Reason)[0]),
+    "Metrics": METRICS,
     "Nodes": {
         "oneOf": [_TEXT, {"type": "array", "items": _TEXT}],
         "description": "One name, or a list of names.",

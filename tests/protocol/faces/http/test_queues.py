@@ -5,16 +5,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from protocol.harness import refusal
 
-from topics.protocol.faces.http.bodies.queues import (
+from protocol.harness import refusal
+from topics.protocol.faces.http.decoding import FIELD_BYTES_MAX
+from topics.protocol.faces.http.queues import (
     claim_limit,
     parse_ack,
     parse_claim,
     parse_extend,
     parse_nack,
+    parse_work,
 )
-from topics.protocol.faces.http.decoding import FIELD_BYTES_MAX
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 
@@ -124,3 +125,13 @@ def test_another_field_that_is_too_long_is_named() -> None:
     refused = refusal(parse_ack, "q", body, LIMITS)
     assert refused.code is ErrorCode.INVALID_REQUEST
     assert "node" in str(refused)
+
+
+def test_a_push_stream_asks_for_work() -> None:
+    """Who claims, how many at once, for how long. (§10.8)"""
+    claim = parse_work("q", {"node": "w", "max": "3", "lease_ms": "5000"}, LIMITS)
+
+    assert (claim.topic, claim.node, claim.limit, claim.lease_ms) == ("q", "w", 3, 5000)
+    assert parse_work("q", {"node": "w"}, LIMITS).lease_ms is None
+    assert refusal(parse_work, "-", {"node": "w"}, LIMITS).code is ErrorCode.TOPIC_NOT_FOUND
+    assert refusal(parse_work, "q", {}, LIMITS).code is ErrorCode.INVALID_REQUEST

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from protocol.harness import refusal
 
-from topics.protocol.faces.http.bodies.routers import parse_put_router
+from protocol.harness import refusal
+from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.model.limits import Limits
 
 

@@ -8,7 +8,13 @@ from msgspec import Raw
 
 from topics.protocol.faces.http.decoding import invalid
 from topics.protocol.model.config import LEASE_MS_MAX, LEASE_MS_MIN
-from topics.protocol.model.limits import Limits
+from topics.protocol.model.limits import (
+    BATCH_BYTES_DEFAULT,
+    BATCH_BYTES_MAX,
+    LIMIT_DEFAULT,
+    NODES_MAX,
+    Limits,
+)
 from topics.protocol.model.tags import TagRange, parse_match
 
 U64_MAX: Final = 2**64 - 1
@@ -61,3 +67,37 @@ def short_value(text: Raw, limits: Limits, path: str) -> Any:
     if len(text) > longest:
         raise invalid(f"{len(text)} bytes exceed {longest}", path)
     return msgspec.json.decode(text)
+
+
+_LOOK: Final = 4 * NODES_MAX
+
+
+def page_limit(asked: int | None, limits: Limits) -> int:
+    """Records of a page; 0 is the default."""
+    most = limits.max_limit
+    wanted = asked or LIMIT_DEFAULT
+    return wanted if wanted < most else most
+
+
+def page_budget(asked: int | None) -> int:
+    """Bytes of text of a page; 0 is the default."""
+    return min(asked, BATCH_BYTES_MAX) if asked else BATCH_BYTES_DEFAULT
+
+
+def skipped_nodes(
+    node: str | list[str] | None, limits: Limits, path: str = "$.node"
+) -> tuple[str, ...] | None:
+    """The nodes whose records a reader leaves out, each once; None where it says nothing."""
+    if node is None:
+        return None
+    given = [node] if isinstance(node, str) else node
+    # Of a long list that exceeds the bound, the first show it: a body holds tens of thousands.
+    for some in (given[:_LOOK], given):
+        nodes = tuple(dict.fromkeys(some))
+        if len(nodes) > NODES_MAX:
+            raise invalid(f"{len(given)} nodes exceed {NODES_MAX}", path)
+    # A longer one wrote no record: it is left out here, as it may be as long as the body.
+    return tuple(node for node in nodes if len(node) <= limits.max_node_bytes)
+
+
+DEFAULT_LIMITS: Final = Limits()

@@ -33,21 +33,16 @@ from topics.protocol.model.limits import Limits
 
 FIELDS_MAX: Final = 1000
 """Fields of a large body, whether they are known or not."""
-
 UNKNOWN_BYTES_MAX: Final = 64 << 10
 """Text of a field of a record, in a large body, that nobody reads."""
-
 SOON_BYTES: Final = 1 << 20
 """A record of less text is looked at to its end: that it is no JSON comes before its being too large."""
-
 _SLACK_BYTES: Final = 64 << 10
 """What a record may have beside its values: names, white space, fields that nobody knows."""
 _ESCAPED_BYTES: Final = 6
 """What one byte may take in JSON text."""
-
 _VALUE_DEPTH: Final = 3
 """Brackets that are open around a value of a record: of the body, of its records, of the record."""
-
 _SPACE: Final = b" \t\n\r"
 _HEAD: Final = re.compile(rb'[ \t\n\r]*{[ \t\n\r]*"records"[ \t\n\r]*:[ \t\n\r]*\[')
 _FIRST: Final = re.compile(rb'[ \t\n\r]*({[ \t\n\r]*"[a-z_]+"[ \t\n\r]*:)')

@@ -2,16 +2,15 @@
 
 import pytest
 
-from topics.protocol.faces.http import bodies
-from topics.protocol.faces.http.bodies import TrimBody
+from topics.protocol.faces.http.cluster import TrimBody, parse_trim
 from topics.protocol.model.errors import ErrorCode, Rejection
 
 
 def test_how_far_to_trim() -> None:
     """Nothing said is what the leader does by itself."""
-    assert bodies.parse_trim(b"") == bodies.parse_trim(b"{}") == TrimBody()
-    assert bodies.parse_trim(b'{"before":0,"now":false}') == TrimBody(before=0, now=False)
-    assert bodies.parse_trim(b'{"now":true,"alone":true,"dry_run":true}') == TrimBody(
+    assert parse_trim(b"") == parse_trim(b"{}") == TrimBody()
+    assert parse_trim(b'{"before":0,"now":false}') == TrimBody(before=0, now=False)
+    assert parse_trim(b'{"now":true,"alone":true,"dry_run":true}') == TrimBody(
         now=True, alone=True, dry_run=True
     )
 
@@ -32,5 +31,5 @@ def test_how_far_to_trim() -> None:
 def test_what_is_refused(body: bytes) -> None:
     """A typo does not widen a destruction."""
     with pytest.raises(Rejection) as refused:
-        bodies.parse_trim(body)
+        parse_trim(body)
     assert refused.value.code is ErrorCode.INVALID_REQUEST

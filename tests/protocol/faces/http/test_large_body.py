@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from protocol.harness import refusal
 
-from topics.protocol.faces.http import bodies, outline
-from topics.protocol.faces.http.bodies import large
-from topics.protocol.faces.http.bodies.large import FIELDS_MAX, LargeBody
-from topics.protocol.faces.http.bodies.types import AppendBody
+from protocol.harness import refusal
+from topics.protocol.faces.http import large_body, outline
+from topics.protocol.faces.http.append_body import AppendBody, parse_append
 from topics.protocol.faces.http.decoding import FIELD_BYTES_MAX, LARGE_BODY_BYTES
+from topics.protocol.faces.http.large_body import FIELDS_MAX, LargeBody
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.limits import Limits
 
@@ -24,7 +23,7 @@ STEP = 100
 @pytest.fixture
 def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outline, "STEP_BYTES", STEP)
-    monkeypatch.setattr(large, "STEP_BYTES", STEP)
+    monkeypatch.setattr(large_body, "STEP_BYTES", STEP)
 
 
 def read(body: bytes, limits: Limits = LIMITS) -> Any:
@@ -213,7 +212,7 @@ def test_nesting_has_an_end(short_steps: None) -> None:
 
 
 def parse(body: bytes, limits: Limits = LIMITS) -> Any:
-    return bodies.parse_append("t", body, limits, return_seqs=True, header_key=None)
+    return parse_append("t", body, limits, return_seqs=True, header_key=None)
 
 
 WIDE = b"[" + b"[1]," * (FIELD_BYTES_MAX // 4) + b"1]"
@@ -257,7 +256,7 @@ def test_a_large_write_is_one() -> None:
     items = [b'{"data":%b,"tag":"t%d"}' % (text, n) for n, text in enumerate(texts)]
     paused: list[None] = []
 
-    command = bodies.parse_append(
+    command = parse_append(
         "t",
         b'{"records":[%b],"node":"n"}' % b", ".join(items),
         LIMITS,

@@ -8,10 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from topics.protocol.faces.http.bodies.checks import check_lengths
-from topics.protocol.faces.http.bodies.large import LargeBody, batch_too_large
-from topics.protocol.faces.http.bodies.topics import TOPIC_DEFAULTS, resolve_config
-from topics.protocol.faces.http.bodies.types import AppendBody, RecordBody
+from topics.protocol.faces.http.checks import check_lengths
 from topics.protocol.faces.http.decoding import (
     LARGE_BODY_BYTES,
     decode_whole,
@@ -19,6 +16,9 @@ from topics.protocol.faces.http.decoding import (
     invalid,
     require_utf8,
 )
+from topics.protocol.faces.http.fields import ABSENT, AnyJson, MetaObject
+from topics.protocol.faces.http.large_body import LargeBody, batch_too_large
+from topics.protocol.faces.http.topics import TOPIC_DEFAULTS, ConfigBody, resolve_config
 from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import (
@@ -29,6 +29,23 @@ from topics.protocol.model.limits import (
     Limits,
 )
 from topics.protocol.model.records import Buffer
+
+
+class RecordBody(msgspec.Struct, gc=False):
+    data: AnyJson
+    tag: str | None = None
+    node: str | None = None
+    meta: MetaObject = ABSENT
+
+
+class AppendBody(msgspec.Struct, gc=False):
+    records: list[RecordBody]
+    node: str | None = None
+    idempotency_key: str | None = None
+    create: bool | None = None
+    config: ConfigBody | None = None
+    disable_backpressure: bool | None = None
+
 
 _APPEND: Final = msgspec.json.Decoder(AppendBody)
 _DATA: Final = attrgetter("data")

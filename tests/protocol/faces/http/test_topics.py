@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from topics.protocol.faces.http import bodies
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
@@ -14,20 +14,20 @@ LIMITS = Limits()
 
 def test_an_empty_config_is_the_default() -> None:
     """`type_given` tells a PUT that keeps the type from one that sets it. (§1.1)"""
-    command = bodies.parse_put("t", b"{}")
+    command = parse_put("t", b"{}")
     assert (command.config, command.type_given) == (TopicConfig(), False)
-    assert bodies.parse_put("t", b'{"type":"log"}').type_given is True
+    assert parse_put("t", b'{"type":"log"}').type_given is True
 
 
 @pytest.mark.parametrize("given", [2**64, 10**30])
 def test_what_is_clamped_has_no_bound_of_its_own(given: int) -> None:
     """A lease and a window that no integer of ours holds are the longest there are. (§0.10)"""
     body = json.dumps({"lease_ms": given, "claim_jitter_ms": given}).encode()
-    config = bodies.parse_put("t", body).config
+    config = parse_put("t", body).config
     assert (config.lease_ms, config.claim_jitter_ms) == (86_400_000, 5000)
 
 
 def test_a_queue_is_not_its_own_dead_letter_topic() -> None:
     """Its jobs would come back as new ones. (§10.6)"""
     with pytest.raises(Rejection, match="the topic itself"):
-        bodies.parse_put("q", b'{"type":"queue","dead_letter":"q"}')
+        parse_put("q", b'{"type":"queue","dead_letter":"q"}')

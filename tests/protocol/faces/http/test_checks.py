@@ -2,9 +2,9 @@
 
 import pytest
 from msgspec import Raw
-from protocol.harness import refusal
 
-from topics.protocol.faces.http.bodies.checks import (
+from protocol.harness import refusal
+from topics.protocol.faces.http.checks import (
     MATCH_BYTES_MAX,
     U64_MAX,
     check_lengths,

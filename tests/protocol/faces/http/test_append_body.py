@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.protocol.faces.http import bodies
-from topics.protocol.faces.http.bodies.append import KEY_CHARS_MAX
+from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.limits import Limits
+from topics.protocol.model.limits import KEY_CHARS_MAX, Limits
 
-from ..texts import JSON, append
+from .texts import JSON, append
 
 LIMITS = Limits()
 
@@ -78,9 +77,9 @@ def test_a_large_batch_is_counted_while_it_is_decoded() -> None:
     full = b'{"records":[' + record * 4999 + b'{"data":1}]}'
     over = b'{"records":[' + record * 5000 + b'{"data":1},not json'
 
-    batch = bodies.parse_append("t", full, limits, return_seqs=True, header_key=None)
+    batch = parse_append("t", full, limits, return_seqs=True, header_key=None)
     with pytest.raises(Rejection) as refused:
-        bodies.parse_append("t", over, limits, return_seqs=True, header_key=None)
+        parse_append("t", over, limits, return_seqs=True, header_key=None)
 
     assert len(batch.datas) == 5000
     assert refused.value.code is ErrorCode.BATCH_TOO_LARGE

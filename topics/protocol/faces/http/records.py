@@ -1,0 +1,374 @@
+"""Records over HTTP: appended, read, deleted (§2 to §5)."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType, field
+
+from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.checks import (
+    DEFAULT_LIMITS,
+    TS_MAX,
+    page_budget,
+    page_limit,
+    skipped_nodes,
+    tag_match,
+    u64,
+)
+from topics.protocol.faces.http.decoding import decode, invalid
+from topics.protocol.faces.http.fields import (
+    ABSENT,
+    Bytes,
+    Count,
+    Data,
+    EarliestSeq,
+    Epoch,
+    HeadSeq,
+    MetaData,
+    Natural,
+    Node,
+    Seq,
+    Tag,
+    TagPattern,
+    TopicName,
+    Ts,
+)
+from topics.protocol.faces.http.query import query_bool, query_natural
+from topics.protocol.faces.http.rendering import Rendering, encode, open_object
+from topics.protocol.faces.http.route import (
+    ANY_BODY,
+    BodyRule,
+    Request,
+    Route,
+    header_text,
+    name_to_read,
+    name_to_write,
+    route,
+)
+from topics.protocol.model import outcomes
+from topics.protocol.model.commands import Append, DeleteRecords, Diff, Purge, ReadPage
+from topics.protocol.model.limits import WAIT_MS_MAX, Limits
+from topics.protocol.model.names import require_topic_name
+from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.records import Buffer
+from topics.protocol.model.tags import parse_subject
+
+
+class DiffBody(msgspec.Struct):
+    from_seq: Natural | None = None
+    from_ts: Natural | None = None
+    limit: Natural | None = None
+    max_batch_bytes: Natural | None = None
+    node: str | list[str] | None = None
+    match: TagPattern = ABSENT
+    include_tags: bool | None = None
+    include_meta: bool | None = None
+    wait_ms: Natural | None = None
+    epoch: str | None = None
+
+
+class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
+    before_seq: Natural | None = None
+    match: TagPattern = ABSENT
+    erase: bool | None = None
+
+
+class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
+    seq: Natural | None = None
+    keep: Natural | None = None
+    filter: str | None = None
+
+
+_DIFF: Final = msgspec.json.Decoder(DiffBody)
+
+
+def parse_diff(topic: str, body: Buffer, limits: Limits) -> Diff:
+    asked = decode(_DIFF, body)
+    if asked.from_seq is not None and asked.from_ts is not None:
+        raise invalid("from_seq and from_ts exclude each other", "$.from_ts")
+    return Diff(
+        topic=topic,
+        from_seq=u64(asked.from_seq, "$.from_seq"),
+        from_ts=None if asked.from_ts is None else min(u64(asked.from_ts, "$.from_ts"), TS_MAX),
+        limit=page_limit(asked.limit, limits),
+        budget_bytes=page_budget(asked.max_batch_bytes),
+        nodes=() if asked.node is None else skipped_nodes(asked.node, limits) or (),
+        match=None if asked.match is None else tag_match(asked.match, limits),
+        include_tags=bool(asked.include_tags),
+        include_meta=asked.include_meta is not False,
+        wait_ms=min(asked.wait_ms, WAIT_MS_MAX) if asked.wait_ms else 0,
+        epoch=asked.epoch,
+    )
+
+
+_DELETE: Final = msgspec.json.Decoder(DeleteBody)
+_PURGE: Final = msgspec.json.Decoder(PurgeBody)
+
+
+def parse_delete(topic: str, body: Buffer, limits: Limits = DEFAULT_LIMITS) -> DeleteRecords:
+    asked = decode(_DELETE, body)
+    match = tag_match(asked.match, limits)
+    if asked.before_seq is None and match is None:
+        raise invalid("expected before_seq or match", "$")
+    before = None if asked.before_seq is None else u64(asked.before_seq, "$.before_seq")
+    return DeleteRecords(topic, before, match, bool(asked.erase))
+
+
+def parse_purge(topic: str, body: Buffer) -> Purge:
+    asked = decode(_PURGE, body)
+    if asked.seq is not None and asked.keep is not None:
+        raise invalid("seq and keep exclude each other", "$.keep")
+    return Purge(
+        topic,
+        None if asked.seq is None else u64(asked.seq, "$.seq"),
+        None if asked.keep is None else u64(asked.keep, "$.keep"),
+        None if asked.filter is None else parse_subject(asked.filter),
+    )
+
+
+class Appended(msgspec.Struct, kw_only=True):
+    topic: TopicName
+    first_seq: Annotated[int, Meta(ge=1, description="The first record's number.")]
+    last_seq: Annotated[int, Meta(ge=1, description="The last record's number.")]
+    seqs: Annotated[
+        list[int] | UnsetType, Meta(description="All numbers, unless `return_seqs=false`.")
+    ] = UNSET
+    head_seq: HeadSeq
+    count: Annotated[int, Meta(ge=1, description="Records in this write.")]
+    created: Annotated[bool, Meta(description="Whether this made the topic.")]
+    deduped: Annotated[bool, Meta(description="Whether its key was known (§0.8).")]
+
+
+class TopicRecord(msgspec.Struct, kw_only=True):
+    seq: Seq = field(name="$seq")
+    ts: Ts = field(name="$ts")
+    node: Node = field(name="$node", default=UNSET)
+    tag: Tag = field(name="$tag", default=UNSET)
+    data: Data
+    meta: MetaData = UNSET
+
+
+GapFrom = Annotated[int, Meta(ge=1, description="The first lost number.")]
+GapTo = Annotated[int, Meta(ge=0, description="The last lost number.")]
+Missed = Annotated[int, Meta(ge=0, description="The length of the gap.")]
+Reason = Annotated[
+    Literal["cap", "ttl", "mixed", "crash", "recreated", "source_trim"],
+    Meta(description="How it was lost."),
+]
+
+
+class Tombstone(msgspec.Struct, kw_only=True):
+    """What was lost (§3.3)."""
+
+    gap_from: GapFrom
+    gap_to: GapTo
+    reason: Reason
+    missed_estimate: Missed
+    earliest_seq: EarliestSeq
+    head_seq: HeadSeq
+
+
+class Page(msgspec.Struct, kw_only=True):
+    topic: TopicName
+    records: Annotated[list[TopicRecord], Meta(description="In order.")]
+    next_from_seq: Annotated[Natural, Meta(description="Where to go on.")]
+    head_seq: HeadSeq
+    earliest_seq: EarliestSeq
+    caught_up: Annotated[bool, Meta(description="Whether `next_from_seq` is `head_seq`.")]
+    tombstone: Annotated[Tombstone | None, Meta(description="What was lost, or `null`.")]
+    lag: Annotated[Natural, Meta(description="`head_seq` - `next_from_seq`.")]
+    epoch: Epoch
+
+
+class Loss(msgspec.Struct, kw_only=True):
+    """What was lost, without the marks of the topic, which move (§3.4)."""
+
+    gap_from: GapFrom
+    gap_to: GapTo
+    reason: Reason
+    missed_estimate: Missed
+
+
+class StablePage(msgspec.Struct, kw_only=True):
+    records: Annotated[list[TopicRecord], Meta(description="In order.")]
+    tombstone: Annotated[Loss | None, Meta(description="What was lost, or `null`.")]
+    next_from_seq: Annotated[Natural, Meta(description="Where to go on.")]
+
+
+class RecordsDeleted(msgspec.Struct, kw_only=True):
+    topic: TopicName
+    deleted: Annotated[Natural, Meta(description="Records that this removed.")]
+    earliest_seq: EarliestSeq
+    head_seq: HeadSeq
+    count: Count
+    bytes: Bytes
+    log_retained_until: Annotated[
+        Natural | UnsetType,
+        Meta(
+            description="Of an erasure on a node of a cluster: until when the files of the cluster's log "
+            "may have the bytes, milliseconds since the epoch (§5)."
+        ),
+    ] = UNSET
+
+
+class Purged(msgspec.Struct, kw_only=True):
+    topic: TopicName
+    success: Annotated[Literal[True], Meta(description="Always.")]
+    purged: Annotated[Natural, Meta(description="Records that this removed.")]
+    earliest_seq: EarliestSeq
+    head_seq: HeadSeq
+    count: Count
+    bytes: Bytes
+
+
+def _page(outcome: outcomes.Page) -> tuple[bytes, bytes]:
+    head_seq, next_seq, gap = outcome.head_seq, outcome.next_seq, outcome.gap
+    tail = (
+        b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
+        b'"tombstone":%b,"lag":%d,"epoch":"%b"'
+    ) % (
+        next_seq,
+        head_seq,
+        outcome.earliest_seq,
+        b"true" if next_seq == head_seq else b"false",
+        b"null" if gap is None else _tombstone(gap, outcome.earliest_seq, head_seq),
+        head_seq - next_seq,
+        outcome.epoch.encode(),
+    )
+    return b'{"topic":"%b","records":[' % outcome.topic.encode(), tail
+
+
+def _tombstone(gap: outcomes.Gap, earliest_seq: int, head_seq: int) -> bytes:
+    stone = Tombstone(
+        gap_from=gap.gap_from,
+        gap_to=gap.gap_to,
+        reason=gap.reason,  # type: ignore[arg-type]
+        missed_estimate=_missed(gap),
+        earliest_seq=earliest_seq,
+        head_seq=head_seq,
+    )
+    return encode(stone)
+
+
+def _stable_page(outcome: outcomes.StablePage) -> tuple[bytes, bytes]:
+    gap = outcome.gap
+    loss = b"null" if gap is None else encode(_loss(gap))
+    tail = b'],"tombstone":%b,"next_from_seq":%d' % (loss, outcome.next_seq)
+    return b'{"records":[', tail
+
+
+def _loss(gap: outcomes.Gap) -> Loss:
+    return Loss(
+        gap_from=gap.gap_from,
+        gap_to=gap.gap_to,
+        reason=gap.reason,  # type: ignore[arg-type]
+        missed_estimate=_missed(gap),
+    )
+
+
+def _missed(gap: outcomes.Gap) -> int:
+    return max(gap.gap_to - gap.gap_from + 1, 0)
+
+
+def appended(outcome: outcomes.Appended) -> Appended:
+    """As an append is answered, and a publish over a WebSocket (§2, §7.7)."""
+    end_seq = outcome.first_seq + outcome.count
+    return Appended(
+        topic=outcome.topic,
+        first_seq=outcome.first_seq,
+        last_seq=end_seq - 1,
+        seqs=[*range(outcome.first_seq, end_seq)] if outcome.with_seqs else UNSET,
+        head_seq=outcome.head_seq,
+        count=outcome.count,
+        created=outcome.created,
+        deduped=outcome.deduped,
+    )
+
+
+def _appended(outcome: outcomes.Appended) -> bytes:
+    return open_object(appended(outcome))
+
+
+def _deleted(outcome: outcomes.Deleted) -> bytes:
+    until_ms = outcome.log_retained_until_ms
+    return open_object(
+        RecordsDeleted(
+            topic=outcome.topic,
+            deleted=outcome.removed,
+            earliest_seq=outcome.earliest_seq,
+            head_seq=outcome.head_seq,
+            count=outcome.count,
+            bytes=outcome.size_bytes,
+            log_retained_until=UNSET if until_ms is None else until_ms,
+        )
+    )
+
+
+def _purged(outcome: outcomes.Purged) -> bytes:
+    return open_object(
+        Purged(
+            topic=outcome.topic,
+            success=True,
+            purged=outcome.removed,
+            earliest_seq=outcome.earliest_seq,
+            head_seq=outcome.head_seq,
+            count=outcome.count,
+            bytes=outcome.size_bytes,
+        )
+    )
+
+
+def _append(request: Request) -> Append:
+    key, query = request.header(b"idempotency-key"), request.query
+    return parse_append(
+        require_topic_name(request.name),
+        request.body,
+        request.limits,
+        return_seqs=query_bool(query, "return_seqs", True) if query else True,
+        header_key=None if key is None else header_text(key),
+        pause=request.pause,
+    )
+
+
+def _diff(request: Request) -> Diff:
+    return parse_diff(name_to_read(request), request.body, request.limits)
+
+
+def _read_page(request: Request) -> ReadPage:
+    query = request.query
+    return ReadPage(
+        topic=name_to_read(request),
+        from_seq=u64(query_natural(query, "from_seq", 0), "?from_seq"),
+        limit=page_limit(query_natural(query, "limit", 0), request.limits),
+        budget_bytes=page_budget(query_natural(query, "max_batch_bytes", 0)),
+        include_tags=query_bool(query, "include_tags", False),
+        include_meta=query_bool(query, "include_meta", True),
+        epoch=query.get("epoch"),
+    )
+
+
+def _delete_records(request: Request) -> DeleteRecords:
+    return parse_delete(name_to_write(request), request.body, request.limits)
+
+
+def _purge(request: Request) -> Purge:
+    return parse_purge(name_to_write(request), request.body)
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    route("POST /v0/topics/:", "write", _append, BodyRule.JSON, makes=Append),
+    route("POST /v0/topics/:/diff", "read", _diff, ANY_BODY, makes=Diff),
+    route("GET /v0/topics/:/records", "read", _read_page, makes=ReadPage),
+    route(
+        "POST /v0/topics/:/delete", "delete", _delete_records, BodyRule.JSON, makes=DeleteRecords
+    ),
+    route("POST /v0/topics/:/purge", "delete", _purge, ANY_BODY, makes=Purge),
+)
+RENDERINGS: Final[Mapping[type[Outcome], Rendering]] = {
+    outcomes.Appended: Rendering(Appended, _appended, may_create=True),
+    outcomes.Page: Rendering(Page, _page),
+    outcomes.StablePage: Rendering(StablePage, _stable_page),
+    outcomes.Deleted: Rendering(RecordsDeleted, _deleted),
+    outcomes.Purged: Rendering(Purged, _purged),
+}

@@ -1,0 +1,307 @@
+"""Topics over HTTP: routes, bodies, answers (§1)."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from topics.protocol.faces.http.checks import clamp, clamped_lease, given, u64
+from topics.protocol.faces.http.decoding import decode, invalid
+from topics.protocol.faces.http.fields import (
+    Bytes,
+    Count,
+    DiskBytes,
+    EarliestSeq,
+    Epoch,
+    HeadSeq,
+    Natural,
+    NextCursor,
+    TopicName,
+)
+from topics.protocol.faces.http.query import next_cursor, page_of_list, query_bool
+from topics.protocol.faces.http.rendering import Rendering, open_object
+from topics.protocol.faces.http.route import (
+    ANY_BODY,
+    Request,
+    Route,
+    name_to_read,
+    name_to_write,
+    route,
+)
+from topics.protocol.model import outcomes
+from topics.protocol.model.commands import DeleteTopic, GetTopic, ListTopics, PutTopic
+from topics.protocol.model.config import (
+    CLAIM_JITTER_MS_MAX,
+    PRIORITY_MAX,
+    Discard,
+    TopicConfig,
+    TopicType,
+)
+from topics.protocol.model.durability import Durability, durability_of
+from topics.protocol.model.names import require_topic_name
+from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.records import Buffer
+
+
+class ConfigBody(msgspec.Struct):
+    """The config object of §0.10, every field optional; null means absent."""
+
+    type: TopicType | None = None
+    ttl_ms: Natural | None = None
+    cap_records: Natural | None = None
+    cap_bytes: Natural | None = None
+    discard: Discard | None = None
+    durable: bool | None = None
+    durability: Durability | None = None
+    priority: int | None = None
+    auto_priority: bool | None = None
+    auto_create: bool | None = None
+    idempotency_window_ms: Natural | None = None
+    dedupe_node: bool | None = None
+    lease_ms: Natural | None = None
+    claim_jitter_ms: Natural | None = None
+    max_deliveries: Natural | None = None
+    dead_letter: str | None = None
+    leases_durable: bool | None = None
+
+
+TOPIC_DEFAULTS: Final = TopicConfig()
+_CONFIG: Final = msgspec.json.Decoder(ConfigBody)
+
+
+def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig:
+    """A config with every field resolved: defaults, clamps, and durability from `durable`."""
+    default = TOPIC_DEFAULTS
+
+    def natural(field: str) -> int:
+        return u64(getattr(body, field), f"{path}.{field}", getattr(default, field))
+
+    durability = body.durability or durability_of(durable=bool(body.durable))
+    priority = body.priority
+    if body.dead_letter is not None:
+        require_topic_name(body.dead_letter, path=f"{path}.dead_letter")
+        if body.dead_letter == topic:
+            raise invalid("dead_letter names the topic itself", f"{path}.dead_letter")
+    return TopicConfig(
+        type=body.type or default.type,
+        ttl_ms=natural("ttl_ms"),
+        cap_records=natural("cap_records"),
+        cap_bytes=natural("cap_bytes"),
+        discard=body.discard or default.discard,
+        durable=durability == durability_of(durable=True),
+        durability=durability,
+        priority=None if priority is None else clamp(priority, -PRIORITY_MAX, PRIORITY_MAX),
+        auto_priority=given(body.auto_priority, default.auto_priority),
+        auto_create=given(body.auto_create, default.auto_create),
+        idempotency_window_ms=natural("idempotency_window_ms"),
+        dedupe_node=given(body.dedupe_node, default.dedupe_node),
+        lease_ms=clamped_lease(given(body.lease_ms, default.lease_ms)),
+        claim_jitter_ms=min(
+            given(body.claim_jitter_ms, default.claim_jitter_ms), CLAIM_JITTER_MS_MAX
+        ),
+        max_deliveries=natural("max_deliveries"),
+        dead_letter=body.dead_letter,
+        leases_durable=given(body.leases_durable, default.leases_durable),
+    )
+
+
+def parse_put(topic: str, body: Buffer) -> PutTopic:
+    asked = decode(_CONFIG, body)
+    return PutTopic(topic, resolve_config(asked, topic), asked.type is not None)
+
+
+class QueueCounters(msgspec.Struct, kw_only=True):
+    """A queue's jobs: `ready + in_flight + delayed` is `count` (§10.7)."""
+
+    ready: Annotated[Natural, Meta(description="May be claimed.")]
+    in_flight: Annotated[Natural, Meta(description="Under a lease.")]
+    dead_lettered: Annotated[Natural, Meta(description="Moved away so far.")]
+    delayed: Annotated[Natural | UnsetType, Meta(description="Wait; absent where 0.")] = UNSET
+    damaged: Annotated[
+        Natural | UnsetType,
+        Meta(description="Of the delayed, those that cannot be read; absent where 0."),
+    ] = UNSET
+
+
+Counters = Annotated[QueueCounters | UnsetType, Meta(description="Queues only.")]
+Priority = Annotated[int, Meta(description="Which topic's news a stream sends first (§0.10).")]
+
+
+class TopicPut(msgspec.Struct, kw_only=True):
+    topic: TopicName
+    created: Annotated[bool, Meta(description="Whether this made it.")]
+    config: Annotated[TopicConfig, Meta(description="The config in force.")]
+
+
+class LostLately(msgspec.Struct, kw_only=True):
+    reason: Annotated[
+        Literal["cap", "ttl", "mixed", "crash", "source_trim"],
+        Meta(description="As of a tombstone."),
+    ]
+    records: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Records; with `crash` and `source_trim` sequence numbers, which are at most as "
+            "many records.",
+        ),
+    ]
+    last_ts: Annotated[Natural, Meta(description="When it happened last.")]
+
+
+class TopicState(msgspec.Struct, kw_only=True):
+    topic: TopicName
+    type: Annotated[TopicType, Meta(description="A log, or a queue.")]
+    epoch: Epoch
+    head_seq: HeadSeq
+    earliest_seq: EarliestSeq
+    next_seq: Annotated[int, Meta(ge=1, description="`head_seq + 1`.")]
+    count: Count
+    bytes: Bytes
+    disk_bytes: DiskBytes
+    segments: Annotated[Natural, Meta(description="Segment files that its records are in.")]
+    lost_24h: Annotated[
+        list[LostLately],
+        Meta(description="What it lost in this hour and the 23 before, by reason; no deletes."),
+    ]
+    config: Annotated[TopicConfig, Meta(description="The config in force.")]
+    effective_priority: Priority
+    last_write_ts: Annotated[Natural | None, Meta(description="`null`: not since the start.")]
+    last_read_ts: Annotated[Natural | None, Meta(description="`null`: not since the start.")]
+    queue: Counters = UNSET
+
+
+class TopicSummary(msgspec.Struct, kw_only=True):
+    topic: TopicName
+    type: Annotated[TopicType, Meta(description="A log, or a queue.")]
+    head_seq: HeadSeq
+    earliest_seq: EarliestSeq
+    count: Count
+    bytes: Bytes
+    disk_bytes: DiskBytes
+    durable: Annotated[bool, Meta(description="Whether `durability` is `fsync`.")]
+    durability: Annotated[Durability, Meta(description="The topic's class.")]
+    effective_priority: Priority
+    queue: Counters = UNSET
+
+
+class TopicList(msgspec.Struct, kw_only=True):
+    topics: Annotated[list[TopicSummary], Meta(description="By name.")]
+    next_cursor: NextCursor = UNSET
+
+
+class TopicDeleted(msgspec.Struct, kw_only=True):
+    topic: TopicName
+    deleted: Annotated[bool, Meta(description="Whether there was one.")]
+    routers_removed: Annotated[list[str], Meta(description="Routers that went with it.")]
+
+
+def _topic_put(outcome: outcomes.TopicPut) -> bytes:
+    put = TopicPut(topic=outcome.topic, created=outcome.created, config=outcome.config)
+    return open_object(put)
+
+
+def _counters(jobs: outcomes.JobCounts | None) -> QueueCounters | msgspec.UnsetType:
+    """`delayed` is left out where it is 0, as the contract's own example has it, and so is
+    `damaged`, a part of it (§10.7)."""
+    if jobs is None:
+        return UNSET
+    return QueueCounters(
+        ready=jobs.ready,
+        in_flight=jobs.in_flight,
+        dead_lettered=jobs.dead_lettered,
+        delayed=jobs.delayed or UNSET,
+        damaged=jobs.damaged or UNSET,
+    )
+
+
+def _topic_shown(outcome: outcomes.TopicShown) -> bytes:
+    view = outcome.view
+    return open_object(
+        TopicState(
+            topic=view.name,
+            type=view.config.type,
+            epoch=view.epoch,
+            head_seq=view.head_seq,
+            earliest_seq=view.earliest_seq,
+            next_seq=view.head_seq + 1,
+            count=view.count,
+            bytes=view.size_bytes,
+            disk_bytes=view.disk_bytes,
+            segments=outcome.segments,
+            lost_24h=[
+                LostLately(
+                    reason=each.reason,  # type: ignore[arg-type]
+                    records=each.records,
+                    last_ts=each.last_ts_ms,
+                )
+                for each in outcome.lost
+            ],
+            config=view.config,
+            effective_priority=view.priority,
+            last_write_ts=view.last_write_ms,
+            last_read_ts=view.last_read_ms,
+            queue=_counters(view.jobs),
+        )
+    )
+
+
+def _topic_summary(summary: outcomes.TopicSummary) -> TopicSummary:
+    figures = summary.figures
+    return TopicSummary(
+        topic=figures.name,
+        type=figures.type,
+        head_seq=figures.head_seq,
+        earliest_seq=figures.earliest_seq,
+        count=figures.count,
+        bytes=figures.size_bytes,
+        disk_bytes=figures.disk_bytes,
+        durable=figures.durable,
+        durability=figures.durability,
+        effective_priority=summary.priority,
+        queue=_counters(summary.jobs),
+    )
+
+
+def _topics_listed(outcome: outcomes.TopicsListed) -> bytes:
+    topics = [_topic_summary(each) for each in outcome.topics]
+    return open_object(TopicList(topics=topics, next_cursor=next_cursor(outcome.after)))
+
+
+def _topic_dropped(outcome: outcomes.TopicDropped) -> bytes:
+    dropped = TopicDeleted(
+        topic=outcome.topic, deleted=outcome.deleted, routers_removed=list(outcome.routers)
+    )
+    return open_object(dropped)
+
+
+def _put_topic(request: Request) -> PutTopic:
+    return parse_put(name_to_write(request), request.body)
+
+
+def _get_topic(request: Request) -> GetTopic:
+    return GetTopic(name_to_read(request), query_bool(request.query, "touch", True))
+
+
+def _list_topics(request: Request) -> ListTopics:
+    touch = query_bool(request.query, "touch", False)
+    return ListTopics(*page_of_list(request.query), touch)
+
+
+def _delete_topic(request: Request) -> DeleteTopic:
+    return DeleteTopic(name_to_write(request), query_bool(request.query, "if_empty", False))
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    route("GET /v0/topics", "read", _list_topics, makes=ListTopics),
+    route("PUT /v0/topics/:", "admin", _put_topic, ANY_BODY, makes=PutTopic),
+    route("GET /v0/topics/:", "read", _get_topic, makes=GetTopic),
+    route("DELETE /v0/topics/:", "delete", _delete_topic, makes=DeleteTopic),
+)
+RENDERINGS: Final[Mapping[type[Outcome], Rendering]] = {
+    outcomes.TopicPut: Rendering(TopicPut, _topic_put, may_create=True),
+    outcomes.TopicShown: Rendering(TopicState, _topic_shown),
+    outcomes.TopicsListed: Rendering(TopicList, _topics_listed),
+    outcomes.TopicDropped: Rendering(TopicDeleted, _topic_dropped),
+}
