@@ -320,6 +320,13 @@ UNTESTED = {
     "protocol/cluster/ports.py": "types: cluster/test_memory_log holds a log to them",
     "protocol/cluster/steps.py": TYPES,
     "protocol/faces/http/fields.py": TYPES,
+    **{
+        f"protocol/faces/http/openapi/{name}.py": "words: test_operations, _descriptions, _examples, _field_docs"
+        for name in (
+            *("topics", "records", "queues", "routers", "watch", "server", "cluster"),
+            *("operation", "refusals", "words"),
+        )
+    },
     "protocol/faces/http/rendering.py": "test_answers renders every outcome with it",
     "protocol/faces/http/statuses.py": "a table: test_docs holds it to docs/api.md",
     "protocol/maintenance/steps.py": TYPES,

@@ -8,8 +8,9 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from topics.protocol.faces.http.openapi.examples import EXAMPLES, Example, refusal_of
+from topics.protocol.faces.http.openapi.operation import Example
 from topics.protocol.faces.http.openapi.operations import OPERATIONS
+from topics.protocol.faces.http.openapi.refusals import refusal_of
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode
 
@@ -89,7 +90,7 @@ def steady(value: Any, shown: Any) -> Any:
 @pytest.mark.parametrize("line", PLAIN)
 def test_an_example_is_real(shop: httpx.Client, line: str) -> None:
     """The status, and every field that does not move, are those that are shown."""
-    example = EXAMPLES[line]
+    example = OPERATIONS[line].example
     method, _, route = line.partition(" ")
     if route.rpartition("/")[2] in LEASED:
         ok(shop, "POST", "/v0/topics/jobs/claim", {"node": "worker-1", "max": 2})
@@ -125,7 +126,7 @@ def masked(block: str) -> str:
 @pytest.mark.parametrize("line", STREAMS)
 def test_a_stream_is_real(shop: httpx.Client, line: str) -> None:
     """Its blocks up to the last that is shown, but for ids, times and leases."""
-    example = EXAMPLES[line]
+    example = OPERATIONS[line].example
     path = path_of(line, example)
     if line == "GET /v0/watch/:":
         ok(shop, "DELETE", "/v0/topics/orders")
@@ -149,7 +150,7 @@ def test_the_socket_s_messages_are_real(shop: httpx.Client) -> None:
     """Each is answered, under its `request_id`, and none by an error. (§7.7)"""
     ws = Ws(shop.base_url.port or 0)
     with ws.socket:
-        for message in EXAMPLES["GET /v0/ws"].messages.values():
+        for message in OPERATIONS["GET /v0/ws"].example.messages.values():
             ws.say(**message)
         told = news_until(ws, "pong")
 
@@ -158,7 +159,11 @@ def test_the_socket_s_messages_are_real(shop: httpx.Client) -> None:
 
 def test_the_bodies_are_json() -> None:
     """As they are printed in the document."""
-    assert all(isinstance(json.loads(e.body), dict) for e in EXAMPLES.values() if e.body)
+    assert all(
+        isinstance(json.loads(each.example.body), dict)
+        for each in OPERATIONS.values()
+        if each.example.body
+    )
 
 
 REFUSED: Final = {

@@ -10,7 +10,7 @@ import h2.events
 import pytest
 
 from topics.protocol.cluster.trimming import Wait
-from topics.protocol.faces.http.openapi.examples import EXAMPLES
+from topics.protocol.faces.http.openapi.operations import OPERATIONS
 from topics.protocol.model.holder import Holder
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
@@ -711,7 +711,7 @@ def test_a_trim_is_the_leaders_and_says_what_each_node_needs() -> None:
                     {"node": "n2", "offset": None, "is_copy": False},
                 ],
             }  # fmt: skip
-            example = json.loads(json.dumps(EXAMPLES["POST /v0/cluster/trim"].answer))
+            example = json.loads(json.dumps(OPERATIONS["POST /v0/cluster/trim"].example.answer))
             assert example["application/json"].keys() == found.json.keys()
             done = await pair.leader.ask("POST", trim, {"before": 20})
             assert (done.json["trimmed"], done.json["records"]) == (True, 13)

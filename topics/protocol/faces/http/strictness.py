@@ -24,7 +24,7 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.records import Buffer
 
 if TYPE_CHECKING:
-    from topics.protocol.faces.http.openapi.operations import Operation
+    from topics.protocol.faces.http.openapi.operation import Operation
 
 LIMITS: Final = Limits()
 APPLIED: Final = ((b"preference-applied", b"handling=strict"),)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from topics.protocol.faces.http.openapi.descriptions import ANSWERS, BODIES, DESCRIPTIONS
 from topics.protocol.faces.http.openapi.operations import OPERATIONS
+from topics.protocol.faces.http.routes import ROUTES
 
 from .test_document import DOCUMENT, nodes
 
@@ -14,21 +14,23 @@ ROOT = Path(__file__).parents[5]
 
 
 def test_every_route_has_its_words() -> None:
-    """No route is without, and no words are left over from one that went."""
-    assert DESCRIPTIONS.keys() == ANSWERS.keys() == OPERATIONS.keys()
-    assert BODIES.keys() == {line for line, each in OPERATIONS.items() if each.body is not None}
+    """No route is without; one that reads a body says what the body is."""
+    assert OPERATIONS.keys() == {route.line for route in ROUTES}
+    assert all(bool(each.takes) is (each.body is not None) for each in OPERATIONS.values())
 
 
-@pytest.mark.parametrize("words", [DESCRIPTIONS, ANSWERS, BODIES], ids=["routes", "good", "asked"])
-def test_words_are_sentences(words: dict[str, str]) -> None:
+@pytest.mark.parametrize("words", ["description", "gives", "takes"])
+def test_words_are_sentences(words: str) -> None:
     """Each begins with a capital and ends with a full stop."""
-    for said in words.values():
-        assert re.fullmatch(r"[A-Z`].*\.", said), said
+    for operation in OPERATIONS.values():
+        said = getattr(operation, words)
+        assert not said or re.fullmatch(r"[A-Z`].*\.", said), said
 
 
 def test_pages_that_are_named_are_there() -> None:
     """A path in the text leads to a page of the documentation."""
-    named = {page for said in DESCRIPTIONS.values() for page in re.findall(r"docs/\w+\.md", said)}
+    said = " ".join(each.description for each in OPERATIONS.values())
+    named = set(re.findall(r"docs/\w+\.md", said))
 
     assert named
     assert [page for page in named if not (ROOT / page).is_file()] == []

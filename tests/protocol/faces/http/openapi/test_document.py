@@ -24,8 +24,7 @@ from topics.protocol.faces.http import (
     websocket,
 )
 from topics.protocol.faces.http.openapi import document as openapi
-from topics.protocol.faces.http.openapi.field_docs import FIELDS
-from topics.protocol.faces.http.openapi.operations import OPERATIONS, TAGS
+from topics.protocol.faces.http.openapi.operations import FIELDS, OPERATIONS, TAGS
 from topics.protocol.faces.http.openapi.wording import NAMED
 from topics.protocol.faces.http.queues import (
     ClaimBody,

@@ -8,8 +8,8 @@ import pytest
 from contract.described import assert_fits
 
 from topics.protocol.faces.http.append_body import parse_append
-from topics.protocol.faces.http.openapi.examples import EXAMPLES, REFUSALS
 from topics.protocol.faces.http.openapi.operations import OPERATIONS
+from topics.protocol.faces.http.openapi.refusals import REFUSALS
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.limits import Limits
 
@@ -25,11 +25,6 @@ RESPONSES = DOCUMENT["components"]["responses"]
 every_operation = pytest.mark.parametrize(
     ("path", "method", "each"), METHODS, ids=lambda v: v if isinstance(v, str) else ""
 )
-
-
-def test_every_route_has_an_example() -> None:
-    """And no example is left over from a route that went."""
-    assert EXAMPLES.keys() == OPERATIONS.keys()
 
 
 @every_operation
@@ -66,7 +61,7 @@ def sse(text: str) -> Iterator[tuple[str, Any]]:
 @pytest.mark.parametrize("line", [line for line, each in OPERATIONS.items() if each.events])
 def test_events_of_a_stream_fit(line: str) -> None:
     """Each event in the text is one that the stream has, with the data that it has."""
-    found = list(sse(EXAMPLES[line].answer["text/event-stream"]))
+    found = list(sse(OPERATIONS[line].example.answer["text/event-stream"]))
 
     assert found
     for event, data in found:
@@ -77,7 +72,7 @@ def test_messages_of_the_socket_fit() -> None:
     """One for each `op`."""
     shown = DOCUMENT["paths"]["/v0/ws"]["get"]["responses"]["101"]["x-messages"]
 
-    assert shown.keys() == EXAMPLES["GET /v0/ws"].messages.keys()
+    assert shown.keys() == OPERATIONS["GET /v0/ws"].example.messages.keys()
     for op, schema in shown.items():
         (message,) = schema["examples"]
         assert message["op"] == op
@@ -111,7 +106,7 @@ def test_every_code_has_a_refusal() -> None:
 
 def test_an_example_is_what_the_server_decodes() -> None:
     """Not only what the schema allows: an append of two records with a key. (§2)"""
-    body = EXAMPLES["POST /v0/topics/:"].body.encode()
+    body = OPERATIONS["POST /v0/topics/:"].example.body.encode()
 
     asked = parse_append("orders", body, Limits(), return_seqs=True, header_key=None)
 

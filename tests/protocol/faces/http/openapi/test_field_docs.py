@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from protocol.harness import status_of
 from topics.protocol.faces.http import websocket
 from topics.protocol.faces.http.openapi import document as openapi
-from topics.protocol.faces.http.openapi.field_docs import FIELDS, WHOLE
+from topics.protocol.faces.http.openapi.operations import FIELDS, WHOLE
 from topics.protocol.faces.http.records import parse_delete, parse_diff, parse_purge
 from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.errors import Rejection

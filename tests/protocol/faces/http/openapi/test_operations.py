@@ -6,8 +6,8 @@ import pytest
 
 from topics.protocol.faces.http import websocket
 from topics.protocol.faces.http.answers import RENDERINGS
-from topics.protocol.faces.http.openapi.field_docs import FIELDS
-from topics.protocol.faces.http.openapi.operations import OPERATIONS, Operation
+from topics.protocol.faces.http.openapi.operation import Operation
+from topics.protocol.faces.http.openapi.operations import FIELDS, OPERATIONS
 from topics.protocol.faces.http.queues import parse_work
 from topics.protocol.faces.http.route import Probe, Request, Route, StreamKind
 from topics.protocol.faces.http.routes import ROUTES

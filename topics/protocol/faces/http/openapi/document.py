@@ -1,10 +1,9 @@
 """`/v0/openapi.json`: every route, as OpenAPI 3.1 says it.
 
-Made of the tables that the server itself goes by: which routes there are is `http.ROUTES`, what a
+Made of the tables that the server itself goes by: which routes there are is `ROUTES`, what a
 body may say is its Struct, which codes there are is `ErrorCode`.  What no table of the server knows
-is in `operations` (what a route is for), `descriptions` (the same in sentences), `examples`,
-`field_docs` (what a field means) and `answer_models` (what is answered).  A route or a field that
-these leave out is an error, not a gap.
+is in `operations`: what a route is for, an example of it, what a field means.  A route or a field that the tables
+leave out is an error, not a gap.
 """
 
 import re
@@ -16,18 +15,16 @@ import msgspec
 import orjson
 
 from topics.protocol.faces.http.errors import ErrorEnvelope, Performance
-from topics.protocol.faces.http.openapi.descriptions import ANSWERS, BODIES, DESCRIPTIONS
-from topics.protocol.faces.http.openapi.examples import EXAMPLES, Example, refusal_of
-from topics.protocol.faces.http.openapi.field_docs import FIELDS, WHOLE
-from topics.protocol.faces.http.openapi.operations import (
+from topics.protocol.faces.http.openapi.operation import (
     JSON,
-    OPERATIONS,
-    TAGS,
+    Example,
     Operation,
     Parameter,
     Schema,
     Shape,
 )
+from topics.protocol.faces.http.openapi.operations import FIELDS, OPERATIONS, TAGS, WHOLE
+from topics.protocol.faces.http.openapi.refusals import refusal_of
 from topics.protocol.faces.http.openapi.wording import NAMED, plain
 from topics.protocol.faces.http.route import BodyRule, Probe, Route
 from topics.protocol.faces.http.routes import ROUTES
@@ -130,12 +127,12 @@ def _path(route: Route) -> str:
 
 
 def _operation(route: Route, operation: Operation, responses: dict[str, Any]) -> dict[str, Any]:
-    example = EXAMPLES[route.line]
+    example = operation.example
     found: dict[str, Any] = {
         "tags": [operation.tag],
         "operationId": operation.name,
         "summary": operation.summary,
-        "description": DESCRIPTIONS[route.line],
+        "description": operation.description,
     }
     found["parameters"] = [
         *(_parameter(each, example.name) for each in _names(route)),
@@ -144,12 +141,12 @@ def _operation(route: Route, operation: Operation, responses: dict[str, Any]) ->
     if operation.body is not None:
         asked = {"schema": _ref(operation.body), "example": orjson.loads(example.body)}
         found["requestBody"] = {
-            "description": BODIES[route.line],
+            "description": operation.takes,
             "required": route.body is BodyRule.JSON,
             "content": {JSON: asked},
         }
     found["security"] = _security(route)
-    good = _good(operation, ANSWERS[route.line], example)
+    good = _good(operation, operation.gives, example)
     found["responses"] = {**good, **_refused(route, operation, responses)}
     return found
 

@@ -1,0 +1,69 @@
+"""A message and its detail for each code of an error (§0.6)."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from topics.protocol.model.errors import ErrorCode
+
+REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
+    ErrorCode.INVALID_REQUEST: (
+        "Expected `int | null`, got `str` - at `$.limit`",
+        {},
+    ),
+    ErrorCode.BATCH_TOO_LARGE: ("the batch exceeds 10000 records", {"limit": 10_000}),
+    ErrorCode.RECORD_TOO_LARGE: (
+        "data and meta of 1048592 bytes exceed 1048576 - at `$.records[0]`",
+        {"limit": 1 << 20},
+    ),
+    ErrorCode.UNAUTHORIZED: ("expected a valid key: Authorization: Bearer KEY", {}),
+    ErrorCode.FORBIDDEN: ("the key lacks the scope write", {"scopes": ["write"]}),
+    ErrorCode.NOT_FOUND: ("no such watch session; post a new one", {}),
+    ErrorCode.TOPIC_NOT_FOUND: ('topic "refunds" does not exist', {"topic": "refunds"}),
+    ErrorCode.ROUTER_NOT_FOUND: ('router "refunds" does not exist', {"router": "refunds"}),
+    ErrorCode.METHOD_NOT_ALLOWED: ("PATCH is not allowed here", {"allow": ["GET", "HEAD"]}),
+    ErrorCode.NOT_ACCEPTABLE: ("this answers text/event-stream only", {}),
+    ErrorCode.ROUTER_CYCLE: (
+        "the router would close a ring of 2 topics",
+        {"cycle": ["orders-eu", "orders", "orders-eu"]},
+    ),
+    ErrorCode.TOPIC_EXISTS_INCOMPATIBLE: (
+        'topic "orders" is a log; its type cannot change',
+        {"topic": "orders", "type": "log"},
+    ),
+    ErrorCode.TOPIC_NOT_EMPTY: (
+        'topic "orders" holds 3 records',
+        {"topic": "orders", "count": 3},
+    ),
+    ErrorCode.TRIM_REFUSED: (
+        'the log is not trimmed: node "n2" needs the log from offset 5120 on',
+        {"waits_for": "node", "node": "n2", "before": 5120},
+    ),
+    ErrorCode.NOT_A_QUEUE: ('topic "orders" is a log', {"topic": "orders", "type": "log"}),
+    ErrorCode.PAYLOAD_TOO_LARGE: ("the body exceeds 67108864 bytes", {"limit": 64 << 20}),
+    ErrorCode.UNSUPPORTED_MEDIA_TYPE: ("expected Content-Type: application/json", {}),
+    ErrorCode.TOPIC_FULL: (
+        'topic "full" is full: cap_records is 1000',
+        {"topic": "full", "limit": "cap_records", "max": 1000},
+    ),
+    ErrorCode.THROTTLED: (
+        "too many bytes of bodies are in flight",
+        {"limit": "max_body_memory", "max": 256 << 20},
+    ),
+    ErrorCode.INTERNAL: (
+        "the log failed before this was durable; whether it will be found again is unknown",
+        {"reason": "write_failed", "outcome": "unknown"},
+    ),
+    ErrorCode.NOT_READY: ("the log is being replayed", {"replay_progress": 0.42}),
+    ErrorCode.SHUTTING_DOWN: ("the server is stopping", {}),
+    ErrorCode.NOT_LEADER: ("no node leads now", {"leader": None, "outcome": "not_applied"}),
+    ErrorCode.REPLICA_BEHIND: ("this replica does not show unit 17 yet", {}),
+}
+"""Of each code, a message and its detail, as some request gets them."""
+
+
+def refusal_of(code: ErrorCode) -> dict[str, Any]:
+    """The body of an answer that is not good."""
+    message, detail = REFUSALS[code]
+    return {
+        "error": {"code": code.code, "message": message, **({"detail": detail} if detail else {})}
+    }
