@@ -21,9 +21,13 @@ ROUTES: Final[tuple[Route, ...]] = tuple(
 """One row for every method of every path."""
 
 
+_METHODS: Final = ("PUT", "GET", "POST", "DELETE")
+"""In the order in which `Allow` names those of a path."""
+
+
 def _index() -> dict[tuple[bytes, ...], dict[str, Route]]:
     table: dict[tuple[bytes, ...], dict[str, Route]] = {}
-    for row in ROUTES:
+    for row in sorted(ROUTES, key=lambda row: _METHODS.index(row.method)):
         assert row.method not in table.setdefault(row.path, {}), row
         table[row.path][row.method] = row
     return table
