@@ -20,7 +20,7 @@ from bench.loads import LIMITS, append, append_body
 from topics.protocol.cluster.unit import Shard
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.model.outcomes import Outcome
-from topics.protocol.replication.commit import TURN_EVERY_MS
+from topics.protocol.replication.turns import TURN_EVERY_MS
 from topics.server.cluster.node.host import ClusterHost, NodeName
 from topics.server.cluster.node.runtime import ClusterRuntime
 from topics.store.files import OsFiles
@@ -80,7 +80,7 @@ async def round_of(
     host.gained()
     while not host.leads:
         await asyncio.sleep(0.01)
-    runtime.driver.commit.turn_every_ms = every_ms
+    runtime.acceptance.turns.turn_every_ms = every_ms
     await appended(runtime)
     took_ms: list[float] = []
 

@@ -319,6 +319,7 @@ UNTESTED = {
     "export/iceberg.py": "what `tables` promises, tried out in test_tables.py over both",
     "protocol/cluster/ports.py": "types: cluster/test_memory_log holds a log to them",
     "protocol/cluster/steps.py": TYPES,
+    "protocol/driver/acceptance.py": "types: replication/acceptance and its turns implement them",
     "protocol/faces/http/fields.py": TYPES,
     **{
         f"protocol/faces/http/openapi/{name}.py": "words: test_operations, _descriptions, _examples, _field_docs"

@@ -20,10 +20,10 @@ from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.events import Event, PlaceReached
 from topics.protocol.model.ports import Recovery
-from topics.protocol.replication.commit import ClusterCommit, Proposal
-from topics.protocol.replication.driver import ClusterDriver
+from topics.protocol.replication.acceptance import UnitAcceptance
 from topics.protocol.replication.member import Member
 from topics.protocol.replication.place import event_of
+from topics.protocol.replication.turns import LeaderTurns, Proposal
 
 from .engine_world import ENGINE_KINDS, told_engine_world
 from .engines import LIMITS, EngineProcess, new_store
@@ -35,20 +35,24 @@ Patch = pytest.MonkeyPatch
 
 def apply_before_accepted(patch: Patch) -> None:
     """The node's own log gets what is in flight."""
-    end_turn = ClusterCommit._end_leaders_turn
+    end_turn = LeaderTurns._propose_turn
 
-    def early(self: ClusterCommit) -> None:
+    def early(self: LeaderTurns) -> None:
         end_turn(self)
         if self._sent:
             frames = self._sent[-1].frames
-            self._store.write(Frames(list(frames.parts), frames.size_bytes, frames.count))
+            self._commit._store.write(Frames(list(frames.parts), frames.size_bytes, frames.count))
 
-    patch.setattr(ClusterCommit, "_end_leaders_turn", early)
+    patch.setattr(LeaderTurns, "_propose_turn", early)
 
 
 def answer_reads_at_once(patch: Patch) -> None:
     """What a read does not find may have been deleted by what nobody will accept."""
-    patch.setattr(ClusterCommit, "rests", lambda self, names: False)
+    patch.setattr(LeaderTurns, "rests", lambda self, names: False)
+
+
+def _has_sent(commit: Any) -> bool:
+    return commit._turns is not None and bool(commit._turns._sent)
 
 
 def checkpoint_with_units_in_flight(patch: Patch) -> None:
@@ -56,19 +60,19 @@ def checkpoint_with_units_in_flight(patch: Patch) -> None:
     rotate, when_written = GroupCommit.rotate, GroupCommit.when_written
 
     def hasty(self: Any, call: Any, *, fresh: bool = False, stay: bool = False) -> None:
-        if self._sent:
+        if _has_sent(self):
             call(self._store.rotate(fresh=fresh, stay=stay), None)
         else:
             rotate(self, call, fresh=fresh, stay=stay)
 
     def at_once(self: Any, call: Any) -> None:
-        if self._sent:
+        if _has_sent(self):
             call(None)
         else:
             when_written(self, call)
 
-    patch.setattr(ClusterCommit, "rotate", hasty)
-    patch.setattr(ClusterCommit, "when_written", at_once)
+    patch.setattr(GroupCommit, "rotate", hasty)
+    patch.setattr(GroupCommit, "when_written", at_once)
 
 
 def give_a_snapshot_with_units_in_flight(patch: Patch) -> None:
@@ -77,11 +81,11 @@ def give_a_snapshot_with_units_in_flight(patch: Patch) -> None:
 
     def hasty(self: EngineProcess, donor: EngineProcess, target: SimFiles) -> Living:
         living = replicate(self, donor, target)
-        commit = donor.host.driver.commit
-        if commit._sent:
+        turns = donor.host.acceptance.turns
+        if turns._sent:
             store = new_store(target)
             Driver(LIMITS, store, donor.host).recover()
-            for turn in commit._sent:
+            for turn in turns._sent:
                 frames = turn.frames
                 store.write(Frames(list(frames.parts), frames.size_bytes, frames.count))
             store.sync()
@@ -95,18 +99,18 @@ def keep_the_engine_after_stepping_down(patch: Patch) -> None:
     """It holds what was never accepted."""
 
     def kept(self: Member) -> None:
-        driver = self.driver
-        assert driver is not None
+        acceptance = self.acceptance
+        assert acceptance is not None
         if not self._has_led:
             return
         self._has_led = False
-        commit = driver.commit
-        for _ in commit._sent:
-            driver.engine.on_written(commit._store.written_lsn)
-        commit._sent.clear()
-        driver.leads = commit.leads = commit.is_stopped = False
+        driver, turns = acceptance.driver, acceptance.turns
+        for _ in turns._sent:
+            driver.engine.on_written(driver.store.written_lsn)
+        turns._sent.clear()
+        acceptance.leads = turns.leads = turns.is_stopped = False
         # It does not watch over what it decides, until it leads the next time.
-        driver._has_led = False
+        acceptance._has_led = False
 
     patch.setattr(Member, "_open_anew", kept)
 
@@ -138,39 +142,39 @@ def go_on_behind_a_refused_unit(patch: Patch) -> None:
 
 def answer_all_with_the_first(patch: Patch) -> None:
     """A unit is accepted, and with it is answered what is still in flight behind it."""
-    accepted = ClusterCommit.accepted
+    accepted = LeaderTurns.accepted
 
-    def early(self: ClusterCommit, place: PlaceReached) -> None:
+    def early(self: LeaderTurns, place: PlaceReached) -> None:
         for turn in list(self._sent)[1:]:
             self._sent[0].waiters += turn.waiters
             turn.waiters = []
         accepted(self, place)
 
-    patch.setattr(ClusterCommit, "accepted", early)
+    patch.setattr(LeaderTurns, "accepted", early)
 
 
 def answer_in_the_wrong_order(patch: Patch) -> None:
     """Acceptance is taken for that of the unit that was sent last."""
-    accepted = ClusterCommit.accepted
+    accepted = LeaderTurns.accepted
 
-    def swapped(self: ClusterCommit, place: PlaceReached) -> None:
+    def swapped(self: LeaderTurns, place: PlaceReached) -> None:
         first, last = self._sent[0], self._sent[-1]
         first.waiters, last.waiters = last.waiters, first.waiters
         accepted(self, place)
 
-    patch.setattr(ClusterCommit, "accepted", swapped)
+    patch.setattr(LeaderTurns, "accepted", swapped)
 
 
 def write_in_the_wrong_order(patch: Patch) -> None:
     """This node's own log gets the unit that was decided last first."""
-    accepted = ClusterCommit.accepted
+    accepted = LeaderTurns.accepted
 
-    def swapped(self: ClusterCommit, place: PlaceReached) -> None:
+    def swapped(self: LeaderTurns, place: PlaceReached) -> None:
         first, last = self._sent[0], self._sent[-1]
         first.frames, last.frames = last.frames, first.frames
         accepted(self, place)
 
-    patch.setattr(ClusterCommit, "accepted", swapped)
+    patch.setattr(LeaderTurns, "accepted", swapped)
 
 
 def show_what_is_behind_an_accepted_unit(patch: Patch) -> None:
@@ -190,55 +194,55 @@ def show_what_is_behind_an_accepted_unit(patch: Patch) -> None:
 def wait_for_the_oldest_unit_only(patch: Patch) -> None:
     """A read rests on the newest that touches its topic."""
 
-    def oldest(self: ClusterCommit, names: object) -> Proposal | None:
+    def oldest(self: LeaderTurns, names: object) -> Proposal | None:
         return self._sent[0] if self._sent else None
 
-    patch.setattr(ClusterCommit, "_touching", oldest)
-    patch.setattr(ClusterCommit, "_turn_touches", lambda self, names: False)
+    patch.setattr(LeaderTurns, "_touching", oldest)
+    patch.setattr(LeaderTurns, "_turn_touches", lambda self, names: False)
 
 
 def show_streams_what_is_hidden(patch: Patch) -> None:
     """A stream passes a record that a delete in flight took."""
-    patch.setattr(ClusterCommit, "hides", lambda self, names: False)
+    patch.setattr(LeaderTurns, "hides", lambda self, names: False)
 
 
 def expire_by_the_local_clock(patch: Patch) -> None:
     """Each node has another time."""
 
-    def local(self: ClusterDriver) -> int:
-        return max(self.clock.clock_ms, self.engine.state.now_ms)
+    def local(self: UnitAcceptance) -> int:
+        return max(self._clock.clock_ms, self._engine.state.now_ms)
 
-    patch.setattr(ClusterDriver, "engine_ms", property(local))
+    patch.setattr(UnitAcceptance, "engine_ms", property(local))
 
 
 def decide_without_logging_the_time(patch: Patch) -> None:
     """A leader's time moves, and no unit says so."""
-    patch.setattr(ClusterDriver, "_log_time", lambda self: None)
+    patch.setattr(UnitAcceptance, "_log_time", lambda self: None)
 
 
 def write_the_place_before_its_unit(patch: Patch) -> None:
     """In a batch of its own: a crash between them skips the unit."""
 
     def follow(
-        self: ClusterDriver, events: Sequence[Event], unit: Unit, place: Place, mark: Mark
+        self: UnitAcceptance, events: Sequence[Event], unit: Unit, place: Place, mark: Mark
     ) -> None:
-        self.engine.unit.emit(event_of(place, mark, 0))
-        self.commit.end_turn()
-        self.engine.follow(events, unit.body)
-        self.commit.turn_soon()
+        self._engine.unit.emit(event_of(place, mark, 0))
+        self._commit.end_turn()
+        self._engine.follow(events, unit.body)
+        self._commit.turn_soon()
 
-    patch.setattr(ClusterDriver, "follow", follow)
+    patch.setattr(UnitAcceptance, "follow", follow)
 
 
 def lose_the_tail_at_each_start(patch: Patch) -> None:
     """As one node does, which knows of no other log."""
-    finish = ClusterDriver._finish_recovery
+    recovered = UnitAcceptance.recovered
 
-    def lossy(self: ClusterDriver, recovery: Recovery) -> None:
-        finish(self, recovery)
-        self.engine.finish_recovery(recovery, self.engine.state.now_ms)
+    def lossy(self: UnitAcceptance, recovery: Recovery) -> None:
+        recovered(self, recovery)
+        self._engine.finish_recovery(recovery, self._engine.state.now_ms)
 
-    patch.setattr(ClusterDriver, "_finish_recovery", lossy)
+    patch.setattr(UnitAcceptance, "recovered", lossy)
 
 
 def keep_what_memory_held(patch: Patch) -> None:
@@ -264,14 +268,14 @@ def trim_too_early(patch: Patch) -> None:
 
 def call_durable_what_is_not_synced(patch: Patch) -> None:
     """The power takes it, and the log does not have it any more."""
-    written = ClusterCommit._written
+    written = LeaderTurns.written
 
-    def early(self: ClusterCommit, lsn: int) -> int:
+    def early(self: LeaderTurns, lsn: int) -> int:
         found = written(self, lsn)
         self.durable = self._taken_mark
         return found
 
-    patch.setattr(ClusterCommit, "_written", early)
+    patch.setattr(LeaderTurns, "written", early)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from topics.protocol.model.commands import Begin, Command, View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
-from topics.protocol.replication.driver import ClusterDriver
+from topics.protocol.replication.acceptance import UnitAcceptance
 from topics.protocol.replication.member import LogEffect, Member
 from topics.protocol.replication.place import place_of
 from topics.protocol.state.frames import CaughtUpFrame, RecordFrame
@@ -113,18 +113,15 @@ class Disk:
 class EngineHost(InlineHost):
     """A driver's host whose time is the engine's."""
 
-    _driver_type = ClusterDriver
-    driver: ClusterDriver
-
     def __init__(self, store: DiskStore, clock: Callable[[], int]) -> None:
         self._clock = clock
         self.wrote: Callable[[], None] = lambda: None
         self.synced: Callable[[], None] = lambda: None
         self.failed: Callable[[], None] = lambda: None
-        super().__init__(LIMITS, store, clock())
-        self.driver.clock = self
+        self.acceptance = UnitAcceptance(self)
+        super().__init__(LIMITS, store, clock(), acceptance=self.acceptance)
         # A world's clock stands still for most steps.
-        self.driver.commit.turn_every_ms = 0
+        self.acceptance.turns.turn_every_ms = 0
 
     @property
     def clock_ms(self) -> int:
@@ -132,7 +129,7 @@ class EngineHost(InlineHost):
 
     @property
     def now_ms(self) -> int:  # type: ignore[override]
-        return self.driver.engine_ms
+        return self.acceptance.engine_ms
 
     @now_ms.setter
     def now_ms(self, _: int) -> None:
@@ -203,7 +200,7 @@ class EngineProcess:
     @property
     def durable(self) -> tuple[int, int]:
         """What the real engine says of its disk: offset and epoch of its mark."""
-        durable = self.host.driver.commit.durable
+        durable = self.host.acceptance.turns.durable
         return durable.offset, durable.epoch
 
     @property
@@ -226,8 +223,8 @@ class EngineProcess:
     @property
     def is_whole(self) -> bool:
         """Whether the store holds what is accepted and nothing else."""
-        commit = self.host.driver.commit
-        is_settled = self.member.is_settled and commit.is_settled and commit.is_written
+        is_written, turns = self.host.driver.commit.is_written, self.host.acceptance.turns
+        is_settled = self.member.is_settled and turns.is_settled and is_written
         return is_settled and self.node.state in WHOLE
 
     def guarded(self, call: Callable[[], None]) -> None:
@@ -283,8 +280,7 @@ class EngineProcess:
             self.world.answered(self, token, reply)  # type: ignore[arg-type]
 
     def read(self, topic: str) -> None:
-        driver = self.host.driver
-        index = driver.commit.shown_index
+        index = self.host.acceptance.turns.shown_index
         command = parse_diff(topic, b'{"from_seq":0,"limit":1000}', LIMITS)
         if topic not in RECORDS:
             index = 0  # a page ends before what was lost, so that not all need be on it
@@ -300,9 +296,9 @@ class EngineProcess:
     def watch(self, topic: str) -> None:
         """Pull what a stream from the topic's beginning gets now."""
         driver = self.host.driver
-        if not driver.is_shown:
+        if not self.host.acceptance.is_shown:
             return
-        index, now_ms = driver.commit.shown_index, self.host.now_ms
+        index, now_ms = self.host.acceptance.turns.shown_index, self.host.now_ms
         commands = driver.engine.watch_commands
         stream = commands.open_socket(lambda: None)
         marks: set[int] = set()
@@ -370,7 +366,7 @@ class EngineProcess:
         host.wrote, host.synced, host.failed = self._wrote, self._synced, self.member.failed
         self._wrote()
         self._synced()
-        self.member.opened(host.driver)
+        self.member.opened(host.acceptance)
 
     def log(self, level: str, what: str) -> None:
         self.world.note(f"{self.name} {level} {what}")
@@ -393,7 +389,11 @@ class EngineProcess:
 
     def checkpoint(self) -> None:
         driver = self.host.driver
-        if driver.maintenance.is_idle and self.member.driver is driver:
+        if (
+            driver.maintenance.is_idle
+            and self.member.acceptance is not None
+            and self.member.acceptance.driver is driver
+        ):
             driver.maintenance.round(lambda error: None, checkpoint=True)
 
     @property

@@ -52,7 +52,7 @@ class Rig:
     def fill(self) -> list[str]:
         """Have as many turns on their way as may be, each an append to `t`; their datas."""
         datas = []
-        while self.leader.host.driver.commit.has_room:
+        while self.leader.host.acceptance.turns.has_room:
             datas.append(f"on its way {len(datas)}")
             self.append(datas[-1])
             self.leader.host.driver.end_turn()

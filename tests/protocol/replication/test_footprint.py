@@ -30,7 +30,7 @@ def rig() -> Rig:
 def turned(rig: Rig) -> Footprint:
     """Of the leader's turn, which is on its way."""
     rig.leader.host.driver.end_turn()
-    return rig.leader.host.driver.commit._sent[-1].footprint
+    return rig.leader.host.acceptance.turns._sent[-1].footprint
 
 
 def claim(rig: Rig) -> None:
@@ -83,12 +83,12 @@ def test_a_dead_letter_hides_a_job_in_its_queue(rig: Rig) -> None:
     rig.land()
     rig.world.now_ms += 2000
     found: list[Footprint] = []
-    commit = rig.leader.host.driver.commit
+    turns = rig.leader.host.acceptance.turns
     claim(rig)
     for _ in range(20):
         rig.leader.host.ring_once()
         rig.turn()
-        found += [turn.footprint for turn in commit._sent]
+        found += [turn.footprint for turn in turns._sent]
         rig.land()
 
     assert any({"work", "buried"} <= each.touched and "work" in each.hidden for each in found)

@@ -17,8 +17,9 @@ import msgspec
 
 from topics.protocol.commit.unit_of_work import StateUnknown
 from topics.protocol.decide.read_your_writes import ReadBarrier
+from topics.protocol.driver.acceptance import Acceptance
 from topics.protocol.driver.copy_pace import COPIES_SOFT, CopyPace
-from topics.protocol.driver.delayed_writes import DelayedWrites
+from topics.protocol.driver.delayed_writes import Decide, DelayedWrites
 from topics.protocol.driver.group_commit import (
     Deliver,
     GroupCommit,
@@ -42,13 +43,11 @@ from topics.protocol.model.commands import (
     waits_for_news,
 )
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, WriteFailed
-from topics.protocol.model.events import Event
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment, Room, earlier
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.watched import Stream
 
 # Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
 _NOW: Final = Gate.NOW
@@ -140,12 +139,11 @@ class Driver:
         store: Not yet recovered.
         flush_ms: How long a `disk` write may stay unsynced.
         sync_timeout_ms: A step of the log that takes longer counts as failed; 0: never.
+        acceptance: By whom others accept what is decided; None: nobody is asked.
 
     Attributes:
         refused_for_room: Writes that found no room on the disk or in memory.
     """
-
-    _committer: type[GroupCommit] = GroupCommit
 
     def __init__(
         self,
@@ -155,21 +153,27 @@ class Driver:
         *,
         flush_ms: int = 200,
         sync_timeout_ms: int = 0,
+        acceptance: Acceptance | None = None,
     ) -> None:
         self.limits = limits
         self.store = store
-        observer, gate = self._watch_over()
         self.engine = Engine(
             limits,
             store,
             report=partial(host.log, "error"),
             broken=host.on_broken,
             ask_room=lambda need_bytes: store.ask_room(need_bytes),
-            observer=observer,
-            gate=gate,
+            observer=None if acceptance is None else acceptance.observe,
+            gate=None if acceptance is None else acceptance.may_have_frame,
         )
-        self.commit = self._committer(
-            self.engine, store, host, self, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
+        self.commit = GroupCommit(
+            self.engine,
+            store,
+            host,
+            self,
+            flush_ms=flush_ms,
+            sync_timeout_ms=sync_timeout_ms,
+            turns=None if acceptance is None else acceptance.turns,
         )
         throttle = Throttle()
         self.maintenance = MaintenanceDriver(
@@ -189,6 +193,8 @@ class Driver:
         self._deadlines: list[tuple[int, int, object]] = []
         self._deadlines_made = 0
         self._awaiting_copies: dict[_AwaitingCopies, None] = {}
+        self._acceptance = acceptance
+        self._decide: Decide = self.decide if acceptance is None else acceptance.decide
         self._delayed = DelayedWrites(
             limits,
             self.engine,
@@ -197,15 +203,11 @@ class Driver:
             throttle,
             self.maintenance,
             decide=self._decide,
-            answer=self._answer,
+            answer=self.answer,
             steady_ms=lambda: host.steady_ms,
         )
-
-    def _watch_over(
-        self,
-    ) -> tuple[Callable[[Event], None] | None, Callable[[Stream], bool] | None]:
-        """The observer and the gate of the engine."""
-        return None, None
+        if acceptance is not None:
+            acceptance.attach(self)
 
     # ------------------------------------------------------------------ life
 
@@ -217,7 +219,11 @@ class Driver:
         """
         recovery = self.store.recover(self.engine.state)
         self._host.not_before(self.engine.state.now_ms)
-        self._finish_recovery(recovery)
+        if self._acceptance is None:
+            self.engine.finish_recovery(recovery, self._host.now_ms)
+        else:
+            self.engine.resume()
+            self._acceptance.recovered(recovery)
         if self.engine.unit.has_events or (not recovery.fresh and self.store.room(reserve=True)):
             # An empty batch too: by the newest batch the next start knows which kernel ran, and
             # whether that process stopped cleanly.
@@ -226,9 +232,6 @@ class Driver:
             self.engine.on_synced(lsn)
             self.commit.recovered(lsn)
         return recovery
-
-    def _finish_recovery(self, recovery: Recovery) -> None:
-        self.engine.finish_recovery(recovery, self._host.now_ms)
 
     def start(self) -> None:
         """Commands may come."""
@@ -263,6 +266,22 @@ class Driver:
             lambda error: self.commit.when_synced(last) if error is None else last(error)
         )
 
+    def close(self) -> None:
+        """The engine is dropped: nothing more is begun."""
+        self._is_open = self._delayed.is_open = False
+        self.maintenance.end()
+
+    def refuse_all(self, why: Rejection, *, parked: Rejection) -> None:
+        """Refuse what waits for an engine that is dropped; `parked`: what may have been done in part."""
+        self.maintenance.refuse_erasures()
+        for each in list(self._parked.values()):
+            self.answer(each.deliver, Reply(parked))
+        self._parked.clear()
+        self._awaiting_copies, awaiting = {}, self._awaiting_copies
+        for waiting in awaiting:
+            self.answer(waiting.deliver, Reply(why))
+        self._delayed.let_all_in()
+
     # ------------------------------------------------------------------ commands
 
     def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
@@ -271,6 +290,10 @@ class Driver:
         Raises:
             Rejection: Refused; nothing has changed.
         """
+        if self._acceptance is not None:
+            found = self._acceptance.admit(command, deliver)
+            if found is not None:
+                return found
         if type(command) is Append:
             return self._delayed.submit(command, deliver)
         engine = self.engine
@@ -278,13 +301,14 @@ class Driver:
         if barrier is not None and not self._copy_now(barrier):
             return self._await_copies(_AwaitingCopies(command, deliver, barrier))
         try:
-            return self._decide(command, deliver)
+            return self._decide(command, deliver, 0.0)
         except Rejection as refusal:
             return self._delayed.wait_for_room(command, deliver, refusal)
 
-    def _decide(
+    def decide(
         self, command: Command, deliver: Deliver, throttle_ms: float = 0.0
     ) -> Reply | Ticket:
+        """Decide a command now, by what is true here.  Raises Rejection."""
         if self.store.read_only:
             # A thread met a failure whose report has not come yet.
             self.commit.failed(read_only())
@@ -348,7 +372,9 @@ class Driver:
 
     def nudge(self) -> None:
         """The engine was changed without a command: write that, and look for work that follows."""
-        if self.commit.is_over:
+        if self.commit.is_over or (
+            self._acceptance is not None and self.commit.failure is not None
+        ):
             return
         if self.engine.unit.has_events:
             self.commit.end_turn()
@@ -388,15 +414,18 @@ class Driver:
 
     def _deliver(self, result: Outcome | Exception, parked: ParkedCommand) -> None:
         """Answer a parked command, once the log allows it."""
+        if self._acceptance is not None and self._acceptance.holds(result, parked):
+            return
         deliver = parked.deliver
         if isinstance(result, Exception) or result.gate is _NOW:
-            self._answer(deliver, Reply(result))
+            self.answer(deliver, Reply(result))
         elif self.commit.failure is not None:
-            self._answer(deliver, Reply(unknown()))
+            self.answer(deliver, Reply(unknown()))
         else:
             self.commit.wait(deliver, result)
 
-    def _answer(self, deliver: Deliver, reply: Reply) -> None:
+    def answer(self, deliver: Deliver, reply: Reply) -> None:
+        """Deliver an answer; an error of its receiver concerns no other answer."""
         try:
             deliver(reply)
         except Exception as error:
@@ -456,11 +485,11 @@ class Driver:
                 continue  # the answer before it made its client cancel it
             del self._awaiting_copies[waiting]
             try:
-                result = self._decide(waiting.command, waiting.deliver)
+                result = self._decide(waiting.command, waiting.deliver, 0.0)
             except Exception as error:
                 result = Reply(error)  # a refusal, or a bug that concerns this command alone
             if isinstance(result, Reply):
-                self._answer(waiting.deliver, result)
+                self.answer(waiting.deliver, result)
             else:
                 waiting.ticket = result
         self._want_sync_of_copies()
@@ -476,14 +505,22 @@ class Driver:
     def work_soon(self) -> None:
         """Copies for routers, jobs for waiting workers: once the commands that are here are
         decided."""
-        may_copy = self.engine.router_commands.wants_to_copy() and self._may_copy()
-        if not self._is_work_due and self.engine.has_work(may_copy=may_copy):
+        if self._acceptance is None or self._acceptance.may_decide:
+            may_copy = self.engine.router_commands.wants_to_copy() and self._may_copy()
+            has_work = not self._is_work_due and self.engine.has_work(may_copy=may_copy)
+        else:
+            has_work = not self._is_work_due and self._acceptance.may_read_on
+        if has_work:
             self._is_work_due = True
             self._host.work_soon()
 
     def work_off(self) -> None:
         """Do a bounded part of the work that no command asks for."""
         self._is_work_due = False
+        if self._acceptance is not None and not self._acceptance.may_decide:
+            if self._acceptance.may_read_on:
+                self._read_on()
+            return
         if not self._is_open:
             return
         may_copy, unit = self._may_copy(), self.engine.unit
@@ -507,12 +544,21 @@ class Driver:
             if self.engine.scans.due:
                 self.work_soon()
 
+    def _read_on(self) -> None:
+        """Nothing is decided; reads that take several turns go on."""
+        self.engine.scans.step(self.engine.unit.in_engine_time(self.moment))
+        self._begin_reading()
+        self._answer_woken()
+        self.work_soon()
+
     def _begin_reading(self) -> None:
         for fetch in self.engine.take_fetches():
             self._host.perform(Read(fetch))
 
     def fetched(self, fetch: Fetch, result: list[list[Buffer]] | Exception) -> None:
         """The text of a `Read` is here, or could not be read."""
+        if self._acceptance is not None and self._acceptance.takes(fetch, result):
+            return
         self.engine.advance(self._host.now_ms)
         fetch.done(result)
         self.nudge()
@@ -521,6 +567,8 @@ class Driver:
 
     def end_turn(self) -> None:
         """The commands that came by now are decided: write what they changed."""
+        if self._acceptance is not None:
+            self._acceptance.turn_ends()
         self.commit.end_turn()
 
     def on_published(self) -> None:
@@ -530,6 +578,8 @@ class Driver:
         if self.when_shown is not None:
             self.when_shown()
         self.work_soon()
+        if self._acceptance is not None:
+            self._acceptance.published()
 
     def on_answered(self) -> None:
         self._answer_woken()
@@ -545,11 +595,15 @@ class Driver:
         ):
             self.commit.want_sync()
         self.maintenance.soon_if_pressed()
+        if self._acceptance is not None:
+            self._acceptance.answered()
 
     def erase(self, waiter: PendingAnswer) -> None:
         self.maintenance.erase(waiter)
 
     def on_failed(self, error: Exception) -> None:
+        if self._acceptance is not None:
+            self._acceptance.failing()
         self._host.on_failed(error)
         self.maintenance.fail_erasures()
         self._answer_woken()
@@ -589,14 +643,20 @@ class Driver:
         work_ms = self._work_ms()
         if work_ms is not None:
             at_ms = earlier(at_ms, self._host.steady_ms + max(work_ms - self._host.now_ms, 0))
+        if self._acceptance is not None:
+            at_ms = earlier(at_ms, self._acceptance.alarm_ms())
         return at_ms
 
     def _work_ms(self) -> int | None:
         """When `work_off` is wanted though nothing happens until then, by the wall clock."""
+        if self._acceptance is not None and not self._acceptance.may_decide:
+            return None
         return self.engine.alarm_ms()
 
     def ring(self) -> None:
         """Time went by: do what is due by now."""
+        if self._acceptance is not None:
+            self._acceptance.ringing()
         now_ms = self._host.steady_ms
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, _, token = heappop(self._deadlines)
@@ -612,6 +672,8 @@ class Driver:
         elif self._copy_pace.is_held:
             self.work_soon()
         self.maintenance.ring()
+        if self._acceptance is not None:
+            self._acceptance.rang()
 
 
 def _nothing() -> None:

@@ -21,6 +21,7 @@ from typing import Final, Protocol, TypeAlias, final
 
 import msgspec
 
+from topics.protocol.driver.acceptance import Turns
 from topics.protocol.driver.loop_time import LoopTime, tick_ms
 from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames
@@ -183,6 +184,7 @@ class GroupCommit:
         flush_ms: How long a `disk` write may stay unsynced.
         sync_timeout_ms: A step of the log that takes longer counts as failed; 0: never.  Time in which
             the host did not run does not count.
+        turns: Where a turn goes before it is written here; None: nowhere.
 
     Attributes:
         writer: What the writer of the log is doing.
@@ -201,6 +203,7 @@ class GroupCommit:
         *,
         flush_ms: int,
         sync_timeout_ms: int = 0,
+        turns: Turns | None = None,
     ) -> None:
         self.writer = _FREE
         self.failure: Exception | None = None
@@ -225,10 +228,15 @@ class GroupCommit:
         """As far as syncs were reported; the store's own lsn may be ahead of what is published."""
         self._sync_since_ms: int | None = None
         self._flush_at_ms: int | None = None
+        self._turns = turns
+        if turns is not None:
+            turns.attach(self, engine, host)
 
     def recovered(self, lsn: int) -> None:
         """The events of recovery are written and synced."""
         self._synced_lsn = lsn
+        if self._turns is not None:
+            self._turns.recovered(lsn)
 
     def _move(self, state: WriterState) -> None:
         assert state in WRITER_TRANSITIONS[self.writer], (self.writer, state)
@@ -255,13 +263,17 @@ class GroupCommit:
 
     def turn_soon(self) -> None:
         """Have this turn ended, once the commands that are here now were submitted."""
-        if not self.is_turn_due and self.writer is _FREE:
+        if not self.is_turn_due and (
+            self.writer is _FREE if self._turns is None else self._turns.may_end
+        ):
             self.is_turn_due = True
             self._host.turn_soon()
 
     def end_turn(self) -> None:
         """Write what was decided; where a step of the writer is under way, once that has ended."""
         self.is_turn_due = False
+        if self._turns is not None and self._turns.take():
+            return
         if self.writer is not _FREE:
             return
         self._on_its_way, self._unit = self._unit, []
@@ -272,6 +284,9 @@ class GroupCommit:
         except Exception as error:
             self.fail(error)
             return
+        self._write(frames, may_wait)
+
+    def _write(self, frames: Frames, may_wait: bool) -> None:
         self._move(_WRITING)
         if frames.count:
             self._begin(Write(frames, may_wait))
@@ -313,17 +328,20 @@ class GroupCommit:
         """The events of the turn on its way are in the log; up to which write no answer waits for a
         sync."""
         self._engine.on_written(lsn)
-        return self._synced_lsn
+        return self._synced_lsn if self._turns is None else self._turns.written(lsn)
 
     def _go_on(self) -> None:
         """The writer is free: begin the next turn, or call what waits for all to be written."""
-        if self.writer is not _FREE:
-            return
-        if self._unit or self._engine.unit.has_events:
-            self.turn_soon()
-            return
-        while self._when_written and self.is_written:
-            self._when_written.popleft()(None)
+        if self._turns is not None:
+            self._turns.freed()
+        if self.writer is _FREE:
+            if self._unit or self._engine.unit.has_events:
+                self.turn_soon()
+            else:
+                while self._when_written and self.is_written:
+                    self._when_written.popleft()(None)
+        if self._turns is not None:
+            self._turns.went_on()
 
     def _open(self, waiter: PendingAnswer, sync_ms: float) -> None:
         if waiter.outcome.erases is None:
@@ -341,7 +359,21 @@ class GroupCommit:
     @property
     def is_written(self) -> bool:
         """Whether every applied event is in the log, and nothing is on its way to it."""
-        return self.writer is _FREE and not self._unit and not self._engine.unit.has_events
+        return (
+            self.writer is _FREE
+            and not self.has_turn
+            and (self._turns is None or self._turns.is_still)
+        )
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether something was decided, or waits for a turn, that has not ended yet."""
+        return bool(self._unit) or self._engine.unit.has_events
+
+    @property
+    def is_to_be_still(self) -> bool:
+        """Whether somebody waits for a moment in which `is_written` holds."""
+        return bool(self._when_written)
 
     def when_written(self, call: Callable[[WriteFailed | None], None]) -> None:
         """Call with None in a moment in which `is_written` holds, or with why it never will."""
@@ -357,7 +389,8 @@ class GroupCommit:
     @property
     def depth(self) -> int:
         """Answers that wait for the log."""
-        return len(self._syncing) + len(self._unit) + len(self._on_its_way)
+        depth = len(self._syncing) + len(self._unit) + len(self._on_its_way)
+        return depth if self._turns is None else depth + self._turns.depth
 
     # ------------------------------------------------------------------ other steps of the log
 
@@ -404,17 +437,64 @@ class GroupCommit:
         self._go_on()
         self._listener.on_answered()
 
+    # ------------------------------------------------------------------ for turns that others accept
+
+    def take_turn(self) -> tuple[Frames, list[PendingAnswer]] | None:
+        """What was decided, and who waits for it; None where the log has failed over it."""
+        waiters, self._unit = self._unit, []
+        try:
+            return self._engine.take_frames(), waiters
+        except Exception as error:
+            self._unit = waiters
+            self.fail(error)
+            return None
+
+    def write_accepted(self, frames: Frames, waiters: list[PendingAnswer]) -> None:
+        """Write what others have accepted; the writer is free."""
+        self._on_its_way = waiters
+        size_bytes = frames.size_bytes
+        self._write(frames, size_bytes > INLINE_BYTES or not self._store.fits(size_bytes))
+
+    def refuse_turn(self, why: Rejection) -> None:
+        """Those that wait for a turn which is not ended any more are answered so."""
+        waiters, self._unit = self._unit, []
+        for waiter in waiters:
+            self.answer(waiter, Reply(why))
+
+    def abandon(
+        self, why: Rejection, accepted: Sequence[tuple[Frames, list[PendingAnswer]]]
+    ) -> None:
+        """The engine is dropped: nothing more is shown.  What is accepted is written all the same, because
+        the store is where another engine goes on from."""
+        self.failure = why
+        on_its_way, self._on_its_way = self._on_its_way, []
+        self.writer = WriterState.FAILED
+        for frames, waiters in accepted:
+            self._host.perform(Write(frames, may_wait=True))  # behind the one on its way
+            on_its_way += waiters
+        self._engine.on_failed()
+        for waiter in on_its_way:
+            # Accepted, and on its way to the disk of this node: true, wherever it is written.
+            self.answer(waiter, waiter.reply())
+        self._end_calls()
+        for waiter in self._syncing:
+            self.answer(waiter, Reply(why))
+        self._syncing.clear()
+
     # ------------------------------------------------------------------ failure
 
     def failed(self, error: BaseException) -> None:
         """A step of the log failed."""
         self.fail(error if isinstance(error, Exception) else WriteFailed("log", repr(error)))
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: Exception, waiters: Sequence[PendingAnswer] = ()) -> None:
         """The log is read-only from now on: nothing of this turn is shown, and every command that
-        waits is answered that its outcome is unknown (§0.5)."""
+        waits is answered that its outcome is unknown (§0.5); those too that wait for `waiters`."""
         if self.failure is not None:
             return
+        self._on_its_way += waiters
+        if self._turns is not None:
+            self._on_its_way += self._turns.failing()
         self.failure = error
         self._move(WriterState.FAILED)
         self._store.fail(error)
@@ -425,6 +505,11 @@ class GroupCommit:
         self._on_its_way, self._unit = [], []
         for waiter in waiters:
             self.answer(waiter, Reply(unknown()))
+        self._end_calls()
+        self._listener.on_failed(error)
+
+    def _end_calls(self) -> None:
+        """Nothing is written or rotated any more: say so to whoever waits for it."""
         calls, self._when_written = self._when_written, deque()
         for call in calls:
             call(read_only())
@@ -432,7 +517,6 @@ class GroupCommit:
         if rotated is not None:
             rotated(0, read_only())
         self._sync_since_ms = self._flush_at_ms = None
-        self._listener.on_failed(error)
 
     # ------------------------------------------------------------------ syncs
 
@@ -473,6 +557,8 @@ class GroupCommit:
 
     def synced(self, lsn: int, took_ms: float) -> None:
         """The log is durable up to `lsn`."""
+        if self._turns is not None:
+            self._turns.synced(lsn)
         if self.failure is not None:
             return
         self._sync_since_ms = None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from topics.protocol.commit.unit_of_work import StateUnknown
+from topics.protocol.driver.acceptance import Acceptance
 from topics.protocol.driver.driver import Driver, Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Rotate, Sync, Write
 from topics.protocol.driver.maintenance import Call
@@ -27,8 +28,6 @@ class InlineHost:
         lines: The driver's lines for the operator: (level, line).
     """
 
-    _driver_type: type[Driver] = Driver
-
     def __init__(
         self,
         limits: Limits,
@@ -37,11 +36,17 @@ class InlineHost:
         *,
         flush_ms: int = 200,
         sync_timeout_ms: int = 0,
+        acceptance: Acceptance | None = None,
     ) -> None:
         self.store = store
         self.now_ms = now_ms
-        self.driver = self._driver_type(
-            limits, store, self, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
+        self.driver = Driver(
+            limits,
+            store,
+            self,
+            flush_ms=flush_ms,
+            sync_timeout_ms=sync_timeout_ms,
+            acceptance=acceptance,
         )
         self.lines: list[tuple[str, str]] = []
         self._is_turn_due = False

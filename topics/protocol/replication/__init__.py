@@ -3,11 +3,11 @@
 Sans-IO, as the driver is, and chosen once where a server is put together: one node without a cluster
 uses none of this.
 
-    place     a node's place in the shared log, as an event of its own log
-    footprint what a turn changes for readers while it is not accepted
-    commit    group commit whose log is the one that nodes share, and then this node's own
-    driver    a driver that leads or follows
-    member    one node: performs the rule's effects, in their order, over the driver of the moment
+    place       a node's place in the shared log, as an event of its own log
+    footprint   what a turn changes for readers while it is not accepted
+    turns       a leader's turns on their way to the log that nodes share, and then to this node's own
+    acceptance  the part of a driver by which it leads or follows
+    member      one node: performs the rule's effects, in their order, over the driver of the moment
 
 # What is where
 
@@ -20,7 +20,7 @@ not keep, the shared log has.
 # A leader
 
 Its turn is one unit, and several may be on their way, each decided from the state that the one before it
-leaves: `commit.TURNS_MAX`, and no more than `TURNS_BYTES_MAX` of them, one every `TURN_EVERY_MS`.  Commands
+leaves: `turns.TURNS_MAX`, and no more than `TURNS_BYTES_MAX` of them, one every `TURN_EVERY_MS`.  Commands
 that come sooner wait, and are the next turn: where the brokers are near, one turn at a time is on its way
 and units grow under load.  A unit that is not accepted takes all behind it with it.
 

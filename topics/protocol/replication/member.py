@@ -42,9 +42,9 @@ from topics.protocol.cluster.steps import (
 )
 from topics.protocol.cluster.unit import Shard, Unreadable
 from topics.protocol.driver.group_commit import Reply as DriverReply
-from topics.protocol.replication.commit import Proposal, not_leader
-from topics.protocol.replication.driver import ClusterDriver
+from topics.protocol.replication.acceptance import UnitAcceptance
 from topics.protocol.replication.place import place_of
+from topics.protocol.replication.turns import Proposal, not_leader
 
 LogEffect: TypeAlias = Read | Prove | AskEnd | Send | TakeSnapshot | Install | Loss | Halt
 """What a host performs, and reports as `cluster.steps` says."""
@@ -59,8 +59,8 @@ class MemberHost(Protocol):
         """Begin this.  `Install` is reported by `Member.opened`, as `reopen` is."""
 
     def reopen(self) -> None:
-        """Close the store of the present driver, open it anew, and call `Member.opened` with a driver
-        that has recovered it."""
+        """Close the store of the present driver, open it anew, and call `Member.opened` when a driver has
+        recovered it."""
 
     def log(self, level: str, what: str) -> None:
         """A line for the operator."""
@@ -78,7 +78,7 @@ class Member:
 
     Attributes:
         node: None before the first driver.
-        driver: The one that serves; None while the store is opened.
+        acceptance: Of the driver that serves; None while the store is opened.
         index: Of the last unit that reads here show.
         moved: Called when `index` has risen, or this node leads or does not any more.
     """
@@ -93,7 +93,7 @@ class Member:
         needs_snapshot: Callable[[Place], bool] = _never,
     ) -> None:
         self.node: Node | None = None
-        self.driver: ClusterDriver | None = None
+        self.acceptance: UnitAcceptance | None = None
         self.moved: Callable[[], None] = _nothing
         self._shard = shard
         self._name = name
@@ -111,12 +111,12 @@ class Member:
 
     @property
     def index(self) -> int:
-        return 0 if self.driver is None else self.driver.commit.shown_index
+        return 0 if self.acceptance is None else self.acceptance.turns.shown_index
 
     @property
     def leads(self) -> bool:
         """Whether commands are decided here."""
-        return self.driver is not None and self.driver.leads
+        return self.acceptance is not None and self.acceptance.leads
 
     @property
     def state(self) -> NodeState:
@@ -125,8 +125,8 @@ class Member:
     @property
     def may_read(self) -> bool:
         """Whether the reader of the shared log may go on; else the engine is behind it."""
-        driver = self.driver
-        return not self._effects and driver is not None and driver.pressure < 1.0
+        acceptance = self.acceptance
+        return not self._effects and acceptance is not None and acceptance.driver.pressure < 1.0
 
     @property
     def is_settled(self) -> bool:
@@ -135,11 +135,12 @@ class Member:
 
     # ------------------------------------------------------------------ what the host reports
 
-    def opened(self, driver: ClusterDriver) -> None:
-        """The store is open, by this driver, which is not started yet."""
+    def opened(self, acceptance: UnitAcceptance) -> None:
+        """The store is open, by this one's driver, which is not started yet."""
+        driver = acceptance.driver
         place, mark = place_of(driver.engine.state.place, self._shard)
-        self.driver = driver
-        driver.when_moved = self._moved
+        self.acceptance = acceptance
+        acceptance.when_moved = self._moved
         self._is_opening = False
         driver.start()
         if self.node is None:
@@ -213,8 +214,9 @@ class Member:
             case Answer():
                 self._answer(effect)
             case Leads(term):
-                assert self.driver is not None
-                self.driver.commit.when_written(partial(self._lead, self.driver, term))
+                acceptance = self.acceptance
+                assert acceptance is not None
+                acceptance.driver.commit.when_written(partial(self._lead, acceptance, term))
             case StepDown(why):
                 self._step_down(why)
             case OpenAnew():
@@ -225,18 +227,18 @@ class Member:
                 self._applied_place = place
                 self._open(lambda: self._host.carry(effect), "its store is replaced by a snapshot")
             case TakeSnapshot():
-                assert self.driver is not None
-                self.driver.is_shown = False
+                assert self.acceptance is not None
+                self.acceptance.is_shown = False
                 self._host.carry(effect)
             case _:
                 self._host.carry(effect)
 
     def _apply(self, effect: Apply) -> None:
-        driver = self.driver
-        assert driver is not None
+        acceptance = self.acceptance
+        assert acceptance is not None
         if effect.is_own:
             self._applied_place = effect.place
-            driver.accepted(effect.place, effect.mark)
+            acceptance.accepted(effect.place, effect.mark)
             return
         try:
             events = effect.unit.events()
@@ -246,15 +248,15 @@ class Member:
             self.hear(CannotApply(str(error)))
             return
         self._applied_place = effect.place
-        driver.follow(events, effect.unit, effect.place, effect.mark)
+        acceptance.follow(events, effect.unit, effect.place, effect.mark)
 
-    def _lead(self, driver: ClusterDriver, term: int, error: Exception | None) -> None:
+    def _lead(self, acceptance: UnitAcceptance, term: int, error: Exception | None) -> None:
         node = self.node
         assert node is not None
         is_asked = node.state is NodeState.LEADING and node.place.term == term
-        if error is None and driver is self.driver and is_asked:
+        if error is None and acceptance is self.acceptance and is_asked:
             self._has_led = True
-            driver.lead(term, self._propose)
+            acceptance.lead(term, self._propose)
             self.moved()
 
     def _propose(self, proposal: Proposal, count: int, body: bytes) -> None:
@@ -274,14 +276,12 @@ class Member:
                     self._host.log("error", f"an answer could not be delivered: {error!r}")
 
     def _step_down(self, why: str) -> None:
-        assert self.driver is not None
-        if self.driver.leads:
-            self.driver.step_down(why)
+        assert self.acceptance is not None
+        if self.acceptance.leads:
+            self.acceptance.step_down(why)
             self.moved()
 
     def _open_anew(self) -> None:
-        driver = self.driver
-        assert driver is not None
         if not self._has_led:
             return  # it was told to lead, and had not begun to
         self._has_led = False
@@ -289,10 +289,10 @@ class Member:
 
     def _open(self, begin: Callable[[], None], why: str) -> None:
         """Drop the engine and have the host open another."""
-        driver, self.driver = self.driver, None
-        assert driver is not None
+        acceptance, self.acceptance = self.acceptance, None
+        assert acceptance is not None
         self._is_opening = True
-        driver.abandon(why)
+        acceptance.abandon(why)
         self._answer_at_once()
         self.moved()
         begin()

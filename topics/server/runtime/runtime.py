@@ -64,8 +64,6 @@ class Runtime:
         sync_timeout_ms: How long the disk may take for a sync or a write; 0: for ever.
     """
 
-    _driver_type: type[Driver] = Driver
-
     def __init__(
         self,
         limits: Limits,
@@ -79,9 +77,9 @@ class Runtime:
         self.store = store
         self.clock = clock or Clock()
         self._make_driver = partial(
-            self._driver_type, limits, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
+            Driver, limits, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
         )
-        self.driver = self._make_driver(store, self)
+        self.driver = self._driver_over(store)
         self.engine = self.driver.engine
         self.phase = Phase.STARTING
         self.exchange: Any
@@ -126,6 +124,10 @@ class Runtime:
             Call: self._call,
             Read: self._read,
         }
+
+    def _driver_over(self, store: Store) -> Driver:
+        """A driver of a store that is not recovered."""
+        return self._make_driver(store, self)
 
     # ------------------------------------------------------------------ life
 

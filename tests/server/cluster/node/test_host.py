@@ -13,7 +13,7 @@ from cluster.memory_log import MemoryLog, Trouble
 from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.unit import FORMAT, TermBegan, encode
 from topics.protocol.model.errors import ErrorCode, Rejection, StoreError
-from topics.protocol.replication.driver import ClusterDriver
+from topics.protocol.replication.acceptance import UnitAcceptance
 from topics.protocol.replication.member import Member
 
 from ..nodes import SHARD, WAIT_MS, Nodes, cluster
@@ -293,9 +293,9 @@ async def test_what_is_on_the_disk_stays_known_while_the_store_is_opened_anew(
         assert known.offset >= 0
         assert leader.host.needs_log
 
-        driver, leader.host.member.driver = leader.host.member.driver, None
+        acceptance, leader.host.member.acceptance = leader.host.member.acceptance, None
         assert leader.host.durable_mark == known
-        leader.host.member.driver = driver
+        leader.host.member.acceptance = acceptance
 
 
 @on_a_loop
@@ -363,7 +363,7 @@ async def test_leading_moves_while_clients_write(tmp_path: Path) -> None:
 async def test_a_store_that_is_replayed_and_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
     """The start says why, in one line, as where the replay itself fails; it does not wait for ever."""
 
-    def breaks(member: Member, driver: ClusterDriver) -> None:
+    def breaks(member: Member, driver: UnitAcceptance) -> None:
         raise MemoryError("no memory")
 
     async with cluster(tmp_path) as nodes:

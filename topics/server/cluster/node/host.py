@@ -36,9 +36,9 @@ from topics.protocol.cluster.steps import (
 from topics.protocol.cluster.unit import Shard
 from topics.protocol.driver.loop_time import LoopTime
 from topics.protocol.model.errors import StoreError
-from topics.protocol.replication.commit import NOTHING_DURABLE, Durable
-from topics.protocol.replication.driver import ClusterDriver
+from topics.protocol.replication.acceptance import UnitAcceptance
 from topics.protocol.replication.member import LogEffect, Member
+from topics.protocol.replication.turns import NOTHING_DURABLE, Durable
 from topics.server.cluster.node.log_work import AGAIN_S, LogWork
 from topics.server.cluster.node.runtime import ClusterRuntime
 from topics.server.cluster.node.status import ClusterStatus, HistoryLoss, NodeStatus, SnapshotStatus
@@ -223,7 +223,7 @@ class ClusterHost:
             await self._wait_for_news(TICK_S)
         if self._holds:
             self.member.give_up()
-        while self.member.driver is None and not self.halted.done():
+        while self.member.acceptance is None and not self.halted.done():
             await self._wait_for_news(TICK_S)
 
     @property
@@ -255,10 +255,10 @@ class ClusterHost:
             self._awake_ms, self._tried_s = now_ms, max(self._tried_s, time.monotonic())
 
     def _takes_too_long(self) -> bool:
-        driver, state = self.member.driver, self.member.state
+        acceptance, state = self.member.acceptance, self.member.state
         if state in (NodeState.SEEKING, NodeState.BEGINNING, NodeState.PROVING):
             return (time.monotonic() - self._tried_s) * 1000 > self._give_up_ms
-        since_ms = None if driver is None else driver.commit.proposed_ms
+        since_ms = None if acceptance is None else acceptance.turns.proposed_ms
         if since_ms is None:
             return False
         return self._runtime.steady_ms - max(since_ms, self._awake_ms) > self._give_up_ms
@@ -300,9 +300,11 @@ class ClusterHost:
     @property
     def durable_mark(self) -> Durable:
         """The same, with the epoch that the log gave with it."""
-        driver = self.member.driver
-        if driver is not None:  # while the store is opened anew, what it holds stays on the disk
-            self._durable = driver.commit.durable
+        acceptance = self.member.acceptance
+        if (
+            acceptance is not None
+        ):  # while the store is opened anew, what it holds stays on the disk
+            self._durable = acceptance.turns.durable
         return self._durable
 
     @property
@@ -321,9 +323,9 @@ class ClusterHost:
 
     def mark_time(self) -> None:
         """Have the log say what time it is, if this node leads."""
-        driver = self.member.driver
-        if driver is not None:
-            driver.mark_time()
+        acceptance = self.member.acceptance
+        if acceptance is not None:
+            acceptance.mark_time()
             self._runtime.rouse()
 
     async def wait_for(self, index: int, wait_ms: int) -> bool:
@@ -359,7 +361,7 @@ class ClusterHost:
     def status(self) -> ClusterStatus:
         node, nodes = self.member.node, tuple(self._nodes())
         accepted = 0 if node is None else node.anchor.index
-        driver = self.member.driver
+        acceptance = self.member.acceptance
         return ClusterStatus(
             cluster=self.name.cluster,
             shard=self.shard,
@@ -369,7 +371,7 @@ class ClusterHost:
             index=self.index,
             lag_units=max(0, accepted - self.index),
             log_end=self._work.end,
-            in_flight=0 if driver is None else driver.commit.turns,
+            in_flight=0 if acceptance is None else acceptance.turns.under_way,
             nodes=nodes,
             loss=self._loss,
             losses=self._losses,
@@ -418,9 +420,9 @@ class ClusterHost:
     def log(self, level: str, what: str) -> None:
         getattr(log, level)("%s", what)
 
-    def _opened(self, driver: ClusterDriver) -> None:
+    def _opened(self, acceptance: UnitAcceptance) -> None:
         try:
-            self.member.opened(driver)
+            self.member.opened(acceptance)
         except Exception as error:
             # It was replayed, and this node still does not serve: nobody else hears of it.
             log.critical("this node's data cannot be used", exc_info=error)
@@ -447,10 +449,10 @@ class ClusterHost:
         self._halt(repr(error))
 
     def _note_data(self) -> None:
-        driver, node = self.member.driver, self.member.node
-        assert driver is not None
+        acceptance, node = self.member.acceptance, self.member.node
+        assert acceptance is not None
         at = 0 if node is None else node.anchor.index
-        self._has_data = at > 0 or driver.engine.topic_count > 0
+        self._has_data = at > 0 or acceptance.driver.engine.topic_count > 0
 
     def _install(self) -> None:
         """*Blocking.*"""

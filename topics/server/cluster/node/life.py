@@ -317,10 +317,10 @@ class ClusterNode:
         if placement is None or host is None:
             return
         # Of the driver that serves: one that is being replaced is read-only for a moment.
-        driver = host.member.driver
+        acceptance = host.member.acceptance
         if not self._candidacy.judge(
             skew_ms=skew_ms,
-            is_read_only=driver is not None and driver.engine.read_only,
+            is_read_only=acceptance is not None and acceptance.driver.engine.read_only,
             has_data=host.member.state not in (NodeState.ASIDE, NodeState.HALTED),
         ):
             return

@@ -7,9 +7,10 @@ the new one opens its files.  When that is to be is `host`'s to say.
 
 from collections.abc import Callable
 
+from topics.protocol.driver.driver import Driver
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Store
-from topics.protocol.replication.driver import ClusterDriver
+from topics.protocol.replication.acceptance import UnitAcceptance
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.runtime import Runtime
 
@@ -24,13 +25,13 @@ class ClusterRuntime(Runtime):
         open_store: Called for the first driver, and for each that follows.
 
     Attributes:
-        opened: Called with each driver that has recovered its store; it starts it.
+        acceptance: That of the driver.
+        opened: Called with that of each driver that has recovered its store; it starts the driver.
         when_failed: Called when this node's own log has failed.
     """
 
-    _driver_type = ClusterDriver
-    driver: ClusterDriver
-    opened: Callable[[ClusterDriver], None]
+    acceptance: UnitAcceptance
+    opened: Callable[[UnitAcceptance], None]
     when_failed: Callable[[Exception], None]
     _is_attached = False
 
@@ -47,7 +48,6 @@ class ClusterRuntime(Runtime):
         super().__init__(
             limits, open_store(), flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms, clock=clock
         )
-        self.driver.clock = self
 
     # ------------------------------------------------------------------ time
 
@@ -59,7 +59,7 @@ class ClusterRuntime(Runtime):
     @property
     def now_ms(self) -> int:
         """Engine time: of accepted events."""
-        return self.driver.engine_ms
+        return self.acceptance.engine_ms
 
     def not_before(self, seen_ms: int) -> None:
         """A node's clock follows no log: the time of a leader that was ahead is not the machine's."""
@@ -80,18 +80,20 @@ class ClusterRuntime(Runtime):
         now."""
         self._open_store = open_store
         self.store = open_store()
-        self.driver = self._made(self.store)
+        self.driver = self._driver_over(self.store)
         self.engine = self.driver.engine
 
-    def _made(self, store: Store) -> ClusterDriver:
-        """The next driver, over a store that is not recovered."""
-        driver = self._make_driver(store, self)
-        assert isinstance(driver, ClusterDriver)
-        driver.clock = self
-        return driver
+    def _driver_over(self, store: Store) -> Driver:
+        self.acceptance = self._made(store)
+        return self.acceptance.driver
+
+    def _made(self, store: Store) -> UnitAcceptance:
+        acceptance = UnitAcceptance(self)
+        self._make_driver(store, self, acceptance=acceptance)
+        return acceptance
 
     def _open(self) -> None:
-        self.opened(self.driver)
+        self.opened(self.acceptance)
 
     def on_failed(self, error: Exception) -> None:
         super().on_failed(error)
@@ -117,10 +119,12 @@ class ClusterRuntime(Runtime):
         await self._maintainer.wait_for(lambda: old.close(None))
         await self._maintainer.wait_for(between)
         store = self._open_store()
-        driver = self._made(store)
+        acceptance = self._made(store)
+        driver = acceptance.driver
         await self._maintainer.wait_for(driver.recover)
+        self.acceptance = acceptance
         self.store, self.driver, self.engine = store, driver, driver.engine
-        self.opened(driver)
+        self.opened(acceptance)
         self._set_alarm()
 
 

@@ -1,12 +1,12 @@
-"""Group commit whose log is the one that a cluster's nodes share, and then this node's own.
+"""Turns of a leader on their way to the log that a cluster's nodes share, and then to this node's own.
 
 A leader's turn goes to the shared log first (`propose`).  Once its unit is accepted, its frames are
 written here with the place, and then what readers see moves and its answers are given: acceptance is the
 durability of every class.  Several turns may be on their way, each decided from the state that the one
 before it leaves.  Where that is as many as may be, or more bytes, commands wait, and are one turn: so
-units grow under load.  A replica's writer is the ordinary one.
+units grow under load.  A replica's turns go to its own log at once.
 
-Nothing is sealed or copied while a turn is on its way (`is_written`); whoever wants to is waited for, and
+Nothing is sealed or copied while a turn is on its way (`is_still`); whoever wants to is waited for, and
 nothing is decided meanwhile.
 
 Invariants:
@@ -17,20 +17,19 @@ Invariants:
 
 from collections import deque
 from collections.abc import Callable, Collection, KeysView
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from topics.protocol.driver.group_commit import (
-    INLINE_BYTES,
     Deliver,
     GroupCommit,
+    LogHost,
     PendingAnswer,
     Reply,
-    Write,
     WriterState,
-    read_only,
 )
+from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames, encode
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import PlaceReached, TimePassed
@@ -85,16 +84,18 @@ Propose = Callable[[Proposal, int, bytes], None]
 """Sends a turn: its frames for the shared log, how many and their bytes."""
 
 
-class ClusterCommit(GroupCommit):
-    """The events of one node's engine into the shared log and into its store.
+class LeaderTurns:
+    """Implements `driver.acceptance.Turns`.
+
+    Args:
+        time_of_turn: What carries the time of a leader's turn.
+        when_free: Called when commands may be decided that could not be before.
 
     Attributes:
         leads: Turns go to the shared log.
         is_stopped: No turn is ended any more.
-        propose: Set before `leads` is.
-        time_of_turn: What carries the time of a leader's turn.
+        propose: Sends a turn; None where this node has never led.
         turn_every_ms: As `TURN_EVERY_MS`.
-        when_free: Called when commands may be decided that could not be before.
         footprint: Of the turn that is being decided.
         was_settled: Whether this held when the log failed: else the engine holds what may be true
             nowhere.
@@ -102,38 +103,43 @@ class ClusterCommit(GroupCommit):
         durable: This node's mark, as far as it is synced here.
     """
 
-    leads = False
-    is_stopped = False
-    propose: Propose
-    time_of_turn: Callable[[], TimePassed]
-    when_free: Callable[[], None]
-    turn_every_ms = TURN_EVERY_MS
-    was_settled = True
-    shown_index = 0
-    durable = NOTHING_DURABLE
-    _taken_index = 0
-    _taken_mark = NOTHING_DURABLE
-    _marks: deque[tuple[int, Durable]]
-    """Marks that are written and not synced, each with its write's lsn."""
-    _sent: deque[Proposal]
-    """Turns that are not known to be accepted, and what is behind them."""
-    _sent_bytes = 0
-    _sent_time_ms = 0
-    """Engine time behind the turn that was sent last."""
-    _could_expire = True
-    """Whether a record was to expire before the turn that is decided now."""
-    _accepted: deque[Proposal]
-    """Turns that this node's own log has still to get."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(
+        self, time_of_turn: Callable[[], TimePassed], when_free: Callable[[], None]
+    ) -> None:
+        self.leads = self.is_stopped = False
+        self.propose: Propose | None = None
+        self.turn_every_ms = TURN_EVERY_MS
         self.footprint = Footprint()
-        self._marks, self._sent, self._accepted = deque(), deque(), deque()
+        self.was_settled = True
+        self.shown_index = 0
+        self.durable = NOTHING_DURABLE
+        self._time_of_turn = time_of_turn
+        self._when_free = when_free
+        self._commit: GroupCommit
+        self._engine: Engine
+        self._host: LogHost
+        self._is_proposing = False
+        self._taken_index = 0
+        self._taken_mark = NOTHING_DURABLE
+        self._marks: deque[tuple[int, Durable]] = deque()
+        """Marks that are written and not synced, each with its write's lsn."""
+        self._sent: deque[Proposal] = deque()
+        """Turns that are not known to be accepted, and what is behind them."""
+        self._sent_bytes = 0
+        self._sent_time_ms = 0
+        """Engine time behind the turn that was sent last."""
+        self._could_expire = True
+        """Whether a record was to expire before the turn that is decided now."""
+        self._accepted: deque[Proposal] = deque()
+        """Turns that this node's own log has still to get."""
+
+    def attach(self, commit: GroupCommit, engine: Engine, host: LogHost) -> None:
+        self._commit, self._engine, self._host = commit, engine, host
 
     # ------------------------------------------------------------------ what is on its way
 
     @property
-    def turns(self) -> int:
+    def under_way(self) -> int:
         """Turns on their way to the shared log."""
         return sum(not turn.is_own for turn in self._sent)
 
@@ -155,7 +161,7 @@ class ClusterCommit(GroupCommit):
 
     def turn_ms(self) -> int | None:
         """When another turn may be sent, by the steady clock; None: not before one is accepted."""
-        if not self._sent or not self._has_space or self.is_turn_due or self.is_stopped:
+        if not self._sent or not self._has_space or self._commit.is_turn_due or self.is_stopped:
             return None
         return self._next_ms
 
@@ -164,49 +170,39 @@ class ClusterCommit(GroupCommit):
         return self._sent[-1].sent_ms + self.turn_every_ms
 
     @property
-    def is_to_be_still(self) -> bool:
-        """Whether somebody waits for a moment in which nothing is on its way."""
-        return bool(self._when_written)
-
-    @property
     def may_decide(self) -> bool:
         """Whether a command may be decided now: nobody waits for the engine to be still."""
-        return self.has_room and not self.is_to_be_still
-
-    @property
-    def has_turn(self) -> bool:
-        """Whether something was decided that is not sent yet."""
-        return bool(self._unit) or self._engine.unit.has_events
+        return self.has_room and not self._commit.is_to_be_still
 
     @property
     def is_settled(self) -> bool:
         """Whether all that the engine holds is accepted."""
-        return not self.leads or not (self._sent or self.has_turn)
+        return not self.leads or not (self._sent or self._is_proposing or self._commit.has_turn)
 
     @property
-    def is_written(self) -> bool:
-        return super().is_written and not self._sent and not self._accepted
+    def is_still(self) -> bool:
+        return not self._sent and not self._accepted
 
     # ------------------------------------------------------------------ turns
 
-    def turn_soon(self) -> None:
+    @property
+    def may_end(self) -> bool:
+        writer = self._commit.writer
         if not self.leads:
-            super().turn_soon()
-        elif not self.is_turn_due and self.has_room and self.writer in _TURNING:
-            self.is_turn_due = True
-            self._host.turn_soon()
+            return writer is WriterState.FREE
+        return self.has_room and writer in _TURNING
 
-    def end_turn(self) -> None:
+    def take(self) -> bool:
         if self.is_stopped:
-            self.is_turn_due = False
-        elif not self.leads:
-            if self.writer is WriterState.FREE:
+            return True
+        writer = self._commit.writer
+        if not self.leads:
+            if writer is WriterState.FREE:
                 self._taken_index, self._taken_mark = self._index, self._mark
-            super().end_turn()
-        else:
-            self.is_turn_due = False
-            if self.has_room and self.writer in _TURNING:
-                self._end_leaders_turn()
+            return False
+        if self.has_room and writer in _TURNING:
+            self._propose_turn()
+        return True
 
     @property
     def _index(self) -> int:
@@ -223,40 +219,37 @@ class ClusterCommit(GroupCommit):
         self.shown_index = self._index
 
     def recovered(self, lsn: int) -> None:
-        super().recovered(lsn)
         self._marks = deque([(lsn, self._mark)])
-        self._note_durable(lsn)
+        self.synced(lsn)
 
     @property
     def _mark(self) -> Durable:
         place = self._engine.state.place
         return NOTHING_DURABLE if place is None else Durable(place.mark.offset, place.epoch)
 
-    def synced(self, lsn: int, took_ms: float) -> None:
-        self._note_durable(lsn)
-        super().synced(lsn, took_ms)
-
-    def _note_durable(self, lsn: int) -> None:
+    def synced(self, lsn: int) -> None:
         while self._marks and self._marks[0][0] <= lsn:
             self.durable = self._marks.popleft()[1]
 
-    def _end_leaders_turn(self) -> None:
-        waiters, self._unit = self._unit, []
+    def _propose_turn(self) -> None:
         footprint, self.footprint = self.footprint, Footprint()
+        taken = self._commit.take_turn()
+        if taken is None:
+            return
+        self._is_proposing = True
+        frames, waiters = taken
         try:
-            frames = self._engine.take_frames()
             count, body = shared(frames)
             # What this node notes for itself has the engine's time, too, which the log has to have first.
             is_ahead = frames.count and self._engine.state.now_ms > self._sent_time_ms
             if count or waiters or is_ahead:
-                time = self.time_of_turn()
+                time = self._time_of_turn()
                 self._engine.state.apply(time)
                 [frame] = encode(time)
                 frames.add((frame,))
                 count, body = count + 1, body + frame
         except Exception as error:
-            self._unit = waiters
-            self.fail(error)
+            self._commit.fail(error, waiters)
             return
         self._sent_time_ms = self._engine.state.now_ms
         can_expire = bool(self._engine.state.expiry)
@@ -264,10 +257,12 @@ class ClusterCommit(GroupCommit):
         self._could_expire = can_expire
         turn = Proposal(waiters, frames, footprint, self._host.steady_ms, is_own=not count)
         self._sent.append(turn)
+        self._is_proposing = False
         self._sent_bytes += frames.size_bytes
         if turn.is_own:
             self._settle()
         else:
+            assert self.propose is not None
             self.propose(turn, count, body)
 
     def accepted(self, place: PlaceReached) -> None:
@@ -285,47 +280,39 @@ class ClusterCommit(GroupCommit):
             self._accepted.append(turn)
         self._write_next()
 
+    def freed(self) -> None:
+        self._write_next()
+
     def _write_next(self) -> None:
         """Write the oldest accepted turn, where the writer is free."""
-        if not self._accepted or self.writer is not WriterState.FREE:
+        if not self._accepted or self._commit.writer is not WriterState.FREE:
             return
         turn = self._accepted.popleft()
-        self._on_its_way, turn.waiters = turn.waiters, []
+        waiters, turn.waiters = turn.waiters, []
         try:
             self._mark_place(turn)
         except Exception as error:
-            self.fail(error)
+            self._commit.fail(error, waiters)
             return
         self._taken_index, self._taken_mark = self._index, self._mark
-        self._move(WriterState.WRITING)
-        frames = turn.frames
-        if frames.count:
-            size_bytes = frames.size_bytes
-            may_wait = size_bytes > INLINE_BYTES or not self._store.fits(size_bytes)
-            self._begin(Write(frames, may_wait))
-        else:
-            self._finish(self._store.written_lsn, 0.0, wrote=False)
+        self._commit.write_accepted(turn.frames, waiters)
 
     def _mark_place(self, turn: Proposal) -> None:
         if turn.place is not None:
             turn.frames.add(encode(turn.place))
             self._engine.state.apply(turn.place)
 
-    def _go_on(self) -> None:
-        self._write_next()
-        super()._go_on()
+    def went_on(self) -> None:
         if self.leads and self.may_decide:
-            self.when_free()
+            self._when_free()
 
     @property
     def depth(self) -> int:
-        on_their_way = (*self._sent, *self._accepted)
-        return super().depth + sum(len(turn.waiters) for turn in on_their_way)
+        return sum(len(turn.waiters) for turn in (*self._sent, *self._accepted))
 
     # ------------------------------------------------------------------ answers
 
-    def _written(self, lsn: int) -> int:
-        super()._written(lsn)
+    def written(self, lsn: int) -> int:
         self.shown_index = self._taken_index
         if self._taken_mark.offset > self.durable.offset:
             self._marks.append((lsn, self._taken_mark))
@@ -343,7 +330,7 @@ class ClusterCommit(GroupCommit):
         """Of what is decided and not sent."""
         footprint = self.footprint
         if names is None:
-            return self.has_turn
+            return self._commit.has_turn
         return footprint.is_wide or not footprint.touched.isdisjoint(names)
 
     def _touching(self, names: Collection[str] | None) -> Proposal | None:
@@ -381,58 +368,36 @@ class ClusterCommit(GroupCommit):
 
     def hold(self, deliver: Deliver, result: Outcome | Rejection, throttle_ms: float = 0.0) -> None:
         """Give this answer once a unit is accepted that is sent from now on."""
-        self.wait(_instead(deliver, result), Outcome(gate=Gate.WRITTEN), throttle_ms)
+        self._commit.wait(_instead(deliver, result), Outcome(gate=Gate.WRITTEN), throttle_ms)
 
     # ------------------------------------------------------------------ the end of a leader
 
-    def refuse_turn(self, why: Rejection) -> None:
+    def stop(self, why: Rejection) -> None:
         """End no turn any more; those that wait for one not sent are answered so."""
         self.is_stopped = True
-        waiters, self._unit = self._unit, []
-        for waiter in waiters:
-            self.answer(waiter, Reply(why))
+        self._commit.refuse_turn(why)
 
     def abandon(self, why: Rejection) -> None:
-        """The engine is dropped: nothing more is shown.  What is accepted is written all the same,
-        because the store is where this node goes on from.  Answers that wait for the shared log are
-        the proposals'."""
-        if self.failure is not None:
+        """The engine is dropped.  Answers that wait for the shared log are the proposals'."""
+        if self._commit.failure is not None:
             return
-        self.refuse_turn(why)
-        self.failure = why
-        on_its_way, self._on_its_way = self._on_its_way, []
+        self.stop(why)
         accepted, self._accepted = self._accepted, deque()
-        self.writer = WriterState.FAILED
         for turn in accepted:
             self._mark_place(turn)
-            self._host.perform(Write(turn.frames, may_wait=True))  # behind the one on its way
-            on_its_way += turn.waiters
-        self._engine.on_failed()
-        for waiter in on_its_way:
-            # Accepted, and on its way to the disk of this node: true, wherever it is written.
-            self.answer(waiter, waiter.reply())
-        calls, self._when_written = self._when_written, type(self._when_written)()
-        for call in calls:
-            call(read_only())
-        rotated, self._when_rotated = self._when_rotated, None
-        if rotated is not None:
-            rotated(0, read_only())
-        for waiter in self._syncing:
-            self.answer(waiter, Reply(why))
-        self._syncing.clear()
-        self._sync_since_ms = self._flush_at_ms = None
+        self._commit.abandon(why, [(turn.frames, turn.waiters) for turn in accepted])
 
-    def fail(self, error: Exception) -> None:
-        if self.failure is None:
-            self.was_settled = self.is_settled
-            # They are of turns on their way and answered as such, before the node, which hears of the
-            # failure, answers its proposals.  Of a dropped engine they are still the proposals'.
-            for turn in (*self._accepted, *self._sent):
-                self._on_its_way += turn.waiters
-                turn.waiters = []
-            self._accepted.clear()
-            self._sent.clear()
-        super().fail(error)
+    def failing(self) -> list[PendingAnswer]:
+        self.was_settled = self.is_settled
+        # They are of turns on their way and answered as such, before the node, which hears of the
+        # failure, answers its proposals.  Of a dropped engine they are still the proposals'.
+        turns = (*self._accepted, *self._sent)
+        waiters = [waiter for turn in turns for waiter in turn.waiters]
+        for turn in turns:
+            turn.waiters = []
+        self._accepted.clear()
+        self._sent.clear()
+        return waiters
 
 
 _TURNING: Final = (WriterState.FREE, WriterState.WRITING)

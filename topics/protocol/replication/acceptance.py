@@ -1,4 +1,4 @@
-"""The driver of a cluster's node: it leads, or it follows what another node decides.
+"""Acceptance by the nodes of a cluster: an engine leads, or it follows what another node decides.
 
 Owns which command is decided when, and the time that decisions are made at.  Whether this node leads is
 `member`'s to say; when a unit is accepted, too.
@@ -17,9 +17,10 @@ from typing import Final, Protocol
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Unit
 from topics.protocol.driver.driver import Driver, ParkedCommand
-from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.driver.group_commit import Deliver, GroupCommit, Reply, Ticket
 from topics.protocol.driver.load import QUEUED_BYTES_MAX, QUEUED_MAX
 from topics.protocol.driver.throttle import WAIT_MS_MAX, overloaded
+from topics.protocol.engine import Engine
 from topics.protocol.model.commands import Append, Command, facts_of
 from topics.protocol.model.errors import TRY_AGAIN, ErrorCode, Rejection
 from topics.protocol.model.events import Event, TimePassed
@@ -27,8 +28,8 @@ from topics.protocol.model.moment import earlier
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome
 from topics.protocol.model.ports import Recovery
 from topics.protocol.model.records import Buffer
-from topics.protocol.replication.commit import ClusterCommit, Propose, not_leader
 from topics.protocol.replication.place import event_of
+from topics.protocol.replication.turns import LeaderTurns, Propose, not_leader
 from topics.protocol.state.watched import Stream, StreamEnd
 
 TIME_EVERY_MS: Final = 1000
@@ -56,217 +57,215 @@ class _Waiting:
 
 
 class NodeClock(Protocol):
-    """The wall clock of the machine, beside the engine's time which `Host.now_ms` of a node is."""
+    """The clocks of the machine, beside the engine's time which `Host.now_ms` of a node is."""
 
     @property
-    def clock_ms(self) -> int: ...
+    def clock_ms(self) -> int:
+        """The wall clock, milliseconds since the epoch."""
+
+    @property
+    def steady_ms(self) -> int:
+        """A monotonic clock, milliseconds."""
 
 
-class ClusterDriver(Driver):
-    """One engine of a cluster's node, from its opening to its dropping.
+class UnitAcceptance:
+    """Implements `driver.acceptance.Acceptance` for one engine of a node, from its opening to its dropping.
 
-    Its host's `now_ms` has to be `engine_ms` of this driver.
+    The `now_ms` of the driver's host has to be `engine_ms`.
+
+    Args:
+        clock: The wall clock.
 
     Attributes:
         leads: Commands are decided here.
         is_shown: What is here may be shown; else reads are refused.
-        clock: The wall clock; set before it leads.
+        when_moved: Called when reads show more units than before.
     """
 
-    _committer = ClusterCommit
-    commit: ClusterCommit
-    clock: NodeClock
-    leads = False
-    is_shown = True
-    when_moved: Callable[[], None]
-    """Called when reads show more units than before."""
-    _time_ms = _logged_ms = _looked_ms = 0
-    _late: deque[tuple[Fetch, list[list[Buffer]] | Exception]]
-    _waiting: deque[_Waiting]
-    _waiting_bytes = 0
-    _is_deciding = False
-    _denied: dict[Stream, None]
-    _has_led = False
+    def __init__(self, clock: NodeClock) -> None:
+        self.turns = LeaderTurns(self._time_of_turn, self._go_on)
+        self.leads = False
+        self.is_shown = True
+        self.when_moved: Callable[[], None] = _nothing
+        self.driver: Driver
+        self._clock = clock
+        self._engine: Engine
+        self._commit: GroupCommit
+        self._time_ms = self._logged_ms = self._looked_ms = 0
+        self._late: deque[tuple[Fetch, list[list[Buffer]] | Exception]] = deque()
+        self._waiting: deque[_Waiting] = deque()
+        self._waiting_bytes = 0
+        self._is_deciding = False
+        self._denied: dict[Stream, None] = {}
+        self._has_led = False
 
     # ------------------------------------------------------------------ life
 
-    def _finish_recovery(self, recovery: Recovery) -> None:
-        self.engine.resume()
-        self.commit.resumed()
-        self._late, self._waiting, self._denied = deque(), deque(), {}
-        self.when_moved = _nothing
+    def attach(self, driver: Driver) -> None:
+        self.driver, self._engine, self._commit = driver, driver.engine, driver.commit
+
+    def recovered(self, recovery: Recovery) -> None:
+        self.turns.resumed()
 
     def lead(self, term: int, propose: Propose) -> None:
         """This node leads: decide from now on.  All that it followed is in its own log."""
-        assert self.commit.is_written
-        self.commit.propose = propose
-        self.commit.time_of_turn = self._time_of_turn
-        self.commit.when_free = self._go_on
+        assert self._commit.is_written
+        self.turns.propose = propose
         self.leads = self._has_led = True
-        self.commit.begin_term()
+        self.turns.begin_term()
         self._tick()
-        self.engine.begin_term(term, self._time_ms)
+        self._engine.begin_term(term, self._time_ms)
         # Its first unit, before any command: time goes on, and what the leader before took with it is
         # lost.
-        self.engine.unit.emit(self._time_of_turn())
-        self.commit.turn_soon()
-        self.work_soon()
+        self._engine.unit.emit(self._time_of_turn())
+        self._commit.turn_soon()
+        self.driver.work_soon()
 
     def step_down(self, why: str) -> None:
         """Decide nothing more.  What is on its way may still be accepted."""
         self.leads = False
         refusal = not_leader(why, is_unknown=False)
-        self.commit.refuse_turn(refusal)
+        self.turns.stop(refusal)
         self._refuse_waiting(refusal)
 
     def abandon(self, why: str) -> None:
         """The engine is dropped: answer everybody but those who wait for the shared log."""
-        self.leads = self.is_shown = self._is_open = self._delayed.is_open = False
+        self.leads = self.is_shown = False
         refusal = not_leader(why, is_unknown=False)
-        self.maintenance.end()
+        self.driver.close()
         self._refuse_waiting(refusal)
-        self.commit.abandon(refusal)
-        self.maintenance.refuse_erasures()
+        self.turns.abandon(refusal)
         # A delete that goes on in parts may have been accepted in part.
-        may_be = not_leader(why, is_unknown=True)
-        for parked in list(self._parked.values()):
-            self._answer(parked.deliver, Reply(may_be))
-        self._parked.clear()
-        self._awaiting_copies, awaiting = {}, self._awaiting_copies
-        for waiting in awaiting:
-            self._answer(waiting.deliver, Reply(refusal))
-        self._delayed.let_all_in()
+        self.driver.refuse_all(refusal, parked=not_leader(why, is_unknown=True))
         self._end_streams()
-        self.engine.queue_commands.end_streams(refusal)
+        self._engine.queue_commands.end_streams(refusal)
 
     def _refuse_waiting(self, refusal: Rejection) -> None:
         waiting, self._waiting = self._waiting, deque()
         self._waiting_bytes = 0
         for one in waiting:
             if not one.cancelled:
-                self._answer(one.deliver, Reply(refusal))
+                self.driver.answer(one.deliver, Reply(refusal))
 
-    def _watch_over(self) -> tuple[Callable[[Event], None], Callable[[Stream], bool]]:
-        return self._note, self._may_have_frame
-
-    def _note(self, event: Event) -> None:
+    def observe(self, event: Event) -> None:
         """What a leader decides becomes true: for readers only once it is accepted."""
         if self._has_led:
-            self.commit.footprint.note(event, self.engine.state)
+            self.turns.footprint.note(event, self._engine.state)
 
     # ------------------------------------------------------------------ following
 
     def follow(self, events: Sequence[Event], unit: Unit, place: Place, mark: Mark) -> None:
         """Apply an accepted unit of another node; it is shown once it is in this node's own log."""
         reached = event_of(place, mark, events[-1].now_ms if events else 0)
-        self.engine.follow(events, unit.body)
-        self.engine.unit.emit(reached)
-        self.commit.turn_soon()
+        self._engine.follow(events, unit.body)
+        self._engine.unit.emit(reached)
+        self._commit.turn_soon()
 
     def accepted(self, place: Place, mark: Mark) -> None:
         """The unit on its way is accepted."""
-        self.commit.accepted(event_of(place, mark, 0))
+        self.turns.accepted(event_of(place, mark, 0))
 
     # ------------------------------------------------------------------ time
 
     @property
     def engine_ms(self) -> int:
         """Engine time: of accepted events; of a leader also the one that this turn is decided at."""
-        return max(self._time_ms, self.engine.state.now_ms)
+        return max(self._time_ms, self._engine.state.now_ms)
 
     def _tick(self) -> None:
         """Move engine time by the clock: something is decided now, and the unit of this turn says
         when (`_log_time`)."""
         assert self.leads
-        self._time_ms = max(self._time_ms, self.clock.clock_ms)
+        self._time_ms = max(self._time_ms, self._clock.clock_ms)
 
     def _log_time(self) -> None:
         """Have engine time logged where no unit will carry it."""
-        if self.leads and not self.commit.is_awaited and self._time_ms > self._logged_ms:
-            self.engine.unit.emit(self._time_of_turn())
-            self.commit.turn_soon()
+        if self.leads and not self._commit.is_awaited and self._time_ms > self._logged_ms:
+            self._engine.unit.emit(self._time_of_turn())
+            self._commit.turn_soon()
 
     def mark_time(self) -> None:
         """Have the log say what time it is, though nothing happens: in a log that nobody writes to
         nothing gets old enough to be trimmed."""
-        if self.leads and self.commit.is_settled:
+        if self.leads and self.turns.is_settled:
             self._tick()
             self._log_time()
 
     def _time_of_turn(self) -> TimePassed:
         """What carries the time that a turn was decided at, at the end of its unit."""
-        self._logged_ms = self.engine.advance(self._time_ms)
+        self._logged_ms = self._engine.advance(self._time_ms)
         return TimePassed(self._logged_ms)
 
     @property
     def _needs_time(self) -> bool:
         """Whether a record or a job waits for time."""
-        state = self.engine.state
+        state = self._engine.state
         return bool(state.expiry) or any(
             queue.in_flight or queue.delayed > queue.damaged for queue in state.queues.values()
         )
 
     def _look_ms(self) -> int | None:
         """When to look whether time has to be logged though nothing else is, by the wall clock."""
-        state = self.engine.state
+        state = self._engine.state
         if not self.may_decide or not (state.expiry or state.queues):
             return None
         return max(self.engine_ms, self._looked_ms) + TIME_EVERY_MS
 
     def alarm_ms(self) -> int | None:
-        at_ms = super().alarm_ms()
+        at_ms = None
         wait = bool(self._waiting or self._late) and not (
-            self._denied or self.commit.is_to_be_still
+            self._denied or self._commit.is_to_be_still
         )
-        if self.leads and (wait or self.commit.has_turn):
-            at_ms = earlier(at_ms, self.commit.turn_ms())
+        if self.leads and (wait or self._commit.has_turn):
+            at_ms = self.turns.turn_ms()
         due_ms = earlier(self._look_ms(), self._work_ms())
         if due_ms is not None:
-            steady_ms, clock_ms = self._host.steady_ms, self.clock.clock_ms
+            steady_ms, clock_ms = self._clock.steady_ms, self._clock.clock_ms
             at_ms = earlier(at_ms, steady_ms + max(due_ms - clock_ms, 0))
         return at_ms
 
     def _work_ms(self) -> int | None:
         # A replica has no work, and a leader none while no turn of it may be sent.
-        return self.engine.alarm_ms() if self.may_decide else None
+        return self._engine.alarm_ms() if self.may_decide else None
 
-    def ring(self) -> None:
-        clock_ms, look_ms, work_ms = self.clock.clock_ms, self._look_ms(), self._work_ms()
+    def ringing(self) -> None:
+        clock_ms, look_ms, work_ms = self._clock.clock_ms, self._look_ms(), self._work_ms()
         if work_ms is not None and work_ms <= clock_ms:
             self._tick()
         if look_ms is not None and look_ms <= clock_ms:
             self._looked_ms = clock_ms
             if self._needs_time:
                 self._tick()
-                for queue in self.engine.state.queues.values():
+                for queue in self._engine.state.queues.values():
                     queue.settle(self.engine_ms)  # so that those are known which wait no more
-        super().ring()
+
+    def rang(self) -> None:
         self._go_on()
         self._log_time()
 
     # ------------------------------------------------------------------ commands
 
-    def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
+    def admit(self, command: Command, deliver: Deliver) -> Reply | Ticket | None:
         if not self.leads:
             self._require_read(command)
             if not self.is_shown:
                 what = "this node has no state that it could show"
                 raise Rejection(ErrorCode.REPLICA_BEHIND, what)
-            return self._decide(command, deliver)
+            return self.decide(command, deliver)
         if (
             not self.may_decide
             and not isinstance(command, Append)
-            and self.engine.barrier_for(command) is not None
+            and self._engine.barrier_for(command) is not None
         ):
-            return self._wait(lambda: self.submit(command, deliver), deliver, WAITING_BYTES)
-        return super().submit(command, deliver)
+            return self._wait(lambda: self.driver.submit(command, deliver), deliver, WAITING_BYTES)
+        return None
 
     @staticmethod
     def _require_read(command: Command) -> None:
         if not facts_of(command).is_read:
             raise not_leader("it follows", is_unknown=False)
 
-    def _decide(
+    def decide(
         self, command: Command, deliver: Deliver, throttle_ms: float = 0.0
     ) -> Reply | Ticket:
         if facts_of(command).is_read:
@@ -278,20 +277,20 @@ class ClusterDriver(Driver):
             if isinstance(command, Append):
                 size_bytes += sum(map(len, command.datas))
             return self._wait(
-                lambda: self._decide(command, deliver, throttle_ms), deliver, size_bytes
+                lambda: self.decide(command, deliver, throttle_ms), deliver, size_bytes
             )
         self._tick()
         try:
-            found = super()._decide(command, deliver, throttle_ms)
+            found = self.driver.decide(command, deliver, throttle_ms)
         except Rejection as refusal:
             if refusal.code in TRY_AGAIN:
                 self._log_time()
                 raise
-            self.commit.hold(deliver, refusal, throttle_ms)
+            self.turns.hold(deliver, refusal, throttle_ms)
             return Ticket(_nothing)
         if isinstance(found, Reply) and isinstance(found.result, Outcome):
             # It changes nothing, by what is true here; whether this node leads is the log's to say.
-            self.commit.hold(deliver, found.result, throttle_ms)
+            self.turns.hold(deliver, found.result, throttle_ms)
             return Ticket(_nothing)
         return found
 
@@ -299,19 +298,19 @@ class ClusterDriver(Driver):
         self, command: Command, deliver: Deliver, throttle_ms: float
     ) -> Reply | Ticket:
         try:
-            found = super()._decide(command, deliver, throttle_ms)
+            found = self.driver.decide(command, deliver, throttle_ms)
         except Rejection as refusal:
             names = self._names_of(command)
-            if refusal.code in TRY_AGAIN or not self.commit.rests(names):
+            if refusal.code in TRY_AGAIN or not self.turns.rests(names):
                 raise
-            self.commit.hold_read(deliver, refusal, names, throttle_ms)
+            self.turns.hold_read(deliver, refusal, names, throttle_ms)
             return Ticket(_nothing)
         if not isinstance(found, Reply) or not isinstance(found.result, Outcome):
             return found
         names = self._names_of(command)
-        if not self.commit.rests(names):
+        if not self.turns.rests(names):
             return found
-        self.commit.hold_read(deliver, found.result, names, throttle_ms)
+        self.turns.hold_read(deliver, found.result, names, throttle_ms)
         return Ticket(_nothing)
 
     def _names_of(self, command: Command) -> Collection[str] | None:
@@ -321,22 +320,22 @@ class ClusterDriver(Driver):
 
     def _timeless(self, names: Collection[str]) -> Collection[str] | None:
         """These, where time alone changes nothing of what they show: every unit carries the time."""
-        state = self.engine.state
+        state = self._engine.state
         for topic in filter(None, map(state.topics.get, names)):
             if topic.config.ttl_ms or topic.topic_id in state.queues:
                 return None
         return names
 
-    def _deliver(self, result: Outcome | Exception, parked: ParkedCommand) -> None:
+    def holds(self, result: Outcome | Exception, parked: ParkedCommand) -> bool:
         is_now = isinstance(result, Rejection) or (
             isinstance(result, Outcome) and result.gate is Gate.NOW
         )
         names = self._timeless((parked.topic,))
-        if is_now and self.commit.failure is None and self.commit.rests(names):
-            assert isinstance(result, Outcome | Rejection)
-            self.commit.hold_read(parked.deliver, result, names)
-        else:
-            super()._deliver(result, parked)
+        if not is_now or self._commit.failure is not None or not self.turns.rests(names):
+            return False
+        assert isinstance(result, Outcome | Rejection)
+        self.turns.hold_read(parked.deliver, result, names)
+        return True
 
     def _wait(
         self, decide: Callable[[], Reply | Ticket], deliver: Deliver, size_bytes: int
@@ -370,17 +369,15 @@ class ClusterDriver(Driver):
             except Exception as error:
                 found = Reply(error)  # a refusal, or a bug that concerns this command alone
             if isinstance(found, Reply):
-                self._answer(waiting.deliver, found)
+                self.driver.answer(waiting.deliver, found)
             else:
                 waiting.ticket = found
 
-    def on_published(self) -> None:
-        super().on_published()
+    def published(self) -> None:
         self.when_moved()
 
-    def on_answered(self) -> None:
-        super().on_answered()
-        if self._denied and self.commit.is_settled:
+    def answered(self) -> None:
+        if self._denied and self.turns.is_settled:
             denied, self._denied = self._denied, {}
             for stream in denied:
                 stream.wake()
@@ -390,93 +387,69 @@ class ClusterDriver(Driver):
         """What could not be decided may be now.  Not at once: streams and reads come first, which show
         what is accepted."""
         while self._late and self.may_decide:
-            self.fetched(*self._late.popleft())
-        if (self._waiting and self.may_decide) or self.commit.has_turn:
-            self.commit.turn_soon()
-        self.work_soon()
+            self.driver.fetched(*self._late.popleft())
+        if (self._waiting and self.may_decide) or self._commit.has_turn:
+            self._commit.turn_soon()
+        self.driver.work_soon()
 
-    def on_failed(self, error: Exception) -> None:
+    def failing(self) -> None:
         self.leads = False
         self._refuse_waiting(not_leader("its own log failed", is_unknown=False))
-        if not self.commit.was_settled:
+        if not self.turns.was_settled:
             # What the engine shows may be true nowhere, and no other is opened here.
             self.is_shown = False
             self._end_streams()
         why = Rejection(ErrorCode.REPLICA_BEHIND, "this node's own log failed")
-        self.engine.scans.refuse_all(why)  # no turn goes on with them
-        super().on_failed(error)
+        self._engine.scans.refuse_all(why)  # no turn goes on with them
 
     def _end_streams(self) -> None:
         self._denied.clear()
-        self.engine.watches.end_all(StreamEnd.MOVED)
+        self._engine.watches.end_all(StreamEnd.MOVED)
 
-    def end_turn(self) -> None:
+    def turn_ends(self) -> None:
         if self.may_decide:
             self._decide_waiting()
-        super().end_turn()
 
     @property
     def may_decide(self) -> bool:
         """Whether a command that changes something is decided now; else once less is on its way."""
-        return self.leads and self.commit.may_decide and not self._denied
+        return self.leads and self.turns.may_decide and not self._denied
 
-    def _may_have_frame(self, stream: Stream) -> bool:
-        """Not while a frame may rest on what is not accepted; the stream is woken then.  Nothing is
-        decided meanwhile: else a stream of a topic that is always written to had none."""
+    def may_have_frame(self, stream: Stream) -> bool:
+        """Not while a frame may rest on what is not accepted.  Nothing is decided meanwhile: else a stream
+        of a topic that is always written to had none."""
         if not self._has_led:
             return True
         if not self.is_shown:
             return False
-        if self.commit.is_settled or not self._may_hide(stream):
+        if self.turns.is_settled or not self._may_hide(stream):
             return True
         self._denied[stream] = None
-        self.commit.turn_soon()
+        self._commit.turn_soon()
         return False
 
     def _may_hide(self, stream: Stream) -> bool:
         watched = stream.watched.keys()
-        return self.commit.hides(watched) or (
-            self.commit.may_expire and self._timeless(watched) is None
+        return self.turns.hides(watched) or (
+            self.turns.may_expire and self._timeless(watched) is None
         )
 
     # ------------------------------------------------------------------ work without a command
 
-    def work_soon(self) -> None:
-        if self.may_decide:
-            super().work_soon()
-        elif self._may_read_on and not self._is_work_due:
-            self._is_work_due = True
-            self._host.work_soon()
-
-    def work_off(self) -> None:
-        if self.may_decide:
-            super().work_off()
-            return
-        self._is_work_due = False
-        if self._may_read_on:
-            self.engine.scans.step(self.engine.unit.in_engine_time(self.moment))
-            self._begin_reading()
-            self._answer_woken()
-            self.work_soon()
-
     @property
-    def _may_read_on(self) -> bool:
+    def may_read_on(self) -> bool:
         """Whether a replica has a read that takes several turns, and shows all that it has applied: else
         records may be gone here that were deleted after those were appended that are not shown yet."""
-        has_some = bool(self.engine.scans.due or self.engine.unit.fetches)
-        return has_some and not self.leads and self.is_shown and self.commit.is_written
+        has_some = bool(self._engine.scans.due or self._engine.unit.fetches)
+        return has_some and not self.leads and self.is_shown and self._commit.is_written
 
-    def fetched(self, fetch: Fetch, result: list[list[Buffer]] | Exception) -> None:
-        if self.commit.failure is not None:
-            return
+    def takes(self, fetch: Fetch, result: list[list[Buffer]] | Exception) -> bool:
+        if self._commit.failure is not None:
+            return True
         if self.leads and not self.may_decide:
             self._late.append((fetch, result))
-            return
-        super().fetched(fetch, result)
-
-    def nudge(self) -> None:
-        if self.commit.failure is None:
-            super().nudge()
+            return True
+        return False
 
 
 def _nothing() -> None:

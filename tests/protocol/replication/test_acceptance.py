@@ -33,7 +33,7 @@ from topics.protocol.model.commands import (
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY
 from topics.protocol.model.outcomes import Fetch, Outcome
-from topics.protocol.replication.commit import TURNS_MAX
+from topics.protocol.replication.turns import TURNS_MAX
 from topics.protocol.state.frames import RecordFrame, TombstoneFrame
 from topics.protocol.state.selection import ReadQuery, Selection, select
 from topics.protocol.state.topic import Topic
@@ -99,7 +99,7 @@ def test_a_turn_is_sent_while_others_are_on_their_way(rig: Rig) -> None:
     for data in ("a", "b", "c"):
         rig.append(data)
         rig.turn()
-    assert len(rig.leader.outbox) == rig.leader.host.driver.commit.turns == 3
+    assert len(rig.leader.outbox) == rig.leader.host.acceptance.turns.under_way == 3
     assert rig.answers == []
 
     rig.land()
@@ -127,7 +127,7 @@ def test_commands_that_come_while_no_more_may_be_on_their_way_are_one_unit(rig: 
 def test_turns_follow_one_another_at_a_pace(rig: Rig) -> None:
     """A unit costs more than a command: those that come at once are one. (§2)"""
     driver = rig.leader.host.driver
-    driver.commit.turn_every_ms = 5
+    rig.leader.host.acceptance.turns.turn_every_ms = 5
     rig.append("a")
     rig.turn()
     rig.append("b")
@@ -146,7 +146,7 @@ def test_turns_follow_one_another_at_a_pace(rig: Rig) -> None:
 
 def test_a_lone_turn_waits_for_no_pace(rig: Rig) -> None:
     """Nothing is on its way."""
-    rig.leader.host.driver.commit.turn_every_ms = 5
+    rig.leader.host.acceptance.turns.turn_every_ms = 5
     for data in "ab":
         rig.append(data)
         rig.land()
@@ -170,7 +170,7 @@ def test_a_read_that_rests_on_what_is_not_sent_waits_for_its_turn(rig: Rig) -> N
 
 def test_bytes_on_their_way_are_bounded_too(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn that is large is the only one. (§2)"""
-    monkeypatch.setattr("topics.protocol.replication.commit.TURNS_BYTES_MAX", 1000)
+    monkeypatch.setattr("topics.protocol.replication.turns.TURNS_BYTES_MAX", 1000)
     rig.append("x" * 1000)
     rig.turn()
     parts = len(rig.leader.outbox)
@@ -259,7 +259,7 @@ def test_a_stream_goes_on_while_appends_are_on_their_way(rig: Rig) -> None:
 
     assert isinstance(frame, RecordFrame)
     assert frame.to_seq == 1
-    assert rig.leader.host.driver.may_decide
+    assert rig.leader.host.acceptance.may_decide
 
 
 def test_nothing_is_decided_while_a_stream_waits_for_what_hides(rig: Rig) -> None:
@@ -629,7 +629,7 @@ def test_a_replica_counts_no_job_that_is_less_than_none(rig: Rig) -> None:
 
 def test_waiting_commands_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that finds no room while a unit is on its way is refused: 429."""
-    monkeypatch.setattr("topics.protocol.replication.driver.QUEUED_MAX", 2)
+    monkeypatch.setattr("topics.protocol.replication.acceptance.QUEUED_MAX", 2)
     rig.fill()
     for data in "bcd":
         rig.append(data)
@@ -865,7 +865,7 @@ def test_text_that_comes_too_late_and_nudges_leave_a_dropped_engine_alone(rig: R
     """It is closed: a thread of its host ends after it."""
     driver, done = rig.leader.host.driver, []
     rig.append("a")
-    driver.abandon("another node leads now")
+    rig.leader.host.acceptance.abandon("another node leads now")
 
     driver.fetched(Fetch([], done.append), [])
     driver.nudge()
@@ -913,11 +913,11 @@ def test_a_read_that_waits_for_a_unit_may_lose_its_client(rig: Rig) -> None:
 
 def test_a_leader_has_no_pace_where_nothing_is_on_its_way_or_all_that_may_be(rig: Rig) -> None:
     """Then no clock says when the next turn is sent. (§2)"""
-    commit = rig.leader.host.driver.commit
-    assert commit.turn_ms() is None
+    turns = rig.leader.host.acceptance.turns
+    assert turns.turn_ms() is None
     rig.fill()
 
-    assert commit.turn_ms() is None
+    assert turns.turn_ms() is None
     rig.land()
 
 
@@ -1038,7 +1038,7 @@ def test_a_claim_behind_a_router_waits_until_another_turn_may_be_sent(rig: Rig) 
     routed(rig)
     copying(rig)
     rig.fill()
-    since_ms = rig.leader.host.driver.commit.proposed_ms
+    since_ms = rig.leader.host.acceptance.turns.proposed_ms
     assert since_ms == rig.leader.host.steady_ms
 
     found: list[Any] = []
@@ -1048,7 +1048,7 @@ def test_a_claim_behind_a_router_waits_until_another_turn_may_be_sent(rig: Rig) 
 
     [answer] = found
     assert [job["data"] for job in answer["claimed"]] == ["a"]
-    assert rig.leader.host.driver.commit.proposed_ms is None
+    assert rig.leader.host.acceptance.turns.proposed_ms is None
 
 
 def test_a_log_that_stands_still_says_the_time_where_it_is_asked_to(rig: Rig) -> None:
@@ -1058,20 +1058,20 @@ def test_a_log_that_stands_still_says_the_time_where_it_is_asked_to(rig: Rig) ->
     rig.land()
     before = rig.replica.node.anchor.index
 
-    rig.replica.host.driver.mark_time()
+    rig.replica.host.acceptance.mark_time()
     rig.world.now_ms += 5000
     rig.append("b")
     rig.turn()
-    rig.leader.host.driver.mark_time()  # a unit is on its way, which says it
+    rig.leader.host.acceptance.mark_time()  # a unit is on its way, which says it
     rig.land()
     assert rig.replica.node.anchor.index == before + 1
 
     rig.world.now_ms += 5000
-    rig.leader.host.driver.mark_time()
+    rig.leader.host.acceptance.mark_time()
     rig.land()
     assert rig.replica.node.anchor.index == before + 2
     assert rig.replica.engine.state.now_ms == rig.leader.engine.state.now_ms
-    rig.leader.host.driver.mark_time()
+    rig.leader.host.acceptance.mark_time()
     rig.land()
     assert rig.replica.node.anchor.index == before + 2  # it is said already
 

@@ -123,17 +123,17 @@ def test_a_failed_disk_is_answered_once_and_ends_the_writing(rig: Rig) -> None:
 
 def test_what_is_synced_here_is_known_as_an_offset(rig: Rig) -> None:
     """The leader trims the log by it: what was written and not synced does not count. (§6)"""
-    commit = rig.replica.host.driver.commit
-    before = commit.durable
+    commit, turns = rig.replica.host.driver.commit, rig.replica.host.acceptance.turns
+    before = turns.durable
     rig.append("a")
     rig.land()
-    assert commit.durable == before
+    assert turns.durable == before
 
     commit.want_sync()
 
     mark = rig.replica.node.mark
-    assert (commit.durable.offset, commit.durable.epoch) == (mark.place.offset, mark.epoch)
-    assert commit.durable.offset > before.offset
+    assert (turns.durable.offset, turns.durable.epoch) == (mark.place.offset, mark.epoch)
+    assert turns.durable.offset > before.offset
 
 
 def held(rig: Rig, step: type, *, of: Any = None) -> list[Any]:
@@ -239,9 +239,9 @@ def test_a_sync_that_fails_once_the_engine_is_dropped_changes_no_answer(rig: Rig
     """The answers of what was on its way are the node's to give, whatever the old log does."""
     rig.append("a")
     rig.turn()
-    driver = rig.leader.host.driver
-    [proposal] = driver.commit._sent
-    driver.abandon("another node leads now")
+    driver, acceptance = rig.leader.host.driver, rig.leader.host.acceptance
+    [proposal] = acceptance.turns._sent
+    acceptance.abandon("another node leads now")
 
     driver.commit.failed(OSError(5, "Input/output error"))
 
@@ -332,8 +332,9 @@ def test_what_is_of_this_node_alone_keeps_its_place_among_units(rig: Rig) -> Non
     rig.turn()
     before = stored(rig)
     commit.end_turn()  # of nothing that other nodes hear of
-    assert commit.turns == 1
-    assert len(commit._sent) == 2
+    turns = rig.leader.host.acceptance.turns
+    assert turns.under_way == 1
+    assert len(turns._sent) == 2
 
     rig.land()
 
@@ -371,7 +372,7 @@ def test_a_failed_log_that_is_dropped_answers_nobody_again(rig: Rig) -> None:
     assert codes(rig) == [("internal", "unknown")]
     failure = driver.commit.failure
 
-    driver.abandon("another node leads now")
+    rig.leader.host.acceptance.abandon("another node leads now")
 
     assert len(rig.answers) == 1
     assert driver.commit.failure is failure
