@@ -17,10 +17,10 @@ import click
 
 from bench.conftest import machine
 from bench.loads import LIMITS, append, append_body
-from topics.protocol.cluster.unit import Shard
+from topics.protocol.cluster.rule.unit import Shard
+from topics.protocol.cluster.turns import TURN_EVERY_MS
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.model.outcomes import Outcome
-from topics.protocol.replication.turns import TURN_EVERY_MS
 from topics.server.cluster.node.host import ClusterHost, NodeName
 from topics.server.cluster.node.runtime import ClusterRuntime
 from topics.store.files import OsFiles

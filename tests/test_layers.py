@@ -38,10 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "protocol/engine.py": PURE | ENGINE,
     "protocol/maintenance": PURE | MAINTENANCE,
     "protocol/driver": PURE | DRIVER,
-    "protocol/cluster": PURE | MODEL | {"topics.protocol.cluster"},
-    "protocol/replication": PURE
-    | DRIVER
-    | {"topics.protocol.cluster", "topics.protocol.replication"},
+    "protocol/cluster/rule": PURE | MODEL | {"topics.protocol.cluster.rule"},
+    "protocol/cluster": PURE | DRIVER | {"topics.protocol.cluster"},
     "protocol/faces": PURE | STATE | {"topics.protocol.faces"},
     "store": PURE
     | MODEL
@@ -54,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     | DRIVER - DECIDE
     | COMMIT - STATE
     | {"topics.protocol.model", "topics.protocol.state", "topics.protocol.faces.http"}
-    | {"topics.protocol.cluster", "topics.protocol.replication"}
+    | {"topics.protocol.cluster"}
     | {"topics.server", "topics.store", "topics.settings", "topics.backup"},
     "backup": PURE | STATE | {"topics.store", "topics.backup"},
     "repair": PURE | DRIVER | {"topics.store", "topics.repair"},
@@ -317,9 +315,9 @@ UNTESTED = {
     "client/sync.py": BOTH,
     "export/delta.py": "what `tables` promises, tried out in test_tables.py over both",
     "export/iceberg.py": "what `tables` promises, tried out in test_tables.py over both",
-    "protocol/cluster/ports.py": "types: cluster/test_memory_log holds a log to them",
-    "protocol/cluster/steps.py": TYPES,
-    "protocol/driver/acceptance.py": "types: replication/acceptance and its turns implement them",
+    "protocol/cluster/rule/ports.py": "types: cluster/test_memory_log holds a log to them",
+    "protocol/cluster/rule/steps.py": TYPES,
+    "protocol/driver/acceptance.py": "types: cluster/acceptance and its turns implement them",
     "protocol/faces/http/fields.py": TYPES,
     **{
         f"protocol/faces/http/openapi/{name}.py": "words: test_operations, _descriptions, _examples, _field_docs"

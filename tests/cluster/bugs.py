@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from topics.protocol.cluster import leading, replica
-from topics.protocol.cluster.in_flight import Flight
-from topics.protocol.cluster.leading import TABLE, Node, NodeState
-from topics.protocol.cluster.replica import Accepted, Mark, Place, Skip, Verdict, accept_record
-from topics.protocol.cluster.steps import (
+from topics.protocol.cluster.rule import leading, replica
+from topics.protocol.cluster.rule.in_flight import Flight
+from topics.protocol.cluster.rule.leading import TABLE, Node, NodeState
+from topics.protocol.cluster.rule.replica import Accepted, Mark, Place, Skip, Verdict, accept_record
+from topics.protocol.cluster.rule.steps import (
     Answer,
     Decided,
     Found,
@@ -27,8 +27,8 @@ from topics.protocol.cluster.steps import (
     Sent,
     Shown,
 )
-from topics.protocol.cluster.trimming import Position, bound_of
-from topics.protocol.cluster.unit import Part, TermBegan, Unit, joined
+from topics.protocol.cluster.rule.trimming import Position, bound_of
+from topics.protocol.cluster.rule.unit import Part, TermBegan, Unit, joined
 
 from .invariants import Violation
 from .process import Process, Token
@@ -294,7 +294,7 @@ WRITTEN: dict[str, Callable[[Patch], None]] = {
     "test_a_log_that_was_cut_between_the_look_and_the_term_is_found_out": lead_without_proof,
     "test_a_record_that_is_not_where_the_log_said_is_lost": never_read_back,
 }
-"""Histories of `tests/protocol/cluster/test_leading.py`, and the bug that each of them finds."""
+"""Histories of `tests/protocol/cluster/rule/test_leading.py`, and the bug that each of them finds."""
 
 FIRST: dict[str, int] = {
     "answer_no_at_once": 2768,

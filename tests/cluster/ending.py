@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from topics.protocol.cluster.leading import NodeState
-from topics.protocol.cluster.steps import GiveUp, Sent
+from topics.protocol.cluster.rule.leading import NodeState
+from topics.protocol.cluster.rule.steps import GiveUp, Sent
 
 from .invariants import (
     Violation,

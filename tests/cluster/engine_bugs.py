@@ -8,10 +8,14 @@ import pytest
 from sim.files import SimFiles
 
 from topics.backup.proof import Living
-from topics.protocol.cluster.leading import Node
-from topics.protocol.cluster.replica import Mark, Place, Skip
-from topics.protocol.cluster.steps import Decided, Reply
-from topics.protocol.cluster.unit import Part, Unit, joined
+from topics.protocol.cluster.acceptance import UnitAcceptance
+from topics.protocol.cluster.member import Member
+from topics.protocol.cluster.place import event_of
+from topics.protocol.cluster.rule.leading import Node
+from topics.protocol.cluster.rule.replica import Mark, Place, Skip
+from topics.protocol.cluster.rule.steps import Decided, Reply
+from topics.protocol.cluster.rule.unit import Part, Unit, joined
+from topics.protocol.cluster.turns import LeaderTurns, Proposal
 from topics.protocol.commit.publication import Publication
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.driver.driver import Driver
@@ -20,10 +24,6 @@ from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.events import Event, PlaceReached
 from topics.protocol.model.ports import Recovery
-from topics.protocol.replication.acceptance import UnitAcceptance
-from topics.protocol.replication.member import Member
-from topics.protocol.replication.place import event_of
-from topics.protocol.replication.turns import LeaderTurns, Proposal
 
 from .engine_world import ENGINE_KINDS, told_engine_world
 from .engines import LIMITS, EngineProcess, new_store

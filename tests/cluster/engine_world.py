@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 from sim.files import Cut
 
-from topics.protocol.cluster.leading import NodeState
-from topics.protocol.cluster.replica import Place
-from topics.protocol.cluster.steps import Offered
+from topics.protocol.cluster.rule.leading import NodeState
+from topics.protocol.cluster.rule.replica import Place
+from topics.protocol.cluster.rule.steps import Offered
 from topics.protocol.engine import Engine
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.records import parse_delete

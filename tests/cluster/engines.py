@@ -1,7 +1,7 @@
 """The real engine in the simulated cluster: a driver over a store on simulated files, and what is on
 its way.
 
-It is a host of `topics.protocol.replication`, and to the world what the small engine of `process` is.
+It is a host of `topics.protocol.cluster`, and to the world what the small engine of `process` is.
 """
 
 from collections import deque
@@ -15,9 +15,12 @@ from sim.files import SimFiles
 
 from topics.backup.proof import Living
 from topics.backup.replica import replicate
-from topics.protocol.cluster.leading import Node
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.steps import (
+from topics.protocol.cluster.acceptance import UnitAcceptance
+from topics.protocol.cluster.member import LogEffect, Member
+from topics.protocol.cluster.place import place_of
+from topics.protocol.cluster.rule.leading import Node
+from topics.protocol.cluster.rule.replica import Mark, Place
+from topics.protocol.cluster.rule.steps import (
     Apply,
     AskEnd,
     Halt,
@@ -41,9 +44,6 @@ from topics.protocol.model.commands import Begin, Command, View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
-from topics.protocol.replication.acceptance import UnitAcceptance
-from topics.protocol.replication.member import LogEffect, Member
-from topics.protocol.replication.place import place_of
 from topics.protocol.state.frames import CaughtUpFrame, RecordFrame
 from topics.protocol.state.topic import Topic
 from topics.store.store import DiskStore

@@ -7,7 +7,7 @@ its own, so that a slip in `replica` is none of it.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from topics.protocol.cluster.unit import (
+from topics.protocol.cluster.rule.unit import (
     Part,
     Shard,
     TermBegan,

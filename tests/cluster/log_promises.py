@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 import pytest
 
-from topics.protocol.cluster.ports import LogTrimmed, LogTruncated, ReplicatedLog
+from topics.protocol.cluster.rule.ports import LogTrimmed, LogTruncated, ReplicatedLog
 
 Story = Callable[[ReplicatedLog], Awaitable[None]]
 Run = Callable[[Story], None]

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from enum import Enum, auto
 
-from topics.protocol.cluster.ports import (
+from topics.protocol.cluster.rule.ports import (
     AppendRefused,
     LogTrimmed,
     LogTruncated,

@@ -1,6 +1,6 @@
 """One process of the simulated cluster: a node, a small engine over a store, and what is on its way.
 
-It is the host that `topics.protocol.cluster.steps` describes: it performs effects in their order, and
+It is the host that `topics.protocol.cluster.rule.steps` describes: it performs effects in their order, and
 the world decides when each of their reports comes.
 """
 
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from topics.protocol.cluster.leading import Node, NodeState
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.steps import (
+from topics.protocol.cluster.rule.leading import Node, NodeState
+from topics.protocol.cluster.rule.replica import Mark, Place
+from topics.protocol.cluster.rule.steps import (
     Answer,
     Apply,
     Asked,
@@ -32,7 +32,7 @@ from topics.protocol.cluster.steps import (
     StepDown,
     TakeSnapshot,
 )
-from topics.protocol.cluster.unit import Unit, body_of
+from topics.protocol.cluster.rule.unit import Unit, body_of
 from topics.protocol.model.events import Event
 
 from .ledger import Ledger

@@ -1,7 +1,7 @@
 """The simulation is tested too: each clause of the rule is taken out, and has to be missed."""
 
 import pytest
-from protocol.cluster import test_leading
+from protocol.cluster.rule import test_leading
 
 from .bugs import BUGS, WRITTEN, Patch, find
 

@@ -1,7 +1,7 @@
 """Histories that broke an earlier form of the rule, step by step, on a cluster in which nothing else
 happens."""
 
-from topics.protocol.cluster.leading import NodeState
+from topics.protocol.cluster.rule.leading import NodeState
 
 from .ending import settle
 from .process import Process, Token

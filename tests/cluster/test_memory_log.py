@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from topics.protocol.cluster.ports import (
+from topics.protocol.cluster.rule.ports import (
     AppendRefused,
     LogTrimmed,
     LogTruncated,

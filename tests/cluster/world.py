@@ -7,10 +7,10 @@ process stops, the log is cut.  `Style` says how often which.
 import random
 from collections.abc import Callable
 
-from topics.protocol.cluster.leading import NodeState
-from topics.protocol.cluster.ports import LogTrimmed, LogTruncated
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.steps import (
+from topics.protocol.cluster.rule.leading import NodeState
+from topics.protocol.cluster.rule.ports import LogTrimmed, LogTruncated
+from topics.protocol.cluster.rule.replica import Mark, Place
+from topics.protocol.cluster.rule.steps import (
     Cease,
     EndIs,
     Found,
@@ -26,8 +26,8 @@ from topics.protocol.cluster.steps import (
     Sent,
     Shown,
 )
-from topics.protocol.cluster.trimming import Position, bound_of
-from topics.protocol.cluster.unit import Shard
+from topics.protocol.cluster.rule.trimming import Position, bound_of
+from topics.protocol.cluster.rule.unit import Shard
 
 from .ending import check, finish
 from .invariants import (

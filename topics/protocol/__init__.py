@@ -14,8 +14,7 @@ core.  This text says what a host owes it, in which order, and what it may rely 
     engine       one engine: each command to its decision
     maintenance  what is done when no command asks: compaction, sealing, erasure, checkpoints
     driver       when things are written, synced, answered and maintained
-    cluster      the rule by which nodes on several machines share one log; knows the model alone
-    replication  an engine and its driver as such a node
+    cluster      an engine and its driver as a node; `cluster.rule`, by which nodes agree, knows the model alone
     faces        a protocol of clients each: bytes to commands, and outcomes to bytes; no socket
 
 An `Engine` alone knows neither when its events are written nor who waits for them.  `driver.Driver`

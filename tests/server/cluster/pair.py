@@ -16,7 +16,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Response
 
-from topics.protocol.cluster.trimming import Bound, Position, Wait
+from topics.protocol.cluster.rule.trimming import Bound, Position, Wait
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.cluster import TrimBody
 from topics.protocol.faces.http.topics import parse_put

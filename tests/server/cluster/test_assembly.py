@@ -55,7 +55,7 @@ def test_a_single_server_loads_nothing_of_a_cluster() -> None:
     """No module, so no cost: neither at the start nor for a request."""
     code = (
         "import sys, topics.server.assembly, topics.server.http.exchange;"
-        "rooms = 'topics.server.cluster', 'topics.protocol.cluster', 'topics.protocol.replication', 'confluent_kafka';"
+        "rooms = 'topics.server.cluster', 'topics.protocol.cluster.rule', 'topics.protocol.cluster', 'confluent_kafka';"
         "print([name for name in sys.modules if name.startswith(rooms)])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ import h2.connection
 import h2.events
 import pytest
 
-from topics.protocol.cluster.trimming import Wait
+from topics.protocol.cluster.rule.trimming import Wait
 from topics.protocol.faces.http.openapi.operations import OPERATIONS
 from topics.protocol.model.holder import Holder
 from topics.server.access.guard import Guard

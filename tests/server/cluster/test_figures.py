@@ -1,6 +1,6 @@
 """Metrics of a node in a cluster."""
 
-from topics.protocol.cluster.trimming import Wait
+from topics.protocol.cluster.rule.trimming import Wait
 from topics.server.cluster.figures import HELP
 from topics.server.cluster.node.status import TrimStatus
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from topics.protocol.cluster.trimming import Wait
+from topics.protocol.cluster.rule.trimming import Wait
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.neighbours import Neighbours, answer_of, tag_of
 from topics.server.cluster.node.status import ClusterStatus, HistoryLoss, SnapshotStatus, TrimStatus

@@ -16,8 +16,8 @@ from bench.flights import Server
 from tests import brokers, nodes
 from tests.nodes import NodeServer, NodeServers
 from topics.backup.proof import prove
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.replication.place import place_of
+from topics.protocol.cluster.place import place_of
+from topics.protocol.cluster.rule.replica import Mark, Place
 from topics.server.cluster.kafka.library import AdminClient, OffsetSpec, TopicPartition
 from topics.server.cluster.node.directory import COMING, COPIES, STORE, NodeDirectory
 from topics.server.cluster.snapshots import NodeSnapshots, Source

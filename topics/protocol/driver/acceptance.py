@@ -3,7 +3,7 @@
 A single server's driver has no such part: what is decided is written, and then true.  Where machines share a log, a
 turn goes to that log first.  The driver asks its part before it decides and after it has shown something; group
 commit asks the part's turns before it writes.  Who accepts, and how, is the part's own
-(`topics.protocol.replication.acceptance`).
+(`topics.protocol.cluster.acceptance`).
 """
 
 from collections.abc import Iterable

@@ -30,9 +30,9 @@ import msgspec
 
 from topics.backup.remote import RemoteFiles
 from topics.backup.replica import replicate
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.unit import Shard
-from topics.protocol.replication.place import place_of
+from topics.protocol.cluster.place import place_of
+from topics.protocol.cluster.rule.replica import Mark, Place
+from topics.protocol.cluster.rule.unit import Shard
 from topics.server.cluster.node.directory import COMING, COPIES, STORE, next_aside, sync_folder
 from topics.server.cluster.node.status import SnapshotStatus
 from topics.server.cluster.tokens import FORWARDED

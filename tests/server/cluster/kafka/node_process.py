@@ -16,15 +16,15 @@ from typing import Any
 
 from tests.cluster.ledger import Ledger
 from tests.cluster.process import Store
-from topics.protocol.cluster.leading import Node as Rule
-from topics.protocol.cluster.ports import (
+from topics.protocol.cluster.rule.leading import Node as Rule
+from topics.protocol.cluster.rule.ports import (
     AppendRefused,
     LogTrimmed,
     LogTruncated,
     OutcomeUnknown,
 )
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.steps import (
+from topics.protocol.cluster.rule.replica import Mark, Place
+from topics.protocol.cluster.rule.steps import (
     Answer,
     Apply,
     AskEnd,
@@ -52,7 +52,7 @@ from topics.protocol.cluster.steps import (
     StepDown,
     TakeSnapshot,
 )
-from topics.protocol.cluster.unit import Shard, body_of
+from topics.protocol.cluster.rule.unit import Shard, body_of
 from topics.server.cluster.kafka.log import KafkaLog
 from topics.server.cluster.kafka.placement import Placement
 from topics.server.cluster.kafka.settings import KafkaSettings

@@ -9,7 +9,7 @@ import pytest
 
 from tests import brokers
 from tests.brokers import Broker, Brokers
-from topics.protocol.cluster.ports import OutcomeUnknown
+from topics.protocol.cluster.rule.ports import OutcomeUnknown
 from topics.server.cluster.kafka import asking, writing
 from topics.server.cluster.kafka.library import TopicCollection
 from topics.server.cluster.kafka.settings import KafkaSettings

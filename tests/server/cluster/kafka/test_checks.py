@@ -9,7 +9,7 @@ import pytest
 
 from tests.brokers import free_ports
 from tests.cluster.log_promises import fill
-from topics.protocol.cluster.unit import Shard, TermBegan, encode
+from topics.protocol.cluster.rule.unit import Shard, TermBegan, encode
 from topics.server.cluster.kafka.asking import Brokers, only
 from topics.server.cluster.kafka.checks import (
     CLOCK_MS_MAX,

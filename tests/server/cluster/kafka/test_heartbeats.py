@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from topics.protocol.cluster.trimming import Wait
-from topics.protocol.cluster.unit import FORMAT_OLDEST
+from topics.protocol.cluster.rule.trimming import Wait
+from topics.protocol.cluster.rule.unit import FORMAT_OLDEST
 from topics.server.cluster.kafka import heartbeats
 from topics.server.cluster.kafka.heartbeats import (
     BEAT_MS,

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from tests.cluster.log_promises import LogPromises, Run, Story, fill, records
-from topics.protocol.cluster.ports import AppendRefused, LogTruncated
+from topics.protocol.cluster.rule.ports import AppendRefused, LogTruncated
 from topics.server.cluster.kafka import log as log_module
 from topics.server.cluster.kafka.asking import TopicShape, only
 from topics.server.cluster.kafka.library import KafkaError, NewTopic, Producer

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from topics.protocol.cluster.ports import AppendRefused, OutcomeUnknown
+from topics.protocol.cluster.rule.ports import AppendRefused, OutcomeUnknown
 from topics.server.cluster.kafka import writing
 from topics.server.cluster.kafka.library import KafkaError, KafkaException
 from topics.server.cluster.kafka.settings import KafkaSettings

@@ -9,15 +9,15 @@ import pytest
 from protocol.harness import shown
 
 from topics.backup.proof import prove
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.unit import Shard
+from topics.protocol.cluster.place import event_of, place_of
+from topics.protocol.cluster.rule.replica import Mark, Place
+from topics.protocol.cluster.rule.unit import Shard
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.model.errors import InUse, StoreError, Unusable
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
-from topics.protocol.replication.place import event_of, place_of
 from topics.server.cluster.node.adoption import adopt, take_back
 from topics.server.cluster.node.directory import NodeDirectory
 from topics.server.cluster.node.life import history_of

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from cluster.memory_log import MemoryLog, Trouble
 
-from topics.protocol.cluster.leading import NodeState
-from topics.protocol.cluster.unit import FORMAT, TermBegan, encode
+from topics.protocol.cluster.acceptance import UnitAcceptance
+from topics.protocol.cluster.member import Member
+from topics.protocol.cluster.rule.leading import NodeState
+from topics.protocol.cluster.rule.unit import FORMAT, TermBegan, encode
 from topics.protocol.model.errors import ErrorCode, Rejection, StoreError
-from topics.protocol.replication.acceptance import UnitAcceptance
-from topics.protocol.replication.member import Member
 
 from ..nodes import SHARD, WAIT_MS, Nodes, cluster
 

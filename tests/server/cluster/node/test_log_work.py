@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cluster.memory_log import MemoryLog, Trouble
 
-from topics.protocol.cluster.steps import (
+from topics.protocol.cluster.rule.steps import (
     AskEnd,
     EndIs,
     Found,
@@ -21,7 +21,7 @@ from topics.protocol.cluster.steps import (
     Sent,
     Shown,
 )
-from topics.protocol.cluster.unit import TermBegan, encode
+from topics.protocol.cluster.rule.unit import TermBegan, encode
 from topics.server.cluster.node import log_work
 from topics.server.cluster.node.log_work import LogWork
 from topics.server.cluster.node.tasks import Tasks

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from topics.protocol.cluster.trimming import Wait
+from topics.protocol.cluster.rule.trimming import Wait
 from topics.protocol.faces.http.cluster import TrimBody
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.kafka.heartbeats import Beat

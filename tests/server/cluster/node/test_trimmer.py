@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cluster.memory_log import MemoryLog
 
-from topics.protocol.cluster.trimming import Wait
+from topics.protocol.cluster.rule.trimming import Wait
 from topics.protocol.faces.http.cluster import TrimBody
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.kafka.heartbeats import Beat, Roster

@@ -1,5 +1,5 @@
 """The cluster's log in Kafka, and everything else that talks to Kafka; loaded only where the settings
-name brokers.  What is promised is `topics.protocol.cluster.ports`.
+name brokers.  What is promised is `topics.protocol.cluster.rule.ports`.
 
     settings    how to reach the brokers, and the names of Kafka's topics; librdkafka's own settings
     failures    why a node does not start, each in one sentence

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from topics.protocol.cluster.ports import AppendRefused, OutcomeUnknown
-from topics.protocol.cluster.unit import MESSAGE_BYTES_MIN, PRELUDE
+from topics.protocol.cluster.rule.ports import AppendRefused, OutcomeUnknown
+from topics.protocol.cluster.rule.unit import MESSAGE_BYTES_MIN, PRELUDE
 from topics.server.cluster.kafka.asking import Brokers, TopicShape, only
 from topics.server.cluster.kafka.failures import (
     CannotStart,

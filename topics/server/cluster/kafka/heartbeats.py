@@ -11,9 +11,9 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from topics.protocol.cluster.ports import AppendRefused, OutcomeUnknown
-from topics.protocol.cluster.trimming import Position
-from topics.protocol.cluster.unit import FORMAT, FORMAT_OLDEST
+from topics.protocol.cluster.rule.ports import AppendRefused, OutcomeUnknown
+from topics.protocol.cluster.rule.trimming import Position
+from topics.protocol.cluster.rule.unit import FORMAT, FORMAT_OLDEST
 from topics.server.cluster.kafka.asking import Brokers
 from topics.server.cluster.kafka.checks import skew_ms
 from topics.server.cluster.kafka.library import LOGGER, Consumer, Message

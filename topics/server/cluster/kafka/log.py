@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from typing import Final
 
-from topics.protocol.cluster.ports import LogTrimmed, LogTruncated
+from topics.protocol.cluster.rule.ports import LogTrimmed, LogTruncated
 from topics.server.cluster.kafka.asking import Brokers
 from topics.server.cluster.kafka.library import Consumer, Message
 from topics.server.cluster.kafka.reading import Gone, MakeConsumer, Reader, epoch_of

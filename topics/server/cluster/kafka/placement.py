@@ -1,7 +1,7 @@
 """Who is to lead: a consumer group over the control topic, which Kafka divides among the nodes.
 
 A node that is given partition n is the candidate of shard n.  Nothing depends on this being right:
-whether a candidate leads is decided by the log (`topics.protocol.cluster`).  Kafka finds out that a
+whether a candidate leads is decided by the log (`topics.protocol.cluster.rule`).  Kafka finds out that a
 node is dead (`session_ms`), and gives its partitions to another one; the assignor is the cooperative
 sticky one, so that a node that comes or goes takes nothing from those that stay.
 

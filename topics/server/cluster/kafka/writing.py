@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from topics.protocol.cluster.ports import AppendRefused, OutcomeUnknown
+from topics.protocol.cluster.rule.ports import AppendRefused, OutcomeUnknown
 from topics.server.cluster.kafka.library import (
     LOGGER,
     KafkaError,

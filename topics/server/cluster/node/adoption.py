@@ -20,12 +20,12 @@ from typing import Final
 import msgspec
 
 from topics.backup.proof import prove
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.unit import Shard
+from topics.protocol.cluster.place import event_of
+from topics.protocol.cluster.rule.replica import Mark, Place
+from topics.protocol.cluster.rule.unit import Shard
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.model.errors import Unusable
 from topics.protocol.model.limits import Limits
-from topics.protocol.replication.place import event_of
 from topics.server.cluster.node.directory import (
     ADOPTING,
     CLUSTER_BYTES,

@@ -1,6 +1,6 @@
 """Whether a node may be the one that leads: by its clock, its disk and its data.
 
-Owns the bounds, and no clock.  Nothing but progress depends on it (`topics.protocol.cluster`): a node that
+Owns the bounds, and no clock.  Nothing but progress depends on it (`topics.protocol.cluster.rule`): a node that
 cannot write, or whose time the others would not take, only would keep a better one from leading.
 """
 

@@ -2,7 +2,7 @@
 
 Owns who is to lead, how this node stands (`standing.Standing`), and the store's change for another
 node's.  What concerns the log that nodes share, `log_work` does.  It decides nothing:
-`protocol.replication` does, on the same event loop.
+`protocol.cluster` does, on the same event loop.
 
 Invariant: the rule hears of each step once.
 """
@@ -16,12 +16,14 @@ from typing import Final, Protocol
 
 import msgspec
 
-from topics.protocol.cluster.leading import NodeState
-from topics.protocol.cluster.ports import (
+from topics.protocol.cluster.acceptance import UnitAcceptance
+from topics.protocol.cluster.member import LogEffect, Member
+from topics.protocol.cluster.rule.leading import NodeState
+from topics.protocol.cluster.rule.ports import (
     ReplicatedLog,
 )
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.steps import (
+from topics.protocol.cluster.rule.replica import Mark, Place
+from topics.protocol.cluster.rule.steps import (
     AskEnd,
     Halt,
     Input,
@@ -33,12 +35,10 @@ from topics.protocol.cluster.steps import (
     Send,
     TakeSnapshot,
 )
-from topics.protocol.cluster.unit import Shard
+from topics.protocol.cluster.rule.unit import Shard
+from topics.protocol.cluster.turns import NOTHING_DURABLE, Durable
 from topics.protocol.driver.loop_time import LoopTime
 from topics.protocol.model.errors import StoreError
-from topics.protocol.replication.acceptance import UnitAcceptance
-from topics.protocol.replication.member import LogEffect, Member
-from topics.protocol.replication.turns import NOTHING_DURABLE, Durable
 from topics.server.cluster.node.log_work import AGAIN_S, LogWork
 from topics.server.cluster.node.runtime import ClusterRuntime
 from topics.server.cluster.node.status import ClusterStatus, HistoryLoss, NodeStatus, SnapshotStatus

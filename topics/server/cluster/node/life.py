@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from topics.protocol.cluster.leading import NodeState
-from topics.protocol.cluster.unit import FORMAT_OLDEST, Shard
+from topics.protocol.cluster.rule.leading import NodeState
+from topics.protocol.cluster.rule.unit import FORMAT_OLDEST, Shard
 from topics.protocol.model.errors import StoreError
 from topics.protocol.model.ports import Store
 from topics.server.cluster.exchange import ClusterExchange

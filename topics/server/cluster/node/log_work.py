@@ -12,8 +12,13 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from topics.protocol.cluster.ports import AppendRefused, LogTrimmed, LogTruncated, ReplicatedLog
-from topics.protocol.cluster.steps import (
+from topics.protocol.cluster.rule.ports import (
+    AppendRefused,
+    LogTrimmed,
+    LogTruncated,
+    ReplicatedLog,
+)
+from topics.protocol.cluster.rule.steps import (
     AskEnd,
     EndIs,
     Found,
@@ -27,7 +32,7 @@ from topics.protocol.cluster.steps import (
     Sent,
     Shown,
 )
-from topics.protocol.cluster.unit import NotOurs, Shard, TermBegan, Unreadable, decode
+from topics.protocol.cluster.rule.unit import NotOurs, Shard, TermBegan, Unreadable, decode
 from topics.server.cluster.node.tasks import Tasks
 
 log = logging.getLogger("topics.cluster")

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from topics.protocol.cluster.leading import NodeState
+from topics.protocol.cluster.rule.leading import NodeState
 from topics.protocol.faces.http.cluster import TrimBody
 from topics.server.cluster.kafka.heartbeats import Beat, Roster
 from topics.server.cluster.node.host import ClusterHost, NodeName

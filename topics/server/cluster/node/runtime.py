@@ -7,10 +7,10 @@ the new one opens its files.  When that is to be is `host`'s to say.
 
 from collections.abc import Callable
 
+from topics.protocol.cluster.acceptance import UnitAcceptance
 from topics.protocol.driver.driver import Driver
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Store
-from topics.protocol.replication.acceptance import UnitAcceptance
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.runtime import Runtime
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from topics.protocol.cluster.trimming import Wait
+from topics.protocol.cluster.rule.trimming import Wait
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):

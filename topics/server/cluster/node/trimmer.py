@@ -18,8 +18,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from topics.protocol.cluster.ports import LogTrimmed, LogTruncated, ReplicatedLog
-from topics.protocol.cluster.trimming import COPIES, Bound, Position, Wait, bound_of
+from topics.protocol.cluster.rule.ports import LogTrimmed, LogTruncated, ReplicatedLog
+from topics.protocol.cluster.rule.trimming import COPIES, Bound, Position, Wait, bound_of
 from topics.protocol.faces.http.cluster import TrimBody
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.kafka.heartbeats import BEAT_MS, Beat, Roster

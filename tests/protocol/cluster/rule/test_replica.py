@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.protocol.cluster import unit as units
-from topics.protocol.cluster.replica import (
+from topics.protocol.cluster.rule import unit as units
+from topics.protocol.cluster.rule.replica import (
     TERM_STEP_MAX,
     Accepted,
     Began,
@@ -21,7 +21,7 @@ from topics.protocol.cluster.replica import (
     is_history,
     passed,
 )
-from topics.protocol.cluster.unit import (
+from topics.protocol.cluster.rule.unit import (
     Part,
     Record,
     Shard,

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from topics.protocol.cluster.footprint import Footprint
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import DeleteTopic
-from topics.protocol.replication.footprint import Footprint
 
 from .rig import Rig
 

@@ -9,7 +9,8 @@ from cluster.ending import settle_one
 from cluster.engines import LIMITS, START_MS
 
 from protocol.harness import shown
-from topics.protocol.cluster.steps import Sent
+from topics.protocol.cluster.rule.steps import Sent
+from topics.protocol.cluster.turns import TURNS_MAX
 from topics.protocol.decide import reads
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.faces.http.append_body import parse_append
@@ -33,7 +34,6 @@ from topics.protocol.model.commands import (
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY
 from topics.protocol.model.outcomes import Fetch, Outcome
-from topics.protocol.replication.turns import TURNS_MAX
 from topics.protocol.state.frames import RecordFrame, TombstoneFrame
 from topics.protocol.state.selection import ReadQuery, Selection, select
 from topics.protocol.state.topic import Topic
@@ -170,7 +170,7 @@ def test_a_read_that_rests_on_what_is_not_sent_waits_for_its_turn(rig: Rig) -> N
 
 def test_bytes_on_their_way_are_bounded_too(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn that is large is the only one. (§2)"""
-    monkeypatch.setattr("topics.protocol.replication.turns.TURNS_BYTES_MAX", 1000)
+    monkeypatch.setattr("topics.protocol.cluster.turns.TURNS_BYTES_MAX", 1000)
     rig.append("x" * 1000)
     rig.turn()
     parts = len(rig.leader.outbox)
@@ -629,7 +629,7 @@ def test_a_replica_counts_no_job_that_is_less_than_none(rig: Rig) -> None:
 
 def test_waiting_commands_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that finds no room while a unit is on its way is refused: 429."""
-    monkeypatch.setattr("topics.protocol.replication.acceptance.QUEUED_MAX", 2)
+    monkeypatch.setattr("topics.protocol.cluster.acceptance.QUEUED_MAX", 2)
     rig.fill()
     for data in "bcd":
         rig.append(data)

@@ -8,8 +8,8 @@ from fuzz.mutation import damaged, fuzzed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.protocol.cluster import unit as units
-from topics.protocol.cluster.unit import (
+from topics.protocol.cluster.rule import unit as units
+from topics.protocol.cluster.rule.unit import (
     DIGEST_BYTES,
     FORMAT,
     LOCAL_EVENTS,

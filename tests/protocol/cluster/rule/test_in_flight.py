@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from topics.protocol.cluster.in_flight import IN_FLIGHT_MAX, UNREAD_MAX, InFlight, seal_of
-from topics.protocol.cluster.replica import Place
-from topics.protocol.cluster.steps import Found, Send, Sent
-from topics.protocol.cluster.unit import Part, Shard, Unit, decode
+from topics.protocol.cluster.rule.in_flight import IN_FLIGHT_MAX, UNREAD_MAX, InFlight, seal_of
+from topics.protocol.cluster.rule.replica import Place
+from topics.protocol.cluster.rule.steps import Found, Send, Sent
+from topics.protocol.cluster.rule.unit import Part, Shard, Unit, decode
 
 SHARD = Shard(b"c" * 16)
 PLACE = msgspec.structs.replace(Place.before_all(SHARD), term=1, seen=1, offset=4, read=4)

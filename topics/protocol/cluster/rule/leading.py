@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from topics.protocol.cluster.in_flight import Flight, InFlight
-from topics.protocol.cluster.replica import (
+from topics.protocol.cluster.rule.in_flight import Flight, InFlight
+from topics.protocol.cluster.rule.replica import (
     Accepted,
     Began,
     Mark,
@@ -31,7 +31,7 @@ from topics.protocol.cluster.replica import (
     is_history,
     passed,
 )
-from topics.protocol.cluster.steps import (
+from topics.protocol.cluster.rule.steps import (
     INPUTS,
     Answer,
     Apply,
@@ -66,7 +66,7 @@ from topics.protocol.cluster.steps import (
     StepDown,
     TakeSnapshot,
 )
-from topics.protocol.cluster.unit import (
+from topics.protocol.cluster.rule.unit import (
     FORMAT,
     FORMAT_OLDEST,
     Part,

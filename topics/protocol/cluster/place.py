@@ -4,8 +4,8 @@ Owns the translation and no decision.  A place in a store is always that right b
 no parts, and nothing behind it was read.
 """
 
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.unit import LOCAL_EVENTS, Shard
+from topics.protocol.cluster.rule.replica import Mark, Place
+from topics.protocol.cluster.rule.unit import LOCAL_EVENTS, Shard
 from topics.protocol.model.codec import CODES, FRAME_HEADER, Frames
 from topics.protocol.model.events import LogPlace, PlaceReached
 

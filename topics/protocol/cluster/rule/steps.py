@@ -10,8 +10,8 @@ from typing import Final, TypeAlias, get_args
 
 import msgspec
 
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.unit import Unit
+from topics.protocol.cluster.rule.replica import Mark, Place
+from topics.protocol.cluster.rule.unit import Unit
 
 # ---------------------------------------------------------------------- inputs
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.unit import Shard
+from topics.protocol.cluster.place import event_of, place_of, shared
+from topics.protocol.cluster.rule.replica import Mark, Place
+from topics.protocol.cluster.rule.unit import Shard
 from topics.protocol.model.codec import Frames, decode_all
 from topics.protocol.model.events import (
     Event,
@@ -15,7 +16,6 @@ from topics.protocol.model.events import (
     TopicDeleted,
 )
 from topics.protocol.model.records import Batch
-from topics.protocol.replication.place import event_of, place_of, shared
 
 SHARD = Shard(b"c" * 16)
 

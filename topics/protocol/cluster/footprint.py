@@ -10,7 +10,7 @@ Invariant: an event that is not known here to be harmless touches every topic.
 
 from typing import Final
 
-from topics.protocol.cluster.unit import LOCAL_EVENTS
+from topics.protocol.cluster.rule.unit import LOCAL_EVENTS
 from topics.protocol.model.events import (
     CursorsMoved,
     DeadLettered,

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.cluster.leading import NodeState
-from topics.protocol.cluster.steps import Found, Halt
-from topics.protocol.cluster.unit import Unit, encode, parts_of
+from topics.protocol.cluster.rule.leading import NodeState
+from topics.protocol.cluster.rule.steps import Found, Halt
+from topics.protocol.cluster.rule.unit import Unit, encode, parts_of
 from topics.protocol.driver.group_commit import Write
 from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.access import ANYONE

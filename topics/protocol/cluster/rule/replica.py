@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from topics.protocol.cluster.unit import (
+from topics.protocol.cluster.rule.unit import (
     NotOurs,
     Part,
     Record,

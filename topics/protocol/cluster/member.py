@@ -14,9 +14,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from topics.protocol.cluster.leading import Node, NodeState
-from topics.protocol.cluster.replica import Place
-from topics.protocol.cluster.steps import (
+from topics.protocol.cluster.acceptance import UnitAcceptance
+from topics.protocol.cluster.place import place_of
+from topics.protocol.cluster.rule.leading import Node, NodeState
+from topics.protocol.cluster.rule.replica import Place
+from topics.protocol.cluster.rule.steps import (
     Answer,
     Apply,
     AskEnd,
@@ -40,11 +42,9 @@ from topics.protocol.cluster.steps import (
     StepDown,
     TakeSnapshot,
 )
-from topics.protocol.cluster.unit import Shard, Unreadable
+from topics.protocol.cluster.rule.unit import Shard, Unreadable
+from topics.protocol.cluster.turns import Proposal, not_leader
 from topics.protocol.driver.group_commit import Reply as DriverReply
-from topics.protocol.replication.acceptance import UnitAcceptance
-from topics.protocol.replication.place import place_of
-from topics.protocol.replication.turns import Proposal, not_leader
 
 LogEffect: TypeAlias = Read | Prove | AskEnd | Send | TakeSnapshot | Install | Loss | Halt
 """What a host performs, and reports as `cluster.steps` says."""

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from topics.protocol.cluster import leading as leading_module
-from topics.protocol.cluster import unit as units
-from topics.protocol.cluster.in_flight import IN_FLIGHT_MAX
-from topics.protocol.cluster.leading import TABLE, TRANSITIONS, Node, NodeState
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.steps import (
+from topics.protocol.cluster.rule import leading as leading_module
+from topics.protocol.cluster.rule import unit as units
+from topics.protocol.cluster.rule.in_flight import IN_FLIGHT_MAX
+from topics.protocol.cluster.rule.leading import TABLE, TRANSITIONS, Node, NodeState
+from topics.protocol.cluster.rule.replica import Mark, Place
+from topics.protocol.cluster.rule.steps import (
     INPUTS,
     Answer,
     Apply,
@@ -40,7 +40,7 @@ from topics.protocol.cluster.steps import (
     Shown,
     TakeSnapshot,
 )
-from topics.protocol.cluster.unit import (
+from topics.protocol.cluster.rule.unit import (
     Shard,
     TermBegan,
     Unit,

@@ -14,8 +14,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
-from topics.protocol.cluster.replica import Mark, Place
-from topics.protocol.cluster.unit import Unit
+from topics.protocol.cluster.place import event_of
+from topics.protocol.cluster.rule.replica import Mark, Place
+from topics.protocol.cluster.rule.unit import Unit
+from topics.protocol.cluster.turns import LeaderTurns, Propose, not_leader
 from topics.protocol.driver.driver import Driver, ParkedCommand
 from topics.protocol.driver.group_commit import Deliver, GroupCommit, Reply, Ticket
 from topics.protocol.driver.load import QUEUED_BYTES_MAX, QUEUED_MAX
@@ -28,8 +30,6 @@ from topics.protocol.model.moment import earlier
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome
 from topics.protocol.model.ports import Recovery
 from topics.protocol.model.records import Buffer
-from topics.protocol.replication.place import event_of
-from topics.protocol.replication.turns import LeaderTurns, Propose, not_leader
 from topics.protocol.state.watched import Stream, StreamEnd
 
 TIME_EVERY_MS: Final = 1000

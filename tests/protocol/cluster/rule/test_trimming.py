@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.protocol.cluster.trimming import Bound, Position, Wait, bound_of
+from topics.protocol.cluster.rule.trimming import Bound, Position, Wait, bound_of
 
 
 def at(node: str, offset: int, *, is_copy: bool = True) -> Position:

@@ -3,7 +3,7 @@
 import doctest
 from pathlib import Path
 
-from topics.protocol import cluster
+from topics.protocol.cluster import rule as cluster
 
 
 def test_the_node_in_the_essay_works() -> None:

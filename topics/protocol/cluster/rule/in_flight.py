@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.cluster.replica import Place
-from topics.protocol.cluster.steps import Found, Send, Sent
-from topics.protocol.cluster.unit import (
+from topics.protocol.cluster.rule.replica import Place
+from topics.protocol.cluster.rule.steps import Found, Send, Sent
+from topics.protocol.cluster.rule.unit import (
     FORMAT_OLDEST,
     PRELUDE,
     Part,

@@ -21,6 +21,8 @@ from typing import Final
 
 import msgspec
 
+from topics.protocol.cluster.footprint import Footprint
+from topics.protocol.cluster.place import shared
 from topics.protocol.driver.group_commit import (
     Deliver,
     GroupCommit,
@@ -34,8 +36,6 @@ from topics.protocol.model.codec import Frames, encode
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import PlaceReached, TimePassed
 from topics.protocol.model.outcomes import Gate, Outcome
-from topics.protocol.replication.footprint import Footprint
-from topics.protocol.replication.place import shared
 
 TURNS_MAX: Final = 8
 """Turns that may be on their way; more wait, and are one."""
