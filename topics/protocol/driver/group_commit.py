@@ -456,7 +456,7 @@ class GroupCommit:
         self._write(frames, size_bytes > INLINE_BYTES or not self._store.fits(size_bytes))
 
     def refuse_turn(self, why: Rejection) -> None:
-        """Those that wait for a turn which is not ended any more are answered so."""
+        """Answer whoever waits for the turn, which is not ended any more."""
         waiters, self._unit = self._unit, []
         for waiter in waiters:
             self.answer(waiter, Reply(why))
