@@ -15,11 +15,11 @@ from bench.conftest import Report, Scale
 from topics.arrow.columns import FIELDS, schema
 from topics.arrow.local import LocalSource
 from topics.arrow.scan import scan
-from topics.arrow.source import Source
+from topics.arrow.source import TopicSource
 from topics.export.engines import FileExport
 from topics.export.lake import OsLake
 from topics.export.manifest import Commit, Settings
-from topics.export.run import Job, Run
+from topics.export.run import ExportJob, ExportRun
 from topics.export.target import open_target
 
 ROUNDS = 5
@@ -35,14 +35,14 @@ class Silent:
     def note(self, text: str) -> None: ...
 
 
-def export(source: Source, to: Path, settings: Settings) -> int:
-    job = Job(("sealed",))
+def export(source: TopicSource, to: Path, settings: Settings) -> int:
+    job = ExportJob(("sealed",))
     with open_target(OsLake(to), settings) as target:
         exported = FileExport(target, target_bytes=job.target_bytes)
-        return Run(source, exported, job, Silent()).once().rows
+        return ExportRun(source, exported, job, Silent()).once().rows
 
 
-def bare(source: Source, to: Path) -> int:
+def bare(source: TopicSource, to: Path) -> int:
     """One file, by pyarrow's defaults but for the compression."""
     to.mkdir()
     rows = 0

@@ -26,7 +26,7 @@ from topics.cli.export_engine import engine
 from topics.export.engines import FileExport
 from topics.export.lake import OsLake
 from topics.export.manifest import Settings
-from topics.export.run import Job, Run
+from topics.export.run import ExportJob, ExportRun
 from topics.export.target import open_target
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
@@ -343,7 +343,7 @@ def test_exporting(benchmark: Any, ground: Ground, report: Report, tmp_path: Pat
                 settings = Settings("parquet", "none")
                 with open_target(OsLake(to), settings) as target:
                     exported = FileExport(target, engine=engine(name), target_bytes=256 << 20)
-                    done = Run(source, exported, Job(("t",)), Silent()).once()
+                    done = ExportRun(source, exported, ExportJob(("t",)), Silent()).once()
             assert done.rows == ground.records
             return to
 

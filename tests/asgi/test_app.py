@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from topics.asgi.app import PIECE_BYTES, App, Message, Scope
-from topics.asgi.limits import Limits, Timeouts
+from topics.asgi.limits import HostLimits, Timeouts
 from topics.server.http.interface import Answer, Streaming
 
 from .fakes import BIG_BYTES, FakeExchange, FakeFeed
 
 QUICK = Timeouts(first_s=0.05, window_s=0.05, body_s=0.2, write_s=0.05, drain_s=0.05)
-TINY = Limits(window_bytes=100)
+TINY = HostLimits(window_bytes=100)
 
 
 def http(path: bytes = b"/echo", *headers: tuple[bytes, bytes], version: str = "1.1") -> Scope:
@@ -227,7 +227,9 @@ def test_a_steady_body_may_not_take_for_ever() -> None:
             await asyncio.sleep(0)
             return body(b"x", more=True)
 
-        await App(FakeExchange(), timeouts, Limits(window_bytes=1))(http(), endless, server.send)
+        await App(FakeExchange(), timeouts, HostLimits(window_bytes=1))(
+            http(), endless, server.send
+        )
         return server
 
     got = within(run())
@@ -237,7 +239,7 @@ def test_a_steady_body_may_not_take_for_ever() -> None:
 def test_all_bodies_share_one_budget() -> None:
     """Beyond it a body is refused with 429 and `max_body_memory`; an answered request frees its
     share, and a small one is never refused. (§11)"""
-    limits = Limits(bodies_bytes=1000, body_free_bytes=100)
+    limits = HostLimits(bodies_bytes=1000, body_free_bytes=100)
     app = App(FakeExchange(), Timeouts(drain_s=0.05), limits)
 
     async def run() -> list[Server]:

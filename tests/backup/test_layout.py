@@ -7,9 +7,9 @@ from topics.backup.layout import (
     HEADER,
     MAGIC,
     PARTS_OFFSET,
+    FilePart,
     LogPart,
     Manifest,
-    Part,
     SegmentPart,
     backup_name,
     copy_name,
@@ -28,9 +28,9 @@ MANIFEST = Manifest(
     incarnation=2,
     clean=False,
     batch=7,
-    checkpoint=(1, Part(4096, 8, 9)),
-    logs=[LogPart(1, 65536, Part(4104, 1, 2))],
-    segments=[SegmentPart(4, 5, 6, 7, 8, 9, Part(1, 2, 3))],
+    checkpoint=(1, FilePart(4096, 8, 9)),
+    logs=[LogPart(1, 65536, FilePart(4104, 1, 2))],
+    segments=[SegmentPart(4, 5, 6, 7, 8, 9, FilePart(1, 2, 3))],
 )
 
 

@@ -3,7 +3,7 @@
 import pytest
 from sim.script import append, maintain
 
-from topics.backup.point import Follower, Moved, read_point
+from topics.backup.point import LogFollower, Moved, read_point
 from topics.store.layout import log_name
 
 from .places import instance_of, lived
@@ -12,7 +12,7 @@ from .places import instance_of, lived
 def test_the_log_is_followed() -> None:
     """What is written between two calls is part of the second, across log files."""
     world = lived()
-    follower = Follower(world.files, instance_of(world.files))
+    follower = LogFollower(world.files, instance_of(world.files))
     follower.follow()
     first = follower.point().position
     for _ in range(60):

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from sim.files import SimFiles
 
-from topics.backup.layout import Part, SegmentPart, read_manifest
+from topics.backup.layout import FilePart, SegmentPart, read_manifest
 from topics.backup.restore import identity_of
 from topics.backup.view import Held, Piece, PiecedFile, flags_of, view
 from topics.protocol.model.errors import Corrupt
@@ -79,7 +79,7 @@ def bomb(**changed: int) -> tuple[Held, SegmentPart]:
         flags_offset=4096,
         flags_bytes=FLAGS_BYTES,
         flags_digest=digest(bytes(FLAGS_BYTES)),
-        flags=Part(0, len(packed), digest(packed)),
+        flags=FilePart(0, len(packed), digest(packed)),
     )
     return Held("backup", packed), msgspec.structs.replace(part, **changed)
 
@@ -111,7 +111,7 @@ def test_flags_that_are_not_packed_are_damage() -> None:
     """A digest that is right says nothing of what it is the digest of."""
     data = b"no deflate at all"
     _, part = bomb(flags_bytes=8)
-    part = msgspec.structs.replace(part, flags=Part(0, len(data), digest(data)))
+    part = msgspec.structs.replace(part, flags=FilePart(0, len(data), digest(data)))
 
     with pytest.raises(Corrupt, match="do not verify"):
         flags_of(Held("backup", data), "place", part, 8192)
@@ -120,7 +120,7 @@ def test_flags_that_are_not_packed_are_damage() -> None:
 def test_a_part_that_is_longer_than_its_file_is_damage() -> None:
     """No memory is taken for what a manifest claims and no file has."""
     backup, part = bomb(flags_bytes=8)
-    part = msgspec.structs.replace(part, flags=Part(0, 1 << 60, 0))
+    part = msgspec.structs.replace(part, flags=FilePart(0, 1 << 60, 0))
 
     with pytest.raises(Corrupt, match="the file ends here"):
         flags_of(backup, "place", part, 8192)

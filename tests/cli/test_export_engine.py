@@ -13,13 +13,13 @@ from topics.cli import export_engine
 from topics.cli.exits import Stop
 from topics.cli.export_engine import chosen, engine, with_variants
 from topics.export.manifest import Settings
-from topics.export.run import Job
+from topics.export.run import ExportJob
 from topics.export.target import Unusable
 from topics.export.writing import chunk_of
 from topics.testing import MemoryTopics
 
 PARQUET = Settings("parquet", "none")
-JOB = Job(("t",))
+JOB = ExportJob(("t",))
 
 
 def test_engines_have_names(monkeypatch: pytest.MonkeyPatch) -> None:

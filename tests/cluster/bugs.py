@@ -18,17 +18,17 @@ from topics.protocol.cluster.rule.in_flight import Flight
 from topics.protocol.cluster.rule.leading import TABLE, Node, NodeState
 from topics.protocol.cluster.rule.replica import Accepted, Mark, Place, Skip, Verdict, accept_record
 from topics.protocol.cluster.rule.steps import (
-    Answer,
+    AnswerClients,
+    ClientReply,
     Decided,
     Found,
     Leads,
-    Reply,
     Send,
     Sent,
     Shown,
 )
-from topics.protocol.cluster.rule.trimming import Position, bound_of
-from topics.protocol.cluster.rule.unit import Part, TermBegan, Unit, joined
+from topics.protocol.cluster.rule.trimming import NodeNeeds, bound_of
+from topics.protocol.cluster.rule.unit import TermBegan, Unit, UnitPart, joined
 
 from .invariants import Violation
 from .process import Process, Token
@@ -44,7 +44,7 @@ def acknowledge_on_send(patch: Patch) -> None:
     def hasty(self: Node, event: Decided) -> None:
         Node._send(self, event)
         self._in_flight.flights[-1].tokens = ()
-        self._do(Answer(event.tokens, Reply.ACCEPTED))
+        self._do(AnswerClients(event.tokens, ClientReply.ACCEPTED))
 
     patch.setitem(TABLE[NodeState.LEADING], Decided, hasty)
 
@@ -84,7 +84,7 @@ def compare_the_index(patch: Patch) -> None:
     """Two histories have a unit of the same index."""
     refusal = replica._refusal
 
-    def lax(place: Place, part: Part) -> Skip | None:
+    def lax(place: Place, part: UnitPart) -> Skip | None:
         why = refusal(place, part)
         return None if why is Skip.WRONG_CHAIN else why
 
@@ -142,7 +142,7 @@ def trim_on_one_copy(patch: Patch) -> None:
 def trim_the_record_at_which_a_node_stands(patch: Patch) -> None:
     """It cannot tell the log from another one any more."""
 
-    def greedy(leader: Process, known: list[Position]) -> int:
+    def greedy(leader: Process, known: list[NodeNeeds]) -> int:
         before = bound_of(known).before
         return before + 1 if before else 0
 
@@ -166,7 +166,7 @@ def forget_terms_of_skipped_records(patch: Patch) -> None:
     """A term is taken twice: once by a leader whose `TermBegan` the log has lost."""
     take = replica._take
 
-    def forgetful(place: Place, offset: int, part: Part) -> tuple[Place, Verdict]:
+    def forgetful(place: Place, offset: int, part: UnitPart) -> tuple[Place, Verdict]:
         after, verdict = take(place, offset, part)
         return msgspec.structs.replace(after, seen=place.seen), verdict
 
@@ -181,7 +181,7 @@ def keep_parts_over_a_new_term(patch: Patch) -> None:
         after, verdict = begin(place, offset, began)
         return msgspec.structs.replace(after, parts=place.parts), verdict
 
-    def lax(place: Place, part: Part) -> Skip | None:
+    def lax(place: Place, part: UnitPart) -> Skip | None:
         if place.parts and place.parts[0].unit == part.unit and part.part == len(place.parts):
             return None
         return refusal(place, part)
@@ -201,7 +201,7 @@ def answer_no_at_once(patch: Patch) -> None:
 
 def read_what_is_in_flight(patch: Patch) -> None:
     def hasty(self: Node, event: Any) -> None:
-        self._do(Answer((event.token,), Reply.ACCEPTED))
+        self._do(AnswerClients((event.token,), ClientReply.ACCEPTED))
 
     patch.setitem(TABLE[NodeState.LEADING], leading.Asked, hasty)
 
@@ -210,7 +210,7 @@ def refuse_for_good_too_early(patch: Patch) -> None:
     """What is missing before a unit may still come, and then the unit again."""
     let_go = Node._let_go
     patch.setattr(
-        Node, "_let_go", lambda self, why, in_flight: let_go(self, why, Reply.NOT_APPLIED)
+        Node, "_let_go", lambda self, why, in_flight: let_go(self, why, ClientReply.NOT_APPLIED)
     )
 
 

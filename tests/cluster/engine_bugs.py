@@ -13,8 +13,8 @@ from topics.protocol.cluster.member import Member
 from topics.protocol.cluster.place import event_of
 from topics.protocol.cluster.rule.leading import Node
 from topics.protocol.cluster.rule.replica import Mark, Place, Skip
-from topics.protocol.cluster.rule.steps import Decided, Reply
-from topics.protocol.cluster.rule.unit import Part, Unit, joined
+from topics.protocol.cluster.rule.steps import ClientReply, Decided
+from topics.protocol.cluster.rule.unit import Unit, UnitPart, joined
 from topics.protocol.cluster.turns import LeaderTurns, Proposal
 from topics.protocol.commit.publication import Publication
 from topics.protocol.commit.unit_of_work import UnitOfWork
@@ -123,12 +123,12 @@ def go_on_behind_a_refused_unit(patch: Patch) -> None:
 
     def skipped(self: Node, why: Skip, record: Any) -> None:
         flights = self._in_flight.flights
-        if isinstance(record, Part) and self._in_flight.is_missed(record, self.place):
+        if isinstance(record, UnitPart) and self._in_flight.is_missed(record, self.place):
             gone = next(f for f in flights if f.parts[0].unit == record.unit)
             behind = list(flights)[flights.index(gone) :]
             for flight in behind:
                 flights.remove(flight)
-            self._answer(gone, Reply.UNKNOWN)
+            self._answer(gone, ClientReply.UNKNOWN)
             for flight in behind[1:]:
                 unit = joined(flight.parts)
                 assert unit is not None

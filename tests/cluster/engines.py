@@ -23,13 +23,13 @@ from topics.protocol.cluster.rule.replica import Mark, Place
 from topics.protocol.cluster.rule.steps import (
     Apply,
     AskEnd,
+    ClientReply,
     Halt,
+    HistoryLost,
     Input,
     Install,
-    Loss,
     Prove,
-    Read,
-    Reply,
+    ReadOn,
     Send,
     TakeSnapshot,
 )
@@ -271,12 +271,12 @@ class EngineProcess:
                 self.world.was_given(epoch, found["seqs"])
             return
         if not isinstance(found, Exception):
-            self.world.answered(self, token, Reply.ACCEPTED)  # type: ignore[arg-type]
+            self.world.answered(self, token, ClientReply.ACCEPTED)  # type: ignore[arg-type]
             return
         assert isinstance(found, Rejection), found
         if found.code is ErrorCode.NOT_LEADER:
             is_unknown = (found.detail or {})["outcome"] == "unknown"
-            reply = Reply.UNKNOWN if is_unknown else Reply.NOT_APPLIED
+            reply = ClientReply.UNKNOWN if is_unknown else ClientReply.NOT_APPLIED
             self.world.answered(self, token, reply)  # type: ignore[arg-type]
 
     def read(self, topic: str) -> None:
@@ -332,7 +332,7 @@ class EngineProcess:
     def carry(self, effect: LogEffect) -> None:
         self.world.note(f"{self.name} {type(effect).__name__}")
         match effect:
-            case Read(from_offset):
+            case ReadOn(from_offset):
                 self.reader = self.world.log.reader(from_offset)
             case Prove() | AskEnd():
                 self.asked.append(effect)
@@ -351,7 +351,7 @@ class EngineProcess:
                 self.world.installed(self)  # type: ignore[arg-type]
                 self.store.durable_mark = self.offered[1]
                 self.reopen()
-            case Loss():
+            case HistoryLost():
                 self.world.told(self)  # type: ignore[arg-type]
             case Halt(why):
                 raise AssertionError(why)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from topics.protocol.cluster.rule.unit import (
-    Part,
     Shard,
     TermBegan,
     Unit,
+    UnitPart,
     chain_over_term,
     chain_over_unit,
     decode,
@@ -40,7 +40,7 @@ class Moment:
     seen: int = 0
     index: int = 0
     chain: bytes = b""
-    parts: list[Part] = field(default_factory=list)
+    parts: list[UnitPart] = field(default_factory=list)
     events: list[Event] | None = None
 
 
@@ -72,7 +72,7 @@ class Oracle:
         self.marks.update(event.now_ms for event in now.events or ())
 
     @staticmethod
-    def _part(now: Moment, part: Part) -> None:
+    def _part(now: Moment, part: UnitPart) -> None:
         if part.part != len(now.parts) or any(part.unit != kept.unit for kept in now.parts):
             return
         now.parts = [*now.parts, part]

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 from topics.protocol.cluster.rule.leading import Node, NodeState
 from topics.protocol.cluster.rule.replica import Mark, Place
 from topics.protocol.cluster.rule.steps import (
-    Answer,
+    AnswerClients,
     Apply,
-    Asked,
     AskEnd,
+    ClientReply,
     Decided,
     Effect,
     Halt,
+    HistoryLost,
     Input,
     Install,
     Leads,
-    Loss,
     NotElected,
     OpenAnew,
     Prove,
-    Read,
-    Reply,
+    ReadAsked,
+    ReadOn,
     Send,
     StepDown,
     TakeSnapshot,
@@ -144,7 +144,7 @@ class Process:
             # It may see what this turn has decided, and waits for that, too.
             self.wait(Token("read", shown=frozenset(self.engine.marks)))
         elif not self.decides:
-            self.world.answered(self, token, Reply.NOT_APPLIED)
+            self.world.answered(self, token, ClientReply.NOT_APPLIED)
         elif token.kind == "check":
             found = token.mark in self.engine.marks
             self.decide_check(
@@ -162,7 +162,7 @@ class Process:
         if self.turn or self.events:
             self.turn.append(token)
         else:
-            self.hear(Asked(token))
+            self.hear(ReadAsked(token))
 
     def decide_check(self, token: Token) -> None:
         if token.kind == "found":
@@ -181,7 +181,7 @@ class Process:
         """The engine holds it, and it was not sent."""
         tokens, self.turn, self.events = self.turn, [], []
         for token in tokens:
-            self.world.answered(self, token, Reply.NOT_APPLIED)
+            self.world.answered(self, token, ClientReply.NOT_APPLIED)
 
     # ------------------------------------------------------------------ effects
 
@@ -189,7 +189,7 @@ class Process:
         for effect in effects:
             self.world.note(f"{self.name} {type(effect).__name__}")
             match effect:
-                case Read(from_offset):
+                case ReadOn(from_offset):
                     self.reader = self.world.log.reader(from_offset)
                 case Prove() | AskEnd():
                     self.asked.append(effect)
@@ -197,7 +197,7 @@ class Process:
                     self.send(effect)
                 case Apply(unit, place, mark, is_own):
                     self.apply(unit, place, mark, is_own)
-                case Answer(tokens, reply):
+                case AnswerClients(tokens, reply):
                     for token in tokens:
                         assert isinstance(token, Token)
                         self.world.answered(self, token, reply)
@@ -213,7 +213,7 @@ class Process:
                     self.wants_snapshot, self.reader = True, None
                 case Install(place):
                     self.install(place)
-                case Loss():
+                case HistoryLost():
                     self.world.told(self)
                 case NotElected():
                     pass

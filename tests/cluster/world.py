@@ -12,6 +12,7 @@ from topics.protocol.cluster.rule.ports import LogTrimmed, LogTruncated
 from topics.protocol.cluster.rule.replica import Mark, Place
 from topics.protocol.cluster.rule.steps import (
     Cease,
+    ClientReply,
     EndIs,
     Found,
     GiveUp,
@@ -21,12 +22,11 @@ from topics.protocol.cluster.rule.steps import (
     Passed,
     Prove,
     ReadFailed,
-    Reply,
     SendFailed,
     Sent,
     Shown,
 )
-from topics.protocol.cluster.rule.trimming import Position, bound_of
+from topics.protocol.cluster.rule.trimming import NodeNeeds, bound_of
 from topics.protocol.cluster.rule.unit import Shard
 
 from .ending import check, finish
@@ -120,9 +120,9 @@ class World:
 
     # ------------------------------------------------------------------ what processes report
 
-    def answered(self, process: Process, token: Token, reply: Reply) -> None:
+    def answered(self, process: Process, token: Token, reply: ClientReply) -> None:
         who = repr(process)
-        if reply is Reply.ACCEPTED:
+        if reply is ClientReply.ACCEPTED:
             if process.is_ghost:
                 is_false = token.kind == "add" and token.mark not in self.oracle.marks
                 loss_is_noticed(process.has_met_loss and is_false, who=who)
@@ -136,7 +136,7 @@ class World:
                 acknowledged_is_true(token.mark, self.oracle, who=who)
                 self.acknowledged.add(token.mark)
         elif token.kind == "add":
-            if reply is Reply.UNKNOWN:
+            if reply is ClientReply.UNKNOWN:
                 self.unknown.append(token.mark)
             elif self.attempts[token.mark] == 1 and not process.is_ghost:
                 self.refused.add(token.mark)
@@ -400,7 +400,7 @@ class World:
                 self.log.trim_to(before)
                 copies_exist(self.able())
 
-    def positions(self, leader: Process) -> list[Position]:
+    def positions(self, leader: Process) -> list[NodeNeeds]:
         """What a leader knows by heartbeats.  Nodes that are silent for long do not count, and come
         back all the same."""
         found = []
@@ -415,7 +415,7 @@ class World:
                 if node.state is NodeState.ASIDE or node.anchor.index == 0:
                     continue  # it takes a snapshot
             found.append(
-                Position(
+                NodeNeeds(
                     node=directory.removesuffix("'"),
                     offset=offset,
                     is_copy=not is_silent and self.is_in_log(offset, epoch),
@@ -432,7 +432,7 @@ class World:
         return offset >= 0 and epoch >= 0
 
     @staticmethod
-    def trim_point(leader: Process, positions: list[Position]) -> int:
+    def trim_point(leader: Process, positions: list[NodeNeeds]) -> int:
         return bound_of(positions).before
 
     def able(self) -> int:

@@ -15,7 +15,7 @@ from topics.export.engines import FileExport
 from topics.export.lake import OsLake
 from topics.export.manifest import Settings
 from topics.export.planning import Sizer
-from topics.export.run import Job, Run
+from topics.export.run import ExportJob, ExportRun
 from topics.export.target import open_target
 
 from .exporting import Quiet
@@ -38,7 +38,9 @@ def export(data_dir: str, lake: str, format: Any, by: Any) -> None:
         LocalSource(data_dir) as source,
         open_target(Telling(lake), Settings(format, by)) as target,
     ):
-        run = Run(source, FileExport(target, target_bytes=1 << 20), Job(("t",)), Quiet())
+        run = ExportRun(
+            source, FileExport(target, target_bytes=1 << 20), ExportJob(("t",)), Quiet()
+        )
         run._sizers["t"] = Sizer(1 << 20, 50)
         run.once()
 

@@ -3,14 +3,14 @@
 from typing import Any
 
 from topics.arrow.remote import RemoteSource
-from topics.arrow.source import Source
+from topics.arrow.source import TopicSource
 from topics.export.compact import reading_codec
 from topics.export.engines import FileExport
 from topics.export.lake import Lake
 from topics.export.loading import load
 from topics.export.manifest import Catalogue, Commit, Settings
 from topics.export.planning import Sizer
-from topics.export.run import Job, Result, Run
+from topics.export.run import ExportJob, ExportRun, Result
 from topics.export.target import Target, codec_of, open_target
 
 PARQUET = Settings("parquet", "none")
@@ -40,7 +40,7 @@ class Quiet:
 
 
 def export(
-    source: Source,
+    source: TopicSource,
     lake: Lake,
     *topics: str,
     settings: Settings = PARQUET,
@@ -59,7 +59,7 @@ def export(
 
 
 def run(
-    source: Source,
+    source: TopicSource,
     target: Target,
     *topics: str,
     commit_seqs: int = 1 << 18,
@@ -67,9 +67,9 @@ def run(
     tidies: bool = False,
     **job: Any,
 ) -> Result:
-    wanted = Job(topics or ("t",), **job)
+    wanted = ExportJob(topics or ("t",), **job)
     exported = FileExport(target, target_bytes=wanted.target_bytes, tidies=tidies)
-    made = Run(source, exported, wanted, Quiet(), stop=stop)
+    made = ExportRun(source, exported, wanted, Quiet(), stop=stop)
     for name in wanted.topics:
         made._sizers[name] = Sizer(wanted.target_bytes, commit_seqs)
     return made.once()
@@ -103,7 +103,7 @@ def visible(lake: Lake, topic: str = "t") -> list[int]:
     )
 
 
-def live(source: Source, topic: str = "t") -> list[int]:
+def live(source: TopicSource, topic: str = "t") -> list[int]:
     """Seqs that the topic has now."""
     from topics.arrow.columns import schema
     from topics.arrow.loss import Gap

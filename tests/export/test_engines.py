@@ -47,11 +47,11 @@ def test_parts_are_read_side_by_side(memory: MemoryTopics) -> None:
             return real(source, piece, progress)
 
         made.chunk = chunk  # type: ignore[method-assign]
-        from topics.export.run import Job, Run
+        from topics.export.run import ExportJob, ExportRun
 
         from .exporting import Quiet
 
-        exporting = Run(source, made, Job(("t",), jobs=3), Quiet())
+        exporting = ExportRun(source, made, ExportJob(("t",), jobs=3), Quiet())
         exporting._sizers["t"].seqs = 2
         with pytest.raises(OSError, match="the disk of this one"):
             exporting.once()

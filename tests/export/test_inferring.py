@@ -1,7 +1,7 @@
 """The schema of a topic, from a sample over all of it."""
 
 from topics.export.inferring import inferred
-from topics.export.run import Job
+from topics.export.run import ExportJob
 from topics.export.schema_file import written
 from topics.testing import MemoryTopics
 
@@ -18,7 +18,7 @@ def test_the_sample_reaches_from_end_to_end() -> None:
         memory.client.delete("gone", before_seq=2)
         memory.client.append("gone", {"y": 1})
 
-        assert written(inferred(source, Job(("t",)))) == {"n": "int64", "late": "bool"}
-        assert written(inferred(source, Job(("t", "gone")))) == {
+        assert written(inferred(source, ExportJob(("t",)))) == {"n": "int64", "late": "bool"}
+        assert written(inferred(source, ExportJob(("t", "gone")))) == {
             "n": "int64", "late": "bool", "y": "int64"
         }  # fmt: skip

@@ -20,7 +20,7 @@ from topics.export.lake import OsLake
 from topics.export.loading import Unusable
 from topics.export.manifest import By, Format, Settings
 from topics.export.planning import partition_value
-from topics.export.run import Job, Run
+from topics.export.run import ExportJob, ExportRun
 from topics.export.schema_file import written
 from topics.export.table_types import TableFiles, without_unfit
 from topics.export.tables import open_tables, tables_of
@@ -113,7 +113,7 @@ def test_what_a_record_holds_comes_back(
         if members == "infer" and any(
             isinstance(record.data, dict) and record.data for record in records
         ):
-            fields = inferred(source, Job(("t",)))
+            fields = inferred(source, ExportJob(("t",)))
         form = None if fields is None else written(fields)
         parquet, jsonl = MemoryLake(), MemoryLake()
         result = export(source, parquet, settings=Settings("parquet", by, fields=form))
@@ -142,7 +142,7 @@ def test_what_a_record_holds_comes_back_from_tables(tmp_path: Path, format: Form
         memory.client.append_many("t", records)
         chosen = Settings(format, by, fields=written(fields))
         with open_tables(OsLake(tmp_path), chosen) as tables:
-            result = Run(source, tables, Job(("t",)), Quiet()).once()
+            result = ExportRun(source, tables, ExportJob(("t",)), Quiet()).once()
         tables = tables_of(OsLake(tmp_path))
         compared = tables.compare(source, "t")
         assert compared is not None
@@ -169,7 +169,7 @@ def test_any_topic(tmp_path: Path, format: Format, topic: str) -> None:
         pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[format])
         for _ in range(2):
             with open_tables(OsLake(tmp_path), Settings(format, "none")) as tables:
-                Run(source, tables, Job((topic,)), Quiet()).once()
+                ExportRun(source, tables, ExportJob((topic,)), Quiet()).once()
         tables_of(OsLake(tmp_path)).verify(topic)
 
 
@@ -216,7 +216,7 @@ def test_files_are_as_small_and_as_compressed_as_was_asked(
             pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[format])
             files = TableFiles(compression, size_bytes)
             with open_tables(OsLake(tmp_path), Settings(format, "none"), files) as tables:
-                Run(source, tables, Job(("t",)), Quiet()).once()
+                ExportRun(source, tables, ExportJob(("t",)), Quiet()).once()
     written_files = sorted((tmp_path / "t").rglob("*.parquet"))
     assert len(written_files) > 1
     for file in written_files:

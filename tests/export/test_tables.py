@@ -10,7 +10,7 @@ from topics import NewRecord
 from topics.export.lake import OsLake
 from topics.export.loading import Unusable
 from topics.export.manifest import By, Damaged, Format, Settings
-from topics.export.run import Job, Run
+from topics.export.run import ExportJob, ExportRun
 from topics.export.tables import Tables, open_tables, tables_of
 from topics.testing import MemoryTopics
 
@@ -36,7 +36,7 @@ def memory() -> Iterator[MemoryTopics]:
 
 def export(memory: MemoryTopics, path: Path, settings: Settings, **job: Any) -> Any:
     with remote(memory) as source, open_tables(OsLake(path), settings) as tables:
-        run = Run(source, tables, Job(("eu:t",), **job), Quiet())
+        run = ExportRun(source, tables, ExportJob(("eu:t",), **job), Quiet())
         run._sizers["eu:t"].seqs = 5
         return run.once()
 
@@ -84,7 +84,7 @@ def test_a_run_that_was_cut_commits_nothing_twice(
     """The transaction is the commit: whether its answer arrived does not matter."""
     settings = Settings(format, "none")
     with remote(memory) as source, open_tables(OsLake(tmp_path), settings) as tables:
-        run = Run(source, tables, Job(("eu:t",)), Quiet())
+        run = ExportRun(source, tables, ExportJob(("eu:t",)), Quiet())
         run._sizers["eu:t"].seqs = 5
         real = tables.commit
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from topics.arrow.source import Source
+from topics.arrow.source import TopicSource
 from topics.export.compact import compact
 from topics.export.lake import Lake, OsLake
 from topics.export.loading import Unusable, load
@@ -21,7 +21,7 @@ from .lakes import Cut, Full, MemoryLake
 
 
 @pytest.fixture(scope="module")
-def source() -> Iterator[Source]:
+def source() -> Iterator[TopicSource]:
     """Nine records of two tags, in order."""
     with MemoryTopics() as memory:
         for n in range(9):
@@ -34,7 +34,7 @@ BY_TAG = Settings("jsonl", "tag")
 ALL = list(range(1, 10))
 
 
-def exported(source: Source, lake: MemoryLake, **more: Any) -> None:
+def exported(source: TopicSource, lake: MemoryLake, **more: Any) -> None:
     export(source, lake, settings=BY_TAG, commit_seqs=4, **more)
 
 
@@ -55,7 +55,7 @@ AFTER = {
 
 
 @pytest.mark.parametrize("after", AFTER)
-def test_an_export_is_cut_at_every_call(source: Source, after: str) -> None:
+def test_an_export_is_cut_at_every_call(source: TopicSource, after: str) -> None:
     """Whatever is left, readers of it find whole files and no record twice; the next run removes
     what was not committed, and ends with each record once."""
     calls = steps(lambda lake: exported(source, lake))
@@ -79,7 +79,7 @@ def test_an_export_is_cut_at_every_call(source: Source, after: str) -> None:
         assert [path for path in left.files() if "/staged/" in path] == []
 
 
-def test_what_was_removed_does_not_come_back_beside_its_copy(source: Source) -> None:
+def test_what_was_removed_does_not_come_back_beside_its_copy(source: TopicSource) -> None:
     """Files that a cut run left are gone for good before their records are written again."""
 
     def of_one_commit(lake: MemoryLake, seqs: int) -> None:
@@ -105,7 +105,7 @@ def test_what_was_removed_does_not_come_back_beside_its_copy(source: Source) -> 
 
 
 @pytest.mark.parametrize("after", AFTER)
-def test_a_compaction_is_cut_at_every_call(source: Source, after: str) -> None:
+def test_a_compaction_is_cut_at_every_call(source: TopicSource, after: str) -> None:
     """At no moment is a record visible twice, and at the next start each is there once, in the old
     files or in the new."""
     original = MemoryLake()
@@ -132,7 +132,7 @@ def test_a_compaction_is_cut_at_every_call(source: Source, after: str) -> None:
         assert seqs(left) == visible(left) == ALL
 
 
-def test_a_manifest_is_torn_at_every_byte(source: Source) -> None:
+def test_a_manifest_is_torn_at_every_byte(source: TopicSource) -> None:
     """The torn line is cut; its files are removed, and written again by the next run."""
     original = MemoryLake()
     export(source, original, settings=JSONL)
@@ -145,7 +145,7 @@ def test_a_manifest_is_torn_at_every_byte(source: Source) -> None:
         assert seqs(lake) == visible(lake) == ALL
 
 
-def test_an_export_that_was_cut_before_it_began(source: Source) -> None:
+def test_an_export_that_was_cut_before_it_began(source: TopicSource) -> None:
     """Without a whole line in its manifest there is none yet, and the next run begins it."""
     lake = MemoryLake()
     export(source, lake, settings=JSONL)
@@ -158,7 +158,7 @@ def test_an_export_that_was_cut_before_it_began(source: Source) -> None:
         assert seqs(lake) == visible(lake) == ALL
 
 
-def test_a_damaged_line_is_not_passed_over(source: Source) -> None:
+def test_a_damaged_line_is_not_passed_over(source: TopicSource) -> None:
     """Where a line before the last does not verify, nothing is written: a crash does not do that."""
     original = MemoryLake()
     exported(source, original)
@@ -170,7 +170,7 @@ def test_a_damaged_line_is_not_passed_over(source: Source) -> None:
         assert lake.files() == original.files()
 
 
-def test_a_full_disk(source: Source) -> None:
+def test_a_full_disk(source: TopicSource) -> None:
     """The run ends with the disk's error; with room again the next one goes on."""
     calls = steps(lambda lake: exported(source, lake))
     for at in range(1, calls + 1):
@@ -183,7 +183,7 @@ def test_a_full_disk(source: Source) -> None:
         assert seqs(left) == visible(left) == ALL
 
 
-def test_nothing_is_written_behind_a_failed_append(source: Source) -> None:
+def test_nothing_is_written_behind_a_failed_append(source: TopicSource) -> None:
     """What of the line is there is not known: another one behind it would hide it."""
     lake = MemoryLake()
     with open_target(lake, JSONL) as target:
@@ -195,7 +195,7 @@ def test_nothing_is_written_behind_a_failed_append(source: Source) -> None:
             target.hand_off("t", "e", 1)
 
 
-def test_files_with_a_variant_pass_by_spark(source: Source) -> None:
+def test_files_with_a_variant_pass_by_spark(source: TopicSource) -> None:
     """Every file that gets a name, of a commit and of a compaction; without Spark, none does."""
     lake, settings = MemoryLake(), Settings("parquet", "none", has_variant=True)
     with pytest.raises(Unusable, match="which only Spark writes"):
@@ -243,7 +243,7 @@ def test_a_directory_of_something_else(tmp_path: Any) -> None:
     assert not (tmp_path / "c").exists()
 
 
-def test_files_of_others_stay(source: Source) -> None:
+def test_files_of_others_stay(source: TopicSource) -> None:
     """What is removed at a start has a name that only an export gives."""
     lake = MemoryLake()
     exported(source, lake)

@@ -155,10 +155,10 @@ class Exporting:
         ):
             check(self._lake.is_locked, "E1", "an export that is written is locked")
             names = tuple(source.topics())
-            made = run.Run(
+            made = run.ExportRun(
                 source,
                 self._export(target, tidies=tidies),
-                run.Job(names, loss="record", target_bytes=TARGET_BYTES),
+                run.ExportJob(names, loss="record", target_bytes=TARGET_BYTES),
                 Quiet(),
                 stop=lambda: False,
             )

@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from topics.arrow import DataLossWarning
 from topics.arrow.loss import Gap
-from topics.spark.batch import Part, TopicsReader
+from topics.spark.batch import BatchPart, TopicsReader
 from topics.spark.errors import BadOption, SparkFailure
 from topics.spark.source import TopicsDataSource
 
@@ -65,7 +65,11 @@ def test_parts_are_all_of_it(engine: Durable, parts: int) -> None:
 def test_a_part_begins_with_a_run(engine: Durable) -> None:
     """Segments are opened by one part only, where that keeps parts about even."""
     parts = reader(engine, minPartitions="3").partitions()
-    assert [part.items[0].first_seq for part in parts if isinstance(part, Part)] == [1, 101, 201]
+    assert [part.items[0].first_seq for part in parts if isinstance(part, BatchPart)] == [
+        1,
+        101,
+        201,
+    ]
 
 
 def test_a_batch_of_what_is_visible(engine: Durable) -> None:
@@ -191,7 +195,7 @@ def test_a_worker_with_an_older_directory(engine: Durable) -> None:
     """What it lacks of the plan is a loss, and never left out."""
     read = reader(engine, minPartitions="1")
     [part] = read.partitions()
-    assert isinstance(part, Part)
+    assert isinstance(part, BatchPart)
     longer = pickle.loads(pickle.dumps(part))
     object.__setattr__(longer.items[0], "last_seq", 310)
 

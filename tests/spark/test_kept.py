@@ -14,7 +14,7 @@ from protocol.durable import Durable
 from topics.arrow.columns import FIELDS, schema
 from topics.arrow.local import LocalSource
 from topics.arrow.scan import Range
-from topics.arrow.source import Consistency, Source, Wanted
+from topics.arrow.source import Consistency, TopicSource, Wanted
 from topics.protocol.model.errors import Unusable
 from topics.spark import kept
 from topics.spark.options import Place
@@ -36,7 +36,7 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Place]]:
     """This process is a worker's; the places that it opened, in order."""
     made: list[Place] = []
 
-    def noted(place: Place) -> Source:
+    def noted(place: Place) -> TopicSource:
         made.append(place)
         return open_place(place)
 

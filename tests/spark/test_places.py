@@ -7,7 +7,7 @@ from arrow.writer import writer
 from protocol.durable import Durable
 
 from topics.arrow.local import LocalSource
-from topics.arrow.source import NotDurable, Source
+from topics.arrow.source import NotDurable, TopicSource
 from topics.client import Unreachable
 from topics.spark import places
 from topics.spark.errors import BadOption
@@ -30,7 +30,7 @@ def server(engine: Durable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """What answers at the URL: another reader of a directory, which a test may change."""
     served = {"path": str(engine.files.path)}
 
-    def opened(place: Place) -> Source:
+    def opened(place: Place) -> TopicSource:
         if place.url is not None and place.consistency == "durable":
             raise NotDurable("no server says what is durable")
         return LocalSource(place.path or served["path"])

@@ -17,7 +17,7 @@ from topics.store.layout import (
     seal_header,
 )
 from topics.store.store import DiskStore
-from topics.store.wal import Log, Position
+from topics.store.wal import Log, LogPosition
 
 from .disks import begun, fail_next, flipped, outcome, recovered, small_directory
 from .ledger import Ledger, Topic
@@ -80,13 +80,13 @@ def test_a_checkpoint_that_fails_may_be_tried_again(ahead: int) -> None:
 
 
 INSTANCE = b"\x01" * 8
-AT = Position(3, 4096, 17, 0xABCD)
+AT = LogPosition(3, 4096, 17, 0xABCD)
 
 
 def saved(files: SimFiles, times: int = 1, *, clean: bool = False) -> Checkpoints:
     made = Checkpoints(files, INSTANCE)
     for n in range(1, times + 1):
-        position = Position(n, 4096, n, n)
+        position = LogPosition(n, 4096, n, n)
         made.save(Checkpoint(n, 1, []), position, incarnation=2, next_segment=9, clean=clean)
         made.retire()
     return made
@@ -139,7 +139,7 @@ def test_two_generations_stay_and_the_log_that_the_older_needs() -> None:
     assert made.oldest_log == 3
     loaded = Checkpoints(files, INSTANCE).load()
     assert loaded is not None
-    assert loaded[1].position == Position(4, 4096, 4, 4)
+    assert loaded[1].position == LogPosition(4, 4096, 4, 4)
 
 
 def test_with_one_checkpoint_the_log_is_kept_from_its_beginning() -> None:
@@ -234,7 +234,7 @@ def test_a_large_image_is_written_in_parts_and_read_as_one() -> None:
     for n in range(1, 3000):
         ledger.topics[n] = Topic(head=n)
     image = ledger.image()
-    stored = Stored(1, Position(1, 4096, 7, 9), incarnation=1, next_segment=1, clean=False)
+    stored = Stored(1, LogPosition(1, 4096, 7, 9), incarnation=1, next_segment=1, clean=False)
     file = files.create("image")
 
     write(file, InPieces(image, 1000), stored, b"instance")

@@ -11,7 +11,7 @@ from topics.protocol.model.errors import CannotRead, Corrupt, DamagedRun
 from topics.protocol.model.ports import StoreStats
 from topics.protocol.model.tags import equals
 from topics.store.files import TRIAL, OsFile, OsFiles
-from topics.store.handle import ACCESS, Access, Handle, Segment, Turn
+from topics.store.handle import ACCESS, Access, Handle, HandleTurn, Segment
 from topics.store.layout import PAGE, segment_name
 from topics.store.runs import SealedRun
 from topics.store.segments import Segments
@@ -183,18 +183,18 @@ def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
         run.open()
 
 
-CELLS = [(access, turn) for access in Access for turn in Turn]
+CELLS = [(access, turn) for access in Access for turn in HandleTurn]
 
 
 @pytest.mark.parametrize(("access", "turn"), CELLS, ids=lambda each: each.value)
-def test_every_cell_of_the_access_table(access: Access, turn: Turn, tmp_path: Path) -> None:
+def test_every_cell_of_the_access_table(access: Access, turn: HandleTurn, tmp_path: Path) -> None:
     """Each input leads to the state in the table; only an open or kept segment has a handle."""
     segments, run, _ = sealed(tmp_path)
     handle = segments.handle(run._segment)
     made = Segment(1)
     made.access = access
     made.handle = handle if access in (Access.OPEN, Access.KEPT) else None
-    opened = handle if turn is Turn.OPENED else None
+    opened = handle if turn is HandleTurn.OPENED else None
 
     if (access, turn) not in ACCESS:
         with pytest.raises(KeyError):
@@ -208,11 +208,11 @@ def test_every_cell_of_the_access_table(access: Access, turn: Turn, tmp_path: Pa
 
 def test_a_segment_ends_where_it_began_or_is_gone() -> None:
     """`ENDED` leaves a segment closed or gone, from every state."""
-    ends = {ACCESS[access, Turn.ENDED] for access in Access}
+    ends = {ACCESS[access, HandleTurn.ENDED] for access in Access}
 
     assert ends == {Access.CLOSED, Access.GONE}
     for end in ends:
-        assert (end, Turn.CROWDED_OUT) not in ACCESS
+        assert (end, HandleTurn.CROWDED_OUT) not in ACCESS
 
 
 def test_a_run_that_a_segment_does_not_have_is_told(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from topics.protocol.model.events import Floors, RunsDropped
 from topics.store.inspect import inspect
 from topics.store.layout import BATCH_HEADER, LOCK_NAME, PAGE, RESERVE_NAME, seal_header
 from topics.store.reader import open_readonly
-from topics.store.replay import LogWalk, Window, batch_at, header_of
+from topics.store.replay import LogWalk, ReplayWindow, batch_at, header_of
 from topics.store.store import DiskStore
-from topics.store.wal import Position
+from topics.store.wal import LogPosition
 
 from .disks import (
     begun,
@@ -207,7 +207,7 @@ def test_a_batch_of_another_file_is_none_of_this_one() -> None:
     begun(files)
     instance = files.entropy(8)
     raw = files.tree()["0000000001.wal"]
-    header = header_of(window := Window(files.open("0000000001.wal"), "a"), 1, instance)
+    header = header_of(window := ReplayWindow(files.open("0000000001.wal"), "a"), 1, instance)
     assert header is not None
     assert batch_at(window, 1, PAGE, instance) is not None
 
@@ -216,14 +216,14 @@ def test_a_batch_of_another_file_is_none_of_this_one() -> None:
     fields = BATCH_HEADER.unpack(raw[PAGE : PAGE + BATCH_HEADER.size])[:-1]
     later = seal_header(BATCH_HEADER, fields[0], 99, *fields[2:])
     files.put("later", raw[:PAGE] + later + raw[PAGE + len(later) :])
-    assert batch_at(Window(files.open("later"), "later"), 1, PAGE, instance) is None
+    assert batch_at(ReplayWindow(files.open("later"), "later"), 1, PAGE, instance) is None
 
 
 def test_a_file_that_does_not_follow_the_checkpoint_is_damage() -> None:
     """The header of the first file behind a checkpoint names the batch that it begins with. (F14)"""
     files, _ = many_files()
     names = log_names(files)
-    start = Position(int(names[1][:-4]), 0, 1, 12345)
+    start = LogPosition(int(names[1][:-4]), 0, 1, 12345)
     walk = LogWalk(files, files.entropy(8), start)
     walk.open(lambda file: None)
 

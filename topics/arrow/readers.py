@@ -18,13 +18,13 @@ import msgspec
 
 from topics.arrow.columns import schema
 from topics.arrow.loss import Gap
-from topics.arrow.source import NoSuchTopic, Source, Wanted
+from topics.arrow.source import NoSuchTopic, TopicSource, Wanted
 from topics.client import Client, RawRecord, TopicNotFound
 
 READERS: Final = "topics.readers"
 
 
-class Position(msgspec.Struct, frozen=True):
+class ReaderPosition(msgspec.Struct, frozen=True):
     """How far a reader came in a topic: through `seq` of its instance `epoch`."""
 
     seq: int
@@ -33,13 +33,13 @@ class Position(msgspec.Struct, frozen=True):
 
 class _Published(msgspec.Struct):
     reader: str
-    topics: dict[str, Position]
+    topics: dict[str, ReaderPosition]
 
 
 _decode: Final = msgspec.json.Decoder(_Published).decode
 
 
-def publish(client: Client, reader: str, positions: Mapping[str, Position]) -> None:
+def publish(client: Client, reader: str, positions: Mapping[str, ReaderPosition]) -> None:
     """Say how far a reader came; its earlier records are deleted.
 
     What they say of other topics stays.  Of two streams of one reader that publish at once, one may
@@ -50,7 +50,7 @@ def publish(client: Client, reader: str, positions: Mapping[str, Position]) -> N
         TopicsError: The server refused, or could not be reached.
     """
     whose = ("tag", "Eq", reader)
-    before: dict[str, Position] = {}
+    before: dict[str, ReaderPosition] = {}
     with suppress(TopicNotFound):
         for item in client.read(READERS, match=whose, record_type=RawRecord):
             if isinstance(item, RawRecord) and (said := _said(bytes(item.data))) is not None:
@@ -59,12 +59,12 @@ def publish(client: Client, reader: str, positions: Mapping[str, Position]) -> N
     client.delete(READERS, before_seq=appended.first_seq, match=whose)
 
 
-def positions(source: Source) -> dict[str, dict[str, Position]]:
+def positions(source: TopicSource) -> dict[str, dict[str, ReaderPosition]]:
     """What is published, by reader and topic; empty where nothing is.
 
     Records of another form are passed over: the topic is anyone's to write.
     """
-    found: dict[str, dict[str, Position]] = {}
+    found: dict[str, dict[str, ReaderPosition]] = {}
     try:
         bounds = source.bounds(READERS)
     except NoSuchTopic:

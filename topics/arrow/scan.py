@@ -20,13 +20,13 @@ import pyarrow as pa
 from topics.arrow.columns import BATCH_ROWS, FIELDS, schema
 from topics.arrow.local import LocalSource
 from topics.arrow.loss import DataLoss, Gap, Handling
-from topics.arrow.source import Consistency, NoSuchTopic, Source, Wanted, now_ms
+from topics.arrow.source import Consistency, NoSuchTopic, TopicSource, Wanted, now_ms
 
 Place: TypeAlias = int | str
 """A seq, or one of `PLACES`."""
 PLACES: Final = ("earliest", "earliest-retained", "latest")
 
-ScanSource: TypeAlias = "str | os.PathLike[str] | Source"
+ScanSource: TypeAlias = "str | os.PathLike[str] | TopicSource"
 
 
 class DataLossWarning(UserWarning):
@@ -45,7 +45,7 @@ class Range:
 
 def open_source(
     source: ScanSource, *, api_key: str | None = None, consistency: Consistency | None = None
-) -> Source:
+) -> TopicSource:
     """The topics at a path or a URL.
 
     Args:
@@ -72,7 +72,7 @@ def open_source(
     return source
 
 
-def resolve(source: Source, name: str, start: Place, end: Place) -> Range:
+def resolve(source: TopicSource, name: str, start: Place, end: Place) -> Range:
     """The seqs that a scan of a topic goes over.
 
     Args:
@@ -110,7 +110,9 @@ def _either() -> str:
     return " or ".join(f'"{place}"' for place in PLACES)
 
 
-def choose(source: Source, topics: str | Sequence[str] | None, pattern: str | None) -> list[str]:
+def choose(
+    source: TopicSource, topics: str | Sequence[str] | None, pattern: str | None
+) -> list[str]:
     """The names that a scan is of: those given, or those that match a pattern as a whole.
 
     Raises:
@@ -168,7 +170,7 @@ def scan(
 
     Raises:
         DataLoss: `loss` is `fail` and there is a gap.
-        NoSuchTopic, NotReadable, Unusable, Corrupt, OSError: As `source.Source`.
+        NoSuchTopic, NotReadable, Unusable, Corrupt, OSError: As `source.TopicSource`.
         ValueError: An argument is wrong.
     """
     if loss not in get_args(Handling):
@@ -202,7 +204,7 @@ def _of(place: Place | Mapping[str, Place], name: str, default: Place) -> Place:
     return place if isinstance(place, int | str) else place.get(name, default)
 
 
-def require_whole(source: Source, each: Range, wanted: Wanted) -> None:
+def require_whole(source: TopicSource, each: Range, wanted: Wanted) -> None:
     """Raises DataLoss: Some of the range is known to be lost."""
     gaps = source.gaps(each.topic, each.first_seq, each.last_seq, asof_ms=wanted.asof_ms)
     if gaps:
@@ -210,7 +212,7 @@ def require_whole(source: Source, each: Range, wanted: Wanted) -> None:
 
 
 def _scanned(
-    source: Source, ranges: Sequence[Range], wanted: Wanted, loss: Handling, *, closes: bool
+    source: TopicSource, ranges: Sequence[Range], wanted: Wanted, loss: Handling, *, closes: bool
 ) -> Iterator[pa.RecordBatch]:
     try:
         for each in ranges:
@@ -220,12 +222,14 @@ def _scanned(
             source.close()
 
 
-def read(source: Source, each: Range, wanted: Wanted, loss: Handling) -> Iterator[pa.RecordBatch]:
+def read(
+    source: TopicSource, each: Range, wanted: Wanted, loss: Handling
+) -> Iterator[pa.RecordBatch]:
     """The batches of a range, each gap handled where it is met.
 
     Raises:
         DataLoss: `loss` is `fail` and there is a gap.
-        NoSuchTopic, NotReadable, Corrupt, OSError: As `Source.read`.
+        NoSuchTopic, NotReadable, Corrupt, OSError: As `TopicSource.read`.
     """
     wanted = replace(wanted, epoch=each.epoch)
     for found in source.read(each.topic, each.first_seq, each.last_seq, wanted):

@@ -83,7 +83,7 @@ class Wanted:
             raise ValueError(f"batch_rows {self.batch_rows} is below 1")
 
 
-class Source(Protocol):
+class TopicSource(Protocol):
     """Topics of one place."""
 
     def refresh(self) -> None:

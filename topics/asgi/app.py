@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from topics.asgi.limits import HEAD_BYTES_MAX, HEADERS_MAX, Limits, Timeouts
+from topics.asgi.limits import HEAD_BYTES_MAX, HEADERS_MAX, HostLimits, Timeouts
 from topics.asgi.streaming import Gone, converse, guarded, stream
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.records import Buffer
@@ -82,11 +82,11 @@ class App:
     """The ASGI application over an exchange."""
 
     def __init__(
-        self, exchange: Exchange, timeouts: Timeouts | None = None, limits: Limits | None = None
+        self, exchange: Exchange, timeouts: Timeouts | None = None, limits: HostLimits | None = None
     ) -> None:
         self._exchange = exchange
         self._timeouts = timeouts or Timeouts()
-        self._limits = limits or Limits()
+        self._limits = limits or HostLimits()
         self._held_bytes = 0
 
     @property

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from topics.asgi.app import App, Receive, Scope, Send
-from topics.asgi.limits import Limits
+from topics.asgi.limits import HostLimits
 from topics.asgi.signals import Signals
 from topics.protocol.model.errors import ErrorCode, InUse
 from topics.server.http.interface import Answer, Head, Socket
@@ -242,9 +242,9 @@ async def _replayed(runtime: Any, is_stopping: asyncio.Event) -> Exception | Non
             waiting.cancel()
 
 
-def _limits(runtime: Any) -> Limits:
+def _limits(runtime: Any) -> HostLimits:
     """A WebSocket message is bounded as a body is, and by 8 MiB. (§7.7)"""
-    default = Limits()
+    default = HostLimits()
     message_bytes = min(runtime.limits.max_body_bytes, default.message_bytes)
     bodies_bytes = runtime.limits.max_body_memory
     return replace(default, message_bytes=message_bytes, bodies_bytes=bodies_bytes)

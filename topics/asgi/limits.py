@@ -18,7 +18,7 @@ class Timeouts:
 
     Attributes:
         first_s: From the head to the first byte of the body.
-        window_s: In which the next `Limits.window_bytes` of a body must come: 1 KiB/s on average.
+        window_s: In which the next `HostLimits.window_bytes` of a body must come: 1 KiB/s on average.
         body_s: For a body in total.
         take_s: In which a client must take one piece of a stream (§7.6).
         write_s: In which a client must take one piece of its answer.
@@ -38,7 +38,7 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HostLimits:
     """How much memory clients may make the application hold.  All in bytes.
 
     Attributes:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from topics.asgi.limits import Limits, Timeouts
+from topics.asgi.limits import HostLimits, Timeouts
 from topics.protocol.faces.http import sse
 from topics.server.http.awaited import Awaited, AwaitedSocket
 from topics.server.http.interface import Socket, Streaming
@@ -22,7 +22,7 @@ TAKE_S: Final = Timeouts().take_s
 """A client that does not take one piece in this time is cut (§7.6)."""
 SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
 """The last frame for such a client, which resumes from its last id."""
-MESSAGE_BYTES_MAX: Final = Limits().message_bytes
+MESSAGE_BYTES_MAX: Final = HostLimits().message_bytes
 
 
 class Gone(Exception):

@@ -30,7 +30,7 @@ COPY_NAME: Final = re.compile(r"(\d{10})-([0-9a-f]{16})\.segment")
 TEMP_NAME: Final = re.compile(r"(\d{10}\.backup|\d{10}-[0-9a-f]{16}\.segment)\.tmp")
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True):
+class FilePart(msgspec.Struct, frozen=True, array_like=True):
     """Bytes of the backup file."""
 
     offset: int
@@ -43,7 +43,7 @@ class LogPart(msgspec.Struct, frozen=True, array_like=True):
 
     number: int
     size_bytes: int
-    part: Part
+    part: FilePart
 
 
 class SegmentPart(msgspec.Struct, frozen=True, array_like=True):
@@ -58,7 +58,7 @@ class SegmentPart(msgspec.Struct, frozen=True, array_like=True):
     flags_offset: int
     flags_bytes: int
     flags_digest: int
-    flags: Part
+    flags: FilePart
 
     @property
     def copy(self) -> str:
@@ -88,7 +88,7 @@ class Manifest(msgspec.Struct, array_like=True):
     incarnation: int
     clean: bool
     batch: int
-    checkpoint: tuple[int, Part] | None
+    checkpoint: tuple[int, FilePart] | None
     logs: list[LogPart]
     segments: list[SegmentPart]
     topics: int = 0
@@ -100,7 +100,7 @@ class Manifest(msgspec.Struct, array_like=True):
         return backup_name(self.number)
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[FilePart]:
         """All that the backup file holds."""
         checkpoint = [] if self.checkpoint is None else [self.checkpoint[1]]
         return [

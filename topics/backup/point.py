@@ -29,7 +29,7 @@ from topics.store.layout import (
     log_name,
 )
 from topics.store.replay import LogWalk, applied
-from topics.store.wal import Position
+from topics.store.wal import LogPosition
 
 ROUNDS_MAX: Final = 1000
 
@@ -60,7 +60,7 @@ class Point:
     """
 
     checkpoint: tuple[int, memoryview] | None
-    position: Position
+    position: LogPosition
     clean: bool
     incarnation: int
     logs: list[LogEnd]
@@ -71,7 +71,7 @@ class Point:
             log.file.close()
 
 
-class Follower:
+class LogFollower:
     """The log behind the newest checkpoint, as far as it verifies by now."""
 
     def __init__(self, files: Files, instance: bytes) -> None:
@@ -82,14 +82,14 @@ class Follower:
         self._held: dict[int, File] = {}
         self._used: dict[int, int] = {}
         self._incarnation = 1
-        self._clean_end: Position | None = None
+        self._clean_end: LogPosition | None = None
         checkpoints = Checkpoints(files, instance)
         loaded = checkpoints.load()
         if checkpoints.passed_over is not None:
             # The older one leads to the same state, but what damaged the newer one may have more.
             raise checkpoints.passed_over
         self.checkpoint: tuple[int, memoryview] | None = None
-        self._position = Position(1, 0, 0, 0)
+        self._position = LogPosition(1, 0, 0, 0)
         if loaded is not None:
             image, stored = loaded
             name = checkpoint_name(stored.number)
@@ -118,7 +118,7 @@ class Follower:
         Raises:
             Corrupt: Damage, or the log went on and what is needed is retired.
         """
-        refused: Position | None = None
+        refused: LogPosition | None = None
         while True:
             try:
                 self._walk()
@@ -136,7 +136,7 @@ class Follower:
         try:
             walk.open(lambda file: None)
             for position, batch in walk.batches():
-                end = Position(
+                end = LogPosition(
                     position.file_number, batch.end(position.offset), batch.number, batch.digest
                 )
                 self._hold(end.file_number)
@@ -175,7 +175,7 @@ class Follower:
     def _size(self, number: int, file: File, used: int, is_last: bool) -> int:
         """The size of a restored log file: the last one of a process that did not end it has the
         size that its header names, or else it counts as one that was cut."""
-        walk = LogWalk(self._files, self._instance, Position(number, 0, 0, 0))
+        walk = LogWalk(self._files, self._instance, LogPosition(number, 0, 0, 0))
         walk.hold(number, file)
         header = walk.header(number)
         if header is None:
@@ -200,7 +200,7 @@ def read_point(
         Moved: Something that is needed is gone by now.
         Corrupt: Damage.
     """
-    follower = Follower(files, instance)
+    follower = LogFollower(files, instance)
     try:
         follower.follow()
         for _ in range(ROUNDS_MAX):

@@ -15,9 +15,9 @@ from topics.backup.catalog import Catalog
 from topics.backup.layout import (
     CHUNK_BYTES,
     PARTS_OFFSET,
+    FilePart,
     LogPart,
     Manifest,
-    Part,
     SegmentPart,
     copy_name,
     encoded,
@@ -171,7 +171,7 @@ class _Taking:
             flags_offset=header.flags_offset,
             flags_bytes=header.flags_bytes,
             flags_digest=digest(flags),
-            flags=Part(0, len(packed), digest(packed)),
+            flags=FilePart(0, len(packed), digest(packed)),
         )
 
     def _copy(self, file: File, path: str, name: str, header: segment.SegmentHeader) -> None:
@@ -240,7 +240,7 @@ class _Taking:
         if read_manifest(file, path, manifest.number) != manifest:
             raise Corrupt(path, end, "the manifest was not written as it is")
 
-    def _put_log(self, file: File, log: File, used: int, end: int) -> tuple[Part, int]:
+    def _put_log(self, file: File, log: File, used: int, end: int) -> tuple[FilePart, int]:
         start, seen = end, Digest()
         for at in range(0, used, CHUNK_BYTES):
             try:
@@ -251,16 +251,16 @@ class _Taking:
             seen.update(data)
             end += len(data)
             self._progress(len(data))
-        return Part(start, end - start, seen.value), end
+        return FilePart(start, end - start, seen.value), end
 
 
 def _too_fast(source: Files) -> Unusable:
     return Unusable(source.path, "it changes faster than it is read")
 
 
-def _put(file: File, data: Buffer, end: int) -> tuple[Part, int]:
+def _put(file: File, data: Buffer, end: int) -> tuple[FilePart, int]:
     write_all(file, data, end)
-    return Part(end, len(data), digest(data)), end + len(data)
+    return FilePart(end, len(data), digest(data)), end + len(data)
 
 
 def _header_digest(file: File, path: str) -> int:

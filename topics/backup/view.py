@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from topics.backup.layout import Manifest, Part, SegmentPart
+from topics.backup.layout import FilePart, Manifest, SegmentPart
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.records import COLUMN_DTYPES, Buffer
 from topics.store.files import File, Files, read_at_most
@@ -79,7 +79,7 @@ class PiecedFile:
             piece.file.close()
 
 
-class Shared:
+class SharedView:
     """A file of many views: closed by its owner, not with a view."""
 
     def __init__(self, file: File) -> None:
@@ -188,7 +188,7 @@ def view(files: Files, manifest: Manifest, backup: File, identity: bytes) -> Ove
         identity: Its `topics.id`.
     """
     path = f"{files.path}/{manifest.name}"
-    shared = Shared(backup)
+    shared = SharedView(backup)
     opened: dict[str, Callable[[], File]] = {
         IDENTITY_NAME: lambda: Held(IDENTITY_NAME, identity),
     }
@@ -204,7 +204,7 @@ def view(files: Files, manifest: Manifest, backup: File, identity: bytes) -> Ove
     return Overlay(files, path, opened)
 
 
-def _of_part(name: str, size: int, backup: File, part: Part) -> Callable[[], File]:
+def _of_part(name: str, size: int, backup: File, part: FilePart) -> Callable[[], File]:
     pieces = [Piece(0, part.size_bytes, backup, part.offset)]
     return lambda: PiecedFile(name, size, pieces)
 

@@ -29,7 +29,7 @@ from topics.cli.printing import say, say_json
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
-    from topics.cli.sources import Lines, Shape, Source
+    from topics.cli.sources import ByteSource, Lines, Shape
     from topics.client import Appended, Client, NewRecord
 
 BATCH_BYTES: Final = 8 << 20
@@ -200,7 +200,7 @@ class Import:
         self._linger_s = linger_ms / 1000
         self.all(Piped(fileno, self), shape, offset)
 
-    def all(self, stream: "Source", shape: "Shape", offset: int) -> None:
+    def all(self, stream: "ByteSource", shape: "Shape", offset: int) -> None:
         """Append everything from `offset` on.
 
         Raises:
@@ -320,7 +320,7 @@ def _by_line(lines: "Lines", taken: list[int], refusal: str) -> str:
     return f"line {lines.number(taken[int(found['index'])])}: {what}"
 
 
-def _header(stream: "Source") -> bytes:
+def _header(stream: "ByteSource") -> bytes:
     """The first line of a CSV file that is read from its middle."""
     from topics.cli.sources import LINE_BYTES
 

@@ -24,10 +24,10 @@ from topics.cli.printing import say, say_json
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
-    from topics.arrow.source import Source
+    from topics.arrow.source import TopicSource
     from topics.client import Client
     from topics.export.manifest import Lineage, Settings
-    from topics.export.run import Exporting, Job, Result
+    from topics.export.run import Exporting, ExportJob, Result
 
 DEFAULT: Final = "run"
 FORMATS: Final = ("parquet", "jsonl", "delta", "iceberg")
@@ -218,16 +218,16 @@ def run(client: "Client", topics: tuple[str, ...], to: Path, **given: Any) -> in
 
 
 def _exported(
-    source: "Source",
+    source: "TopicSource",
     target: "Exporting",
-    job: "Job",
+    job: "ExportJob",
     shown: Any,
     stopping: "Stopping",
     every_ms: int | None,
 ) -> "Result":
-    from topics.export.run import Run
+    from topics.export.run import ExportRun
 
-    made = Run(source, target, job, shown, stop=stopping.is_set)
+    made = ExportRun(source, target, job, shown, stop=stopping.is_set)
     result = made.once()
     while every_ms is not None and not stopping.wait(every_ms / 1000):
         refresh = getattr(source, "refresh", None)
@@ -297,10 +297,10 @@ def _every_ms(context: click.Context, option: click.Parameter, text: str | None)
         ) from None
 
 
-def _job(topics: tuple[str, ...], given: dict[str, Any]) -> "Job":
-    from topics.export.run import Job
+def _job(topics: tuple[str, ...], given: dict[str, Any]) -> "ExportJob":
+    from topics.export.run import ExportJob
 
-    return Job(
+    return ExportJob(
         topics,
         start=_place(given["from_seq"], "--from-seq", ("earliest", "earliest-retained")),
         until=_place(given["until_seq"].replace("head", "latest"), "--until-seq", ("latest",)),
@@ -321,7 +321,9 @@ def _place(text: str, option: str, words: tuple[str, ...]) -> int | str:
     )
 
 
-def _settings(to: Path, given: dict[str, Any], source: "Source", job: "Job") -> "Settings":
+def _settings(
+    to: Path, given: dict[str, Any], source: "TopicSource", job: "ExportJob"
+) -> "Settings":
     """What the export is to be: as given, and else as it is, or by default."""
     from topics.export.lake import OsLake
     from topics.export.loading import Unusable, load
@@ -359,7 +361,7 @@ def _settings(to: Path, given: dict[str, Any], source: "Source", job: "Job") -> 
 
 
 def _fields(
-    given: str | None, there: "Settings | None", form: Any, source: "Source", job: "Job"
+    given: str | None, there: "Settings | None", form: Any, source: "TopicSource", job: "ExportJob"
 ) -> dict[str, object] | None:
     from topics.export.schema_file import written
     from topics.export.table_types import without_unfit
@@ -397,7 +399,7 @@ def _from_file(name: str) -> Any:
 
 @contextmanager
 def _exporting(
-    to: Path, settings: "Settings", given: dict[str, Any], source: "Source", job: "Job"
+    to: Path, settings: "Settings", given: dict[str, Any], source: "TopicSource", job: "ExportJob"
 ) -> Iterator["Exporting"]:
     from topics.cli.export_engine import chosen, engine, with_variants
     from topics.export.engines import FileExport
@@ -424,7 +426,7 @@ def _exporting(
 
 
 def _tell_plan(
-    source: "Source", to: Path, job: "Job", *, as_json: bool
+    source: "TopicSource", to: Path, job: "ExportJob", *, as_json: bool
 ) -> "dict[str, Lineage | None]":
     """Say what would be exported; returns what the export would have then, by topic."""
     import msgspec

@@ -8,7 +8,7 @@ from topics.cli.exits import UNUSABLE, Stop, were
 from topics.cli.printing import confirmed, say, say_json
 
 if TYPE_CHECKING:
-    from topics.arrow.source import Source
+    from topics.arrow.source import TopicSource
     from topics.client import Client
     from topics.export.manifest import Lineage, Settings
     from topics.export.run import Exporting
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def then_delete(
     client: "Client",
-    source: "Source",
+    source: "TopicSource",
     target: "Exporting",
     topics: tuple[str, ...],
     given: Mapping[str, Any],
@@ -52,7 +52,7 @@ def then_delete(
 
 
 def tell_deletes(
-    source: "Source",
+    source: "TopicSource",
     settings: "Settings",
     lineages: "Mapping[str, Lineage | None]",
     topics: tuple[str, ...],
@@ -75,7 +75,7 @@ def _nothing(what: str, **said: Any) -> None:
 
 
 def _plan(
-    source: "Source",
+    source: "TopicSource",
     settings: "Settings",
     lineage: "Lineage | None",
     topic: str,

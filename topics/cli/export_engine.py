@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from topics.arrow.source import Source
+    from topics.arrow.source import TopicSource
     from topics.export.engines import Engine
     from topics.export.lake import Lake
     from topics.export.manifest import Settings
-    from topics.export.run import Job
+    from topics.export.run import ExportJob
     from topics.export.target import Staged
 
 SPAN_OF_SPARK_BYTES: Final = 64 << 30
@@ -71,7 +71,7 @@ def with_variants(lake: "Lake", staged: "Sequence[Staged]", compression: str) ->
 
 
 def chosen(
-    given: dict[str, Any], settings: "Settings", source: "Source", job: "Job", to: "Path"
+    given: dict[str, Any], settings: "Settings", source: "TopicSource", job: "ExportJob", to: "Path"
 ) -> str:
     """`direct` or `spark`: as asked for, else the default.
 
@@ -98,7 +98,7 @@ def chosen(
     return "spark"
 
 
-def _span_bytes(source: "Source", job: "Job", to: "Path") -> int:
+def _span_bytes(source: "TopicSource", job: "ExportJob", to: "Path") -> int:
     """About how many bytes of text are to be exported."""
     from topics.cli.export_place import lineages
     from topics.export.run import plan

@@ -13,7 +13,7 @@ import click
 from topics.cli.exits import CORRUPT, LOST, UNUSABLE, Stop, refusals
 
 if TYPE_CHECKING:
-    from topics.arrow.source import Source
+    from topics.arrow.source import TopicSource
     from topics.client import Client
     from topics.export.manifest import Lineage, Settings
 
@@ -44,12 +44,12 @@ def size_bytes(_context: click.Context, _option: click.Parameter, text: str) -> 
 
 
 @contextmanager
-def opened(client: "Client | None", path: Path | None) -> Iterator["Source"]:
+def opened(client: "Client | None", path: Path | None) -> Iterator["TopicSource"]:
     """The topics to read: of a data directory, or of the server; one of the two is given."""
     from topics.arrow.local import LocalSource
     from topics.arrow.remote import RemoteSource
 
-    source: Source
+    source: TopicSource
     if path is None:
         assert client is not None
         source = RemoteSource(client)

@@ -201,7 +201,7 @@ class Due(Protocol):
         """Called when the deadline has passed."""
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """A file, or a pipe (`Piped`)."""
 
     def fileno(self) -> int: ...
@@ -234,7 +234,7 @@ class Lines:
 
     def __init__(
         self,
-        stream: Source,
+        stream: ByteSource,
         offset: int = 0,
         most_bytes: Callable[[], int] = lambda: LINE_BYTES_MAX,
     ) -> None:

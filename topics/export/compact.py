@@ -7,7 +7,7 @@ from topics.export.lake import Lake
 from topics.export.manifest import Damaged, File, Lineage, Swap
 from topics.export.planning import mergeable, partition_of
 from topics.export.target import Staged, Target
-from topics.export.writing import Files, about_lineage
+from topics.export.writing import StagedFiles, about_lineage
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ def compact_topic(
 
 def _merge(target: Target, lineage: Lineage, partition: str, group: list[File]) -> list[Staged]:
     # One file however large: the group is as large as the target at most.
-    files = Files(
+    files = StagedFiles(
         target.lake,
         target.codec,
         target.settings.by,

@@ -8,7 +8,7 @@ caller, as `topics export` gives Spark's, and keeps the arguments and the promis
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from topics.arrow.source import Source
+from topics.arrow.source import TopicSource
 from topics.export.compact import compact_topic
 from topics.export.manifest import Commit, Damaged, Lineage, Settings
 from topics.export.reconcile import reconcile
@@ -40,7 +40,7 @@ class FileExport:
     def lineage(self, topic: str) -> Lineage | None:
         return self.target.lineage(topic)
 
-    def chunk(self, source: Source, piece: Piece, progress: ReadProgress) -> Chunk:
+    def chunk(self, source: TopicSource, piece: Piece, progress: ReadProgress) -> Chunk:
         form = Form(self.target.codec, self.settings.by, self._target_bytes)
         return self._engine(self.target.lake, form, source, piece, progress)
 
@@ -62,7 +62,7 @@ class FileExport:
         if self._tidies:
             compact_topic(self.target, topic, self._target_bytes, fewest=TIDY_FILES)
 
-    def reconcile(self, source: Source, topic: str) -> int:
+    def reconcile(self, source: TopicSource, topic: str) -> int:
         return reconcile(self.target, source, topic).erased
 
     def verify(self, topic: str) -> None:

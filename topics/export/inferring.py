@@ -8,15 +8,15 @@ import pyarrow as pa
 from topics.arrow.columns import schema
 from topics.arrow.loss import Gap
 from topics.arrow.scan import resolve
-from topics.arrow.source import Source, Wanted
+from topics.arrow.source import TopicSource, Wanted
 from topics.arrow.typed import infer
-from topics.export.run import Job
+from topics.export.run import ExportJob
 
 PIECES: Final = 10
 PIECE_ROWS: Final = 1000
 
 
-def inferred(source: Source, job: Job) -> pa.Schema:
+def inferred(source: TopicSource, job: ExportJob) -> pa.Schema:
     """The members that ten pieces of each topic have, of up to a thousand records each.
 
     Raises:
@@ -26,7 +26,7 @@ def inferred(source: Source, job: Job) -> pa.Schema:
     return infer(_sample(source, job), sample_rows=PIECES * PIECE_ROWS * len(job.topics))
 
 
-def _sample(source: Source, job: Job) -> Iterator[pa.RecordBatch]:
+def _sample(source: TopicSource, job: ExportJob) -> Iterator[pa.RecordBatch]:
     wanted = Wanted(schema(["data"]), batch_rows=PIECE_ROWS)
     for name in job.topics:
         each = resolve(source, name, "earliest-retained", job.until)

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from topics.arrow.columns import schema
 from topics.arrow.loss import Gap
-from topics.arrow.source import Source, Wanted
+from topics.arrow.source import TopicSource, Wanted
 from topics.export.compact import codec_for
 from topics.export.loading import Unusable
 from topics.export.manifest import File, Lineage, Swap
 from topics.export.planning import partition_of
 from topics.export.target import Staged, Target
 from topics.export.verify import Seqs, add_lost
-from topics.export.writing import Files, about_lineage
+from topics.export.writing import StagedFiles, about_lineage
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Reconciled:
 
 def reconcile(
     target: Target,
-    source: Source,
+    source: TopicSource,
     topic: str,
     *,
     progress: Callable[[File], None] = lambda _file: None,
@@ -66,7 +66,7 @@ def reconcile(
     return done
 
 
-def reconcilable(lineage: Lineage | None, source: Source, done: Reconciled) -> Lineage | None:
+def reconcilable(lineage: Lineage | None, source: TopicSource, done: Reconciled) -> Lineage | None:
     """The lineage, if the topic is its instance; else None, and `done` says where it is another's.
 
     Raises:
@@ -78,7 +78,7 @@ def reconcilable(lineage: Lineage | None, source: Source, done: Reconciled) -> L
     return lineage
 
 
-def is_same_topic(source: Source, lineage: Lineage) -> bool:
+def is_same_topic(source: TopicSource, lineage: Lineage) -> bool:
     """Whether the topic is the instance that was exported.
 
     Raises:
@@ -93,7 +93,7 @@ def is_same_topic(source: Source, lineage: Lineage) -> bool:
     return bounds.epoch == lineage.epoch
 
 
-def _reconcile_file(target: Target, source: Source, lineage: Lineage, file: File) -> int:
+def _reconcile_file(target: Target, source: TopicSource, lineage: Lineage, file: File) -> int:
     """Returns how many rows were removed."""
     known = known_of(source, lineage, file.first, file.last)
     codec = codec_for(target, file)
@@ -106,7 +106,7 @@ def _reconcile_file(target: Target, source: Source, lineage: Lineage, file: File
 
 
 def known_of(
-    source: Source, lineage: Lineage, first: int, last: int
+    source: TopicSource, lineage: Lineage, first: int, last: int
 ) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
     """Which seqs of [first, last] are to stay."""
     live = np.zeros(last - first + 1, np.bool_)
@@ -132,7 +132,7 @@ def _without(
     file: File,
     known: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
 ) -> list[Staged]:
-    files = Files(
+    files = StagedFiles(
         target.lake,
         target.codec,
         target.settings.by,

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 from topics.arrow.columns import FIELDS, schema
-from topics.arrow.source import Source, Wanted, now_ms
+from topics.arrow.source import TopicSource, Wanted, now_ms
 from topics.export.manifest import Damaged, File, Lineage, Swap
 from topics.export.planning import partition_of
 from topics.export.target import Staged, Target
 from topics.export.verify import of_partition, problem_of
-from topics.export.writing import Files, about_lineage
+from topics.export.writing import StagedFiles, about_lineage
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Repaired:
     left: list[Damaged] = field(default_factory=list)
 
 
-def repair(target: Target, source: Source) -> Repaired:
+def repair(target: Target, source: TopicSource) -> Repaired:
     """Make again what is missing or damaged.
 
     Raises:
@@ -61,7 +61,7 @@ def repair(target: Target, source: Source) -> Repaired:
     return done
 
 
-def _why_not(source: Source, lineage: Lineage, file: File) -> str:
+def _why_not(source: TopicSource, lineage: Lineage, file: File) -> str:
     """Why the topic cannot give a file's records again; empty where it can."""
     if source.bounds(lineage.topic).epoch != lineage.epoch:
         return "the topic was deleted and created again"
@@ -71,10 +71,10 @@ def _why_not(source: Source, lineage: Lineage, file: File) -> str:
     return f"{gaps[0]}" if gaps else ""
 
 
-def _fetched(target: Target, source: Source, lineage: Lineage, file: File) -> list[Staged]:
+def _fetched(target: Target, source: TopicSource, lineage: Lineage, file: File) -> list[Staged]:
     settings = target.settings
     wanted = Wanted(schema(list(FIELDS)), tag_prefix=settings.tag_prefix, asof_ms=now_ms())
-    files = Files(
+    files = StagedFiles(
         target.lake,
         target.codec,
         settings.by,

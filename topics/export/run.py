@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Protocol
 from topics.arrow.columns import FIELDS, schema
 from topics.arrow.loss import DataLoss, Gap
 from topics.arrow.scan import Place, Range, require_whole, resolve
-from topics.arrow.source import Source, Wanted, now_ms
+from topics.arrow.source import TopicSource, Wanted, now_ms
 from topics.export.loading import Unusable
 from topics.export.manifest import Commit, Lineage, Settings
 from topics.export.planning import Sizer, cut
@@ -50,7 +50,7 @@ class Exporting(Protocol):
 
     def lineage(self, topic: str) -> Lineage | None: ...
 
-    def chunk(self, source: Source, piece: Piece, progress: ReadProgress) -> Chunk:
+    def chunk(self, source: TopicSource, piece: Piece, progress: ReadProgress) -> Chunk:
         """*Blocking.* Read a piece; from several threads."""
 
     def commit(self, chunk: Chunk) -> Commit: ...
@@ -63,7 +63,7 @@ class Exporting(Protocol):
     def tidy(self, topic: str) -> None:
         """Merge what is small, where that is due."""
 
-    def reconcile(self, source: Source, topic: str) -> int:
+    def reconcile(self, source: TopicSource, topic: str) -> int:
         """Remove what was deleted in the topic since; returns how many records."""
 
     def verify(self, topic: str) -> None:
@@ -74,7 +74,7 @@ class Exporting(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ExportJob:
     """What is to be exported.
 
     Attributes:
@@ -129,7 +129,7 @@ class Result:
         self.lost += [Gap(commit.topic, g.first, g.last, g.reason) for g in commit.lost]
 
 
-class Run:
+class ExportRun:
     """One run of an export; `once` may be called again to follow the topics.
 
     Args:
@@ -138,9 +138,9 @@ class Run:
 
     def __init__(
         self,
-        source: Source,
+        source: TopicSource,
         target: Exporting,
-        job: Job,
+        job: ExportJob,
         progress: Progress,
         *,
         stop: Callable[[], bool] = lambda: False,
@@ -264,7 +264,7 @@ def exported_then(lineage: Lineage | None, each: Range) -> Lineage:
     return replace(lineage, last=max(lineage.last, each.last_seq))
 
 
-def plan(source: Source, lineage: Lineage | None, job: Job, name: str) -> Range:
+def plan(source: TopicSource, lineage: Lineage | None, job: ExportJob, name: str) -> Range:
     """The seqs of a topic that are next; empty where there are none.
 
     Raises:

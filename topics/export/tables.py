@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from topics.arrow.columns import FIELDS, schema
 from topics.arrow.loss import Gap
-from topics.arrow.source import Source, Wanted, now_ms
+from topics.arrow.source import TopicSource, Wanted, now_ms
 from topics.distribution import install
 from topics.export.lake import Lake
 from topics.export.loading import Unusable, load
@@ -159,7 +159,7 @@ class Tables:
 
     # ------------------------------------------------------------------ an export
 
-    def chunk(self, source: Source, piece: Piece, progress: ReadProgress) -> Chunk:
+    def chunk(self, source: TopicSource, piece: Piece, progress: ReadProgress) -> Chunk:
         lost: list[Lost] = []
         each, found = piece.seqs, records(source, piece, lost, progress)
         made = [self._codec.rendered(batch) for batch in found]
@@ -236,7 +236,7 @@ class Tables:
             if top.removeprefix("+") not in ours and not path.startswith("catalog.db")
         ]
 
-    def compare(self, source: Source, topic: str) -> Compared | None:
+    def compare(self, source: TopicSource, topic: str) -> Compared | None:
         """As `verify.compare`."""
         lineage = self.lineage(topic)
         if lineage is None or source.bounds(topic).epoch != lineage.epoch:
@@ -256,10 +256,10 @@ class Tables:
             ordered = rows.sort_by("seq").cast(self._codec.schema).combine_chunks()
             yield from ordered.to_batches()
 
-    def reconcile(self, source: Source, topic: str) -> int:
+    def reconcile(self, source: TopicSource, topic: str) -> int:
         return self.reconciled(source, topic).erased
 
-    def reconciled(self, source: Source, topic: str) -> Reconciled:
+    def reconciled(self, source: TopicSource, topic: str) -> Reconciled:
         """As `reconcile.reconcile`."""
         done = Reconciled(topic)
         lineage = reconcilable(self.lineage(topic), source, done)

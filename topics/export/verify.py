@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from topics.arrow.columns import FIELDS, schema
 from topics.arrow.loss import Gap
-from topics.arrow.source import Source, Wanted, now_ms
+from topics.arrow.source import TopicSource, Wanted, now_ms
 from topics.export.codec import Codec, digest_of
 from topics.export.compact import reading_codec
 from topics.export.lake import Lake
@@ -133,7 +133,7 @@ class Compared:
         return not self.missing and not self.different
 
 
-def compare(lake: Lake, catalogue: Catalogue, source: Source, topic: str) -> Compared | None:
+def compare(lake: Lake, catalogue: Catalogue, source: TopicSource, topic: str) -> Compared | None:
     """Compare an export of a topic with the topic; None where the topic is another instance now.
 
     Raises:
@@ -160,7 +160,7 @@ Part: TypeAlias = tuple[Iterator[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
 
 def compare_parts(
-    source: Source, lineage: Lineage, wanted: Wanted, parts: Iterator[Part]
+    source: TopicSource, lineage: Lineage, wanted: Wanted, parts: Iterator[Part]
 ) -> Compared:
     """Compare all parts of an export of a topic with those of the topic."""
     found = Compared(lineage.topic)
@@ -203,7 +203,7 @@ class Seqs:
         return held
 
 
-def add_lost(source: Source, gap: Gap, gaps: Seqs, floor: int) -> None:
+def add_lost(source: TopicSource, gap: Gap, gaps: Seqs, floor: int) -> None:
     """Add to `gaps` what of a gap is lost: below the floor it may be, above it was deleted but for
     the gaps that are there."""
     if gap.first_seq >= floor:
@@ -215,7 +215,9 @@ def add_lost(source: Source, gap: Gap, gaps: Seqs, floor: int) -> None:
         gaps.ranges += [(each.first_seq, each.last_seq) for each in more]
 
 
-def _read(source: Source, lineage: Lineage, wanted: Wanted, gaps: Seqs) -> Iterator[pa.RecordBatch]:
+def _read(
+    source: TopicSource, lineage: Lineage, wanted: Wanted, gaps: Seqs
+) -> Iterator[pa.RecordBatch]:
     if lineage.last < lineage.first:
         return
     floor = source.evict_floor(lineage.topic)
@@ -227,7 +229,7 @@ def _read(source: Source, lineage: Lineage, wanted: Wanted, gaps: Seqs) -> Itera
 
 
 def of_partition(
-    source: Source, topic: str, file: File, by: By, wanted: Wanted
+    source: TopicSource, topic: str, file: File, by: By, wanted: Wanted
 ) -> Iterator[pa.RecordBatch]:
     """Records of the topic in the seqs and the partition of a file."""
     partition = partition_of(file.path)

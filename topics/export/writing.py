@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from topics.arrow.columns import schema
 from topics.arrow.loss import DataLoss, Gap
 from topics.arrow.scan import Range
-from topics.arrow.source import Source, Wanted
+from topics.arrow.source import TopicSource, Wanted
 from topics.export.codec import Codec, Measured, Writer
 from topics.export.lake import Lake, Sink, quietly
 from topics.export.manifest import By, File, Lineage, Lost
@@ -81,7 +81,7 @@ class _Open:
     rows: int = 0
 
 
-class Files:
+class StagedFiles:
     """The files of one chunk while they are written.
 
     Args:
@@ -237,14 +237,14 @@ class Recreated(Exception):
 
 
 def records(
-    source: Source, piece: Piece, lost: list[Lost], progress: ReadProgress = _nothing
+    source: TopicSource, piece: Piece, lost: list[Lost], progress: ReadProgress = _nothing
 ) -> Iterator[pa.RecordBatch]:
     """*Blocking.* The records of a piece, with what is lost among them added to `lost`.
 
     Raises:
         DataLoss: Some of it is lost, and that is a failure.
         Recreated: It is no longer the instance that the range is of.
-        NoSuchTopic, NotReadable, Corrupt, OSError, TopicsError: As `Source.read`.
+        NoSuchTopic, NotReadable, Corrupt, OSError, TopicsError: As `TopicSource.read`.
     """
     each = piece.seqs
     for found in source.read(each.topic, each.first_seq, each.last_seq, piece.wanted):
@@ -269,7 +269,7 @@ def add_gap(lost: list[Lost], gap: Lost) -> None:
 
 
 def chunk_of(
-    lake: Lake, form: Form, source: Source, piece: Piece, progress: ReadProgress = _nothing
+    lake: Lake, form: Form, source: TopicSource, piece: Piece, progress: ReadProgress = _nothing
 ) -> Chunk:
     """*Blocking.* A piece as a chunk whose files are whole.
 
@@ -277,7 +277,7 @@ def chunk_of(
         TooManyPartitions; and as `records`.  No file is left then.
     """
     lost: list[Lost] = []
-    files = Files(
+    files = StagedFiles(
         lake, form.codec, form.by, target_bytes=form.target_bytes, about=about(piece.seqs)
     )
     try:
@@ -304,7 +304,7 @@ def chunk_of(
     )
 
 
-def filtered_of(source: Source, piece: Piece, rows: int, lost: list[Lost]) -> int:
+def filtered_of(source: TopicSource, piece: Piece, rows: int, lost: list[Lost]) -> int:
     """How many records of a piece have other tags than those that are wanted; `rows` have them.
 
     They are counted in a second look at the topic, at its seqs alone.  What was appended to a chunk

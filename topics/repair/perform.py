@@ -39,7 +39,7 @@ from topics.store.layout import (
 from topics.store.runs import NEAREST
 from topics.store.space import LEAST_FILE_BYTES
 from topics.store.store import DiskStore
-from topics.store.wal import Position
+from topics.store.wal import LogPosition
 
 QUARANTINE: Final = ".quarantine"
 """Behind the name of the copy of a file that was taken out.  The store leaves such files alone."""
@@ -161,7 +161,7 @@ def _cut_log(files: Files, found: Plan) -> list[str]:
     return copied
 
 
-def _begin_anew(files: Files, cut: Position, instance: bytes, incarnation: int) -> None:
+def _begin_anew(files: Files, cut: LogPosition, instance: bytes, incarnation: int) -> None:
     """Put an empty log file where the one that the log ends in is missing or has no header.
 
     Its kernel is unknown, so that the next start counts what followed as lost.

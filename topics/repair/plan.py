@@ -22,7 +22,7 @@ from topics.store.inspect import Report, inspect, run_damages
 from topics.store.layout import BLOCK, TEMP, TORN, numbers, segment_name
 from topics.store.reader import ReadOnlyStore
 from topics.store.runs import SealedRun
-from topics.store.wal import Position
+from topics.store.wal import LogPosition
 
 
 class Lost(NamedTuple):
@@ -80,7 +80,7 @@ class Plan:
     segments: dict[int, list[BadRun]] = field(default_factory=dict)
     stale: dict[int, list[BadRun]] = field(default_factory=dict)
     incarnation: int = 0
-    cut: Position | None = None
+    cut: LogPosition | None = None
     lost: list[Lost] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
@@ -118,7 +118,7 @@ def plan(files: Files) -> Plan:
         try:
             store.follow(state, to_the_end=True)
         except (Corrupt, FileNotFoundError):
-            found.cut = store.position or Position(1, 0, 0, 0)
+            found.cut = store.position or LogPosition(1, 0, 0, 0)
         found.incarnation = store.incarnation
         _segments(files, store, state, found)
     finally:

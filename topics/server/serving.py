@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from topics.server.process import latecomers
+from topics.server.process import later_imports as latecomers
 from topics.server.process.anew import Pauses, passes
 from topics.server.process.cpus import busy_poll_s
 from topics.server.process.foreground import GRACE_S, announce, run, write_port_file
@@ -178,7 +178,7 @@ class _Server:
         from topics.server.http.holders import Holders
         from topics.server.transport.connection import Connection
         from topics.server.transport.http1 import Http1
-        from topics.server.transport.limits import MESSAGE_BYTES_MAX, Limits, Timeouts
+        from topics.server.transport.limits import MESSAGE_BYTES_MAX, Timeouts, TransportLimits
         from topics.server.transport.shared import Shared
 
         await runtime.start()
@@ -186,7 +186,7 @@ class _Server:
         most = max_connections(settings.limits.max_connections)
         shared = Shared(
             runtime.exchange,
-            limits=Limits(
+            limits=TransportLimits(
                 connections=most,
                 connections_per_ip=settings.limits.max_connections_per_ip or most,
                 bodies_bytes=settings.limits.max_body_memory,

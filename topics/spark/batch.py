@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from topics.arrow import DataLoss
 from topics.arrow.loss import Gap
-from topics.arrow.source import Source, now_ms
+from topics.arrow.source import TopicSource, now_ms
 from topics.spark.columns import KAFKA_SOURCE, layout
 from topics.spark.errors import explained
 from topics.spark.filters import Pushed, push
@@ -29,7 +29,7 @@ from topics.spark.planning import Item, around, parts_wanted, plan, seqs_of
 
 
 @dataclass
-class Part(InputPartition):
+class BatchPart(InputPartition):
     """What one task reads and tells, and the time by which records have expired."""
 
     items: tuple[Item, ...]
@@ -76,11 +76,11 @@ class TopicsReader(DataSourceReader):
             try:
                 # Spark takes an empty list for one partition without a value.
                 planned = self._plan(source) or [[]]
-                return [Part(tuple(items), self._asof_ms) for items in planned]
+                return [BatchPart(tuple(items), self._asof_ms) for items in planned]
             finally:
                 source.close()
 
-    def _plan(self, source: Source) -> list[list[Item]]:
+    def _plan(self, source: TopicSource) -> list[list[Item]]:
         options = self._options
         names = chosen(source, options)
         require_named(options, names)
@@ -105,7 +105,7 @@ class TopicsReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """*Blocking.* The records of a part."""
-        assert isinstance(partition, Part)
+        assert isinstance(partition, BatchPart)
         wanted = wanted_of(self._options, self._layout, self._pushed, partition.asof_ms)
         with explained():
             place = closing(open_place(self._place))

@@ -17,7 +17,7 @@ from topics.arrow import DataLoss
 from topics.arrow.local import LocalSource
 from topics.arrow.remote import RemoteSource
 from topics.arrow.scan import Range
-from topics.arrow.source import Source
+from topics.arrow.source import TopicSource
 from topics.export.lake import Lake, OsLake, quietly
 from topics.export.loading import Unusable
 from topics.export.manifest import Lost
@@ -53,7 +53,9 @@ def _ended(error: Exception) -> _Ended:
     return _Ended(type(error), error.args)
 
 
-def chunk(lake: Lake, form: Form, source: Source, piece: Piece, progress: ReadProgress) -> Chunk:
+def chunk(
+    lake: Lake, form: Form, source: TopicSource, piece: Piece, progress: ReadProgress
+) -> Chunk:
     """*Blocking.* As `topics.export.writing.chunk_of`.
 
     Raises:
@@ -90,7 +92,7 @@ def chunk(lake: Lake, form: Form, source: Source, piece: Piece, progress: ReadPr
     return joined
 
 
-def _place(source: Source) -> Place:
+def _place(source: TopicSource) -> Place:
     """What a worker opens.  Raises Unusable."""
     if isinstance(source, LocalSource):
         return Place(path=os.path.abspath(source.path))

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructField, StructType
 
 from topics.arrow.columns import schema
 from topics.arrow.scan import read
-from topics.arrow.source import Source, Wanted, now_ms
+from topics.arrow.source import TopicSource, Wanted, now_ms
 from topics.spark.errors import BadOption, SparkFailure
 from topics.spark.filters import Pushed
 from topics.spark.options import ReadOptions
@@ -42,7 +42,7 @@ def inferred(found: StructType, options: ReadOptions) -> StructType:
     return StructType([typed if each.name == "data" else each for each in found.fields])
 
 
-def _sample(source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def _sample(source: TopicSource, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Stretches of records, spread over every topic."""
     names = chosen(source, options)
     each_wants = max(options.sampling_records // (STRETCHES * max(len(names), 1)), 1)

@@ -18,19 +18,19 @@ from pyspark import TaskContext
 
 from topics.arrow import NoSuchTopic
 from topics.arrow.scan import Range
-from topics.arrow.source import Source
+from topics.arrow.source import TopicSource
 from topics.protocol.model.errors import StoreError
 from topics.spark.options import Place
 from topics.spark.places import open_place
 from topics.spark.planning import Item
 
-_kept: Final[dict[Place, Source]] = {}
+_kept: Final[dict[Place, TopicSource]] = {}
 """At most one: what it maps stays on the disk, also when the server has deleted it.  Spark ends a
 process that has had nothing to do for a minute."""
 
 
 @contextmanager
-def opened(place: Place, items: Iterable[Item]) -> Iterator[Source]:
+def opened(place: Place, items: Iterable[Item]) -> Iterator[TopicSource]:
     """*Blocking.* The topics of a place as they are by now, for a task that reads these items.
 
     Raises:
@@ -57,7 +57,7 @@ def opened(place: Place, items: Iterable[Item]) -> Iterator[Source]:
         _spare_collections()
 
 
-def _shows(source: Source, items: Iterable[Item]) -> bool:
+def _shows(source: TopicSource, items: Iterable[Item]) -> bool:
     """Whether a source that was open has come as far as the driver, whose own is another one."""
     try:
         source.refresh()
@@ -69,7 +69,7 @@ def _shows(source: Source, items: Iterable[Item]) -> bool:
     return all(at.epoch == each.epoch and at.head_seq >= each.last_seq for at, each in found)
 
 
-def _keep(place: Place, source: Source) -> None:
+def _keep(place: Place, source: TopicSource) -> None:
     while _kept:
         _kept.popitem()[1].close()
     _kept[place] = source

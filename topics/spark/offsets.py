@@ -21,7 +21,7 @@ VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class TopicOffset:
     """How far a topic was examined."""
 
     seq: int
@@ -34,7 +34,7 @@ class Offset:
 
     asof_ms: int
     parts: int
-    topics: Mapping[str, Position]
+    topics: Mapping[str, TopicOffset]
     lost: tuple[Gap, ...] = field(default=())
     turn: int = 0
 
@@ -69,7 +69,7 @@ def parse_offset(value: Mapping[str, Any]) -> Offset:
         return Offset(
             asof_ms=value["asof"],
             parts=value["parts"],
-            topics={n: Position(at["seq"], at["id"]) for n, at in value["topics"].items()},
+            topics={n: TopicOffset(at["seq"], at["id"]) for n, at in value["topics"].items()},
             lost=tuple(Gap(name, *gap) for name, gaps in lost.items() for gap in gaps),
             turn=value.get("turn", 0),
         )

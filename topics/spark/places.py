@@ -17,7 +17,7 @@ from topics.arrow import DataLoss, DataLossWarning
 from topics.arrow.columns import schema
 from topics.arrow.loss import DELETED, Gap, Handling
 from topics.arrow.scan import Range, choose, open_source, read, resolve, tombstone
-from topics.arrow.source import NoSuchTopic, NotReadable, Source, Wanted
+from topics.arrow.source import NoSuchTopic, NotReadable, TopicSource, Wanted
 from topics.protocol.model.errors import StoreError
 from topics.spark.columns import Layout
 from topics.spark.errors import BadOption, SparkFailure, url_checked
@@ -32,7 +32,7 @@ REWOUND: Final = "rewound"
 """The topic ends before what was read of it: its data directory is an older copy."""
 
 
-def open_place(place: Place) -> Source:
+def open_place(place: Place) -> TopicSource:
     """The topics of a place whose `access` is settled.
 
     Raises:
@@ -80,7 +80,7 @@ def settle(place: Place, topics: Sequence[str] | None, pattern: str | None = Non
         here.close()
 
 
-def _named(source: Source, topics: Sequence[str] | None, pattern: str | None) -> Sequence[str]:
+def _named(source: TopicSource, topics: Sequence[str] | None, pattern: str | None) -> Sequence[str]:
     """Names to compare; none where the pattern is wrong, which is said where it is used."""
     try:
         return choose(source, None, pattern) if topics is None else topics
@@ -88,7 +88,7 @@ def _named(source: Source, topics: Sequence[str] | None, pattern: str | None) ->
         return ()
 
 
-def _same(here: Source, there: Source, names: Sequence[str]) -> bool:
+def _same(here: TopicSource, there: TopicSource, names: Sequence[str]) -> bool:
     """Whether a directory has the topics of a server, and all of them in files."""
     from topics.client import TopicsError  # the server's source has imported it
 
@@ -102,7 +102,7 @@ def source_name(place: Place) -> str:
     return place.path or without_password(place.url or "")
 
 
-def chosen(source: Source, options: ReadOptions) -> list[str]:
+def chosen(source: TopicSource, options: ReadOptions) -> list[str]:
     """Names of the topics to read.  Raises NoSuchTopic, BadOption."""
     try:
         return choose(source, options.topics, options.pattern)
@@ -121,7 +121,7 @@ def require_named(options: ReadOptions, names: Collection[str]) -> None:
             raise BadOption(f'option {side}{what}: topic "{name}" is none of those read{hint}')
 
 
-def bounded(source: Source, name: str, options: ReadOptions, pushed: Pushed) -> Range:
+def bounded(source: TopicSource, name: str, options: ReadOptions, pushed: Pushed) -> Range:
     """The seqs of a topic that a batch read goes over."""
     start = place_of(source, name, options.start, "starting", options)
     end = place_of(source, name, options.end, "ending", options)
@@ -140,11 +140,13 @@ def bounded(source: Source, name: str, options: ReadOptions, pushed: Pushed) -> 
     return Range(name, found.epoch, first, last)
 
 
-def _seek(source: Source, name: str, at_ms: int) -> int:
+def _seek(source: TopicSource, name: str, at_ms: int) -> int:
     return source.seek(name, max(at_ms, 0))
 
 
-def place_of(source: Source, name: str, bound: Bound, side: str, options: ReadOptions) -> int | str:
+def place_of(
+    source: TopicSource, name: str, bound: Bound, side: str, options: ReadOptions
+) -> int | str:
     """Where a bound is in a topic.  Raises SparkFailure: No record is that late."""
     at_ms = bound.time_of(name)
     if at_ms is None:
@@ -172,7 +174,7 @@ def wanted_of(options: ReadOptions, made: Layout, pushed: Pushed, asof_ms: int) 
 
 
 def records(
-    opening: AbstractContextManager[Source],
+    opening: AbstractContextManager[TopicSource],
     items: Iterable[Item],
     wanted: Wanted,
     made: Layout,
@@ -185,7 +187,7 @@ def records(
 
     Raises:
         DataLoss: `loss` is `fail`, and something is lost by now.
-        NoSuchTopic, NotReadable, Corrupt, OSError, TopicsError: As `Source.read`.
+        NoSuchTopic, NotReadable, Corrupt, OSError, TopicsError: As `TopicSource.read`.
     """
     with opening as source:
         for item in items:
@@ -197,7 +199,9 @@ def records(
                 yield made.build(batch, epoch)
 
 
-def _found(source: Source, each: Range, wanted: Wanted, loss: Handling) -> Iterator[pa.RecordBatch]:
+def _found(
+    source: TopicSource, each: Range, wanted: Wanted, loss: Handling
+) -> Iterator[pa.RecordBatch]:
     """The records of a range, which was planned in another process, or at another time."""
     try:
         bounds = source.bounds(each.topic)

@@ -22,17 +22,17 @@ from pyspark.sql.types import StructType
 
 from topics.arrow import DataLoss, NoSuchTopic
 from topics.arrow.loss import Gap
-from topics.arrow.readers import Position as Published
+from topics.arrow.readers import ReaderPosition as Published
 from topics.arrow.readers import publish
 from topics.arrow.scan import Range, resolve
-from topics.arrow.source import Bounds, Source, now_ms
+from topics.arrow.source import Bounds, TopicSource, now_ms
 from topics.client import Client, Retry, TopicsError
-from topics.spark.batch import Part
+from topics.spark.batch import BatchPart
 from topics.spark.columns import layout
 from topics.spark.errors import BadOption, SparkFailure, explained
 from topics.spark.filters import Pushed
 from topics.spark.kept import opened
-from topics.spark.offsets import Offset, Position, parse_offset
+from topics.spark.offsets import Offset, TopicOffset, parse_offset
 from topics.spark.options import ReadOptions
 from topics.spark.places import (
     RECREATED,
@@ -64,7 +64,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._place = settle(options.place, options.topics, options.pattern)
         self._layout = layout(options, schema, source_name(self._place))
-        self._source: Source | None = None
+        self._source: TopicSource | None = None
         self._target: dict[str, int] | None = None
         self._end: Offset | None = None
         self._left: set[str] = set()
@@ -74,7 +74,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_source": None}
 
-    def _opened(self) -> Source:
+    def _opened(self) -> TopicSource:
         """The place, as it is by now."""
         if self._source is None:
             self._source = open_place(self._place)
@@ -95,7 +95,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name in names:
                 at = place_of(source, name, options.start, "starting", options)
                 found = resolve(source, name, at, "latest")
-                begins[name] = Position(found.first_seq - 1, found.epoch)
+                begins[name] = TopicOffset(found.first_seq - 1, found.epoch)
             return Offset(now_ms(), options.min_partitions, begins).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -145,7 +145,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             turn = start.turn + 1
             spans = {n: (begins[n] + 1, end) for n, end in reached.items() if end > begins[n]}
             reached |= self._fitting(source, spans, turn=start.turn, budget=budget, asof_ms=at_ms)
-        ends = {n: Position(reached[n], bounds.epoch) for n, bounds in heads.items()}
+        ends = {n: TopicOffset(reached[n], bounds.epoch) for n, bounds in heads.items()}
         for name, end in ends.items():
             found = [gap for gap in gaps[name] if gap.first_seq <= end.seq]
             self._handle(found)
@@ -154,7 +154,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions = {**start.topics, **ends}
         return Offset(at_ms, self._options.min_partitions, positions, tuple(lost), turn)
 
-    def _heads(self, source: Source, start: Offset) -> dict[str, Bounds]:
+    def _heads(self, source: TopicSource, start: Offset) -> dict[str, Bounds]:
         """The topics to read and where they end.
 
         Raises:
@@ -216,7 +216,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _fitting(
         self,
-        source: Source,
+        source: TopicSource,
         spans: Mapping[str, tuple[int, int]],
         *,
         turn: int,
@@ -307,11 +307,11 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             items = list(_items(begin, through))
             seqs = sum(map(seqs_of, items))
             parts = max(min(through.parts, -(-seqs // PART_SEQS)), 1)
-            return [Part(tuple(part), through.asof_ms) for part in plan(items, parts)]
+            return [BatchPart(tuple(part), through.asof_ms) for part in plan(items, parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """*Blocking.* The records of a part."""
-        assert isinstance(partition, Part)
+        assert isinstance(partition, BatchPart)
         wanted = wanted_of(self._options, self._layout, Pushed(), partition.asof_ms)
         with explained(is_restarted=True):
             place = opened(self._place, partition.items)
@@ -339,7 +339,7 @@ def _begin(name: str, start: Offset, bounds: Bounds) -> int:
 
 
 def _reached(
-    source: Source, name: str, begin: int, granted: int, last: int, head: int, at_ms: int
+    source: TopicSource, name: str, begin: int, granted: int, last: int, head: int, at_ms: int
 ) -> tuple[int, list[Gap]]:
     """How far a batch goes that may have so many seqs behind `begin` and up to `last`, and the gaps in it.
 

@@ -76,7 +76,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TopicVersion:
     """How a version stands in a topic.
 
     Attributes:
@@ -126,21 +126,21 @@ class Known:
         found = self.placed.get(topic)
         return found if found is not None and _is_same(found.marker.epoch, epoch) else None
 
-    def standing(self, topic: str, epoch: str, version: int) -> Standing:
+    def standing(self, topic: str, epoch: str, version: int) -> TopicVersion:
         """How a version stands in an instance of a topic."""
         if version <= self.of(topic, epoch).done:
-            return Standing(True, 0)
+            return TopicVersion(True, 0)
         if version <= self.whole.done and topic not in self.whole.topics:
-            return Standing(False, 0)
+            return TopicVersion(False, 0)
         found = [each for each in (self._of(topic, epoch), self.placed.get(None)) if each]
         if any(each.marker.begun > version for each in found):
-            return Standing(False, 0)
+            return TopicVersion(False, 0)
         began = [each.at_ms for each in found if each.marker.begun == version]
         if began:
-            return Standing(False, min(began))
+            return TopicVersion(False, min(began))
         # A stream's batch, which begins once the one before it is done.
         before = [each.at_ms for each in self.placed.values() if each.marker.begun < version]
-        return Standing(False, max(before, default=0))
+        return TopicVersion(False, max(before, default=0))
 
 
 def _is_same(marked: str, epoch: str) -> bool:

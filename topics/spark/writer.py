@@ -47,7 +47,7 @@ def refuse_overwrite(overwrite: bool) -> None:
 
 
 @dataclass
-class Message(WriterCommitMessage):
+class TaskResult(WriterCommitMessage):
     """What a task tells the driver.
 
     Attributes:
@@ -99,20 +99,20 @@ class _Writing:
         version: int,
         known: Known | None,
         history: str,
-    ) -> Message:
+    ) -> TaskResult:
         """Append, or stage, one task's rows."""
         context: Any = TaskContext.get()
         part, attempt = context.partitionId(), context.taskAttemptId()
         if self._options.mode == "staged":
             home = self._home(app, version, history)
             name, _ = staging.spool(home, part, attempt, self._chunks(batches))
-            return Message(app, version, staged=name)
+            return TaskResult(app, version, staged=name)
         with client_of(self._options) as client:
             sink = Sink(client, self._options, app, version, known)
-            return Message(app, version, written=sink.send(self._chunks(batches), part))
+            return TaskResult(app, version, written=sink.send(self._chunks(batches), part))
 
     def _finish(
-        self, client: Client, messages: Sequence[Message], known: Known | None, history: str
+        self, client: Client, messages: Sequence[TaskResult], known: Known | None, history: str
     ) -> Written:
         """Append what is staged; what was written of it, and was before."""
         written = Written()
@@ -208,14 +208,14 @@ class TopicsWriter(_Writing, DataSourceArrowWriter):
         if options.mode == "staged":
             self._history = epoch_of(client, options.txn_topic)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
         if self._is_done:
-            return Message(self._app, self._version, is_skipped=True)
+            return TaskResult(self._app, self._version, is_skipped=True)
         with explained():
             return self._write_part(iterator, self._app, self._version, self._known, self._history)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        found = [each for each in messages if isinstance(each, Message) and not each.is_skipped]
+        found = [each for each in messages if isinstance(each, TaskResult) and not each.is_skipped]
         if self._is_done:
             log.warning(
                 'version %d of "%s" was written to "%s" before: nothing was appended',
@@ -256,7 +256,7 @@ class TopicsStreamWriter(_Writing, DataSourceStreamArrowWriter):
         if options.app is not None:
             raise BadOption("a stream's txnAppId and txnVersion are its query's id and batch")
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
         context: Any = TaskContext.get()
         version = int(context.getLocalProperty(BATCH_ID))
         app = str(context.getLocalProperty(QUERY_ID))
@@ -268,12 +268,12 @@ class TopicsStreamWriter(_Writing, DataSourceStreamArrowWriter):
                 put(client, self._options.txn_topic, known, [Marker(app)], key=key)
                 known = find(client, self._options.txn_topic, app)
             if self._is_done(client, known, version):
-                return Message(app, version, is_skipped=True)
+                return TaskResult(app, version, is_skipped=True)
             history = self._history(client)
             return self._write_part(iterator, app, version, known, history)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        found = [each for each in messages if isinstance(each, Message) and not each.is_skipped]
+        found = [each for each in messages if isinstance(each, TaskResult) and not each.is_skipped]
         if not found:
             return
         app, txn_topic = found[0].app, self._options.txn_topic

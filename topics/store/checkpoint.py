@@ -27,7 +27,7 @@ from topics.store.layout import (
     numbers,
     seal_header,
 )
-from topics.store.wal import Position
+from topics.store.wal import LogPosition
 
 GENERATIONS: Final = 2
 
@@ -49,7 +49,7 @@ class Stored:
     """
 
     number: int
-    position: Position
+    position: LogPosition
     incarnation: int
     next_segment: int
     clean: bool
@@ -115,7 +115,7 @@ def decode(data: memoryview, number: int, instance: bytes) -> tuple[Checkpoint, 
     body = data[CHECKPOINT_HEADER.size :]
     if len(body) != size or digest(body) != body_digest:
         raise ValueError("the image does not verify")
-    position = Position(file_number, offset, batch, last_digest)
+    position = LogPosition(file_number, offset, batch, last_digest)
     stored = Stored(number, position, incarnation, next_segment, bool(clean))
     return _decode(body), stored
 
@@ -177,7 +177,7 @@ class Checkpoints:
     def save(
         self,
         image: Image,
-        position: Position,
+        position: LogPosition,
         *,
         incarnation: int,
         next_segment: int,

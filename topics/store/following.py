@@ -28,10 +28,18 @@ from topics.store.checkpoint import Checkpoints
 from topics.store.files import File, Files
 from topics.store.layout import BATCH_HEADER, FIRST_BATCH, PAGE, aligned, log_name
 from topics.store.log_text import LogText
-from topics.store.replay import FileHeader, LogBatch, LogWalk, Window, applied, batch_at, header_of
+from topics.store.replay import (
+    FileHeader,
+    LogBatch,
+    LogWalk,
+    ReplayWindow,
+    applied,
+    batch_at,
+    header_of,
+)
 from topics.store.runs import SealedRun
 from topics.store.segments import Segments
-from topics.store.wal import Position
+from topics.store.wal import LogPosition
 
 WINDOW_BYTES: Final = 64 << 10
 """Read from the log at once: a live log grows by less between two looks."""
@@ -57,9 +65,9 @@ class FollowingStore:
         self._files = files
         self._instance = known.instance
         self._segments = Segments(files, instance=known.instance, stats=self.stats)
-        self._position = Position(1, 0, 0, 0)
+        self._position = LogPosition(1, 0, 0, 0)
         self._file: File | None = None
-        self._window: Window
+        self._window: ReplayWindow
         self._header: FileHeader
         self._texts: tuple[int, File] | None = None
         """The log file of which runs refer to text, and its number.  Nobody closes it, not where it is
@@ -126,14 +134,16 @@ class FollowingStore:
             left -= batch.body_bytes + 1
         return True
 
-    def _apply(self, position: Position, batch: LogBatch, apply: Callable[[Event], None]) -> None:
+    def _apply(
+        self, position: LogPosition, batch: LogBatch, apply: Callable[[Event], None]
+    ) -> None:
         stored = partial(self._stored, position, batch.body)
         applied(self._files, position, batch, apply, stored)
         end = batch.end(position.offset)
-        self._position = Position(position.file_number, end, batch.number, batch.digest)
+        self._position = LogPosition(position.file_number, end, batch.number, batch.digest)
 
     def _stored(
-        self, position: Position, body: memoryview | None, at: int, size: int
+        self, position: LogPosition, body: memoryview | None, at: int, size: int
     ) -> StoredText:
         """The text at an offset of a batch's body, where the log has it."""
         assert body is not None  # else there would be no event
@@ -145,7 +155,7 @@ class FollowingStore:
         path = f"{self._files.path}/{log_name(number)}"
         return LogText(file, path, begin, body[at : at + size]).stored()
 
-    def _next(self) -> tuple[Position, LogBatch]:
+    def _next(self) -> tuple[LogPosition, LogBatch]:
         if self._file is None:
             try:
                 self._open(self._position.file_number)
@@ -172,7 +182,7 @@ class FollowingStore:
                 raise damage
         return found
 
-    def _here(self) -> tuple[Position, LogBatch] | None:
+    def _here(self) -> tuple[LogPosition, LogBatch] | None:
         """The next batch of this file: right behind the last one, or on the next page if a sync was
         begun between the two."""
         end = self._position
@@ -182,7 +192,7 @@ class FollowingStore:
                 continue
             is_own = batch.incarnation == self._header.incarnation
             if is_own and (batch.number, batch.previous) == (end.batch + 1, end.digest):
-                return Position(end.file_number, offset, end.batch, end.digest), batch
+                return LogPosition(end.file_number, offset, end.batch, end.digest), batch
         return None
 
     def _turn_over(self) -> None:
@@ -200,7 +210,7 @@ class FollowingStore:
         file = self._files.open(log_name(number))
         self._close_file()
         self._file = file
-        self._window = Window(file, f"{self._files.path}/{log_name(number)}", WINDOW_BYTES)
+        self._window = ReplayWindow(file, f"{self._files.path}/{log_name(number)}", WINDOW_BYTES)
         header = header_of(self._window, number, self._instance)
         if header is None:
             raise Corrupt(self._window.path, 0, "the header of the log does not verify")
@@ -208,7 +218,7 @@ class FollowingStore:
         end = self._position
         if number != end.file_number or not end.offset:
             first = FIRST_BATCH[header.version]
-            self._position = Position(number, first, end.batch, end.digest)
+            self._position = LogPosition(number, first, end.batch, end.digest)
 
     def _close_file(self) -> None:
         file, self._file = self._file, None
@@ -251,7 +261,7 @@ class FollowingStore:
             return False
         return True
 
-    def _is_next(self, end: Position) -> bool:
+    def _is_next(self, end: LogPosition) -> bool:
         """Whether the next file is there, and goes on where this one ends."""
         number = end.file_number + 1
         try:
@@ -259,7 +269,7 @@ class FollowingStore:
         except FileNotFoundError:
             return False
         path = f"{self._files.path}/{log_name(number)}"
-        header = header_of(Window(file, path, WINDOW_BYTES), number, self._instance)
+        header = header_of(ReplayWindow(file, path, WINDOW_BYTES), number, self._instance)
         file.close()
         return header is not None and header.follows(end.batch, end.digest)
 

@@ -136,7 +136,7 @@ class Access(Enum):
     __hash__ = object.__hash__
 
 
-class Turn(Enum):
+class HandleTurn(Enum):
     """An input of a segment's lifecycle."""
 
     OPENED = "opened"
@@ -152,20 +152,20 @@ class Turn(Enum):
     __hash__ = object.__hash__
 
 
-ACCESS: Final[dict[tuple[Access, Turn], Access]] = {
-    (Access.CLOSED, Turn.OPENED): Access.OPEN,
-    (Access.CLOSED, Turn.DROPPED): Access.GONE,
-    (Access.CLOSED, Turn.ENDED): Access.CLOSED,
-    (Access.OPEN, Turn.CROWDED_OUT): Access.CLOSED,
-    (Access.OPEN, Turn.DROPPED): Access.KEPT,
-    (Access.OPEN, Turn.ENDED): Access.CLOSED,
-    (Access.KEPT, Turn.DROPPED): Access.KEPT,
-    (Access.KEPT, Turn.RETAINED): Access.OPEN,
-    (Access.KEPT, Turn.ENDED): Access.GONE,
-    (Access.GONE, Turn.OPENED): Access.KEPT,
-    (Access.GONE, Turn.DROPPED): Access.GONE,
-    (Access.GONE, Turn.RETAINED): Access.CLOSED,
-    (Access.GONE, Turn.ENDED): Access.GONE,
+ACCESS: Final[dict[tuple[Access, HandleTurn], Access]] = {
+    (Access.CLOSED, HandleTurn.OPENED): Access.OPEN,
+    (Access.CLOSED, HandleTurn.DROPPED): Access.GONE,
+    (Access.CLOSED, HandleTurn.ENDED): Access.CLOSED,
+    (Access.OPEN, HandleTurn.CROWDED_OUT): Access.CLOSED,
+    (Access.OPEN, HandleTurn.DROPPED): Access.KEPT,
+    (Access.OPEN, HandleTurn.ENDED): Access.CLOSED,
+    (Access.KEPT, HandleTurn.DROPPED): Access.KEPT,
+    (Access.KEPT, HandleTurn.RETAINED): Access.OPEN,
+    (Access.KEPT, HandleTurn.ENDED): Access.GONE,
+    (Access.GONE, HandleTurn.OPENED): Access.KEPT,
+    (Access.GONE, HandleTurn.DROPPED): Access.GONE,
+    (Access.GONE, HandleTurn.RETAINED): Access.CLOSED,
+    (Access.GONE, HandleTurn.ENDED): Access.GONE,
 }
 """The lifecycle of a segment in a process; a missing pair cannot happen.  A segment may be dropped
 twice, the second time in vain.  A reader may open the file between `DROPPED` and the unlink."""
@@ -187,7 +187,7 @@ class Segment:
         self.access = Access.CLOSED
         self.handle: Handle | None = None
 
-    def move(self, turn: Turn, handle: Handle | None = None) -> None:
+    def move(self, turn: HandleTurn, handle: Handle | None = None) -> None:
         """Apply an input; `handle` is given with `OPENED` alone."""
         self.access = ACCESS[self.access, turn]
         if handle is not None:

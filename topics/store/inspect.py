@@ -43,7 +43,7 @@ from topics.store.layout import (
     version_of,
 )
 from topics.store.replay import LogWalk, events_of, require_noted
-from topics.store.wal import Position
+from topics.store.wal import LogPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Inspection:
         self._instance = known.instance
         self._noted = witness.read(files, known.history)
         self._named = Named()
-        self._end = Position(1, 0, 0, 0)
+        self._end = LogPosition(1, 0, 0, 0)
         self._ends = False
         """Whether the log could be walked to its end, which then is `_end`."""
         self.report = Report(files.path, known.instance.hex(), known.version)
@@ -187,7 +187,7 @@ class Inspection:
         finally:
             file.close()
 
-    def _checkpoints(self, names: list[str]) -> Position | None:
+    def _checkpoints(self, names: list[str]) -> LogPosition | None:
         """Check all checkpoints; returns the log position of the newest that verifies."""
         start = None
         checkpoints = Checkpoints(self._files, self._instance)
@@ -208,7 +208,7 @@ class Inspection:
             found.log_file = log_name(start.file_number)
         return start
 
-    def _logs(self, names: list[str], start: Position | None) -> None:
+    def _logs(self, names: list[str], start: LogPosition | None) -> None:
         found = numbers(names, "wal")
         reports = {n: LogReport(log_name(n), self._size(log_name(n))) for n in found}
         self.report.logs = list(reports.values())
@@ -248,17 +248,17 @@ class Inspection:
             file.close()
 
     def _walk(
-        self, begin: Position | None, start: Position | None, reports: dict[int, LogReport]
+        self, begin: LogPosition | None, start: LogPosition | None, reports: dict[int, LogReport]
     ) -> None:
         """Check the log from a position, and apply the events behind `start`."""
         walk = LogWalk(self._files, self._instance, begin)
-        self._end = begin if begin is not None else Position(1, 0, 0, 0)
+        self._end = begin if begin is not None else LogPosition(1, 0, 0, 0)
         self._ends = False
         try:
             walk.open(lambda file: None)
             for position, batch in walk.batches():
                 end = batch.end(position.offset)
-                self._end = Position(position.file_number, end, batch.number, batch.digest)
+                self._end = LogPosition(position.file_number, end, batch.number, batch.digest)
                 report = reports[position.file_number]
                 report.batches += 1
                 report.events += batch.events
@@ -282,13 +282,13 @@ class Inspection:
         self._ends = True
         self.report.clean, self.report.torn_bytes = tail.clean, tail.torn_bytes
 
-    def _oldest(self, found: list[int], start: Position | None) -> Position | None:
+    def _oldest(self, found: list[int], start: LogPosition | None) -> LogPosition | None:
         """The beginning of the oldest log file, so that the part that only an older checkpoint
         needs is checked as well; `start` where that position is unknown."""
         is_known = start is not None or bool(self.report.checkpoints)
         if not found or not is_known or (start is not None and found[0] > start.file_number):
             return start
-        walk = LogWalk(self._files, self._instance, Position(found[0], 0, 0, 0))
+        walk = LogWalk(self._files, self._instance, LogPosition(found[0], 0, 0, 0))
         try:
             walk.open(lambda file: None)
             header = walk.header(found[0])
@@ -301,7 +301,7 @@ class Inspection:
             path = f"{self._files.path}/{log_name(found[0])}"
             self._problem(Corrupt(path, 0, "the header of the log does not verify"))
             return start
-        return Position(found[0], 0, header.last_batch, header.last_digest)
+        return LogPosition(found[0], 0, header.last_batch, header.last_digest)
 
     def _segments(self, names: list[str]) -> None:
         named = {ref.segment for refs in self._named.runs.values() for ref in refs}

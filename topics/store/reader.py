@@ -19,7 +19,7 @@ from topics.store.layout import CLEAN, EVENTS, IDLE
 from topics.store.replay import LogBatch, LogWalk, applied
 from topics.store.runs import SealedRun
 from topics.store.segments import Segments
-from topics.store.wal import Position
+from topics.store.wal import LogPosition
 
 ATTEMPTS: Final = 5
 
@@ -56,12 +56,12 @@ class ReadOnlyStore:
         self._history = known.history
         self.incarnation = 0
         """Of the process that wrote the checkpoint."""
-        self._position: Position | None = None
+        self._position: LogPosition | None = None
         self._segments = Segments(files, instance=instance, stats=self.stats)
         self._held: list[SealedRun] = []
 
     @property
-    def position(self) -> Position | None:
+    def position(self) -> LogPosition | None:
         """How far the log was applied; None: not beyond its beginning."""
         return self._position
 
@@ -97,7 +97,7 @@ class ReadOnlyStore:
         # A writer that goes on may have noted batches that this walk does not read any more.
         least = noted if to_the_end else 0
         walk = LogWalk(self._files, self._instance, self._position, noted=least)
-        waiting: deque[tuple[Position, LogBatch]] = deque()
+        waiting: deque[tuple[LogPosition, LogBatch]] = deque()
         events, clean = 0, False
         try:
             walk.open(lambda file: None)
@@ -123,12 +123,12 @@ class ReadOnlyStore:
         same_boot = tail.boot_id == self._files.boot_id()
         return Recovery(clean=clean, same_boot=same_boot, fresh=False, events=events)
 
-    def _apply(self, position: Position, batch: LogBatch, sink: RecoverySink) -> int:
+    def _apply(self, position: LogPosition, batch: LogBatch, sink: RecoverySink) -> int:
         applied(self._files, position, batch, sink.apply)
         if batch.kind in (EVENTS, IDLE):
             # Never beyond the mark that ends a file: the next walk learns from it where to go on.
             end = batch.end(position.offset)
-            self._position = Position(position.file_number, end, batch.number, batch.digest)
+            self._position = LogPosition(position.file_number, end, batch.number, batch.digest)
         return batch.events
 
     def hold(self, runs: Iterable[SealedRun]) -> None:

@@ -40,7 +40,7 @@ from topics.store.layout import (
     version_of,
 )
 from topics.store.space import LEAST_FILE_BYTES
-from topics.store.wal import Position
+from topics.store.wal import LogPosition
 
 WINDOW_BYTES: Final = 1 << 20
 _MAGIC_U64: Final = int.from_bytes(BATCH_MAGIC, "little")
@@ -106,7 +106,7 @@ class Tail:
         incarnation: The greatest one found.
     """
 
-    position: Position
+    position: LogPosition
     last_number: int
     torn_end: int
     torn_files: dict[int, int] = field(default_factory=dict)
@@ -127,7 +127,7 @@ Stored: TypeAlias = Callable[[int, int], StoredText]
 
 
 def events_of(
-    files: Files, position: Position, batch: LogBatch, stored: Stored | None = None
+    files: Files, position: LogPosition, batch: LogBatch, stored: Stored | None = None
 ) -> Sequence[Event]:
     """The events of a batch that stands at a position.
 
@@ -149,7 +149,7 @@ def events_of(
 
 def applied(
     files: Files,
-    position: Position,
+    position: LogPosition,
     batch: LogBatch,
     apply: Callable[[Event], None],
     stored: Stored | None = None,
@@ -175,7 +175,7 @@ def not_applied(error: Exception) -> str:
     return f"an event cannot be applied: {type(error).__name__}: {error}"
 
 
-class Window:
+class ReplayWindow:
     """Reads a file forwards through a buffer: many small batches cost one system call."""
 
     def __init__(self, file: File, path: str, window_bytes: int = WINDOW_BYTES) -> None:
@@ -206,7 +206,7 @@ class Window:
         self._view = memoryview(b"")
 
 
-def header_of(window: Window, number: int, instance: bytes) -> FileHeader | None:
+def header_of(window: ReplayWindow, number: int, instance: bytes) -> FileHeader | None:
     """The header of a log file; None where it does not verify.
 
     Raises:
@@ -225,7 +225,7 @@ def header_of(window: Window, number: int, instance: bytes) -> FileHeader | None
     return FileHeader(version, incarnation, batch, last_digest, synced, boot, file_bytes)
 
 
-def batch_at(window: Window, number: int, offset: int, instance: bytes) -> LogBatch | None:
+def batch_at(window: ReplayWindow, number: int, offset: int, instance: bytes) -> LogBatch | None:
     """The batch at an offset of a log file; None where its header does not verify."""
     data = window.take(offset, BATCH_HEADER.size)
     # A batch that was synced alone is followed by zeros up to the next page.  The comparison of
@@ -254,7 +254,7 @@ def batch_at(window: Window, number: int, offset: int, instance: bytes) -> LogBa
     )
 
 
-def require_noted(path: str, end: Position, noted: int) -> None:
+def require_noted(path: str, end: LogPosition, noted: int) -> None:
     """Check the end of a log against the witness.  Raises Corrupt: it had been longer."""
     if noted > end.batch:
         what = f"the log ends before batch {noted}, which had been durable"
@@ -265,7 +265,7 @@ class LogWalk:
     """One walk over the log, from a position to its end."""
 
     def __init__(
-        self, files: Files, instance: bytes, start: Position | None, *, noted: int = 0
+        self, files: Files, instance: bytes, start: LogPosition | None, *, noted: int = 0
     ) -> None:
         """Nothing is read before `open`.
 
@@ -275,7 +275,7 @@ class LogWalk:
         """
         self._files = files
         self._instance = instance
-        self._start = start if start is not None else Position(1, 0, 0, 0)
+        self._start = start if start is not None else LogPosition(1, 0, 0, 0)
         self._end = self._start
         self._left: dict[int, int] = {}
         self._last_kind: int | None = None
@@ -283,7 +283,7 @@ class LogWalk:
         self._wrote: FileHeader | None = None
         """Of the last file that holds a batch; until one is found, of the first, in which the batches
         before the walk end."""
-        self._windows: dict[int, Window] = {}
+        self._windows: dict[int, ReplayWindow] = {}
         self._held: list[File] = []
         self.total_bytes = 0
         self.done_bytes = 0
@@ -312,12 +312,12 @@ class LogWalk:
                 prepare(file)
             except OSError as error:
                 raise CannotRead(self._path(number), 0, error, "the disk fails: ") from error
-            self._windows[number] = Window(file, self._path(number))
+            self._windows[number] = ReplayWindow(file, self._path(number))
             self.total_bytes += self._windows[number].size
 
     def hold(self, number: int, file: File) -> None:
         """Let the walk read a file that its caller opened, and closes."""
-        self._windows[number] = Window(file, self._path(number))
+        self._windows[number] = ReplayWindow(file, self._path(number))
 
     def _path(self, number: int) -> str:
         return f"{self._files.path}/{log_name(number)}"
@@ -334,7 +334,7 @@ class LogWalk:
         """The batch at an offset; None where its header does not verify."""
         return batch_at(self._windows[number], number, offset, self._instance)
 
-    def batches(self) -> Iterator[tuple[Position, LogBatch]]:
+    def batches(self) -> Iterator[tuple[LogPosition, LogBatch]]:
         """All batches that verify, each with its position; call `tail` afterwards."""
         number, offset = self._start.file_number, self._start.offset
         last_batch, last_digest = self._start.batch, self._start.digest
@@ -349,7 +349,7 @@ class LogWalk:
             self._begun, self._last_kind = header, None
             self._wrote = self._wrote or header
             self.vouched = max(self.vouched, header.synced_through)
-            self._end = Position(number, offset, last_batch, last_digest)
+            self._end = LogPosition(number, offset, last_batch, last_digest)
             while (found := self._next(header)) is not None:
                 position, batch = found
                 begin, offset = offset, batch.end(position.offset)
@@ -357,14 +357,14 @@ class LogWalk:
                 self.vouched = max(self.vouched, batch.synced_through)
                 self._last_kind = batch.kind
                 self._wrote = header
-                self._end = Position(number, offset, last_batch, last_digest)
+                self._end = LogPosition(number, offset, last_batch, last_digest)
                 yield position, batch
                 self.done_bytes += offset - begin
             if not self._goes_on(number, header):
                 return
             number, offset = number + 1, 0
 
-    def _next(self, header: FileHeader) -> tuple[Position, LogBatch] | None:
+    def _next(self, header: FileHeader) -> tuple[LogPosition, LogBatch] | None:
         """The next batch and its position: right behind the last one, or on the next page if a sync
         was begun between the two (decision on pages, FORMAT.md)."""
         if self._last_kind in (ROTATE, CLEAN):
@@ -372,11 +372,11 @@ class LogWalk:
         end = self._end
         found = self._follower(header, end)
         if found is None and end.offset % PAGE:
-            end = Position(end.file_number, aligned(end.offset, PAGE), end.batch, end.digest)
+            end = LogPosition(end.file_number, aligned(end.offset, PAGE), end.batch, end.digest)
             found = self._follower(header, end)
         return None if found is None else (end, found)
 
-    def _follower(self, header: FileHeader, end: Position) -> LogBatch | None:
+    def _follower(self, header: FileHeader, end: LogPosition) -> LogBatch | None:
         found = self.batch(end.file_number, end.offset)
         if found is None or found.body is None or found.incarnation != header.incarnation:
             return None
@@ -467,7 +467,7 @@ class LogWalk:
         # Last, since what the log itself shows says more of what is missing.
         require_noted(path, position, self._noted)
 
-    def _require_whole(self, end: Position, begun: FileHeader) -> None:
+    def _require_whole(self, end: LogPosition, begun: FileHeader) -> None:
         """Check the sizes of the last file and its successor.
 
         A log file keeps the size that its header names until a later process has begun the next

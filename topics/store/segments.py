@@ -22,7 +22,7 @@ from topics.protocol.model.ports import Contents, SealEntry, StoreStats
 from topics.protocol.model.records import DELETED
 from topics.store import segment
 from topics.store.files import File, Files, discard, write_all
-from topics.store.handle import Access, Handle, Segment, Turn
+from topics.store.handle import Access, Handle, HandleTurn, Segment
 from topics.store.layout import numbers, segment_name
 from topics.store.runs import NEAREST, Deletion, SealedRun
 
@@ -63,7 +63,7 @@ class Segments:
             self._open.clear()
             self._with_deletes.clear()
             for each in list(self._known.values()):
-                each.move(Turn.ENDED)
+                each.move(HandleTurn.ENDED)
 
     # -- runs ----------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class Segments:
             handle = owner.handle
             if handle is None:
                 handle = Handle(self._files, owner.number, self._instance)
-                owner.move(Turn.OPENED, handle)
+                owner.move(HandleTurn.OPENED, handle)
             if owner.access is Access.OPEN:
                 self._enlist(owner)
         return handle
@@ -95,7 +95,7 @@ class Segments:
         self._open[owner.number] = owner
         self._open.move_to_end(owner.number)
         while len(self._open) > self._open_max:
-            self._open.popitem(last=False)[1].move(Turn.CROWDED_OUT)
+            self._open.popitem(last=False)[1].move(HandleTurn.CROWDED_OUT)
 
     # -- life of a segment ---------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class Segments:
             # Where the file is damaged its readers get the same error, so none needs it open.
             with contextlib.suppress(Corrupt, OSError):
                 self.handle(owner)
-            owner.move(Turn.DROPPED)
+            owner.move(HandleTurn.DROPPED)
         self._open.pop(number, None)
         return owner
 
@@ -185,7 +185,7 @@ class Segments:
     def _retain(self, owner: Segment) -> None:
         """The unlink failed: the segment can be opened and closed again until it is dropped anew."""
         with self.lock:
-            owner.move(Turn.RETAINED)
+            owner.move(HandleTurn.RETAINED)
             if owner.access is Access.OPEN:
                 self._enlist(owner)
 

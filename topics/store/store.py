@@ -32,7 +32,7 @@ from topics.store.replay import LogWalk, Tail, applied, not_applied
 from topics.store.runs import SealedRun
 from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
 from topics.store.space import FIRST_FILE_BYTES, has_space
-from topics.store.wal import Log, Position, leave_failure_mark
+from topics.store.wal import Log, LogPosition, leave_failure_mark
 from topics.store.witness import Witness
 
 WAL_FILE_BYTES: Final = 64 << 20
@@ -83,7 +83,7 @@ class DiskStore:
         self._log_start = 0
         self._left: dict[int, int] = {}
         """Unfinished log files of killed processes, and the size to truncate each to."""
-        self._boundaries: dict[int, tuple[Position, int]] = {}
+        self._boundaries: dict[int, tuple[LogPosition, int]] = {}
         self._dropped: list[tuple[int, int]] = []
         self.before_unlinked: Callable[[], None] | None = None
         """*Blocking*, on the thread that clears: waits until other processes know of each segment that is
@@ -185,7 +185,7 @@ class DiskStore:
             self._files, instance=instance, stats=self.stats, open_max=self._open_segments_max
         )
 
-    def _begin_log(self, instance: bytes, position: Position) -> None:
+    def _begin_log(self, instance: bytes, position: LogPosition) -> None:
         """Begin a new file: a file of an earlier process is never written again."""
         self._log = Log(
             self._files,
@@ -201,7 +201,7 @@ class DiskStore:
     def _found(self) -> Recovery:
         def begin(instance: bytes) -> None:
             self._assemble(instance, self._history or instance)
-            self._begin_log(instance, Position(1, 0, 0, 0))
+            self._begin_log(instance, LogPosition(1, 0, 0, 0))
             self._log.rotate(fresh=True)
             self._log.sync()
 
@@ -246,7 +246,7 @@ class DiskStore:
         self._dropped = [(0, number) for number in self._segments.sweep(refs)]
         self._incarnation = max(self._incarnation + 1, tail.incarnation + 1, known.incarnation)
         end = tail.position
-        self._begin_log(instance, Position(tail.last_number + 1, 0, end.batch, end.digest))
+        self._begin_log(instance, LogPosition(tail.last_number + 1, 0, end.batch, end.digest))
         self._left = tail.left
         if self._log.has_file:
             self._cut_left()
@@ -547,7 +547,7 @@ class DiskStore:
         self._boundaries = {b: at for b, at in self._boundaries.items() if b > boundary}
         self._replayed_bytes, self._log_start = 0, written_bytes
 
-    def _save(self, image: Image, position: Position, *, clean: bool) -> None:
+    def _save(self, image: Image, position: LogPosition, *, clean: bool) -> None:
         unflagged = self._segments.unflagged(self._log.synced_lsn)
         self._checkpoints.save(
             image.with_unflagged(unflagged) if unflagged else image,

@@ -51,7 +51,7 @@ FSYNC_US_BOUNDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class LogPosition:
     """A point between two batches: file and offset of the next, number and digest of the last."""
 
     file_number: int
@@ -96,7 +96,7 @@ class Log:
         *,
         instance: bytes,
         incarnation: int,
-        position: Position,
+        position: LogPosition,
         stats: StoreStats,
         file_bytes: int,
         reserve_bytes: int,
@@ -169,11 +169,11 @@ class Log:
         return self._batch
 
     @property
-    def position(self) -> Position:
+    def position(self) -> LogPosition:
         """The position of the next batch, once the log has a file."""
         current = self._current
         assert current is not None
-        return Position(self._space.next_number - 1, current.offset, self._batch, self._digest)
+        return LogPosition(self._space.next_number - 1, current.offset, self._batch, self._digest)
 
     def room(self, *, reserve: bool) -> int:
         """Bytes of frames that the next `write` can have for certain."""
@@ -227,7 +227,7 @@ class Log:
         self.refuse_if_failed()
         self._append(kind, NOTHING)
 
-    def rotate(self, *, fresh: bool, stay: bool = False) -> Position:
+    def rotate(self, *, fresh: bool, stay: bool = False) -> LogPosition:
         """*Blocking.* Begin a new file if there is space for one; returns where the log continues.
 
         On a full disk, or with `stay`, the log continues in its current file, unless the caller

@@ -11,7 +11,7 @@ from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.outcomes import Gate
-from topics.server.observing.metrics import Process, Source, families
+from topics.server.observing.metrics import Measured, Process, families
 
 # ---------------------------------------------------------------------- claim (§10.2)
 
@@ -585,7 +585,7 @@ def test_metrics_count_queues_and_leases() -> None:
     def shown() -> dict[str, float]:
         engine.engine.advance(engine.now_ms)
         process = Process(True, 1.0, 0, 0, 0, 0, read_only=False)
-        source = Source(
+        source = Measured(
             engine.engine.state,
             engine.engine.watches,
             engine.store.stats,

@@ -17,7 +17,7 @@ from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import Begin, Claim, View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Gate
-from topics.protocol.state.crowd import Crowd
+from topics.protocol.state.fanout import Fanout
 from topics.protocol.state.frames import Frame
 
 VIEW = View(256, 1 << 20)
@@ -100,10 +100,10 @@ def test_streams_of_one_topic_share_what_one_of_them_made(carrier: Carrier) -> N
 def test_frames_of_one_topic_are_pushed(carrier: Carrier) -> None:
     """By a walk over its streams; a session of several topics pulls its frames."""
     one, both = carrier.session("a"), carrier.session("a", "b")
-    crowds, pushed = list[Crowd](), list[RecordFrame]()
+    fanouts, pushed = list[Fanout](), list[RecordFrame]()
 
-    def gather(crowd: Crowd) -> "object":
-        return lambda: crowds.append(crowd)
+    def gather(fanout: Fanout) -> "object":
+        return lambda: fanouts.append(fanout)
 
     for stream, is_alone in ((one, True), (both, False)):
         carrier.told(stream)
@@ -115,7 +115,7 @@ def test_frames_of_one_topic_are_pushed(carrier: Carrier) -> None:
 
     one.push_by(push)
     carrier.harness.append(1, name="a")
-    crowds[0].walk(lambda: 0.0, 1.0)
+    fanouts[0].walk(lambda: 0.0, 1.0)
     assert [short(frame) for frame in pushed] == ["a 1"]
     one.push_by(None)
 

@@ -9,7 +9,7 @@ from protocol.viewers import Pulling, Socket, Viewer
 from topics.protocol.model.access import Caller
 from topics.protocol.state.lent_sessions import (
     LentSession,
-    Standing,
+    SessionTopic,
     borrow,
     give_back,
     go_on,
@@ -212,7 +212,7 @@ def moved(pair: Pair) -> tuple[Socket, Socket]:
 
 
 def move(pair: Pair, there: Socket, here: Socket) -> None:
-    standing: Standing = pickle.loads(pickle.dumps(standing_of(there.stream.watched["t"])))
+    standing: SessionTopic = pickle.loads(pickle.dumps(standing_of(there.stream.watched["t"])))
     go_on(pair.watches, here.stream, standing)
     there.close()
 

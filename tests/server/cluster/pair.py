@@ -16,7 +16,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Response
 
-from topics.protocol.cluster.rule.trimming import Bound, Position, Wait
+from topics.protocol.cluster.rule.trimming import Bound, NodeNeeds, Wait
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.cluster import TrimBody
 from topics.protocol.faces.http.topics import parse_put
@@ -115,8 +115,8 @@ class FakeStanding:
             log_end=70,
             bound=Bound(57, Wait.NODE, "n2"),
             positions=(
-                Position(node="n1", offset=69, is_copy=True),
-                Position(node="n2", offset=-1, is_copy=False),
+                NodeNeeds(node="n1", offset=69, is_copy=True),
+                NodeNeeds(node="n2", offset=-1, is_copy=False),
             ),
         )
 

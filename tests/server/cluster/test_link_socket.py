@@ -18,7 +18,7 @@ from topics.server.links.codec import encode_command
 from topics.server.links.messages import (
     Answered,
     Asker,
-    Over,
+    Ended,
     Refused,
     Submit,
     decode_to_ask,
@@ -97,7 +97,7 @@ def test_many_short_messages_are_no_flood() -> None:
     async def story() -> None:
         async with a_pair() as pair, a_link(pair.leader) as link:
             for number in range(5000):
-                await link.send(encode(Over(number)))
+                await link.send(encode(Ended(number)))
             await link.send(submit(1))
             assert isinstance(await answered(link), Answered)
 

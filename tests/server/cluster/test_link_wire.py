@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from topics.server.cluster import link_wire as module
-from topics.server.cluster.link_wire import Broken, LinkWire, connect, peer_at
+from topics.server.cluster.link_wire import LinkBroken, LinkWire, connect, peer_at
 from topics.server.cluster.tokens import token_of
 
 from .pair import SECRET, run, until
@@ -98,7 +98,7 @@ def test_a_node_may_refuse(status: int, why: str) -> None:
         heard = Heard()
         answer: Any = lambda link, _: link.respond(status, "no\n")  # noqa: E731
         async with a_node(never, process_request=answer) as port:
-            with pytest.raises(Broken, match=why):
+            with pytest.raises(LinkBroken, match=why):
                 await heard.connect(port)
         assert heard.ends == []
 
@@ -122,12 +122,12 @@ def test_what_is_no_node_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         heard = Heard()
         for play in (garbage, silence):
             server, port = await raw(play)
-            with pytest.raises(Broken):
+            with pytest.raises(LinkBroken):
                 await heard.connect(port)
             server.close()
-        with pytest.raises(Broken, match="no connection"):
+        with pytest.raises(LinkBroken, match="no connection"):
             await heard.connect(port)
-        with pytest.raises(Broken, match="no connection"):
+        with pytest.raises(LinkBroken, match="no connection"):
             await heard.connect(port, "no-such-host.invalid")
         assert heard.ends == []
 

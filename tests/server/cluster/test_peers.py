@@ -9,7 +9,7 @@ import pytest
 from topics.protocol.driver.group_commit import Ticket
 from topics.protocol.model.errors import Rejection
 from topics.server.cluster import peers as module
-from topics.server.cluster.link_wire import Broken
+from topics.server.cluster.link_wire import LinkBroken
 from topics.server.cluster.peers import Peers
 
 from .pair import SECRET, run, until
@@ -102,7 +102,7 @@ def test_no_more_waits_for_a_link_than_there_is_room_for(monkeypatch: pytest.Mon
     run(story())
 
 
-@pytest.mark.parametrize("error", [Broken("no connection"), ValueError("a bug")])
+@pytest.mark.parametrize("error", [LinkBroken("no connection"), ValueError("a bug")])
 def test_a_link_that_is_not_made_is_tried_again_by_the_next(error: Exception) -> None:
     async def story() -> None:
         net = Net()

@@ -13,7 +13,7 @@ from topics.server.links.messages import (
     SMALL_BYTES,
     WINDOW_BYTES,
     Answered,
-    Over,
+    Ended,
     Part,
     Refused,
     Submit,
@@ -198,7 +198,7 @@ def test_a_silent_leader_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch)
             answer = await follower.ask("POST", "/v0/topics/t", WRITE)
             assert answer.json["error"]["detail"]["outcome"] == "unknown"
             await until(lambda: over)
-            assert over == [Over(1)]
+            assert over == [Ended(1)]
 
     run(story())
 
@@ -304,7 +304,7 @@ def test_a_command_that_is_refused_early_is_not_sent_to_its_end() -> None:
         asked = await asked_of(link)
         assert asked.size > SMALL_BYTES
         await link.send(encode(Refused(asked.number, FULL)))
-        while not isinstance(message := await asked_of(link), Over):
+        while not isinstance(message := await asked_of(link), Ended):
             parts.append(message)
         await link.wait_closed()
 

@@ -20,7 +20,7 @@ from topics.protocol.cluster.place import place_of
 from topics.protocol.cluster.rule.replica import Mark, Place
 from topics.server.cluster.kafka.library import AdminClient, OffsetSpec, TopicPartition
 from topics.server.cluster.node.directory import COMING, COPIES, STORE, NodeDirectory
-from topics.server.cluster.snapshots import NodeSnapshots, Source
+from topics.server.cluster.snapshots import Donor, NodeSnapshots
 from topics.server.cluster.store_files import StoreFiles
 from topics.store.files import OsFiles
 
@@ -54,7 +54,7 @@ class Taker:
     """A node's directory, and what takes snapshots into it."""
 
     def __init__(
-        self, path: Path, pair: Pair, sources: Sequence[Source], *, may_begin: bool = False
+        self, path: Path, pair: Pair, sources: Sequence[Donor], *, may_begin: bool = False
     ) -> None:
         path.mkdir(exist_ok=True)
         self.path, self.sources = path, list(sources)
@@ -81,7 +81,7 @@ def test_another_nodes_store_takes_the_place_of_this_ones(tmp_path: Path) -> Non
     async def story() -> None:
         async with a_pair() as pair:
             pair.leader.exchange.files = StoreFiles(store)
-            taker = Taker(tmp_path / "node", pair, [Source("n1", pair.leader.url)])
+            taker = Taker(tmp_path / "node", pair, [Donor("n1", pair.leader.url)])
             for number in (1, 2):
                 (taker.path / STORE).mkdir(exist_ok=True)
                 (taker.path / STORE / "mine").write_text(str(number))
@@ -108,7 +108,7 @@ def test_a_store_that_never_had_data_is_not_kept(tmp_path: Path) -> None:
     async def story() -> None:
         async with a_pair() as pair:
             pair.leader.exchange.files = StoreFiles(store)
-            taker = Taker(tmp_path / "node", pair, [Source("n1", pair.leader.url)])
+            taker = Taker(tmp_path / "node", pair, [Donor("n1", pair.leader.url)])
             (taker.path / STORE).mkdir()
             await taker.snapshots.fetch()
             assert taker.install(is_empty=True) is None
@@ -124,7 +124,7 @@ def test_a_kill_between_the_two_renames_is_mended_by_the_next_start(tmp_path: Pa
     async def story() -> None:
         async with a_pair() as pair:
             pair.leader.exchange.files = StoreFiles(store)
-            taker = Taker(tmp_path / "node", pair, [Source("n1", pair.leader.url)])
+            taker = Taker(tmp_path / "node", pair, [Donor("n1", pair.leader.url)])
             directory = NodeDirectory(taker.path, "c")
             directory.belong(SHARD.cluster)
             directory.close()
@@ -153,7 +153,7 @@ def test_who_gives_nothing_is_followed_by_the_next(tmp_path: Path) -> None:
     async def story() -> None:
         async with a_pair() as pair:
             pair.leader.exchange.files = StoreFiles(store)
-            gone, good = Source("gone", "http://127.0.0.1:1"), Source("n1", pair.leader.url)
+            gone, good = Donor("gone", "http://127.0.0.1:1"), Donor("n1", pair.leader.url)
             taker = Taker(tmp_path / "node", pair, [gone, good])
 
             with pytest.raises(OSError, match="node gone: "):
@@ -194,7 +194,7 @@ def test_a_stop_does_not_wait_for_a_snapshot(tmp_path: Path) -> None:
     async def story() -> None:
         async with a_pair() as pair:
             pair.leader.exchange.files = StoreFiles(store)
-            taker = Taker(tmp_path / "node", pair, [Source("n1", pair.leader.url)])
+            taker = Taker(tmp_path / "node", pair, [Donor("n1", pair.leader.url)])
             taker.snapshots.abort()
             with pytest.raises(OSError):
                 await taker.snapshots.fetch()

@@ -7,7 +7,7 @@ import pytest
 from topics.protocol.driver.group_commit import Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.http.interface import Answer, Streaming
-from topics.server.http.opening import Opening
+from topics.server.http.opening import StreamOpening
 
 
 class Feed:
@@ -36,9 +36,9 @@ class Call:
         return Answer(500, (), [])
 
 
-def opening(begin: Any) -> Opening[Any, Any]:
+def opening(begin: Any) -> StreamOpening[Any, Any]:
     call: Any = Call()
-    return Opening(call, begin)
+    return StreamOpening(call, begin)
 
 
 def begun(feed: Feed) -> Streaming:

@@ -12,7 +12,7 @@ from server.runtime.test_runtime import LIMITS, WatchedStore, append, play, told
 from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.state.crowd import Crowd
+from topics.protocol.state.fanout import Fanout
 from topics.server.http.awaited import Awaited
 from topics.server.http.watch_feed import WatchFeed
 from topics.server.runtime.runtime import Runtime
@@ -218,12 +218,12 @@ def test_frames_are_pushed_where_streams_have_the_same_news() -> None:
             await told(runtime, append(name, 0))
         only, slow, both = await watching(runtime, ["jobs"], ["jobs"], ["jobs", "news"])
         pushed, refused, never = Pushed(), Pushed(is_taken=False), Pushed()
-        crowds: list[Crowd] = []
+        fanouts: list[Fanout] = []
         for feed, push in ((only, pushed), (slow, refused), (both, never)):
-            feed.push_by(push, lambda crowd: lambda: crowds.append(crowd))
+            feed.push_by(push, lambda fanout: lambda: fanouts.append(fanout))
         await told(runtime, append("jobs", 1))
-        (crowd,) = crowds
-        assert not crowd.walk(now_s, now_s() + 60)
+        (fanout,) = fanouts
+        assert not fanout.walk(now_s, now_s() + 60)
 
         assert only.take() is None
         assert [slow.take()] == refused.pieces == pushed.pieces
@@ -250,20 +250,20 @@ def test_no_frame_is_pushed_past_one_that_a_thread_reads(monkeypatch: pytest.Mon
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         driver = await driven(runtime)
         pushed = Pushed()
-        crowds: list[Crowd] = []
-        driver.feed.push_by(pushed, lambda crowd: lambda: crowds.append(crowd))
+        fanouts: list[Fanout] = []
+        driver.feed.push_by(pushed, lambda fanout: lambda: fanouts.append(fanout))
         await told(runtime, append("jobs", 1))
-        crowds[0].walk(now_s, now_s() + 60)
+        fanouts[0].walk(now_s, now_s() + 60)
         driver.take()  # the thread has it to read
         cold.clear()
         await told(runtime, append("jobs", 2))
-        crowds[0].walk(now_s, now_s() + 60)
+        fanouts[0].walk(now_s, now_s() + 60)
         while len(driver.taken) < 2:
             await asyncio.sleep(0.001)
         assert pushed.pieces == []
 
         await told(runtime, append("jobs", 3))
-        crowds[0].walk(now_s, now_s() + 60)
+        fanouts[0].walk(now_s, now_s() + 60)
 
         got = [*driver.taken, *pushed.pieces]
         assert [b'"data":%d' % n in piece for n, piece in enumerate(got, 1)] == [True] * 3
@@ -280,13 +280,13 @@ def test_no_frame_is_pushed_behind_a_last_word() -> None:
         await told(runtime, append("jobs", 0))
         one, two = await watching(runtime, ["jobs"], ["jobs"])
         pushed = Pushed()
-        crowds: list[Crowd] = []
+        fanouts: list[Fanout] = []
         for feed in (one, two):
-            feed.push_by(pushed, lambda crowd: lambda: crowds.append(crowd))
+            feed.push_by(pushed, lambda fanout: lambda: fanouts.append(fanout))
         await told(runtime, append("jobs", 1))
         again = watch_feed(runtime, "w0")
         two.close()
-        crowds[0].walk(now_s, now_s() + 60)
+        fanouts[0].walk(now_s, now_s() + 60)
         assert pushed.pieces == []
         assert b"event: error" in (one.take() or b"")
         one.close()

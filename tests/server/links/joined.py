@@ -21,7 +21,7 @@ from topics.server.links.served_streams import STREAMS
 from topics.server.service.service import LocalService
 from topics.server.service.slots import Slot, Slots
 from topics.server.transport.budget import Budget
-from topics.server.transport.limits import Limits
+from topics.server.transport.limits import TransportLimits
 from topics.server.transport.shared import Shared
 from topics.testing import START_MS, _Shell
 
@@ -64,7 +64,7 @@ class Joined:
 
     def __init__(
         self,
-        limits: Limits | None = None,
+        limits: TransportLimits | None = None,
         *,
         keys: KeyRing | None = None,
         theirs: KeyRing | None = None,
@@ -86,15 +86,15 @@ class Joined:
             STREAMS,
             reports or {},
         )
-        self.answers = Budget((limits or Limits()).answers_bytes)
+        self.answers = Budget((limits or TransportLimits()).answers_bytes)
         ring = theirs or keys
         self.link = Link(
             self.there, self.answers, (lambda _: b"") if ring is None else ring.digest_of
         )
         self.there.receive, self.back.receive = self.desk.received, self.link.received
 
-    def slot(self, caller: Caller = ANYONE, lane: int = 1) -> Slot:
-        return Slot(Slots(LIMITS), "192.0.2.1", caller, lane)
+    def slot(self, caller: Caller = ANYONE, queue: int = 1) -> Slot:
+        return Slot(Slots(LIMITS), "192.0.2.1", caller, queue)
 
     async def ask(self, command: Command, slot: Slot | None = None) -> Any:
         """The reply to a command."""

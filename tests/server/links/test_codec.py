@@ -33,7 +33,7 @@ from topics.server.links.codec import (
     encode_outcome,
     encode_rejection,
 )
-from topics.server.service.frames import Read, Unreadable
+from topics.server.service.frames import FrameText, Unreadable
 
 CONFIG = TopicConfig(type="queue", ttl_ms=5, durability="fsync", dead_letter="dead", priority=7)
 RANGE = TagRange(b"a", b"b", exact=False)
@@ -188,17 +188,17 @@ def test_a_refusal_comes_with_its_words() -> None:
 )
 def test_a_frame_comes_as_it_went(frame: Any) -> None:
     """Losses, heads, ends. (§7.4)"""
-    head, text = encode_frame(Read(frame))
+    head, text = encode_frame(FrameText(frame))
     assert text == ()
-    assert decode_frame(head, b"") == Read(frame)
+    assert decode_frame(head, b"") == FrameText(frame)
 
 
 def test_records_come_with_their_text() -> None:
     """Which was read where they are. (§7.4)"""
     went = RecordFrame("t", Records(()), 1, 3, 9)
-    head, text = encode_frame(Read(went, [b"one", b",", b"two"]))
+    head, text = encode_frame(FrameText(went, [b"one", b",", b"two"]))
     found = decode_frame(head, b"".join(text))
-    assert found == Read(RecordFrame("t", NO_RECORDS, 1, 3, 9), [b"one,two"])
+    assert found == FrameText(RecordFrame("t", NO_RECORDS, 1, 3, 9), [b"one,two"])
 
 
 def test_what_cannot_be_read_comes_as_its_refusal() -> None:

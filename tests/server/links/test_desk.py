@@ -9,7 +9,7 @@ from topics.protocol.model.outcomes import Appended
 from topics.server.access.key_ring import KeyRing
 from topics.server.access.keys import Entry
 from topics.server.links.messages import Asker, Open, Refused, Submit, decode_to_ask, encode
-from topics.server.transport.limits import Limits
+from topics.server.transport.limits import TransportLimits
 
 from .joined import Joined, appended, put, read, rest, until
 
@@ -50,7 +50,7 @@ def test_text_is_bounded_by_that_of_all() -> None:
     """429 where there is no room; what it held is free again. (§11)"""
 
     async def story() -> None:
-        joined = Joined(Limits(bodies_bytes=100_000))
+        joined = Joined(TransportLimits(bodies_bytes=100_000))
         refused = (await joined.ask(appended("t", HUGE))).result
         assert isinstance(refused, Rejection)
         assert refused.detail == {"limit": "max_body_memory", "max": 100_000}
@@ -65,7 +65,7 @@ def test_text_that_is_large_is_made_a_command_on_a_thread() -> None:
     """And one connection has so many there; others wait until one of them is done."""
 
     async def story() -> None:
-        joined = Joined(Limits(connection_threads=2))
+        joined = Joined(TransportLimits(connection_threads=2))
         works: list[Any] = []
         decode = joined.shell.decode_in_thread
 

@@ -11,8 +11,8 @@ from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits as EngineLimits
 from topics.protocol.model.outcomes import Appended, Granted, Page
-from topics.server.links.messages import WINDOW_BYTES, Over, Part, Unsent, Window, encode
-from topics.server.transport.limits import Limits
+from topics.server.links.messages import WINDOW_BYTES, Ended, Part, Unsent, Window, encode
+from topics.server.transport.limits import TransportLimits
 
 from .joined import LIMITS, Joined, appended, put, read, rest, until
 
@@ -96,7 +96,7 @@ def test_a_reply_without_room_is_refused_and_what_it_grants_taken_back(is_there:
     """In the process that decides or in the one that asks, whichever has no room. (§10.2, §11)"""
 
     async def story() -> None:
-        joined = Joined(Limits(answers_bytes=600_000))
+        joined = Joined(TransportLimits(answers_bytes=600_000))
         joined.do(put("q", type="queue"))
         joined.do(appended("q", LARGE))
         budget = joined.engine.answers if is_there else joined.answers
@@ -164,7 +164,7 @@ def test_what_comes_for_something_that_is_over_is_dropped() -> None:
 
     async def story() -> None:
         joined = Joined()
-        for message in (Part(7, b"x", True), Window(7, 1), Unsent(7), Over(7)):
+        for message in (Part(7, b"x", True), Window(7, 1), Unsent(7), Ended(7)):
             joined.desk.received(encode(message))
         joined.link.received(encode(Part(7, b"x", True)))
         assert joined.desk.open_requests == 0

@@ -24,7 +24,7 @@ from topics.protocol.state.hot_run import HotRun
 from topics.server.links import remote_streams
 from topics.server.links.messages import WINDOW_BYTES
 from topics.server.links.remote_streams import RemoteJobs, RemoteSession, RemoteSocket
-from topics.server.service.frames import Read, Unreadable
+from topics.server.service.frames import FrameText, Unreadable
 from topics.server.service.shell import Phase
 
 from .joined import LIMITS, Joined, appended, put, rest, until
@@ -201,7 +201,7 @@ def test_a_topic_that_cannot_be_read_ends_alone(monkeypatch: pytest.MonkeyPatch)
         first, second = await next_of(stream), await next_of(stream)
         assert isinstance(first, Unreadable)
         assert first.refusal.detail == {"reason": "corrupt", "first_seq": 1, "last_seq": 1}
-        assert isinstance(second, Read)
+        assert isinstance(second, FrameText)
         assert second.frame.topic != first.topic
         stream.unreadable(second.frame)  # type: ignore[arg-type]
 

@@ -22,9 +22,9 @@ PROCESS = Process(
 )
 
 
-def source(engine: Harness, stats: StoreStats | None = None, **more: Any) -> metrics.Source:
+def source(engine: Harness, stats: StoreStats | None = None, **more: Any) -> metrics.Measured:
     core = engine.engine
-    return metrics.Source(
+    return metrics.Measured(
         core.state, core.watches, stats or StoreStats(), active=core.active, **more
     )
 
@@ -307,7 +307,7 @@ def test_a_key_with_prefixes_sees_its_own() -> None:
 def test_without_a_state_the_process_is_shown() -> None:
     """During replay another thread has it: what counts topics is 0, and nothing is shown of one. (§8.3)"""
     core = Harness().engine
-    found = metrics.families(metrics.Source(None, core.watches, StoreStats()), PROCESS)
+    found = metrics.families(metrics.Measured(None, core.watches, StoreStats()), PROCESS)
     told = metrics.as_text(found).decode().splitlines()
 
     for line in ("topics_topics 0", "topics_records_live 0", "topics_recovery_progress 0.25"):

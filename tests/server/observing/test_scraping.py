@@ -48,11 +48,11 @@ class Scraper:
             self.desk.ask("PUT", f"/v0/topics/t{i}", {})
         self.scraping = Scraping(self.shell, self._source)
 
-    def _source(self, caller: Caller) -> metrics.Source:
+    def _source(self, caller: Caller) -> metrics.Measured:
         self.begun += 1
         engine = self.shell.engine
         state = engine.state if self.shell.phase is Phase.READY else None
-        return metrics.Source(state, engine.watches, self.shell.store.stats, active=engine.active)
+        return metrics.Measured(state, engine.watches, self.shell.store.stats, active=engine.active)
 
     def ask(self, told: News, *, as_json: bool = False) -> Any:
         def deliver(pieces: list[bytes]) -> None:

@@ -26,7 +26,7 @@ from topics.server.access.key_ring import KeyRing
 from topics.server.access.keys import source_of
 from topics.server.readers.messages import Borrow, Keys, Lent
 from topics.server.readers.pool import Pool
-from topics.server.readers.process import ReaderProcess, Standing
+from topics.server.readers.process import ReaderPhase, ReaderProcess
 
 from .served import Sse, WithReaders, append, is_alive, kill, put, read
 
@@ -609,7 +609,7 @@ def test_a_reader_that_starts_while_keys_are_read_again_is_told_of_them() -> Non
     pool: Any = SimpleNamespace(_exchange=SimpleNamespace(keys=ring), _processes=processes)
     pool._tell_keys = partial(Pool._tell_keys, pool)
     told: list[Any] = []
-    processes[0].standing = Standing.STARTING
+    processes[0].standing = ReaderPhase.STARTING
     processes[0].channel = cast(Any, SimpleNamespace(send=told.append))
 
     source = source_of("k" * 24, None)
@@ -856,7 +856,9 @@ def test_a_session_is_not_lent_to_a_reader_that_has_ended_meanwhile() -> None:
     pool: Any = SimpleNamespace(
         _is_ending=False,
         _streams=SimpleNamespace(owner_of=owners.get, is_open=lambda wid: False),
-        _loans=SimpleNamespace(recall=lambda _, then: recalled.append(then), lend=lambda *_: lent),
+        _lent_sessions=SimpleNamespace(
+            recall=lambda _, then: recalled.append(then), lend=lambda *_: lent
+        ),
     )
     process = ReaderProcess(0)
     delivered: list[Any] = []

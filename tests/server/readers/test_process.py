@@ -11,14 +11,20 @@ import pytest
 
 from topics.protocol.driver.follower import Timing
 from topics.server.readers.channel import Channel
-from topics.server.readers.messages import Hello, InFlight, Stats, Wake, decode_from_reader
+from topics.server.readers.messages import (
+    HeadsMoved,
+    Hello,
+    InFlightCounts,
+    Stats,
+    decode_from_reader,
+)
 from topics.server.readers.process import (
     AGAIN_S,
     HANG_S,
     LIFELESS_S,
     QUIET_S,
+    ReaderPhase,
     ReaderProcess,
-    Standing,
 )
 from topics.server.readers.shared_heads import SharedHeads, SharedHeadsView, heads_bytes
 
@@ -85,10 +91,10 @@ def test_a_process_is_told_what_it_is_and_given_the_page() -> None:
     async def story() -> None:
         place = Place()
         place.start(child(CHILD))
-        assert place.process.standing is Standing.STARTING
+        assert place.process.standing is ReaderPhase.STARTING
         assert not place.process.takes
         await place.next()
-        assert place.messages == [InFlight({"heard": 3, "page": place.page_file})]
+        assert place.messages == [InFlightCounts({"heard": 3, "page": place.page_file})]
 
         place.process.ready(0)
         assert place.process.takes
@@ -110,8 +116,8 @@ def test_a_process_that_ends_is_noticed_by_its_channel() -> None:
         await place.next()
         assert place.ends == 1
         place.process.gone(asyncio.get_running_loop().time())
-        assert place.process.standing is Standing.GONE
-        place.process.send(Wake())  # to nobody
+        assert place.process.standing is ReaderPhase.GONE
+        place.process.send(HeadsMoved())  # to nobody
         os.close(place.page_file)
 
     asyncio.run(story())

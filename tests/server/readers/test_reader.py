@@ -20,19 +20,19 @@ from topics.protocol.model.commands import ListTopics
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome, TopicsListed
 from topics.server.links.codec import decode_command, encode_outcome
-from topics.server.links.messages import Answered, Over, Submit, decode_to_decide
+from topics.server.links.messages import Answered, Ended, Submit, decode_to_decide
 from topics.server.observing.measures import RequestMeasures
 from topics.server.readers.channel import Channel, Handed, channel_pair
 from topics.server.readers.messages import (
     Drain,
+    HeadsMoved,
     Hello,
     Lent,
-    Reads,
-    Ready,
+    ReadTimes,
     Release,
     Released,
+    Serving,
     Stats,
-    Wake,
     decode_from_reader,
     encode,
     pack_settings,
@@ -172,7 +172,7 @@ def test_it_serves_a_connection_until_a_request_is_not_its_own(home: Path) -> No
     connection goes back, and nothing of that was taken."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard(Ready)
+        await engine.heard(Serving)
         client = engine.hand(pending=request("/v0/topics/t/diff", b'{"from_seq":1}'))
         answer = await received(client)
         assert answer.startswith(b"HTTP/1.1 200")
@@ -197,7 +197,7 @@ def test_a_connection_with_nothing_of_its_own_goes_back_at_once(home: Path) -> N
     """Every other route is the engine's."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard(Ready)
+        await engine.heard(Serving)
         clients = []
         for path, method in (
             ("/v0/topics/t", "GET"),
@@ -220,12 +220,12 @@ def test_a_list_is_asked_of_the_engine(home: Path) -> None:
     question back. (§1.3)"""
 
     async def story(engine: Engine) -> None:
-        await engine.heard(Ready)
+        await engine.heard(Serving)
         client = engine.hand(pending=request("/v0/topics/t/diff", b"{}"))
         await received(client)
         client.sendall(request("/v0/topics?page_size=7", method="GET"))
         asked = await engine.heard(Submit)
-        assert list((await engine.heard(Reads)).at_ms) == [1]
+        assert list((await engine.heard(ReadTimes)).at_ms) == [1]
         assert decode_command(asked.kind, asked.head) == ListTopics("", 7, "")
         engine.answer(asked, TopicsListed([], "next"))
         told = await received(client)
@@ -233,7 +233,7 @@ def test_a_list_is_asked_of_the_engine(home: Path) -> None:
         client.sendall(request("/v0/routers", method="GET"))
         asked = await engine.heard(Submit)
         client.close()
-        assert await engine.heard(Over) == Over(asked.number)
+        assert await engine.heard(Ended) == Ended(asked.number)
 
     driven(home, story)
 
@@ -243,7 +243,7 @@ def test_where_the_engine_does_not_answer_lists_go_back_to_it(home: Path) -> Non
     served meanwhile."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard(Ready)
+        await engine.heard(Serving)
 
         clients = [engine.hand(pending=request("/v0/topics", method="GET"))]
         await engine.heard(Submit)
@@ -265,7 +265,7 @@ def test_a_stop_is_the_engines_to_say(home: Path) -> None:
     """It ends with 0 when it is told, and signals of a supervisor are not that."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard(Ready)
+        await engine.heard(Serving)
         engine.process.terminate()
         engine.channel.send(Release(4))
         assert (await engine.heard(Released)).number == 4
@@ -281,7 +281,7 @@ def test_it_ends_with_the_engines_process(home: Path) -> None:
     """Nothing that it shows can be vouched for any more."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard(Ready)
+        await engine.heard(Serving)
         engine.channel.close()
         assert await engine.code() == 1
 
@@ -292,7 +292,7 @@ def test_it_tells_what_it_did(home: Path) -> None:
     """Requests, connections, memory, and when each topic was read, once a second."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard(Ready)
+        await engine.heard(Serving)
         client = engine.hand(pending=request("/v0/topics/t/diff", b"{}"))
         await received(client)
         told = await engine.heard(Stats)
@@ -300,7 +300,7 @@ def test_it_tells_what_it_did(home: Path) -> None:
             told = await engine.heard(Stats)
         assert told.requests == 1
         assert told.connections == 1
-        assert len((await engine.heard(Reads)).at_ms) == 1
+        assert len((await engine.heard(ReadTimes)).at_ms) == 1
         measures = RequestMeasures()
         measures.add(told.answers)
         assert measures.totals() == (1, 1)
@@ -313,21 +313,21 @@ def test_a_page_that_names_what_the_log_has_not_ends_it(home: Path) -> None:
     """It would show less than was acknowledged; the engine starts another one."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard(Ready)
+        await engine.heard(Serving)
         engine.heads.store(engine.batch + 5, {}, Timing(*Clock().course))
-        engine.channel.send(Wake())
+        engine.channel.send(HeadsMoved())
         assert await engine.code() == 1
         await engine.until(lambda: engine.has_ended)
 
     driven(home, story)
 
 
-@pytest.mark.parametrize("message", [Lent(7), Ready()])
+@pytest.mark.parametrize("message", [Lent(7), Serving()])
 def test_a_fault_between_the_two_processes_ends_it(home: Path, message: Any) -> None:
     """What they know of each other's sessions would not agree any more; it says where it was."""
 
     async def story(engine: Engine) -> None:
-        await engine.heard(Ready)
+        await engine.heard(Serving)
         engine.channel.send(message)
         assert await engine.code() == 1
         assert engine.process.stderr is not None

@@ -8,7 +8,7 @@ import pytest
 
 from topics.protocol.driver.follower import Timing
 from topics.server.readers.messages import Release, Rest
-from topics.server.readers.process import ReaderProcess, Standing
+from topics.server.readers.process import ReaderPhase, ReaderProcess
 from topics.server.readers.releases import Releases
 from topics.server.readers.shared_heads import SharedHeads, SharedHeadsView, heads_bytes
 
@@ -39,14 +39,14 @@ class Readers:
         )
         for process, lets in zip(self.processes, lets_go, strict=True):
             channel: Any = Channel(self._releaser(process) if lets else lambda number: None)
-            process.channel, process.standing = channel, Standing.READY
+            process.channel, process.standing = channel, ReaderPhase.READY
 
     def _releaser(self, process: ReaderProcess) -> Callable[[int], None]:
         return lambda number: self.releases.released(process, number)
 
     def _replace(self, process: ReaderProcess) -> None:
         self.replaced.append(process.index)
-        process.standing, process.channel = Standing.GONE, None
+        process.standing, process.channel = ReaderPhase.GONE, None
         self.releases.process_gone()
 
     def erased(self) -> Awaitable[None]:
@@ -90,8 +90,8 @@ def test_a_file_stays_until_readers_know_that_it_goes() -> None:
     run(story)
 
 
-@pytest.mark.parametrize("standing", [Standing.STARTING, Standing.GONE])
-def test_a_file_stays_for_no_reader_that_does_not_serve(standing: Standing) -> None:
+@pytest.mark.parametrize("standing", [ReaderPhase.STARTING, ReaderPhase.GONE])
+def test_a_file_stays_for_no_reader_that_does_not_serve(standing: ReaderPhase) -> None:
     """It has begun to read nothing; or it has ended meanwhile."""
 
     async def story() -> None:
@@ -132,7 +132,7 @@ def test_whether_all_have_read_the_log_is_told_of_a_moment() -> None:
         later = readers.releases.is_read(page)
         assert not later()
         for process in readers.processes:
-            process.standing = Standing.STARTING
+            process.standing = ReaderPhase.STARTING
         assert later()
 
     run(story)
@@ -185,13 +185,13 @@ def test_a_reader_that_is_starting_is_asked_when_it_serves() -> None:
     async def story() -> None:
         readers = Readers(lets_go=(True, True))
         late = readers.processes[1]
-        late.standing = Standing.STARTING
+        late.standing = ReaderPhase.STARTING
         waiting = asyncio.ensure_future(readers.erased())
         while readers.processes[0].released < 1:
             await asyncio.sleep(0)
         assert not waiting.done()
 
-        late.standing = Standing.READY
+        late.standing = ReaderPhase.READY
         readers.releases.process_ready(late)
 
         await waiting
@@ -209,7 +209,7 @@ def test_one_that_starts_for_too_long_is_replaced() -> None:
 
     async def story() -> None:
         readers = Readers(lets_go=(True, True), release_s=0.01)
-        readers.processes[1].standing = Standing.STARTING
+        readers.processes[1].standing = ReaderPhase.STARTING
         await readers.erased()
         assert readers.replaced == [1]
 
@@ -221,7 +221,7 @@ def test_nothing_waits_for_space_that_is_given_back() -> None:
 
     async def story() -> None:
         readers = Readers(lets_go=(False, False))
-        readers.processes[1].standing = Standing.STARTING
+        readers.processes[1].standing = ReaderPhase.STARTING
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, readers.releases.cleared, False)
         serving, starting = (process.channel for process in readers.processes)

@@ -8,7 +8,7 @@ from topics.protocol.driver.streams import CaughtUpFrame, DamagedFrame, RecordFr
 from topics.protocol.model.errors import Corrupt, DamagedRun
 from topics.protocol.model.outcomes import PageText, Records
 from topics.server.service import frames
-from topics.server.service.frames import Frames, Read, Unreadable
+from topics.server.service.frames import Frames, FrameText, Unreadable
 
 
 class Shell:
@@ -62,8 +62,8 @@ def test_what_is_in_memory_comes_at_once() -> None:
     caught_up = CaughtUpFrame("t", 1)
     first = records("t")
     pulled, *_ = over(first, caught_up)
-    assert pulled.next() == Read(first, [b"text"])
-    assert pulled.next() == Read(caught_up)
+    assert pulled.next() == FrameText(first, [b"text"])
+    assert pulled.next() == FrameText(caught_up)
     assert pulled.next() is None
 
 
@@ -72,7 +72,7 @@ def test_what_another_stream_has_written_out_is_not_read_again() -> None:
     frame = records("t")
     frame.texts["sse"] = b"data"
     pulled, *_ = over(frame, encoder="sse")
-    assert pulled.next() == Read(frame)
+    assert pulled.next() == FrameText(frame)
     assert pulled.text_now(frame) == ()
 
 
@@ -93,9 +93,9 @@ def test_a_thread_reads_what_is_cold(monkeypatch: Any) -> None:
     shell.works.pop()()
     assert woken == [True]
     assert pulled.has_kept
-    assert pulled.next() == Read(first, [b"text"])
+    assert pulled.next() == FrameText(first, [b"text"])
     assert not pulled.has_kept
-    assert pulled.next() == Read(second)
+    assert pulled.next() == FrameText(second)
 
 
 def test_who_has_closed_it_is_not_woken(monkeypatch: Any) -> None:
@@ -127,4 +127,4 @@ def test_a_topic_that_cannot_be_read_ends_alone(monkeypatch: Any) -> None:
     assert isinstance(second, Unreadable)
     assert second.topic == "b"
     assert stream.damaged == ["a", "b"]
-    assert pulled.next() == Read(CaughtUpFrame("c", 1))
+    assert pulled.next() == FrameText(CaughtUpFrame("c", 1))

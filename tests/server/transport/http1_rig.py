@@ -8,10 +8,10 @@ from typing import Any
 from topics.protocol.model.records import Buffer
 from topics.server.transport.connection import Connection
 from topics.server.transport.http1 import Http1
-from topics.server.transport.http1_heads import Heads, Message
+from topics.server.transport.http1_heads import Heads, RequestHead
 from topics.server.transport.http1_parser import Malformed, Parser
 from topics.server.transport.http2 import Http2
-from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.limits import Timeouts, TransportLimits
 from topics.server.transport.shared import Shared
 
 from .http2_rig import Exchange, Loop, Transport
@@ -63,11 +63,11 @@ class Full(Transport):
 class KnownHeads(Heads):
     """Heads that all came before: one that would be kept is found when it comes first."""
 
-    def find(self, data: bytes, at: int) -> Message | None:
+    def find(self, data: bytes, at: int) -> RequestHead | None:
         found = super().find(data, at)
         if found is None:
             before = Heads()
-            parser = Parser(Limits().feed_bytes, before)
+            parser = Parser(TransportLimits().feed_bytes, before)
             with suppress(Malformed):
                 parser.feed(data, at)
             parser.close()
@@ -83,7 +83,7 @@ class Rig:
     def __init__(
         self,
         *,
-        limits: Limits | None = None,
+        limits: TransportLimits | None = None,
         timeouts: Timeouts | None = None,
         shared: Shared | None = None,
         exchange: Exchange | None = None,

@@ -25,7 +25,7 @@ from topics.server.http.refusals import refusal
 from topics.server.transport.connection import Connection
 from topics.server.transport.http2 import Http2
 from topics.server.transport.http2.frames import PREFACE
-from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.limits import Timeouts, TransportLimits
 from topics.server.transport.shared import Shared
 
 Fields = list[tuple[bytes, bytes]]
@@ -319,7 +319,7 @@ class Rig:
     def __init__(
         self,
         *,
-        limits: Limits | None = None,
+        limits: TransportLimits | None = None,
         timeouts: Timeouts | None = None,
         window: int | None = None,
         shared: Shared | None = None,

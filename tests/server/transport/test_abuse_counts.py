@@ -3,7 +3,7 @@
 import pytest
 
 from topics.server.transport.abuse_counts import Abuse
-from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.limits import Timeouts, TransportLimits
 
 from .http1_rig import GET, POST, Rig, get
 from .test_websocket import ASK, PING
@@ -30,7 +30,7 @@ def test_nothing_is_counted_of_a_client_that_keeps_to_its_bounds() -> None:
 
 def test_a_connection_without_room() -> None:
     """Which is reset as it comes (§11)."""
-    first = Rig(limits=Limits(connections=1))
+    first = Rig(limits=TransportLimits(connections=1))
     Rig(shared=first.shared)
 
     assert hits(first) == {"too_many_connections": 1}
@@ -60,7 +60,7 @@ def test_a_client_that_does_not_read() -> None:
 
 def test_frames_that_say_nothing() -> None:
     """Of a WebSocket, which is closed with 1008."""
-    rig = Rig(limits=Limits(frames=10))
+    rig = Rig(limits=TransportLimits(frames=10))
     rig.send(ASK)
     for _ in range(200):
         rig.send(ws_frame(PING, b"x"))
@@ -74,7 +74,7 @@ def test_frames_that_ask_for_nothing() -> None:
     from .http2_rig import Rig as Http2Rig
     from .http2_rig import frame
 
-    rig = Http2Rig(limits=Limits(frames=10))
+    rig = Http2Rig(limits=TransportLimits(frames=10))
     for _ in range(2000):
         if rig.transport.is_closing() or rig.transport.has_eof:
             break

@@ -6,10 +6,10 @@ import pytest
 
 from topics.server.transport.busy_poll import BusyPoll
 from topics.server.transport.connection import PREFACE, SMALL_BYTES, is_foreign
-from topics.server.transport.connection_life import State
+from topics.server.transport.connection_life import ConnectionState
 from topics.server.transport.http1 import Http1
 from topics.server.transport.http2 import Http2
-from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.limits import Timeouts, TransportLimits
 
 from .http1_rig import GET, POST, Rig, get, post
 from .http2_rig import ok
@@ -25,7 +25,7 @@ def test_the_first_bytes_choose_the_speaker(size: int) -> None:
         for at in range(0, len(sent), size):
             rig.send(sent[at : at + size])
         assert isinstance(rig.connection._speaker, kind)
-        assert rig.connection.state is State.OPEN
+        assert rig.connection.state is ConnectionState.OPEN
     assert rig.answer()[0] == 200
 
 
@@ -33,7 +33,7 @@ def test_a_beginning_that_may_be_either_is_waited_for() -> None:
     """Nothing is chosen, and nothing is lost, until the bytes differ."""
     rig = Rig()
     rig.send(PREFACE[:1])
-    assert rig.connection.state is State.CHOOSING
+    assert rig.connection.state is ConnectionState.CHOOSING
 
     rig.send(b"OST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")
     assert rig.answer()[2] == b"x"
@@ -72,7 +72,7 @@ def test_a_client_that_ends_before_the_choice_is_let_go(sent: bytes) -> None:
 
 def test_connections_are_bounded() -> None:
     """One too many is reset as soon as it is accepted."""
-    first = Rig(limits=Limits(connections=1))
+    first = Rig(limits=TransportLimits(connections=1))
     second = Rig(shared=first.shared)
     assert second.transport.is_aborted
     first.lose()
@@ -91,7 +91,7 @@ def test_an_inbox_whose_client_is_gone_is_dropped() -> None:
 
 def test_reading_stops_at_a_full_inbox_and_goes_on_where_there_is_room() -> None:
     """What the speaker does not take is held, up to `inbox_bytes` and one read more."""
-    rig = Rig(limits=Limits(inbox_bytes=1000))
+    rig = Rig(limits=TransportLimits(inbox_bytes=1000))
     rig.send(get(b"/wait"), b"\r\n" * 499)
     assert rig.transport.is_reading
     rig.send(b"\r\n")
@@ -186,7 +186,7 @@ def test_a_lone_client_that_asks_again_at_once_is_waited_for() -> None:
 def test_a_crowd_that_sends_much_shares_what_one_pass_receives() -> None:
     """Bodies of 64 MiB on five connections: the loop reads `pass_bytes` of them in one pass, not as much
     of each, and each of them comes as far as the others."""
-    limits, piece = Limits(pass_bytes=64 << 10), bytes(64 << 10)
+    limits, piece = TransportLimits(pass_bytes=64 << 10), bytes(64 << 10)
     first = Rig(limits=limits)
     first.exchange.max_body_bytes = 64 << 20
     rigs = [first, *(Rig(shared=first.shared) for _ in range(4))]
@@ -212,7 +212,7 @@ def test_a_crowd_that_sends_much_shares_what_one_pass_receives() -> None:
 
 def test_a_refused_body_is_freed_in_steps() -> None:
     """It had megabytes, which the loop frees after other work. (§11, `max_body_memory`)"""
-    rig = Rig(limits=Limits(bodies_bytes=4 << 20))
+    rig = Rig(limits=TransportLimits(bodies_bytes=4 << 20))
     rig.exchange.max_body_bytes = 64 << 20
     rig.send(POST + b"Content-Length: %d\r\n\r\n" % (64 << 20))
     for _ in range(16):
@@ -277,10 +277,10 @@ def test_a_bug_ends_its_connection_alone(early: bool, caplog: pytest.LogCaptureF
 def test_what_comes_behind_the_end_is_dropped_and_bounded() -> None:
     """Received bytes are read, since unread ones would make the kernel send a reset that overtakes the
     answer; too many of them close the socket."""
-    rig = Rig(limits=Limits(drain_bytes=1000))
+    rig = Rig(limits=TransportLimits(drain_bytes=1000))
     rig.send(get(b"/echo").replace(b"Host: a", b"Host: a\r\nConnection: close"))
     assert rig.answer()[1]["connection"] == "close"
-    assert rig.connection.state is State.FINISHING
+    assert rig.connection.state is ConnectionState.FINISHING
     rig.send(bytes(900))
     assert not rig.transport.is_closed
     rig.send(bytes(200))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.server.transport.connection_life import LIVE, TABLE, Input, State
+from topics.server.transport.connection_life import LIVE, TABLE, ConnectionInput, ConnectionState
 
 from .http1_rig import Rig
 
@@ -15,14 +15,14 @@ lost       -       -          lost
 """
 _NAMES, *_ROWS = [line.split() for line in MOVES.strip().splitlines()]
 CELLS = [
-    pytest.param(State(row[0]), Input(what), made, id=f"{row[0]}-{what}")
+    pytest.param(ConnectionState(row[0]), ConnectionInput(what), made, id=f"{row[0]}-{what}")
     for row in _ROWS
     for what, made in zip(_NAMES, row[1:], strict=True)
 ]
 
 
 @pytest.mark.parametrize(("state", "what", "made"), CELLS)
-def test_every_cell_of_the_table(state: State, what: Input, made: str) -> None:
+def test_every_cell_of_the_table(state: ConnectionState, what: ConnectionInput, made: str) -> None:
     """A connection moves as the table says, and no other way."""
     connection = Rig().connection
     connection.state = state
@@ -33,12 +33,12 @@ def test_every_cell_of_the_table(state: State, what: Input, made: str) -> None:
         assert connection.state is state
     else:
         connection._move(what)
-        assert connection.state is State(made)
+        assert connection.state is ConnectionState(made)
 
 
 def test_the_picture_is_the_whole_table() -> None:
-    assert [row[0] for row in _ROWS] == [state.value for state in State]
-    assert [what.value for what in Input] == _NAMES
+    assert [row[0] for row in _ROWS] == [state.value for state in ConnectionState]
+    assert [what.value for what in ConnectionInput] == _NAMES
     assert sum(made != "-" for row in _ROWS for made in row[1:]) == len(TABLE)
 
 

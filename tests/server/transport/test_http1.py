@@ -8,7 +8,7 @@ import pytest
 
 from topics.server.http.interface import Answer
 from topics.server.transport.http1_heads import Heads
-from topics.server.transport.limits import HEAD_BYTES_MAX, Limits, Timeouts
+from topics.server.transport.limits import HEAD_BYTES_MAX, Timeouts, TransportLimits
 
 from .http1_rig import CHUNKED, GET, POST, KnownHeads, Rig, get, post
 from .http2_rig import Rig as Http2Rig
@@ -333,7 +333,7 @@ def test_a_refused_request_with_a_large_body_ends_its_connection() -> None:
 
 def test_all_bodies_share_one_budget() -> None:
     """Beyond it a body is refused with 429, and the others are not. (§0.6)"""
-    first = Rig(limits=Limits(bodies_bytes=1000, body_free_bytes=0))
+    first = Rig(limits=TransportLimits(bodies_bytes=1000, body_free_bytes=0))
     second = Rig(shared=first.shared)
     first.send(POST + b"Content-Length: 900\r\n\r\n" + b"x" * 600)
     second.send(POST + b"Content-Length: 900\r\n\r\n" + b"y" * 600)
@@ -345,7 +345,7 @@ def test_all_bodies_share_one_budget() -> None:
 
 def test_a_body_that_holds_most_gives_way_to_another() -> None:
     """A body that is never ended does not keep others out: it is refused for them. (§11)"""
-    first = Rig(limits=Limits(bodies_bytes=1000, body_free_bytes=0))
+    first = Rig(limits=TransportLimits(bodies_bytes=1000, body_free_bytes=0))
     second = Rig(shared=first.shared)
     first.send(POST + b"Content-Length: 1000\r\n\r\n" + b"x" * 999)
     second.send(post(b"y" * 200))
@@ -358,7 +358,7 @@ def test_a_body_that_holds_most_gives_way_to_another() -> None:
 
 def test_a_body_of_http2_gives_way_alike() -> None:
     """Its stream is refused; the connection goes on. (§11)"""
-    first = Http2Rig(limits=Limits(bodies_bytes=20_000, body_free_bytes=0))
+    first = Http2Rig(limits=TransportLimits(bodies_bytes=20_000, body_free_bytes=0))
     stream = first.ask(end=False, body=b"x" * 16_000)
     first.exchanged()
     second = Rig(shared=first.shared)
@@ -560,7 +560,7 @@ def test_a_page_that_waits_is_given_up_with_its_client() -> None:
 
 def test_answers_that_wait_share_one_budget() -> None:
     """Beyond it a large answer is a 429, and small ones are served. (§0.6)"""
-    first = Rig(limits=Limits(answers_bytes=3_000_000))
+    first = Rig(limits=TransportLimits(answers_bytes=3_000_000))
     second = Rig(shared=first.shared)
     first.transport.room = 0
     first.send(get(b"/big"))
@@ -575,7 +575,7 @@ def test_answers_that_wait_share_one_budget() -> None:
 
 def test_an_answer_that_finds_no_room_is_taken_back() -> None:
     """What it grants is not the client's; one that is sent stays. (§10.2)"""
-    rig = Rig(limits=Limits(answers_bytes=300_000))
+    rig = Rig(limits=TransportLimits(answers_bytes=300_000))
     taken_back: list[int] = []
 
     def claimed(size: int) -> Answer:

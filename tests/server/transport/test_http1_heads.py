@@ -12,18 +12,18 @@ from topics.server.transport.http1_heads import (
     KEPT_FIELDS_MAX,
     KEPT_MAX,
     Heads,
-    Message,
+    RequestHead,
 )
 from topics.server.transport.http1_parser import Malformed, Parser
-from topics.server.transport.limits import Limits
+from topics.server.transport.limits import TransportLimits
 
 from .http1_rig import GET, KnownHeads, Rig, get, post
 
-FEED_BYTES = Limits().feed_bytes
+FEED_BYTES = TransportLimits().feed_bytes
 HOST = b"Host: a\r\n"
 
 
-def read(heads: Heads, sent: bytes) -> Message | None:
+def read(heads: Heads, sent: bytes) -> RequestHead | None:
     parser = Parser(FEED_BYTES, heads)
     try:
         parser.feed(sent, 0)
@@ -156,7 +156,7 @@ def test_what_is_not_plain_is_parsed_each_time(sent: bytes) -> None:
 def test_line_ends_that_can_be_read_in_two_ways_are_not_kept(sent: bytes) -> None:
     """A lone CR or LF ends a line for one parser and not for another (RFC 9112 §2.2): no table may
     decide it, whatever the parser of today says."""
-    message = Message("GET", b"/", b"", [], True, 0, True, False, False, is_plain=True)
+    message = RequestHead("GET", b"/", b"", [], True, 0, True, False, False, is_plain=True)
     heads = Heads()
     heads.keep(sent, message)
     assert len(heads) == 0

@@ -4,7 +4,7 @@ import pytest
 
 from topics.server.http.interface import Streaming
 from topics.server.transport.http1 import Http1
-from topics.server.transport.http1_life import TABLE, Input, State
+from topics.server.transport.http1_life import TABLE, RequestInput, RequestState
 
 from .http1_rig import GET, Rig, get, post
 from .http2_rig import News, ok
@@ -21,14 +21,16 @@ over       -         -          -        -          -     -          -
 """
 _NAMES, *_ROWS = [line.split() for line in MOVES.strip().splitlines()]
 CELLS = [
-    pytest.param(State(row[0]), Input(what.replace("-", " ")), made, id=f"{row[0]}-{what}")
+    pytest.param(
+        RequestState(row[0]), RequestInput(what.replace("-", " ")), made, id=f"{row[0]}-{what}"
+    )
     for row in _ROWS
     for what, made in zip(_NAMES, row[1:], strict=True)
 ]
 
 
 @pytest.mark.parametrize(("state", "what", "made"), CELLS)
-def test_every_cell_of_the_table(state: State, what: Input, made: str) -> None:
+def test_every_cell_of_the_table(state: RequestState, what: RequestInput, made: str) -> None:
     """A request moves as the table says, and no other way."""
     request = Http1(Rig().connection)
     request._state = state
@@ -39,19 +41,19 @@ def test_every_cell_of_the_table(state: State, what: Input, made: str) -> None:
         assert request._state is state
     else:
         request._move(what)
-        assert request._state is State(made)
+        assert request._state is RequestState(made)
 
 
 def test_the_picture_is_the_whole_table() -> None:
-    assert [row[0] for row in _ROWS] == [state.value for state in State]
-    assert [name.replace("-", " ") for name in _NAMES] == [what.value for what in Input]
+    assert [row[0] for row in _ROWS] == [state.value for state in RequestState]
+    assert [name.replace("-", " ") for name in _NAMES] == [what.value for what in RequestInput]
     assert sum(made != "-" for row in _ROWS for made in row[1:]) == len(TABLE)
 
 
 # The same from outside: each way leads back to an idle connection, or to its end.
 
 
-def state_of(rig: Rig) -> State:
+def state_of(rig: Rig) -> RequestState:
     speaker = rig.connection._speaker
     assert isinstance(speaker, Http1)
     return speaker._state
@@ -62,20 +64,20 @@ def test_idle_body_idle() -> None:
     rig = Rig()
     whole = post(b"hello")
     rig.send(whole[:-2])
-    assert state_of(rig) is State.BODY
+    assert state_of(rig) is RequestState.BODY
 
     rig.send(whole[-2:])
-    assert (rig.answer()[0], state_of(rig)) == (200, State.IDLE)
+    assert (rig.answer()[0], state_of(rig)) == (200, RequestState.IDLE)
 
 
 def test_idle_waiting_idle() -> None:
     """An answer that comes later."""
     rig = Rig()
     rig.send(get(b"/wait"))
-    assert state_of(rig) is State.WAITING
+    assert state_of(rig) is RequestState.WAITING
 
     rig.exchange.waits[0].deliver(ok(b"now"))  # type: ignore[misc]
-    assert (rig.answer()[2], state_of(rig)) == (b"now", State.IDLE)
+    assert (rig.answer()[2], state_of(rig)) == (b"now", RequestState.IDLE)
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -88,11 +90,11 @@ def test_a_large_answer_is_sent_from_either(is_late: bool) -> None:
     if is_late:
         rig.exchange.waits[0].deliver(ok(*rig.exchange.big))  # type: ignore[misc]
         rig.loop.rest()
-    assert state_of(rig) is State.SENDING
+    assert state_of(rig) is RequestState.SENDING
 
     rig.transport.take_all()
     rig.loop.rest()
-    assert (len(rig.answer()[2]), state_of(rig)) == (200_000, State.IDLE)
+    assert (len(rig.answer()[2]), state_of(rig)) == (200_000, RequestState.IDLE)
 
 
 def test_idle_spill_idle() -> None:
@@ -100,21 +102,21 @@ def test_idle_spill_idle() -> None:
     rig = Rig()
     whole = post(b"hello", b"/refuse")
     rig.send(whole[:-2])
-    assert (rig.answer()[0] >= 400, state_of(rig)) == (True, State.SPILL)
+    assert (rig.answer()[0] >= 400, state_of(rig)) == (True, RequestState.SPILL)
 
     rig.send(whole[-2:])
-    assert state_of(rig) is State.IDLE
+    assert state_of(rig) is RequestState.IDLE
 
 
 def test_idle_streaming_idle() -> None:
     """A stream that the server ends leaves its connection to the next request."""
     rig = Rig()
     rig.send(get(b"/feed"))
-    assert state_of(rig) is State.STREAMING
+    assert state_of(rig) is RequestState.STREAMING
 
     rig.exchange.feeds[0].put(b"last", ends=True)
     rig.loop.rest()
-    assert state_of(rig) is State.IDLE
+    assert state_of(rig) is RequestState.IDLE
 
 
 def test_waiting_streaming_idle() -> None:
@@ -123,11 +125,11 @@ def test_waiting_streaming_idle() -> None:
     rig.send(get(b"/wait"))
     feed = News()
     rig.exchange.waits[0].deliver(Streaming(200, [], feed))  # type: ignore[misc]
-    assert state_of(rig) is State.STREAMING
+    assert state_of(rig) is RequestState.STREAMING
 
     feed.put(b"last", ends=True)
     rig.loop.rest()
-    assert state_of(rig) is State.IDLE
+    assert state_of(rig) is RequestState.IDLE
     assert b"4\r\nlast\r\n0\r\n" in rig.got()
 
 
@@ -147,20 +149,20 @@ def test_a_stream_that_comes_after_its_client_left_is_closed() -> None:
 @pytest.mark.parametrize(
     ("sent", "state"),
     [
-        (GET[:-2], State.IDLE),
-        (post(b"hello")[:-2], State.BODY),
-        (post(b"hello", b"/refuse")[:-2], State.SPILL),
-        (get(b"/wait"), State.WAITING),
-        (get(b"/big"), State.SENDING),
-        (get(b"/feed"), State.STREAMING),
+        (GET[:-2], RequestState.IDLE),
+        (post(b"hello")[:-2], RequestState.BODY),
+        (post(b"hello", b"/refuse")[:-2], RequestState.SPILL),
+        (get(b"/wait"), RequestState.WAITING),
+        (get(b"/big"), RequestState.SENDING),
+        (get(b"/feed"), RequestState.STREAMING),
     ],
-    ids=lambda value: value.value if isinstance(value, State) else "",
+    ids=lambda value: value.value if isinstance(value, RequestState) else "",
 )
-def test_a_client_may_leave_at_any_time(sent: bytes, state: State) -> None:
+def test_a_client_may_leave_at_any_time(sent: bytes, state: RequestState) -> None:
     """What was admitted is closed once, and what waits is cancelled."""
     rig = Rig()
     rig.exchange.big = [bytes(200_000)]
-    rig.transport.room = 0 if state is State.SENDING else None
+    rig.transport.room = 0 if state is RequestState.SENDING else None
     rig.send(sent)
     assert state_of(rig) is state
     speaker = rig.connection._speaker
@@ -168,7 +170,7 @@ def test_a_client_may_leave_at_any_time(sent: bytes, state: State) -> None:
     rig.lose()
 
     assert isinstance(speaker, Http1)
-    assert speaker._state is State.OVER
+    assert speaker._state is RequestState.OVER
     assert rig.exchange.open == 0
     assert all(wait.is_cancelled for wait in rig.exchange.waits)
     assert all(feed.is_closed for feed in rig.exchange.feeds)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.server.transport.http1_heads import Heads, Message
+from topics.server.transport.http1_heads import Heads, RequestHead
 from topics.server.transport.http1_parser import (
     CHUNKED_BYTES,
     CHUNKS_MAX,
@@ -18,9 +18,9 @@ from topics.server.transport.http1_parser import (
     Malformed,
     Parser,
 )
-from topics.server.transport.limits import HEAD_BYTES_MAX, HEADERS_MAX, Limits
+from topics.server.transport.limits import HEAD_BYTES_MAX, HEADERS_MAX, TransportLimits
 
-FEED_BYTES = Limits().feed_bytes
+FEED_BYTES = TransportLimits().feed_bytes
 HOST = b"Host: a\r\n"
 KEY = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 VERSION = b"Sec-WebSocket-Version: 13\r\n"
@@ -31,7 +31,7 @@ UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
 class Read:
     """What a parser made of one message."""
 
-    message: Message
+    message: RequestHead
     body: bytes
 
 
@@ -55,7 +55,7 @@ def read(*pieces: bytes, feed_bytes: int = FEED_BYTES) -> list[Read]:
     return made
 
 
-def one(sent: bytes) -> Message:
+def one(sent: bytes) -> RequestHead:
     (made,) = read(sent)
     return made.message
 

@@ -9,7 +9,7 @@ from h2.settings import SettingCodes
 from topics.protocol.model.errors import ErrorCode
 from topics.server.http.interface import Streaming
 from topics.server.http.refusals import refusal
-from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.limits import Timeouts, TransportLimits
 
 from .http2_rig import PREFACE, SOUND, Fields, News, Rig, frame, ok
 
@@ -406,7 +406,7 @@ def test_trailers_that_do_not_end_their_stream_are_a_stream_error() -> None:
 
 def test_a_stream_over_the_limit_is_refused() -> None:
     """REFUSED_STREAM says that nothing was done; the others go on (RFC 9113, 5.1.2)."""
-    rig = Rig(limits=Limits(streams=3))
+    rig = Rig(limits=TransportLimits(streams=3))
     assert rig.h2.remote_settings.max_concurrent_streams == 3
     waiting = [rig.ask(b"/wait") for _ in range(3)]
     rig.exchanged()
@@ -425,7 +425,7 @@ def test_a_stream_over_the_limit_is_refused() -> None:
 
 def test_a_head_for_a_stream_that_was_refused_can_still_be_read() -> None:
     """What the header tables learn from it counts for the heads behind it."""
-    rig = Rig(limits=Limits(streams=1))
+    rig = Rig(limits=TransportLimits(streams=1))
     waiting = rig.ask(b"/wait")
     rig.exchanged()
     forget_limit(rig)
@@ -700,7 +700,7 @@ def test_a_body_that_is_too_large_is_refused(chunk: int) -> None:
 
 def test_bodies_share_one_budget() -> None:
     """429 beyond it."""
-    rig = Rig(limits=Limits(bodies_bytes=30_000, body_free_bytes=0))
+    rig = Rig(limits=TransportLimits(bodies_bytes=30_000, body_free_bytes=0))
     first = rig.ask(end=False, body=b"x" * 16_000)
     second = rig.ask(end=False, body=b"x" * 16_000)
     rig.exchanged()

@@ -9,7 +9,7 @@ import pytest
 from h2.settings import SettingCodes
 
 from topics.server.transport.http2.sending import SLOW
-from topics.server.transport.limits import Limits
+from topics.server.transport.limits import TransportLimits
 
 from .http2_rig import Rig, frame, ok
 
@@ -202,7 +202,7 @@ def test_a_client_that_resets_what_waits_is_asked_no_more_for_it() -> None:
 
 def test_an_answer_that_finds_no_room_becomes_429() -> None:
     """Beyond the bound of a connection; small answers always find some. (§0.5)"""
-    rig = Rig(window=0, limits=Limits(connection_answers_bytes=100_000))
+    rig = Rig(window=0, limits=TransportLimits(connection_answers_bytes=100_000))
     rig.exchange.big = [bytes(99_000)]
     first = rig.ask(b"/wait")
     rig.exchanged()
@@ -222,7 +222,7 @@ def test_an_answer_that_finds_no_room_becomes_429() -> None:
 
 def test_an_answer_that_finds_no_room_is_taken_back() -> None:
     """What it grants is not the client's; one that is sent stays. (§10.2)"""
-    rig = Rig(limits=Limits(connection_answers_bytes=300_000))
+    rig = Rig(limits=TransportLimits(connection_answers_bytes=300_000))
     taken_back: list[int] = []
     for size in (200_000, 400_000):
         rig.ask(b"/wait")
@@ -236,7 +236,7 @@ def test_an_answer_that_finds_no_room_is_taken_back() -> None:
 
 def test_all_connections_share_what_may_wait() -> None:
     """429 beyond it, for large answers."""
-    rig = Rig(window=0, limits=Limits(answers_bytes=150_000))
+    rig = Rig(window=0, limits=TransportLimits(answers_bytes=150_000))
     rig.exchange.big = [bytes(100_000)]
     other = Rig(window=0, shared=rig.shared)
     first, second = rig.ask(b"/big"), other.ask(b"/big")

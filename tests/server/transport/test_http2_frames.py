@@ -14,7 +14,7 @@ from topics.server.transport.http2.frames import (
     FRAME_BYTES_MAX,
     Broken,
     Frame,
-    Kind,
+    FrameType,
     Splitter,
     ended,
     tamed,
@@ -63,7 +63,7 @@ def test_a_header_block_is_one_frame() -> None:
         assert splitter.is_within_head
     splitter.feed(parts[-1])
 
-    assert splitter.next() == Frame(Kind.HEADERS, 1, 7, 6, b"".join(parts), 3)
+    assert splitter.next() == Frame(FrameType.HEADERS, 1, 7, 6, b"".join(parts), 3)
     assert not splitter.is_within_head
 
 
@@ -103,9 +103,9 @@ def test_the_preface_is_checked_as_it_comes() -> None:
 
 def test_a_frame_can_be_given_its_end() -> None:
     """END_STREAM, and nothing else."""
-    made = ended(Frame(Kind.HEADERS, 4, 7, 2, frame(1, 4, 7, b"ab")))
+    made = ended(Frame(FrameType.HEADERS, 4, 7, 2, frame(1, 4, 7, b"ab")))
 
-    assert made == Frame(Kind.HEADERS, 5, 7, 2, frame(1, 5, 7, b"ab"))
+    assert made == Frame(FrameType.HEADERS, 5, 7, 2, frame(1, 5, 7, b"ab"))
 
 
 @pytest.mark.parametrize("padding", [0, 3])

@@ -7,16 +7,16 @@ from h2.errors import ErrorCodes
 
 from topics.protocol.model.errors import ErrorCode
 from topics.server.http.refusals import refusal
-from topics.server.transport.http2.link import FLUSH_BYTES, Link
-from topics.server.transport.http2.stream import Input, State, Stream
-from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.http2.link import FLUSH_BYTES, Http2Link
+from topics.server.transport.http2.stream import Stream, StreamInput, StreamState
+from topics.server.transport.limits import Timeouts, TransportLimits
 
 from .http2_rig import SOUND, Rig, frame
 
 
-def link_of(rig: Rig) -> Link:
+def link_of(rig: Rig) -> Http2Link:
     speaker = rig.connection._speaker
-    found: Link = speaker._link  # type: ignore[union-attr]
+    found: Http2Link = speaker._link  # type: ignore[union-attr]
     return found
 
 
@@ -78,12 +78,12 @@ def test_a_connection_is_busy_while_it_has_streams() -> None:
     link.close(second)
 
     assert rig.shared.busy == 0
-    assert (first.state, second.state) == (State.CLOSED, State.CLOSED)
+    assert (first.state, second.state) == (StreamState.CLOSED, StreamState.CLOSED)
 
 
 def test_a_closed_stream_gives_back_its_room() -> None:
     """And its connection asks the exchange again only when half of the room is free."""
-    rig = Rig(limits=Limits(connection_answers_bytes=100))
+    rig = Rig(limits=TransportLimits(connection_answers_bytes=100))
     link = link_of(rig)
     stream = opened(rig)
     assert link.answers.take(51)
@@ -132,7 +132,7 @@ def test_a_reset_of_a_stream_whose_halves_have_ended_is_sent_all_the_same() -> N
     link = link_of(rig)
     stream = opened(rig)
     link.h2.send_headers(stream.id, [(b":status", b"200")], end_stream=True)
-    stream.move(Input.ANSWERED)
+    stream.move(StreamInput.ANSWERED)
     link.flush()
     rig.frames()
     link.reset(stream, ErrorCodes.CANCEL)

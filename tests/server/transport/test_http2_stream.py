@@ -9,10 +9,10 @@ from topics.server.transport.bodies import Bodies, BodyShare
 from topics.server.transport.http2.stream import (
     JOIN_BYTES,
     TABLE,
-    Input,
     Outbound,
-    State,
     Stream,
+    StreamInput,
+    StreamState,
 )
 
 from .http2_rig import Rig, frame, ok
@@ -34,12 +34,12 @@ _HEAD, *_ROWS = [line.split() for line in MOVES.strip().splitlines()]
 @pytest.mark.parametrize(
     ("state", "what", "made"),
     [
-        (State(row[0]), Input(what), None if made == "-" else State(made))
+        (StreamState(row[0]), StreamInput(what), None if made == "-" else StreamState(made))
         for row in _ROWS
         for what, made in zip(_HEAD, row[1:], strict=True)
     ],
 )
-def test_every_cell(state: State, what: Input, made: State | None) -> None:
+def test_every_cell(state: StreamState, what: StreamInput, made: StreamState | None) -> None:
     """A stream moves as the table says, and in no other way."""
     stream = Stream(1, is_head=False, coming=None)
     stream.state = state
@@ -54,8 +54,8 @@ def test_every_cell(state: State, what: Input, made: State | None) -> None:
 
 def test_the_table_has_every_state_and_every_input() -> None:
     """And says nothing that is not written above."""
-    assert {State(row[0]) for row in _ROWS} == set(State)
-    assert [Input(what) for what in _HEAD] == list(Input)
+    assert {StreamState(row[0]) for row in _ROWS} == set(StreamState)
+    assert [StreamInput(what) for what in _HEAD] == list(StreamInput)
     assert sum(made != "-" for row in _ROWS for made in row[1:]) == len(TABLE)
 
 
@@ -267,7 +267,7 @@ def test_a_stream_that_is_closed_holds_nothing() -> None:
     stream.keep(b"ab")
     stream.outbound.add([b"answer"])
     stream.due_s = 10.0
-    stream.move(Input.RESET)
+    stream.move(StreamInput.RESET)
     stream.close()
 
     assert bodies.held_bytes == stream.outbound.size == 0
@@ -275,9 +275,9 @@ def test_a_stream_that_is_closed_holds_nothing() -> None:
     assert stream.take_pieces() == []
 
 
-@pytest.mark.parametrize("state", State)
-def test_a_stream_is_open_until_its_client_may_send_no_more(state: State) -> None:
+@pytest.mark.parametrize("state", StreamState)
+def test_a_stream_is_open_until_its_client_may_send_no_more(state: StreamState) -> None:
     """Which is where the table has a move for the client's end."""
     stream = Stream(1, is_head=False, coming=None)
     stream.state = state
-    assert stream.is_open is ((state, Input.ENDED) in TABLE)
+    assert stream.is_open is ((state, StreamInput.ENDED) in TABLE)

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from topics.server.transport.limits import HEAD_BYTES_MAX, Limits, Timeouts
+from topics.server.transport.limits import HEAD_BYTES_MAX, Timeouts, TransportLimits
 
-LIMITS, TIMEOUTS = Limits(), Timeouts()
+LIMITS, TIMEOUTS = TransportLimits(), Timeouts()
 
 
 def test_a_body_comes_at_a_kilobyte_a_second_on_average() -> None:
@@ -32,7 +32,7 @@ def test_a_piece_for_the_parser_is_smaller_than_what_is_read_ahead() -> None:
 
 
 @pytest.mark.parametrize("made", [LIMITS, TIMEOUTS], ids=["limits", "timeouts"])
-def test_every_bound_is_one_and_stays_one(made: Limits | Timeouts) -> None:
+def test_every_bound_is_one_and_stays_one(made: TransportLimits | Timeouts) -> None:
     """None is zero, which would be no service, and none is changed while clients are served."""
     for each in msgspec.structs.fields(made):
         assert getattr(made, each.name) > 0, each.name

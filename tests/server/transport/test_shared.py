@@ -1,6 +1,6 @@
 """What connections share: who is open, who is busy, when a stop may go on (§0.10)."""
 
-from topics.server.transport.limits import Limits
+from topics.server.transport.limits import TransportLimits
 
 from .http1_rig import GET, Rig, get
 from .http2_rig import ok
@@ -8,7 +8,7 @@ from .http2_rig import ok
 
 def test_a_connection_is_open_from_its_first_byte_to_its_last() -> None:
     """And one that found no room never was."""
-    first = Rig(limits=Limits(connections=1))
+    first = Rig(limits=TransportLimits(connections=1))
     shared = first.shared
     assert shared.connections == {first.connection}
     second = Rig(shared=shared)

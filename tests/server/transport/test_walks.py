@@ -1,10 +1,10 @@
-"""Turns of crowds: slices, place in line, and what they are charged."""
+"""Turns of fanouts: slices, place in line, and what they are charged."""
 
 from collections.abc import Callable
 
 import pytest
 
-from topics.protocol.state.crowd import Crowd
+from topics.protocol.state.fanout import Fanout
 from topics.server.transport.budget import Stopwatch
 from topics.server.transport.turns import Turns
 from topics.server.transport.walks import Walks
@@ -12,8 +12,8 @@ from topics.server.transport.walks import Walks
 TURN_S = 0.25
 
 
-class Walking(Crowd):
-    """A crowd of so many streams, each of which takes `each_s`."""
+class Walking(Fanout):
+    """A fanout of so many streams, each of which takes `each_s`."""
 
     def __init__(self, machine: "Machine", size: int, each_s: float) -> None:
         self.size = size
@@ -61,8 +61,8 @@ def machine() -> Machine:
 
 def test_a_walk_is_a_turn(machine: Machine) -> None:
     """To ask runs nothing; a walk that is over has no other turn."""
-    crowd = Walking(machine, 2, 0.01)
-    machine.walks.gather(crowd)()
+    fanout = Walking(machine, 2, 0.01)
+    machine.walks.gather(fanout)()
     assert machine.done == []
     machine.iterate()
     assert machine.done == [1, 0]
@@ -71,12 +71,12 @@ def test_a_walk_is_a_turn(machine: Machine) -> None:
 
 def test_a_long_walk_has_several(machine: Machine) -> None:
     """The loop looks at its sockets between them."""
-    crowd = Walking(machine, 5, 0.1)
-    machine.walks.gather(crowd)()
+    fanout = Walking(machine, 5, 0.1)
+    machine.walks.gather(fanout)()
     counts = []
     while machine.due:
         machine.iterate()
-        counts.append(crowd.left)
+        counts.append(fanout.left)
     assert counts == [2, 0]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from topics.protocol.model.errors import ErrorCode
 from topics.server.http.refusals import refusal
-from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.limits import Timeouts, TransportLimits
 
 from .http1_rig import GET, Rig
 from .http2_rig import News
@@ -55,7 +55,9 @@ def closed(rig: Rig) -> int:
     return int.from_bytes(payload[:2])
 
 
-def opened(limits: Limits | None = None, timeouts: Timeouts | None = None) -> tuple[Rig, News]:
+def opened(
+    limits: TransportLimits | None = None, timeouts: Timeouts | None = None
+) -> tuple[Rig, News]:
     rig = Rig(limits=limits, timeouts=timeouts)
     rig.send(ASK)
     assert rig.got().startswith(b"HTTP/1.1 101 ")
@@ -182,7 +184,7 @@ def test_a_command_waits_for_the_one_before() -> None:
 )
 def test_who_breaks_the_protocol_is_told_so(sent: bytes, code: int) -> None:
     """In a Close frame, and then the connection ends."""
-    rig, socket = opened(Limits(message_bytes=1000))
+    rig, socket = opened(TransportLimits(message_bytes=1000))
     rig.send(sent)
     assert closed(rig) == code
     rig.loop.advance(6)
@@ -230,7 +232,7 @@ def test_a_server_says_goodbye() -> None:
 )
 def test_frames_that_say_nothing_are_counted(flooded: bytes) -> None:
     """200 in 10 s; then the socket is closed with 1008."""
-    rig, _ = opened(Limits(frames=200, frames_s=10))
+    rig, _ = opened(TransportLimits(frames=200, frames_s=10))
     rig.send(flooded * (250 if len(flooded) < 300 else 1))
     rig.loop.advance(1)
     assert closed(rig) == 1008

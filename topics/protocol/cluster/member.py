@@ -19,25 +19,25 @@ from topics.protocol.cluster.place import place_of
 from topics.protocol.cluster.rule.leading import Node, NodeState
 from topics.protocol.cluster.rule.replica import Place
 from topics.protocol.cluster.rule.steps import (
-    Answer,
+    AnswerClients,
     Apply,
     AskEnd,
     CannotApply,
     Cease,
+    ClientReply,
     Decided,
     Effect,
     GiveUp,
     Halt,
+    HistoryLost,
     Input,
     Install,
     Lead,
     Leads,
-    Loss,
     NotElected,
     OpenAnew,
     Prove,
-    Read,
-    Reply,
+    ReadOn,
     Send,
     StepDown,
     TakeSnapshot,
@@ -46,7 +46,7 @@ from topics.protocol.cluster.rule.unit import Shard, Unreadable
 from topics.protocol.cluster.turns import Proposal, not_leader
 from topics.protocol.driver.group_commit import Reply as DriverReply
 
-LogEffect: TypeAlias = Read | Prove | AskEnd | Send | TakeSnapshot | Install | Loss | Halt
+LogEffect: TypeAlias = ReadOn | Prove | AskEnd | Send | TakeSnapshot | Install | HistoryLost | Halt
 """What a host performs, and reports as `cluster.steps` says."""
 
 DECIDERS = frozenset({NodeState.LEADING, NodeState.DRAINING})
@@ -188,7 +188,7 @@ class Member:
         self._is_dead = True
         self._effects.clear()
         for effect in self.node.step(GiveUp()):
-            if isinstance(effect, Answer):
+            if isinstance(effect, AnswerClients):
                 self._answer(effect)
         self.moved()
 
@@ -211,7 +211,7 @@ class Member:
         match effect:
             case Apply():
                 self._apply(effect)
-            case Answer():
+            case AnswerClients():
                 self._answer(effect)
             case Leads(term):
                 acceptance = self.acceptance
@@ -244,7 +244,7 @@ class Member:
             events = effect.unit.events()
         except Unreadable as error:
             # Nothing behind it may be applied.
-            self._effects = deque(each for each in self._effects if isinstance(each, Answer))
+            self._effects = deque(each for each in self._effects if isinstance(each, AnswerClients))
             self.hear(CannotApply(str(error)))
             return
         self._applied_place = effect.place
@@ -262,10 +262,10 @@ class Member:
     def _propose(self, proposal: Proposal, count: int, body: bytes) -> None:
         self.hear(Decided((proposal,), count, body))
 
-    def _answer(self, effect: Answer) -> None:
-        if effect.reply is Reply.ACCEPTED:
+    def _answer(self, effect: AnswerClients) -> None:
+        if effect.reply is ClientReply.ACCEPTED:
             return  # by the end of the write that `Apply` began
-        why = not_leader("another node leads now", is_unknown=effect.reply is Reply.UNKNOWN)
+        why = not_leader("another node leads now", is_unknown=effect.reply is ClientReply.UNKNOWN)
         for token in effect.tokens:
             assert isinstance(token, Proposal)
             waiters, token.waiters = token.waiters, []
@@ -301,7 +301,7 @@ class Member:
         """Nothing that the effects before them do changes these answers, and opening takes long."""
         effects, self._effects = self._effects, deque()
         for effect in effects:
-            if isinstance(effect, Answer):
+            if isinstance(effect, AnswerClients):
                 self._answer(effect)
             else:
                 self._effects.append(effect)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
 
 
-class Turns(Protocol):
+class PendingTurns(Protocol):
     """What group commit asks: turns that are decided, and not accepted yet."""
 
     def attach(self, commit: "GroupCommit", engine: Engine, host: "LogHost") -> None:
@@ -73,7 +73,7 @@ class Acceptance(Protocol):
     """What a driver asks."""
 
     @property
-    def turns(self) -> Turns: ...
+    def turns(self) -> PendingTurns: ...
 
     @property
     def may_decide(self) -> bool:

@@ -33,7 +33,7 @@ class Question(msgspec.Struct, eq=False, weakref=True):
     is_passed: bool = False
 
 
-class Shell(Protocol):
+class CopiesShell(Protocol):
     """What asks the engine: `shell.ReaderShell`."""
 
     def may_lack_copies(self, topic: Topic) -> bool: ...
@@ -50,7 +50,7 @@ class AwaitedCopies:
         on_rest: Has the streams that wait look again.
     """
 
-    def __init__(self, shell: Shell, on_rest: Callable[[], None]) -> None:
+    def __init__(self, shell: CopiesShell, on_rest: Callable[[], None]) -> None:
         self._shell = shell
         self._on_rest = on_rest
         self._asked: dict[int, weakref.ref[Question]] = {}

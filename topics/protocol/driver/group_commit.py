@@ -21,7 +21,7 @@ from typing import Final, Protocol, TypeAlias, final
 
 import msgspec
 
-from topics.protocol.driver.acceptance import Turns
+from topics.protocol.driver.acceptance import PendingTurns
 from topics.protocol.driver.loop_time import LoopTime, tick_ms
 from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames
@@ -203,7 +203,7 @@ class GroupCommit:
         *,
         flush_ms: int,
         sync_timeout_ms: int = 0,
-        turns: Turns | None = None,
+        turns: PendingTurns | None = None,
     ) -> None:
         self.writer = _FREE
         self.failure: Exception | None = None

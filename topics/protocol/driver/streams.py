@@ -17,7 +17,7 @@ from topics.protocol.model.errors import Rejection
 from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Gate, Grant, Granted, Jobs, WatchPosition
-from topics.protocol.state.crowd import Crowd, Gather
+from topics.protocol.state.fanout import Fanout, Gather
 from topics.protocol.state.frames import (
     CaughtUpFrame,
     DamagedFrame,
@@ -29,7 +29,7 @@ from topics.protocol.state.frames import (
 )
 from topics.protocol.state.lent_sessions import (
     LentSession,
-    Standing,
+    SessionTopic,
     borrow,
     give_back,
     go_on,
@@ -44,9 +44,9 @@ from topics.protocol.state.watches import Session, Watches
 
 __all__ = [
     "CaughtUpFrame",
-    "Crowd",
     "DamagedFrame",
     "DeletedFrame",
+    "Fanout",
     "Frame",
     "Gather",
     "JobStream",
@@ -55,8 +55,8 @@ __all__ = [
     "Pulled",
     "RecordFrame",
     "SessionStream",
+    "SessionTopic",
     "SocketStream",
-    "Standing",
     "StreamEnd",
     "Streams",
     "Tombstone",
@@ -121,7 +121,7 @@ class SessionStream:
         """Have the streams of the one topic walked over by `gather`; False where it has several."""
         if self._only is None:
             return False
-        self._watches.crowds.gather_by(gather, lambda: self._advance(now_ms()))
+        self._watches.fanouts.gather_by(gather, lambda: self._advance(now_ms()))
         return True
 
     def next_frame(self, now_ms: int) -> Pulled | None:
@@ -184,11 +184,11 @@ class SocketStream:
         """The frame's records cannot be read: its topic is subscribed no more."""
         self.remove(frame.topic)
 
-    def adopt(self, standing: Standing) -> None:
+    def adopt(self, standing: SessionTopic) -> None:
         """Watch a topic from where another process's half of the socket stood in it."""
         go_on(self._watches, self._stream, standing)
 
-    def standings(self) -> Iterable[tuple[str, Standing]]:
+    def standings(self) -> Iterable[tuple[str, SessionTopic]]:
         """Where it stands in each topic that another process may go on with."""
         for name, watched in self._stream.watched.items():
             if watched.place is not WatchPlace.GONE:

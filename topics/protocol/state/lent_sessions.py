@@ -18,7 +18,7 @@ from topics.protocol.state.watched import Stream, Watched, WatchPlace
 from topics.protocol.state.watches import Session, Watches
 
 
-class Standing(msgspec.Struct, frozen=True):
+class SessionTopic(msgspec.Struct, frozen=True):
     """A topic of a session, and where the stream stands in it."""
 
     name: str
@@ -41,12 +41,12 @@ class LentSession(msgspec.Struct, frozen=True):
     wid: str
     heartbeat_ms: int
     holder: Holder
-    topics: tuple[Standing, ...]
+    topics: tuple[SessionTopic, ...]
     is_behind: bool = False
 
 
-def standing_of(watched: Watched) -> Standing:
-    return Standing(
+def standing_of(watched: Watched) -> SessionTopic:
+    return SessionTopic(
         watched.name,
         watched.topic_id,
         watched.cursor,
@@ -58,7 +58,7 @@ def standing_of(watched: Watched) -> Standing:
     )
 
 
-def _watched_of(standing: Standing) -> Watched:
+def _watched_of(standing: SessionTopic) -> Watched:
     return Watched(
         standing.name,
         standing.topic_id,
@@ -138,7 +138,7 @@ def give_back(watches: Watches, session: Session) -> LentSession:
     return image
 
 
-def go_on(watches: Watches, stream: Stream, standing: Standing) -> None:
+def go_on(watches: Watches, stream: Stream, standing: SessionTopic) -> None:
     """A socket watches here, from where it stands, what it watched in another process; where that topic
     is gone meanwhile, whatever has its name now, its client is told so."""
     watched = _watched_of(standing)

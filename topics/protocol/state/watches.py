@@ -23,7 +23,7 @@ from topics.protocol.model.limits import FRAME_TEXT_BYTES, Limits
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
 from topics.protocol.model.shares import Shares
-from topics.protocol.state.crowd import Crowds, News
+from topics.protocol.state.fanout import Fanouts, News
 from topics.protocol.state.frames import (
     CaughtUpFrame,
     DamagedFrame,
@@ -79,7 +79,7 @@ class Watches:
         connection_shares: Open streams and WebSockets, push streams of queues included (§11).
         byte_shares: What sessions and subscriptions hold in memory.
         ended_by: Why all streams ended, where they did.
-        crowds: What walks over the watchers of a topic that shows more.
+        fanouts: What walks over the watchers of a topic that shows more.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Watches:
         self._held: set[int] = set()
         self._last_heads: OrderedDict[int, int] = OrderedDict()
         """Of topics that were deleted lately, for watchers that come from another process."""
-        self.crowds = Crowds(lambda topic_id: self._by_topic.get(topic_id, ()), self._news_for)
+        self.fanouts = Fanouts(lambda topic_id: self._by_topic.get(topic_id, ()), self._news_for)
         self.copies_before = copies_before
 
     # ------------------------------------------------------------------ sessions
@@ -268,7 +268,7 @@ class Watches:
         del listed[watched]
         if not listed:
             del self._by_topic[watched.topic_id]
-            self.crowds.forget(watched.topic_id)
+            self.fanouts.forget(watched.topic_id)
 
     # ------------------------------------------------------------------ changes of topics
 
@@ -278,7 +278,7 @@ class Watches:
         listed = self._by_topic.get(topic_id)
         if listed is None:
             return
-        if self.crowds.on_news(topic_id):
+        if self.fanouts.on_news(topic_id):
             return
         for watched in listed:
             stream = watched.stream

@@ -24,7 +24,7 @@ InThread = Callable[[Callable[[], list[Entry]]], Awaitable[list[Entry]]]
 SCHEME: Final = b"bearer"
 
 
-class Asked(Protocol):
+class Credentials(Protocol):
     """What of a request's head tells who sent it."""
 
     @property
@@ -54,7 +54,7 @@ class Guard:
 
     # ------------------------------------------------------------------ requests
 
-    def admit(self, route: Route, name: str, head: Asked) -> Caller:
+    def admit(self, route: Route, name: str, head: Credentials) -> Caller:
         """Who sent a request, which is asked for every one: keys may have changed since the last.
 
         Raises:
@@ -69,7 +69,7 @@ class Guard:
             caller.require_name(name)
         return caller
 
-    def require_key(self, head: Asked, *, takes_token: bool = False) -> Caller:
+    def require_key(self, head: Credentials, *, takes_token: bool = False) -> Caller:
         """The caller of a request's key.  For a path that is no route nothing else is asked, and
         nothing is said about it without one.
 
@@ -136,7 +136,7 @@ def credentials(headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
     return found
 
 
-def _token(head: Asked, *, takes_token: bool) -> bytes | None:
+def _token(head: Credentials, *, takes_token: bool) -> bytes | None:
     """What a request gives as its key; None where it gives none.  The header counts where both are
     there, and two headers are one with a comma, which no key has."""
     value = credentials(head.headers)

@@ -101,11 +101,11 @@ class ClusterExchange(TopicsExchange):
         token = next((value for name, value in head.headers if name == FORWARDED), None)
         return token is not None and is_token(token, self._peers.token)
 
-    def begin(self, head: Head, lane: int = 0) -> "Answer | Admitted":
+    def begin(self, head: Head, connection: int = 0) -> "Answer | Admitted":
         if self.files is not None and StoreFiles.is_asked(head.method, head.path):
             # It ends as an admission does: the type of the drivers, and not of what is built on this.
             return self._begin_file(self.files, head)  # type: ignore[return-value]
-        return super().begin(head, lane)
+        return super().begin(head, connection)
 
     def _begin_file(self, files: StoreFiles, head: Head) -> Answer | FileRequest:
         """A request for the store's files, by another node or by a key that may read everything."""

@@ -1,6 +1,6 @@
 """A link of another node, as the transport carries it: a WebSocket whose messages are bytes.
 
-Owns what waits to be sent, and the moment in which what came is carried out: in the lanes of those for whom it
+Owns what waits to be sent, and the moment in which what came is carried out: in the queues of those for whom it
 is asked, and not in the turn of the connection.
 """
 

@@ -40,11 +40,11 @@ _quiet = logging.getLogger("topics.links.websocket")
 _quiet.setLevel(logging.ERROR)
 
 
-class Broken(Exception):
+class LinkBroken(Exception):
     """There is no link, or it has ended; one line."""
 
 
-class Peer(msgspec.Struct, frozen=True):
+class LinkAddress(msgspec.Struct, frozen=True):
     """Where a node is reached."""
 
     host: str
@@ -55,14 +55,14 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 @lru_cache(64)
-def peer_at(url: str) -> Peer:
+def peer_at(url: str) -> LinkAddress:
     """The node at a URL, which the settings have checked (`settings`)."""
     parts = urlsplit(url)
     assert parts.hostname is not None
     is_tls = parts.scheme == "https"
     port = parts.port or (443 if is_tls else 80)
     scheme = "wss" if is_tls else "ws"
-    return Peer(parts.hostname, port, is_tls, f"{scheme}://{parts.netloc}{LINK_PATH}")
+    return LinkAddress(parts.hostname, port, is_tls, f"{scheme}://{parts.netloc}{LINK_PATH}")
 
 
 class LinkWire(asyncio.Protocol):
@@ -76,7 +76,7 @@ class LinkWire(asyncio.Protocol):
 
     def __init__(
         self,
-        peer: Peer,
+        peer: LinkAddress,
         token: bytes,
         on_message: Callable[[bytes], None],
         on_end: Callable[[str], None],
@@ -214,12 +214,12 @@ class LinkWire(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         if not self._ready.done():
-            self._ready.set_exception(Broken(why))
+            self._ready.set_exception(LinkBroken(why))
             self._ready.exception()  # it may be that nobody waits
 
 
 async def connect(
-    peer: Peer,
+    peer: LinkAddress,
     token: bytes,
     on_message: Callable[[bytes], None],
     on_end: Callable[[str], None],
@@ -238,11 +238,11 @@ async def connect(
             await wire.opened()
     except TimeoutError:
         wire.close()
-        raise Broken("no connection in time") from None
+        raise LinkBroken("no connection in time") from None
     except OSError as error:
-        raise Broken(f"no connection: {error.strerror or error}") from None
+        raise LinkBroken(f"no connection: {error.strerror or error}") from None
     except InvalidHandshake as error:
-        raise Broken(str(error)) from None
+        raise LinkBroken(str(error)) from None
     return wire
 
 

@@ -15,7 +15,7 @@ import msgspec
 from topics.protocol.driver.group_commit import Ticket
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.server.cluster.link_wire import Broken, LinkWire, connect, peer_at
+from topics.server.cluster.link_wire import LinkBroken, LinkWire, connect, peer_at
 from topics.server.cluster.tokens import token_of
 from topics.server.links.link import Link
 from topics.server.transport.budget import Budget
@@ -195,7 +195,7 @@ class Peer:
                 peer_at(self._url), peers.token, self._received, self._ended
             )
         except Exception as error:
-            if not isinstance(error, Broken):
+            if not isinstance(error, LinkBroken):
                 log.exception("a link could not be opened")
             self._opening = None
             self._refuse(not_leader(f"the leader cannot be reached: {error}", self._url))

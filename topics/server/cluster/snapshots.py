@@ -44,7 +44,7 @@ TELL_S: Final = 5.0
 """How often the log says how far a snapshot is."""
 
 
-class Source(msgspec.Struct, frozen=True):
+class Donor(msgspec.Struct, frozen=True):
     """A node that may be asked."""
 
     node: str
@@ -78,7 +78,7 @@ class NodeSnapshots:
         path: Path,
         shard: Shard,
         history: bytes,
-        sources: Callable[[], Sequence[Source]],
+        sources: Callable[[], Sequence[Donor]],
         token: Callable[[], bytes],
         *,
         may_begin: bool,
@@ -171,7 +171,7 @@ class NodeSnapshots:
     def _change(self, **fields: object) -> None:
         self.status = msgspec.structs.replace(self.status, **fields)
 
-    def _next(self) -> Source | None:
+    def _next(self) -> Donor | None:
         """Whom to ask: each once, and then from the beginning."""
         sources = self._sources()
         left = [each for each in sources if each.node not in self._tried]
@@ -183,7 +183,7 @@ class NodeSnapshots:
         self._tried.add(left[0].node)
         return left[0]
 
-    def _bring(self, source: Source) -> Fetched:
+    def _bring(self, source: Donor) -> Fetched:
         """*Blocking.*"""
         coming = self._path / COMING
         copies = self._path / COPIES

@@ -81,8 +81,8 @@ class TopicsExchange:
         self.more: list[Callable[[], Iterable[metrics.Family]]] = []
         """What else metrics are made of: the transport's."""
 
-    def begin(self, head: Head, lane: int = 0) -> Answer | Admitted:
-        """See `interface.Exchange`; `lane` is the number of the connection (`ConnectionExchange`)."""
+    def begin(self, head: Head, connection: int = 0) -> Answer | Admitted:
+        """See `interface.Exchange`; `connection` is the number of the connection (`ConnectionExchange`)."""
         begun = time.perf_counter()
         memo = head.memo
         judged: Judged | None = None if memo is None else memo.judged
@@ -106,7 +106,7 @@ class TopicsExchange:
             if judged.needs_serving and self._runtime.phase is not _READY:
                 raise not_serving(self._runtime)
             call.route = judged.label
-            slot = Slot(self.slots, head.client, call.caller, lane)
+            slot = Slot(self.slots, head.client, call.caller, connection)
             if judged.is_counted and self.slots.bounds_requests:
                 slot.begin_request()
             admitted = self._admit(call, judged, slot)
@@ -172,7 +172,7 @@ class TopicsExchange:
         finally:
             admitted.close()
 
-    def _source(self, caller: Caller) -> metrics.Source:
+    def _source(self, caller: Caller) -> metrics.Measured:
         """What metrics are made of."""
         more = (self._observer.measures.families(), usage.families())
         sources = (family for source in self.more for family in source())
@@ -230,13 +230,13 @@ class ConnectionExchange:
     together there.
 
     Args:
-        lane: Its number.
+        connection: Its number.
     """
 
-    def __init__(self, exchange: TopicsExchange, lane: int) -> None:
+    def __init__(self, exchange: TopicsExchange, connection: int) -> None:
         self._exchange = exchange
-        self._lane = lane
+        self._connection = connection
         self.connect = exchange.connect
 
     def begin(self, head: Head) -> Answer | Admitted:
-        return self._exchange.begin(head, self._lane)
+        return self._exchange.begin(head, self._connection)

@@ -16,8 +16,8 @@ A = TypeVar("A")
 """`Streaming`, or a `Socket`."""
 
 
-class Opening(Generic[S, A]):
-    """Implements `interface.Pending`, and `interface.Opening` of a handshake.
+class StreamOpening(Generic[S, A]):
+    """Implements `interface.Pending`, and `interface.StreamOpening` of a handshake.
 
     Args:
         begin: Makes the answer of a stream that is open.  Raises Rejection.

@@ -98,7 +98,7 @@ def _history(call: Responder, query: bytes, history: History) -> bytes:
     return history.document(step_ms, after_ms, call.caller)
 
 
-class Files(Protocol):
+class PageFiles(Protocol):
     """A module with files of a page."""
 
     FILES: Mapping[str, bytes]
@@ -118,7 +118,7 @@ class _File:
     waits_for_news = False
     is_apart = True
 
-    def __init__(self, call: Responder, name: str, files: Files) -> None:
+    def __init__(self, call: Responder, name: str, files: PageFiles) -> None:
         if name not in files.FILES:
             raise Rejection(ErrorCode.NOT_FOUND, "no such file")
         self._call = call

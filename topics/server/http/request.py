@@ -27,7 +27,7 @@ from topics.server.http.beats import Beats
 from topics.server.http.heads import Judged
 from topics.server.http.inflation import at_once, inflate, let_go, too_large
 from topics.server.http.interface import Answer, Pending, Socket, Source, Streaming
-from topics.server.http.opening import Opening
+from topics.server.http.opening import StreamOpening
 from topics.server.http.probes import Sources, answer_probe
 from topics.server.http.responder import Responder
 from topics.server.http.watch_feed import WatchFeed
@@ -184,12 +184,12 @@ class Admitted(msgspec.Struct, eq=False):
     def _watch(self) -> Answer | Streaming | Pending:
         call, wid = self._call, self._judged.name
         if call.is_head:
-            asked = Opening(call, self._begin_head)
+            asked = StreamOpening(call, self._begin_head)
             return self._opened(asked, self._service.require_session(wid, self._slot, asked.opened))
         known = call.header(b"last-event-id")
         query = parse_query(self._query)
         rewind = query.get("last_event_id") if known is None else known.decode("latin-1")
-        opening = Opening(call, self._begin_watch)
+        opening = StreamOpening(call, self._begin_watch)
         found = self._service.session(wid, rewind, self._slot, opening.opened)
         return self._opened(opening, found)
 
@@ -200,10 +200,10 @@ class Admitted(msgspec.Struct, eq=False):
         call, query = self._call, parse_query(self._query)
         asked = parse_work(self._judged.name, query, call.runtime.limits)
         if call.is_head:
-            known = Opening(call, self._begin_head)
+            known = StreamOpening(call, self._begin_head)
             found = self._service.require_queue(asked.topic, self._slot, known.opened)
             return self._opened(known, found)
-        opening = Opening(call, self._begin_work)
+        opening = StreamOpening(call, self._begin_work)
         return self._opened(opening, self._service.jobs(asked, self._slot, opening.opened))
 
     def _begin_work(self, jobs: PushedJobs) -> Streaming:
@@ -213,7 +213,7 @@ class Admitted(msgspec.Struct, eq=False):
         return self._begun(None)
 
     def _opened(
-        self, opening: Opening[S, Streaming], found: S | Ticket
+        self, opening: StreamOpening[S, Streaming], found: S | Ticket
     ) -> Answer | Streaming | Pending:
         """The answer, or the wait for it."""
         if isinstance(found, Ticket):
@@ -231,12 +231,12 @@ class Admitted(msgspec.Struct, eq=False):
         self._query = b""
         return streaming
 
-    def connect(self) -> Answer | Socket | Opening[WatchSocket, Socket]:
+    def connect(self) -> Answer | Socket | StreamOpening[WatchSocket, Socket]:
         call = self._call
         try:
             if self._judged.route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
-            opening: Opening[WatchSocket, Socket] = Opening(call, self._begin_socket)
+            opening: StreamOpening[WatchSocket, Socket] = StreamOpening(call, self._begin_socket)
             found = self._service.socket(self._slot, opening.opened)
             if isinstance(found, Ticket):
                 opening.ticket = found

@@ -71,13 +71,13 @@ class SocketFeed:
     def _parse_apart(self, text: bytes, reply: Callable[[bytes], None]) -> None:
         """Parse a large message on a thread; the event loop does everything after that."""
 
-        def work() -> websocket.Asked | bytes:
+        def work() -> websocket.ClientMessage | bytes:
             try:
                 return websocket.parse(text, self._shell.limits, GivingWay())
             except websocket.BadText as error:
                 return websocket.bad_text(str(error))
 
-        def on_done(done: ThreadCall[websocket.Asked | bytes]) -> None:
+        def on_done(done: ThreadCall[websocket.ClientMessage | bytes]) -> None:
             found = done.result()
             # A write that was sent whole is carried out, although its client may be gone.
             if isinstance(found, bytes):
@@ -90,7 +90,7 @@ class SocketFeed:
         self._shell.decode_in_thread(work).add_done_callback(on_done)
 
     def _carry_out_parsed(
-        self, asked: websocket.Asked, reply: Callable[[bytes], None]
+        self, asked: websocket.ClientMessage, reply: Callable[[bytes], None]
     ) -> bytes | None:
         try:
             if isinstance(asked.order, Rejection):

@@ -28,7 +28,7 @@ from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Grant, Granted, Jobs, Outcome, Page, Records, StablePage
 from topics.protocol.model.records import Buffer
-from topics.server.service.frames import Found, Read, Unreadable
+from topics.server.service.frames import Found, FrameText, Unreadable
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _APART: Final = frozenset(("caller", "holder", "records", "jobs"))
@@ -301,7 +301,7 @@ def decode_frame(head: bytes, text: Buffer) -> Found:
             frame = RecordFrame(
                 found.topic, NO_RECORDS, found.from_seq, found.to_seq, found.head_seq
             )
-            return Read(frame, [text])
+            return FrameText(frame, [text])
         case _Tombstone():
             stone = Tombstone(found.gap_from, found.gap_to, found.reason)
             frame = TombstoneFrame(found.topic, stone, found.earliest_seq, found.head_seq)
@@ -311,4 +311,4 @@ def decode_frame(head: bytes, text: Buffer) -> Found:
             frame = DeletedFrame(found.topic, found.head_seq)
         case _Unreadable():
             return Unreadable(found.topic, decode_rejection(found.refusal))
-    return Read(frame)
+    return FrameText(frame)

@@ -24,14 +24,14 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Granted, Outcome, StablePage
 from topics.protocol.model.records import Buffer
 from topics.server.links.codec import decode_command, encode_outcome, encode_rejection
-from topics.server.links.lanes import Lane, Lanes
+from topics.server.links.connection_queues import ConnectionQueue, ConnectionQueues
 from topics.server.links.messages import (
     SMALL_BYTES,
     Answered,
     Asker,
+    Ended,
     Open,
     Opened,
-    Over,
     Part,
     Refused,
     Report,
@@ -57,10 +57,10 @@ class Served(Protocol):
     """What was asked for, and is not over."""
 
     number: int
-    lane: Lane
+    queue: ConnectionQueue
 
     def on_part(self, part: Part) -> None:
-        """In the lane's turn."""
+        """In the queue's turn."""
 
     def on_window(self, size: int) -> None: ...
 
@@ -69,7 +69,7 @@ class Served(Protocol):
     def close(self) -> None: ...
 
 
-Opener: TypeAlias = "Callable[[Desk, Opening, Open], None]"
+Opener: TypeAlias = "Callable[[Desk, AskedStream, Open], None]"
 """Opens a stream, now or later, and says so.  Raises Rejection."""
 Reporter: TypeAlias = Callable[
     [bytes, Caller, Callable[[Sequence[Buffer] | Rejection], None]], None
@@ -109,7 +109,7 @@ class Desk:
         self._streams = streams
         self._reports = reports
         self._counts = counts
-        self._lanes = Lanes(shared)
+        self._queues = ConnectionQueues(shared)
         self._served: dict[int, Served] = {}
 
     @property
@@ -126,20 +126,20 @@ class Desk:
         if served is None:
             return  # it is over already
         if isinstance(message, Part):
-            served.lane.do(partial(served.on_part, message))
+            served.queue.do(partial(served.on_part, message))
         elif isinstance(message, Window):
             served.on_window(message.size)
         elif isinstance(message, Unsent):
             served.on_unsent()
         else:
-            assert isinstance(message, Over)
+            assert isinstance(message, Ended)
             self.forget(served)
 
     def _ask(self, asked: Submit | Open | Report) -> None:
-        lane = self._lanes.enter(asked.asker.lane)
+        queue = self._queues.enter(asked.asker.connection)
         caller = self._caller(asked.asker)
         if caller is None:
-            self._lanes.leave(lane)
+            self._queues.leave(queue)
             self.say(Refused(asked.number, encode_rejection(gone())))
             return
         slot = Slot(self._slots, asked.asker.address, caller)
@@ -147,20 +147,20 @@ class Desk:
             if self._counts:
                 self._count(slot)
         except Rejection as refusal:
-            self._lanes.leave(lane)
+            self._queues.leave(queue)
             self.say(Refused(asked.number, encode_rejection(refusal)))
             return
         if isinstance(asked, Submit):
-            submitted = Submitted(self, lane, slot, asked)
+            submitted = Submitted(self, queue, slot, asked)
             self._served[asked.number] = submitted
-            lane.do(partial(submitted.begin, asked))
+            queue.do(partial(submitted.begin, asked))
         elif isinstance(asked, Report):
-            reported = Reported(self, lane, asked.number)
+            reported = Reported(self, queue, asked.number)
             self._served[asked.number] = reported
-            lane.do(partial(reported.begin, self._reports.get(asked.kind), asked.head, caller))
+            queue.do(partial(reported.begin, self._reports.get(asked.kind), asked.head, caller))
         else:
-            opening = self._served[asked.number] = Opening(lane, slot, asked.number)
-            lane.do(partial(self._open, opening, asked))
+            opening = self._served[asked.number] = AskedStream(queue, slot, asked.number)
+            queue.do(partial(self._open, opening, asked))
 
     def _count(self, slot: Slot) -> None:
         """Raises Rejection: 429."""
@@ -173,8 +173,8 @@ class Desk:
                 slot.close()
                 raise
 
-    def _open(self, opening: "Opening", asked: Open) -> None:
-        """In the lane's turn."""
+    def _open(self, opening: "AskedStream", asked: Open) -> None:
+        """In the queue's turn."""
         if opening.is_over:
             return
         open_stream = self._streams.get(asked.kind)
@@ -190,12 +190,12 @@ class Desk:
             refusal = Rejection(ErrorCode.INTERNAL, "internal error")
         self.refuse(opening, refusal)
 
-    def refuse(self, opening: "Opening", refusal: Rejection) -> None:
+    def refuse(self, opening: "AskedStream", refusal: Rejection) -> None:
         """A stream is not opened."""
         self.say(Refused(opening.number, encode_rejection(refusal)))
         self.forget(opening)
 
-    def opened(self, opening: "Opening", served: Served) -> None:
+    def opened(self, opening: "AskedStream", served: Served) -> None:
         """A stream is open; a stream is no request in flight (§11)."""
         opening.slot.close()
         self._served[opening.number] = served
@@ -210,7 +210,7 @@ class Desk:
         """It is over."""
         if self._served.pop(served.number, None) is not None:
             served.close()
-            self._lanes.leave(served.lane)
+            self._queues.leave(served.queue)
 
     def close(self) -> None:
         """The other process has ended: what it asked for is over."""
@@ -223,15 +223,15 @@ def unknown(kind: str) -> Rejection:
     return Rejection(ErrorCode.INTERNAL, f"this process does not know {kind}")
 
 
-class Opening:
+class AskedStream:
     """A stream that was asked for, until it is open.  Implements `Served`.
 
     Attributes:
         ticket: What the service calls for it, where it comes later.
     """
 
-    def __init__(self, lane: Lane, slot: Slot, number: int) -> None:
-        self.lane = lane
+    def __init__(self, queue: ConnectionQueue, slot: Slot, number: int) -> None:
+        self.queue = queue
         self.slot = slot
         self.number = number
         self.ticket: Ticket | None = None
@@ -263,11 +263,11 @@ class _Told(msgspec.Struct, frozen=True):
 class _Reply:
     """The way of one reply to the other process."""
 
-    __slots__ = ("_desk", "_flow", "_is_held", "_lane", "_number", "_outgoing", "_served")
+    __slots__ = ("_desk", "_flow", "_is_held", "_number", "_outgoing", "_queue", "_served")
 
-    def __init__(self, desk: Desk, lane: Lane, served: Served) -> None:
+    def __init__(self, desk: Desk, queue: ConnectionQueue, served: Served) -> None:
         self._desk = desk
-        self._lane = lane
+        self._queue = queue
         self._served = served
         self._number = served.number
         self._flow: Flow | None = None
@@ -290,8 +290,8 @@ class _Reply:
         desk, limits = self._desk, self._desk.shared.limits
         times = reply.write_ms, reply.sync_ms, reply.throttle_ms
         size = sum(map(len, text))
-        if size > SMALL_BYTES and self._lane.answers.take(size):
-            self._outgoing = Outgoing(text, self._lane.answers)
+        if size > SMALL_BYTES and self._queue.answers.take(size):
+            self._outgoing = Outgoing(text, self._queue.answers)
             desk.say(Answered(self._number, kind, head, *times, size, b"", is_held, reply.position))
             self._flow = Flow(self._number, _Slices(self._outgoing), self._on_sent)
             desk.outlet.add(self._flow)
@@ -309,7 +309,7 @@ class _Reply:
     def _on_sent(self) -> None:
         if self._is_held:
             self.close()
-            self._lane.go_on()
+            self._queue.go_on()
         else:
             self._desk.forget(self._served)
 
@@ -331,20 +331,20 @@ class Submitted:
 
     __slots__ = (
         *("_desk", "_is_answered", "_is_over", "_parts", "_reply", "_share", "_size", "_slot"),
-        *("_submit", "_submission", "_taken_bytes", "_unsent", "lane", "number"),
+        *("_submit", "_submission", "_taken_bytes", "_unsent", "queue", "number"),
     )
 
-    def __init__(self, desk: Desk, lane: Lane, slot: Slot, submit: Submit) -> None:
+    def __init__(self, desk: Desk, queue: ConnectionQueue, slot: Slot, submit: Submit) -> None:
         self._desk = desk
         self._slot = slot
-        self.lane = lane
+        self.queue = queue
         self.number = submit.number
         self._submit = submit
         self._parts: list[bytes] = []
         self._taken_bytes = 0
         self._share: BodyShare | None = None
         self._submission: Submission[_Told] | None = None
-        self._reply = _Reply(desk, lane, self)
+        self._reply = _Reply(desk, queue, self)
         self._unsent: Callable[[], None] | None = None
         self._is_answered = False
         self._is_over = False
@@ -352,12 +352,12 @@ class Submitted:
     # ------------------------------------------------------------------ the command
 
     def begin(self, submit: Submit) -> None:
-        """In the lane's turn."""
+        """In the queue's turn."""
         if self._is_over:
             return
         if submit.size == len(submit.text):
             self._parts = [submit.text]
-            self.lane.ask(self._decide)
+            self.queue.ask(self._decide)
             return
         shared = self._desk.shared
         if submit.size > shared.limits.body_free_bytes:
@@ -366,7 +366,7 @@ class Submitted:
                 self._give_way()
 
     def on_part(self, part: Part) -> None:
-        """In the lane's turn: the next bytes of the command's text."""
+        """In the queue's turn: the next bytes of the command's text."""
         if self._is_answered or self._is_over:
             return
         self._parts.append(part.data)
@@ -374,7 +374,7 @@ class Submitted:
         if part.is_last:
             if self._share is not None:
                 self._share.settle()
-            self.lane.ask(self._decide)
+            self.queue.ask(self._decide)
         else:
             self._desk.say(Window(self.number, len(part.data)))
 
@@ -393,7 +393,7 @@ class Submitted:
             share.close()
 
     def _decide(self) -> None:
-        """In the lane's turn: submit the command, whose text is whole."""
+        """In the queue's turn: submit the command, whose text is whole."""
         if self._is_over:
             return
         submission: Submission[_Told] = Submission(self, self._desk.service, self._slot)
@@ -412,7 +412,7 @@ class Submitted:
 
         try:
             if submit.size > LARGE_BODY_BYTES:
-                self.lane.apart.add(self)
+                self.queue.apart.add(self)
                 submission.parse_apart(parse)
                 submission.then(self._deliver)
                 return
@@ -428,13 +428,13 @@ class Submitted:
             self._answer(found)
             return
         if found.is_apart:
-            self.lane.apart.add(self)
+            self.queue.apart.add(self)
         found.then(self._deliver)
 
     def _deliver(self, told: _Told) -> None:
-        if self in self.lane.apart:
-            self.lane.apart.discard(self)
-            self.lane.go_on()
+        if self in self.queue.apart:
+            self.queue.apart.discard(self)
+            self.queue.go_on()
         if not self._is_over:
             self._answer(told)
 
@@ -485,7 +485,7 @@ class Submitted:
         if unsent is not None:
             unsent()
         self._reply.close()
-        self.lane.go_on()
+        self.queue.go_on()
 
     # ------------------------------------------------------------------ the end
 
@@ -498,22 +498,22 @@ class Submitted:
         self._reply.close()
         self._drop_text()
         self._slot.close()
-        self.lane.apart.discard(self)
-        self.lane.go_on()
+        self.queue.apart.discard(self)
+        self.queue.go_on()
 
 
 class Reported:
     """One report.  Implements `Served`."""
 
-    def __init__(self, desk: Desk, lane: Lane, number: int) -> None:
+    def __init__(self, desk: Desk, queue: ConnectionQueue, number: int) -> None:
         self.number = number
-        self.lane = lane
+        self.queue = queue
         self._is_over = False
-        self._reply = _Reply(desk, lane, self)
+        self._reply = _Reply(desk, queue, self)
         self._desk = desk
 
     def begin(self, report: Reporter | None, head: bytes, caller: Caller) -> None:
-        """In the lane's turn."""
+        """In the queue's turn."""
         if self._is_over:
             return
         if report is None:
@@ -543,12 +543,12 @@ class Reported:
 
     def on_unsent(self) -> None:
         self._reply.close()
-        self.lane.go_on()
+        self.queue.go_on()
 
     def close(self) -> None:
         self._is_over = True
         self._reply.close()
-        self.lane.go_on()
+        self.queue.go_on()
 
 
 class _Slices:

@@ -29,9 +29,9 @@ from topics.server.links.messages import (
     WINDOW_BYTES,
     Answered,
     Asker,
+    Ended,
     Open,
     Opened,
-    Over,
     Part,
     Refused,
     Report,
@@ -89,7 +89,7 @@ class Link:
         self.asked_total += 1
         caller = slot.caller
         key = self._key_of(caller) if caller.is_key else NO_KEY
-        return self.asked_total, Asker(key, slot.address, slot.lane)
+        return self.asked_total, Asker(key, slot.address, slot.connection)
 
     def submit(self, command: Command, deliver: Deliver, slot: Slot) -> Ticket:
         """Have a command decided there; `deliver` gets its reply, with the text of its records."""
@@ -182,7 +182,7 @@ class Link:
     def share(self) -> Share:
         return Share(self._answers)
 
-    def say(self, message: Over | Unsent | Window) -> None:
+    def say(self, message: Ended | Unsent | Window) -> None:
         self.wire.relay(encode(message))
 
 
@@ -284,7 +284,7 @@ class _Asked:
         self._give_back()
         self._parts.clear()
         self._link.forget(self._number)
-        self._link.say(Over(self._number))
+        self._link.say(Ended(self._number))
 
     def _stop_text(self) -> None:
         if self._flow is not None:
@@ -418,7 +418,7 @@ class RemoteStream:
         self._framing.clear()
         self._messages.clear()
         self._link.forget(self._number)
-        self._link.say(Over(self._number))
+        self._link.say(Ended(self._number))
 
 
 class _Pieces:

@@ -36,12 +36,12 @@ class Asker(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         key: The digest of its key; empty where it has none.
         address: That of the client; empty where it is not known.
-        lane: The client's connection: what one connection asks for has its turns together.
+        connection: The client's connection: what one connection asks for has its turns together.
     """
 
     key: bytes
     address: str
-    lane: int
+    connection: int
 
 
 class Submit(msgspec.Struct, frozen=True, array_like=True, tag=0):
@@ -74,7 +74,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """A reply; `size` is that of its text, as in `Submit`.
 
     Attributes:
-        is_held: It grants something, which may be taken back until the asker says `Over`.
+        is_held: It grants something, which may be taken back until the asker says `Ended`.
         position: Of a write, of the log that has it, where machines share that.
     """
 
@@ -103,7 +103,7 @@ class Unsent(msgspec.Struct, frozen=True, array_like=True, tag=5):
     number: int
 
 
-class Over(msgspec.Struct, frozen=True, array_like=True, tag=6):
+class Ended(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """Nobody wants to know any more."""
 
     number: int
@@ -134,7 +134,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=9):
     head: bytes
 
 
-ToDecide: TypeAlias = Submit | Part | Window | Unsent | Over | Open | Report
+ToDecide: TypeAlias = Submit | Part | Window | Unsent | Ended | Open | Report
 ToAsk: TypeAlias = Answered | Refused | Opened | Part | Window
 
 encode: Final = msgspec.msgpack.Encoder().encode

@@ -5,21 +5,27 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from topics.protocol.driver.group_commit import Ticket
-from topics.protocol.driver.streams import DamagedFrame, Gather, RecordFrame, Standing, StreamEnd
+from topics.protocol.driver.streams import (
+    DamagedFrame,
+    Gather,
+    RecordFrame,
+    SessionTopic,
+    StreamEnd,
+)
 from topics.protocol.model.commands import Begin, Claim, View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.links import streams
 from topics.server.links.codec import decode_frame, decode_rejection, encode_command
 from topics.server.links.framing import Message
 from topics.server.links.link import Link, RemoteStream
-from topics.server.links.streams import Kind
+from topics.server.links.streams import MessageKind
 from topics.server.service.frames import Found
 from topics.server.service.jobs import Job
 from topics.server.service.service import Opened, Positions, WatchSession
 from topics.server.service.slots import Slot
 
-_FRAME: Final = Kind.FRAME
-_ENDED: Final = Kind.ENDED
+_FRAME: Final = MessageKind.FRAME
+_ENDED: Final = MessageKind.ENDED
 
 
 class _RemoteFrames:
@@ -124,7 +130,7 @@ class RemoteSocket(_RemoteFrames):
         if deliver is not None:
             deliver(message)
 
-    def _ask(self, kind: Kind, head: bytes, deliver: Callable[[Message], None]) -> Ticket:
+    def _ask(self, kind: MessageKind, head: bytes, deliver: Callable[[Message], None]) -> Ticket:
         self._asked.append(deliver)
         self._stream.say(kind, head)
         return Ticket(_nothing)
@@ -138,24 +144,24 @@ class RemoteSocket(_RemoteFrames):
         position: str | None = None,
     ) -> Ticket:
         def told(message: Message) -> None:
-            if message.kind == Kind.REFUSED:
+            if message.kind == MessageKind.REFUSED:
                 deliver(decode_rejection(message.head))
             else:
                 deliver(streams.decode_positions(message.head))
 
         asked = streams.Subscribe(dict(topics), view)
-        return self._ask(Kind.SUBSCRIBE, streams.encode(asked), told)
+        return self._ask(MessageKind.SUBSCRIBE, streams.encode(asked), told)
 
     def unsubscribe(self, name: str, deliver: Callable[[bool], None]) -> Ticket:
         return self._ask(
-            Kind.UNSUBSCRIBE,
+            MessageKind.UNSUBSCRIBE,
             streams.encode(name),
             lambda message: deliver(streams.decode_flag(message.head)),
         )
 
-    def adopt(self, standing: Standing) -> None:
+    def adopt(self, standing: SessionTopic) -> None:
         """Go on there with what is watched here."""
-        self._stream.say(Kind.ADOPT, streams.encode(standing))
+        self._stream.say(MessageKind.ADOPT, streams.encode(standing))
 
     def close(self) -> None:
         self._asked.clear()
@@ -190,7 +196,7 @@ class RemoteJobs:
 
     def take(self) -> list[Job]:
         message = self._stream.next
-        if message is None or message.kind != Kind.JOB:
+        if message is None or message.kind != MessageKind.JOB:
             return []
         self._stream.take()
         return [(streams.decode_number(message.head), message.text)]

@@ -12,12 +12,12 @@ from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
 from topics.server.links import streams
 from topics.server.links.codec import decode_command, encode_frame, encode_rejection
-from topics.server.links.desk import Desk, Opener, Opening
+from topics.server.links.connection_queues import ConnectionQueue
+from topics.server.links.desk import AskedStream, Desk, Opener
 from topics.server.links.framing import Framing, Intake, Message, Messages
-from topics.server.links.lanes import Lane
 from topics.server.links.messages import Open, Opened, Part, Window
 from topics.server.links.outlet import Flow
-from topics.server.links.streams import Kind
+from topics.server.links.streams import MessageKind
 from topics.server.service.frames import Frames
 from topics.server.service.jobs import PushedJobs
 from topics.server.service.service import Positions, WatchSession, WatchSocket
@@ -34,13 +34,13 @@ log = logging.getLogger("topics.links")
 
 class _Served:
     """One stream.  Implements `desk.Served`, and `outlet.Supply`; what it takes to make a message is the
-    lane's."""
+    queue's."""
 
-    def __init__(self, desk: Desk, lane: Lane, slot: Slot, number: int) -> None:
+    def __init__(self, desk: Desk, queue: ConnectionQueue, slot: Slot, number: int) -> None:
         self._desk = desk
         self._shell = desk.service.shell
         self._slot = slot
-        self.lane = lane
+        self.queue = queue
         self.number = number
         self._framing = Framing()
         self._flow = Flow(number, self, self._on_sent)
@@ -72,7 +72,7 @@ class _Served:
             shared = self._desk.shared
             begun_s = shared.stopwatch.begin()
             self._frame_next()
-            self.lane.use(shared.stopwatch.end(begun_s))
+            self.queue.use(shared.stopwatch.end(begun_s))
         return self._framing.take(most)
 
     def _frame_next(self) -> None:
@@ -80,7 +80,7 @@ class _Served:
         raise NotImplementedError
 
     def _end(self, head: bytes = b"") -> None:
-        self._framing.add(Kind.ENDED, head)
+        self._framing.add(MessageKind.ENDED, head)
         self._is_last = True
 
     def on_window(self, size: int) -> None:
@@ -132,7 +132,7 @@ class _Watching(_Served):
         if found is not None:
             frame, text = encode_frame(found)
             self._framing.add(
-                Kind.FRAME, streams.encode(streams.FrameHead(self._id(), frame)), text
+                MessageKind.FRAME, streams.encode(streams.FrameHead(self._id(), frame)), text
             )
 
     def _id(self) -> bytes:
@@ -148,9 +148,9 @@ class ServedSession(_Watching):
     _stream: WatchSession
 
     def __init__(
-        self, desk: Desk, lane: Lane, slot: Slot, number: int, stream: WatchSession
+        self, desk: Desk, queue: ConnectionQueue, slot: Slot, number: int, stream: WatchSession
     ) -> None:
-        super().__init__(desk, lane, slot, number)
+        super().__init__(desk, queue, slot, number)
         self._stream = stream
         self._listen(stream)
 
@@ -168,9 +168,9 @@ class ServedSocket(_Watching):
     _stream: WatchSocket
 
     def __init__(
-        self, desk: Desk, lane: Lane, slot: Slot, number: int, stream: WatchSocket
+        self, desk: Desk, queue: ConnectionQueue, slot: Slot, number: int, stream: WatchSocket
     ) -> None:
-        super().__init__(desk, lane, slot, number)
+        super().__init__(desk, queue, slot, number)
         self._stream = stream
         self._orders = Messages()
         self._intake = Intake(WAITING_BYTES)
@@ -200,7 +200,7 @@ class ServedSocket(_Watching):
 
     def _obey(self, order: Message) -> None:
         match order.kind:
-            case Kind.SUBSCRIBE:
+            case MessageKind.SUBSCRIBE:
                 asked = streams.decode_subscribe(order.head)
                 try:
                     at = self._stream.subscribe(
@@ -213,7 +213,7 @@ class ServedSocket(_Watching):
                     self._subscribed(refusal)
                 else:
                     self._replied(at, self._subscribed)
-            case Kind.UNSUBSCRIBE:
+            case MessageKind.UNSUBSCRIBE:
                 name = streams.decode_name(order.head)
                 was = self._stream.unsubscribe(name, partial(self._later, self._removed))
                 self._replied(was, self._removed)
@@ -237,12 +237,12 @@ class ServedSocket(_Watching):
 
     def _subscribed(self, found: Positions | Rejection) -> None:
         if isinstance(found, Rejection):
-            self._framing.add(Kind.REFUSED, encode_rejection(found))
+            self._framing.add(MessageKind.REFUSED, encode_rejection(found))
         else:
-            self._framing.add(Kind.POSITIONS, streams.encode(found))
+            self._framing.add(MessageKind.POSITIONS, streams.encode(found))
 
     def _removed(self, was: bool) -> None:
-        self._framing.add(Kind.REMOVED, streams.encode(was))
+        self._framing.add(MessageKind.REMOVED, streams.encode(was))
 
     def _stop(self) -> None:
         super()._stop()
@@ -253,15 +253,17 @@ class ServedSocket(_Watching):
 class ServedJobs(_Served):
     """A worker's push stream."""
 
-    def __init__(self, desk: Desk, lane: Lane, slot: Slot, number: int, jobs: PushedJobs) -> None:
-        super().__init__(desk, lane, slot, number)
+    def __init__(
+        self, desk: Desk, queue: ConnectionQueue, slot: Slot, number: int, jobs: PushedJobs
+    ) -> None:
+        super().__init__(desk, queue, slot, number)
         self._jobs = jobs
         jobs.wake_by(self._on_news)
 
     def _frame_next(self) -> None:
         found = self._jobs.take()
         for seq, text in found:
-            self._framing.add(Kind.JOB, streams.encode(seq), [text])
+            self._framing.add(MessageKind.JOB, streams.encode(seq), [text])
         if found or self._jobs.is_making:
             return
         if (why := self._jobs.ended_by) is not None:
@@ -286,9 +288,9 @@ class _Known(_Served):
 # ---------------------------------------------------------------------- opening
 
 
-def _open_session(desk: Desk, opening: Opening, asked: Open) -> None:
+def _open_session(desk: Desk, opening: AskedStream, asked: Open) -> None:
     def begin(stream: WatchSession) -> None:
-        served = ServedSession(desk, opening.lane, opening.slot, asked.number, stream)
+        served = ServedSession(desk, opening.queue, opening.slot, asked.number, stream)
         head = streams.encode(streams.SessionOpened(stream.heartbeat_ms, stream.id))
         desk.opened(opening, served)
         served.begin(head)
@@ -298,15 +300,15 @@ def _open_session(desk: Desk, opening: Opening, asked: Open) -> None:
     _now(desk.service.session(head.wid, head.rewind, opening.slot, later), opening, begin)
 
 
-def _has_session(desk: Desk, opening: Opening, asked: Open) -> None:
+def _has_session(desk: Desk, opening: AskedStream, asked: Open) -> None:
     begin = partial(_known, desk, opening)
     wid, later = streams.decode_name(asked.head), partial(_later, desk, opening, begin)
     _now(desk.service.require_session(wid, opening.slot, later), opening, begin)
 
 
-def _open_socket(desk: Desk, opening: Opening, asked: Open) -> None:
+def _open_socket(desk: Desk, opening: AskedStream, asked: Open) -> None:
     def begin(stream: WatchSocket) -> None:
-        served = ServedSocket(desk, opening.lane, opening.slot, asked.number, stream)
+        served = ServedSocket(desk, opening.queue, opening.slot, asked.number, stream)
         desk.opened(opening, served)
         served.begin()
 
@@ -314,9 +316,9 @@ def _open_socket(desk: Desk, opening: Opening, asked: Open) -> None:
     _now(desk.service.socket(opening.slot, later), opening, begin)
 
 
-def _open_jobs(desk: Desk, opening: Opening, asked: Open) -> None:
+def _open_jobs(desk: Desk, opening: AskedStream, asked: Open) -> None:
     def begin(jobs: PushedJobs) -> None:
-        served = ServedJobs(desk, opening.lane, opening.slot, asked.number, jobs)
+        served = ServedJobs(desk, opening.queue, opening.slot, asked.number, jobs)
         desk.opened(opening, served)
         served.begin()
 
@@ -326,19 +328,19 @@ def _open_jobs(desk: Desk, opening: Opening, asked: Open) -> None:
     _now(desk.service.jobs(claim, opening.slot, later), opening, begin)
 
 
-def _has_queue(desk: Desk, opening: Opening, asked: Open) -> None:
+def _has_queue(desk: Desk, opening: AskedStream, asked: Open) -> None:
     begin = partial(_known, desk, opening)
     name, later = streams.decode_name(asked.head), partial(_later, desk, opening, begin)
     _now(desk.service.require_queue(name, opening.slot, later), opening, begin)
 
 
-def _known(desk: Desk, opening: Opening, _: None) -> None:
-    served = _Known(desk, opening.lane, opening.slot, opening.number)
+def _known(desk: Desk, opening: AskedStream, _: None) -> None:
+    served = _Known(desk, opening.queue, opening.slot, opening.number)
     desk.opened(opening, served)
     served.begin()
 
 
-def _now(found: T | Ticket, opening: Opening, begin: Callable[[T], None]) -> None:
+def _now(found: T | Ticket, opening: AskedStream, begin: Callable[[T], None]) -> None:
     """What the service opened, or that it comes later."""
     if isinstance(found, Ticket):
         opening.ticket = found
@@ -346,7 +348,9 @@ def _now(found: T | Ticket, opening: Opening, begin: Callable[[T], None]) -> Non
         begin(found)
 
 
-def _later(desk: Desk, opening: Opening, begin: Callable[[T], None], found: T | Rejection) -> None:
+def _later(
+    desk: Desk, opening: AskedStream, begin: Callable[[T], None], found: T | Rejection
+) -> None:
     """It came."""
     if opening.is_over:
         return

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.driver.streams import Standing
+from topics.protocol.driver.streams import SessionTopic
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.outcomes import WatchPosition
 
@@ -24,7 +24,7 @@ HAS_QUEUE: Final = "has queue"
 """Whether a stream could be opened, which is then not."""
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """What a message is."""
 
     FRAME = 0
@@ -79,7 +79,7 @@ decode_session_opened: Final = msgspec.msgpack.Decoder(SessionOpened).decode
 decode_frame_head: Final = msgspec.msgpack.Decoder(FrameHead).decode
 decode_subscribe: Final = msgspec.msgpack.Decoder(Subscribe).decode
 decode_positions: Final = msgspec.msgpack.Decoder(dict[str, WatchPosition]).decode
-decode_standing: Final = msgspec.msgpack.Decoder(Standing).decode
+decode_standing: Final = msgspec.msgpack.Decoder(SessionTopic).decode
 decode_name: Final = msgspec.msgpack.Decoder(str).decode
 decode_flag: Final = msgspec.msgpack.Decoder(bool).decode
 decode_number: Final = msgspec.msgpack.Decoder(int).decode

@@ -10,7 +10,7 @@ from topics.server.service.slots import Slots
 
 def source_of(
     shell: Shell, slots: Slots, more: tuple[Iterable[metrics.Family], ...], caller: Caller
-) -> metrics.Source:
+) -> metrics.Measured:
     """The source for a scrape by a caller, now.  Before the phase is READY, and after it, another thread
     owns the state.
 
@@ -22,7 +22,7 @@ def source_of(
     if is_ready:
         engine.let_pass(shell.now_ms)
     watches = engine.watches
-    return metrics.Source(
+    return metrics.Measured(
         engine.state if is_ready else None,
         watches,
         shell.store.stats,

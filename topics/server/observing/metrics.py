@@ -79,7 +79,7 @@ class Family(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Measured:
     """What metrics are made of, beside the process.
 
     Attributes:
@@ -103,7 +103,7 @@ class Source:
     caller: Caller = ANYONE
 
 
-def families(source: Source, process: Process) -> list[Family]:
+def families(source: Measured, process: Process) -> list[Family]:
     """All metrics, aggregates first; those of the state only where there is one."""
     work = collecting(source, process)
     while True:
@@ -114,7 +114,7 @@ def families(source: Source, process: Process) -> list[Family]:
             return found
 
 
-def collecting(source: Source, process: Process) -> Generator[None, None, list[Family]]:
+def collecting(source: Measured, process: Process) -> Generator[None, None, list[Family]]:
     """The same in slices, between which commands may run: each looks at a bounded number of topics,
     and a topic's gauges are of one moment."""
     state = source.state
@@ -143,7 +143,7 @@ def collecting(source: Source, process: Process) -> Generator[None, None, list[F
     return found
 
 
-def _shown(state: State, source: Source) -> Generator[None, None, list[Topic]]:
+def _shown(state: State, source: Measured) -> Generator[None, None, list[Topic]]:
     """The topics with gauges of their own: those that were written to last, then any."""
     shown: dict[int, Topic] = {}
     for n, topic_id in enumerate([*reversed(source.active), *state.by_id], 1):
@@ -204,7 +204,7 @@ def _row(topic: Topic, state: State, caller: Caller) -> _Row:
     )
 
 
-def _aggregates(source: Source, process: Process, jobs: _Jobs) -> Iterable[Family]:
+def _aggregates(source: Measured, process: Process, jobs: _Jobs) -> Iterable[Family]:
     state, watches = source.state, source.watches
     records = total = hot = topics = 0
     classes: Mapping[str, int] = dict.fromkeys(DURABILITIES, 0)
@@ -288,7 +288,7 @@ def _limits(shares: Sequence[Shares]) -> Iterable[Family]:
         yield Family(f"topics_limit_{name}", kind, text, samples)
 
 
-def _per_topic(source: Source, rows: Sequence[_Row]) -> Iterable[Family]:
+def _per_topic(source: Measured, rows: Sequence[_Row]) -> Iterable[Family]:
     state, caller = source.state, source.caller
     is_truncated = state is not None and len(state.by_id) > len(rows)
     if caller.prefixes:
@@ -340,7 +340,7 @@ def _per_queue(rows: Sequence[_Row]) -> Iterable[Family]:
     yield Family("topics_topic_queue_dead", "gauge", text, letters)
 
 
-def _per_router(source: Source) -> Generator[None, None, list[Family]]:
+def _per_router(source: Measured) -> Generator[None, None, list[Family]]:
     state, caller = source.state, source.caller
     routers: list[Router] = [] if state is None else list(state.routers.by_name.values())
     if caller.prefixes:
@@ -441,7 +441,7 @@ def _parts(family: Family) -> Iterator[Sequence[Sample] | Column]:
 
 
 def rendering(
-    source: Source, process: Process, *, as_json: bool
+    source: Measured, process: Process, *, as_json: bool
 ) -> Generator[None, None, list[bytes]]:
     """The document in pieces, in slices between which commands may run; of JSON without the last
     brace."""

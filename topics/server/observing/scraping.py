@@ -39,7 +39,7 @@ class Scraping:
             it.
     """
 
-    def __init__(self, shell: Shell, source: Callable[[Caller], metrics.Source]) -> None:
+    def __init__(self, shell: Shell, source: Callable[[Caller], metrics.Measured]) -> None:
         self._shell = shell
         self._source = source
         self._waiting: dict[Kind, list[Scrape]] = {}

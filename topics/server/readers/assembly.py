@@ -14,7 +14,7 @@ from topics.server.access.keys import Entry, KeySource
 from topics.server.assembly import origins_of
 from topics.server.observing.observer import Observer
 from topics.server.observing.tracing import spans
-from topics.server.transport.limits import MESSAGE_BYTES_MAX, Limits, Timeouts
+from topics.server.transport.limits import MESSAGE_BYTES_MAX, Timeouts, TransportLimits
 from topics.settings import Settings
 from topics.store.files import OsFiles
 from topics.store.following import FollowingStore
@@ -29,9 +29,9 @@ class ReaderParts(msgspec.Struct, frozen=True):
     origins: OriginRule
     observer: Observer
 
-    def transport_limits(self, connections: int) -> Limits:
+    def transport_limits(self, connections: int) -> TransportLimits:
         limits = self.settings.limits
-        return Limits(
+        return TransportLimits(
             connections=connections,
             connections_per_ip=limits.max_connections_per_ip or connections,
             bodies_bytes=limits.max_body_memory,

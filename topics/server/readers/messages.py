@@ -34,7 +34,7 @@ class Keys(msgspec.Struct, frozen=True, array_like=True, tag=0):
     entries: list[Entry]
 
 
-class Wake(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class HeadsMoved(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """The shared heads show more."""
 
 
@@ -91,7 +91,7 @@ class Drain(msgspec.Struct, frozen=True, array_like=True, tag=8):
 # ---------------------------------------------------------------------- of a reader
 
 
-class Ready(msgspec.Struct, frozen=True, array_like=True, tag=16):
+class Serving(msgspec.Struct, frozen=True, array_like=True, tag=16):
     """It serves from now on."""
 
 
@@ -111,19 +111,19 @@ class Stats(msgspec.Struct, frozen=True, array_like=True, tag=17):
     answers: bytes
 
 
-class Reads(msgspec.Struct, frozen=True, array_like=True, tag=18):
+class ReadTimes(msgspec.Struct, frozen=True, array_like=True, tag=18):
     """When topics were read there that the engine was not told of yet, by id."""
 
     at_ms: dict[int, int]
 
 
-class InFlight(msgspec.Struct, frozen=True, array_like=True, tag=19):
+class InFlightCounts(msgspec.Struct, frozen=True, array_like=True, tag=19):
     """How many requests of each key are in flight there, by its name."""
 
     counts: dict[str, int]
 
 
-class Failures(msgspec.Struct, frozen=True, array_like=True, tag=20):
+class KeyFailures(msgspec.Struct, frozen=True, array_like=True, tag=20):
     """Requests with unknown keys, by address."""
 
     counts: dict[str, int]
@@ -157,9 +157,17 @@ class Released(msgspec.Struct, frozen=True, array_like=True, tag=24):
     number: int
 
 
-ToReader: TypeAlias = Keys | Wake | Elsewhere | Release | Rest | Recall | End | Lent | Drain
+ToReader: TypeAlias = Keys | HeadsMoved | Elsewhere | Release | Rest | Recall | End | Lent | Drain
 FromReader: TypeAlias = (
-    Ready | Stats | Reads | InFlight | Failures | Borrow | Returned | Forgotten | Released
+    Serving
+    | Stats
+    | ReadTimes
+    | InFlightCounts
+    | KeyFailures
+    | Borrow
+    | Returned
+    | Forgotten
+    | Released
 )
 
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=str).encode

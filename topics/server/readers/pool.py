@@ -27,35 +27,35 @@ from topics.protocol.model.access import Caller
 from topics.server.links.desk import Desk
 from topics.server.links.served_streams import STREAMS
 from topics.server.observing.metrics import Family
-from topics.server.process.latecomers import http2
+from topics.server.process.later_imports import http2
+from topics.server.readers.arrivals import Arrivals
 from topics.server.readers.channel import Channel, Handed, require_channels
+from topics.server.readers.early_handover import EarlyHandover
 from topics.server.readers.figures import families
-from topics.server.readers.loans import Loans
+from topics.server.readers.handover import Handover, ReadKind, asked
+from topics.server.readers.lent_sessions import LentSessions
 from topics.server.readers.messages import (
     Borrow,
     Drain,
     Elsewhere,
-    Failures,
     Forgotten,
+    HeadsMoved,
     Hello,
-    InFlight,
+    InFlightCounts,
+    KeyFailures,
     Keys,
     Lent,
-    Reads,
-    Ready,
+    ReadTimes,
     Released,
     Returned,
+    Serving,
     Stats,
-    Wake,
     decode_from_reader,
     pack_settings,
 )
-from topics.server.readers.moving import Arrivals
-from topics.server.readers.passing import Passing
-from topics.server.readers.process import ReaderProcess, Standing
+from topics.server.readers.process import ReaderPhase, ReaderProcess
 from topics.server.readers.releases import Releases
 from topics.server.readers.shared_heads import SharedHeads, heads_bytes, shared_file
-from topics.server.readers.sorting import Kind, Sorting, asked
 from topics.server.runtime.runtime import Runtime
 from topics.server.service.service import LocalService
 from topics.server.transport.connection import Connection
@@ -94,7 +94,7 @@ class Pool:
         self._memory_file = shared_file(size)
         self.heads = SharedHeads(mmap.mmap(self._memory_file, size))
         self._processes = [ReaderProcess(index) for index in range(settings.readers)]
-        self._loans = Loans(runtime, lambda: self._exchange.keys, self._may_serve)
+        self._lent_sessions = LentSessions(runtime, lambda: self._exchange.keys, self._may_serve)
         self._desks: dict[int, Desk] = {}
         """What each reader asks for, by its place."""
         self._releases: Releases
@@ -168,10 +168,10 @@ class Pool:
 
     def _on_gone(self, process: ReaderProcess) -> None:
         """A reader has ended, or its channel has: start another."""
-        if process.standing is Standing.GONE:
+        if process.standing is ReaderPhase.GONE:
             return
         again_s = process.gone(self._loop.time())
-        self._loans.reader_gone(process)
+        self._lent_sessions.reader_gone(process)
         self._desks.pop(process.index).close()
         self._count_in_flight()
         self._releases.process_gone()
@@ -183,7 +183,7 @@ class Pool:
         self._loop.call_later(again_s, self._start, process)
 
     def _note_end(self) -> None:
-        if all(each.standing is Standing.GONE for each in self._processes):
+        if all(each.standing is ReaderPhase.GONE for each in self._processes):
             self._all_ended.set()
 
     def _replace(self, process: ReaderProcess) -> None:
@@ -200,7 +200,7 @@ class Pool:
         if self._tick_handle is not None:
             self._tick_handle.cancel()
         for process in self._processes:
-            if process.standing is Standing.STARTING:
+            if process.standing is ReaderPhase.STARTING:
                 self._replace(process)
             else:
                 process.send(Drain())
@@ -230,7 +230,7 @@ class Pool:
             self._tell_keys(process)
 
     def _ready(self) -> list[ReaderProcess]:
-        return [each for each in self._processes if each.standing is Standing.READY]
+        return [each for each in self._processes if each.standing is ReaderPhase.READY]
 
     # ------------------------------------------------------------------ the shared heads
 
@@ -258,8 +258,8 @@ class Pool:
         held = runtime.engine.held_heads()
         if self.heads.store(batch, held, Timing(*runtime.clock.course)):
             for process in self._processes:
-                if process.standing is Standing.READY and self.heads.waits(process.index):
-                    process.send(Wake())
+                if process.standing is ReaderPhase.READY and self.heads.waits(process.index):
+                    process.send(HeadsMoved())
 
     def _tick(self) -> None:
         if self._is_ending:
@@ -280,19 +280,19 @@ class Pool:
 
     # ------------------------------------------------------------------ connections
 
-    def http1(self, connection: Connection) -> Sorting:
+    def http1(self, connection: Connection) -> Handover:
         """The speaker of a connection that was accepted here."""
-        return Sorting(connection, self._sort)
+        return Handover(connection, self._sort)
 
-    def http2(self, connection: Connection) -> Passing:
+    def http2(self, connection: Connection) -> EarlyHandover:
         """The same of one that speaks HTTP/2: it goes to a reader as a whole."""
-        return Passing(connection, self._pass, http2)
+        return EarlyHandover(connection, self._pass, http2)
 
     def _pass(self, connection: Connection) -> bool:
         process = self._idlest()
         return process is not None and self._give(connection, process)
 
-    def _sort(self, sorting: Sorting, data: bytes, at: int) -> bool:
+    def _sort(self, sorting: Handover, data: bytes, at: int) -> bool:
         """Whether the connection goes on in a reader."""
         what = asked(data, at)
         if what is None:
@@ -301,38 +301,38 @@ class Pool:
         sorting.reads += 1
         if len(data) - at > PENDING_MAX:
             return False
-        if what.kind is Kind.SOCKET:
+        if what.kind is ReadKind.SOCKET:
             idlest = self._idlest()
             return idlest is not None and self._give_sorted(sorting, idlest)
-        if what.kind is Kind.STREAM:
+        if what.kind is ReadKind.STREAM:
             return self._sort_stream(sorting, what.name)
         if sorting.reads <= patience(sorting.returns):
             return False
-        if what.kind is Kind.RECORDS and not self._may_serve(what.name):
+        if what.kind is ReadKind.RECORDS and not self._may_serve(what.name):
             return False
         process = self._idlest()
         return process is not None and self._give_sorted(sorting, process)
 
-    def _sort_stream(self, sorting: Sorting, wid: str) -> bool:
+    def _sort_stream(self, sorting: Handover, wid: str) -> bool:
         """A stream goes where its session is, which goes to a reader that can serve it."""
         if self._streams.topics_of(wid) is None:
             return False
-        holder = self._loans.holder_of(wid)
+        holder = self._lent_sessions.holder_of(wid)
         if holder is not None:
             return not self._is_ending and self._give_sorted(sorting, holder)
         if self._streams.is_open(wid) or sorting.reads <= patience(sorting.returns):
             return False
         process = self._idlest()
-        lent = None if process is None else self._loans.lend(wid, process)
+        lent = None if process is None else self._lent_sessions.lend(wid, process)
         if process is None or lent is None:
             return False
         if self._give_sorted(sorting, process, lent):
             return True
-        self._loans.undo(wid)
+        self._lent_sessions.undo(wid)
         return False
 
     def _give_sorted(
-        self, sorting: Sorting, process: ReaderProcess, lent: Lent | None = None
+        self, sorting: Handover, process: ReaderProcess, lent: Lent | None = None
     ) -> bool:
         return self._give(sorting.connection, process, lent, sorting.returns)
 
@@ -363,12 +363,12 @@ class Pool:
                 return  # the reader that asked has ended meanwhile
             lent = None
             if not self._is_ending and not self._streams.is_open(wid):
-                lent = self._loans.lend(wid, process, borrow.asked)
+                lent = self._lent_sessions.lend(wid, process, borrow.asked)
             process.send(lent or Lent(borrow.asked))
 
         owner = self._streams.owner_of(wid)
         if owner is not None and owner.name == borrow.caller:
-            self._loans.recall(wid, lend)
+            self._lent_sessions.recall(wid, lend)
         else:
             process.send(Lent(borrow.asked))
 
@@ -394,7 +394,7 @@ class Pool:
     def _adopt(self, handed: Handed, sock: socket.socket, returns: int) -> None:
         made = Connection(
             self._shared,
-            lambda connection: Sorting(connection, self._sort, returns=returns),
+            lambda connection: Handover(connection, self._sort, returns=returns),
             self.http2,
         )
         self._arrivals.adopt(sock, made, handed.pending)
@@ -403,7 +403,7 @@ class Pool:
 
     def _on_message(self, process: ReaderProcess, data: bytes) -> None:
         match decode_from_reader(data):
-            case Ready():
+            case Serving():
                 process.ready(self._ran.ms)
                 self._releases.process_ready(process)
                 self._tell_in_flight()  # before any connection goes there
@@ -411,22 +411,22 @@ class Pool:
                 process.stats = stats
                 process.given = stats.connections
                 self._exchange.measures.add(stats.answers)
-            case Reads(at_ms):
+            case ReadTimes(at_ms):
                 for topic_id, ms in at_ms.items():
                     self._runtime.engine.note_read(topic_id, ms)
-            case InFlight(counts):
+            case InFlightCounts(counts):
                 process.in_flight = counts
                 self._count_in_flight()
                 self._tell_in_flight()
-            case Failures(counts):
+            case KeyFailures(counts):
                 if self._exchange.failures is not None:
                     self._exchange.failures.note_all(counts)
             case Borrow() as borrow:
                 self._lend(process, borrow)
             case Returned() as returned:
-                self._loans.returned(process, returned)
+                self._lent_sessions.returned(process, returned)
             case Forgotten() as forgotten:
-                self._loans.forgotten(process, forgotten)
+                self._lent_sessions.forgotten(process, forgotten)
             case Released(number):
                 self._releases.released(process, number)
 

@@ -35,7 +35,7 @@ NO_STATS: Final = Stats(0, 0, 0, 0.0, 0, b"")
 log = logging.getLogger("topics.readers")
 
 
-class Standing(StrEnum):
+class ReaderPhase(StrEnum):
     """Where a reader's process is in its life."""
 
     STARTING = "starting"
@@ -67,7 +67,7 @@ class ReaderProcess:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self.standing = Standing.GONE
+        self.standing = ReaderPhase.GONE
         self.channel: Channel | None = None
         self.stats = NO_STATS
         self.restarts = 0
@@ -88,7 +88,7 @@ class ReaderProcess:
     def takes(self) -> bool:
         """Whether a connection that is given to it now is taken soon."""
         channel = self.channel
-        return self.standing is Standing.READY and channel is not None and channel.is_clear
+        return self.standing is ReaderPhase.READY and channel is not None and channel.is_clear
 
     # ------------------------------------------------------------------ life
 
@@ -111,7 +111,7 @@ class ReaderProcess:
         """
         loop = asyncio.get_running_loop()
         ours, theirs = channel_pair()
-        self.standing = Standing.STARTING
+        self.standing = ReaderPhase.STARTING
         self.stats = NO_STATS
         self._begun_s = loop.time()
         self._seen = (0, 0)
@@ -146,7 +146,7 @@ class ReaderProcess:
         Args:
             ran_ms: How long the engine's process has looked at its readers by now.
         """
-        self.standing = Standing.READY
+        self.standing = ReaderPhase.READY
         self._seen_ms = ran_ms
         self.given = 0
 
@@ -161,7 +161,7 @@ class ReaderProcess:
     def gone(self, now_s: float) -> float:
         """Its process has ended, or is ended here; returns in how many seconds another one is to
         start."""
-        self.standing = Standing.GONE
+        self.standing = ReaderPhase.GONE
         self.channel = None
         self.in_flight, self.told = {}, Counter()
         self.kill()
@@ -192,7 +192,7 @@ class ReaderProcess:
         """
         stats = self.stats
         return Figures(
-            up=self.standing is Standing.READY,
+            up=self.standing is ReaderPhase.READY,
             behind=newest - heads.words(self.index)[0],
             connections=stats.connections,
             hot_bytes=stats.hot_bytes,

@@ -28,42 +28,43 @@ from topics.server.http.exchange import ConnectionExchange, TopicsExchange
 from topics.server.http.holders import Holders
 from topics.server.links.link import Link
 from topics.server.observing import usage
-from topics.server.process import latecomers, logs
+from topics.server.process import later_imports as latecomers
+from topics.server.process import logs
 from topics.server.process.cpus import busy_poll_s
 from topics.server.process.foreground import run_on_loop
 from topics.server.process.parent import Parent
+from topics.server.readers.arrivals import Arrivals
 from topics.server.readers.assembly import ReaderParts, parts_of
 from topics.server.readers.channel import Channel, Handed
+from topics.server.readers.handover import Handover, ReadKind, asked
 from topics.server.readers.held_files import holds_unlinked
 from topics.server.readers.messages import (
     Borrow,
     Drain,
     Elsewhere,
     End,
-    Failures,
     Forgotten,
+    HeadsMoved,
     Hello,
-    InFlight,
+    InFlightCounts,
+    KeyFailures,
     Keys,
     Lent,
-    Reads,
-    Ready,
+    ReadTimes,
     Recall,
     Release,
     Released,
     Rest,
     Returned,
+    Serving,
     Stats,
-    Wake,
     decode_hello,
     decode_to_reader,
     settings_of,
 )
-from topics.server.readers.moving import Arrivals
 from topics.server.readers.service import ReaderService
 from topics.server.readers.shared_heads import SharedHeadsView, heads_bytes
 from topics.server.readers.shell import ReaderShell
-from topics.server.readers.sorting import Kind, Sorting, asked
 from topics.server.service.shell import Phase
 from topics.server.service.slots import Slot
 from topics.server.transport.budget import Budget
@@ -121,7 +122,7 @@ class Reader:
         self._in_flight: dict[str, int] = {}
         self._borrowed: dict[str, float] = {}
         """Sessions that are here, and when each last had a stream."""
-        self._loans: dict[str, int] = {}
+        self._lent_sessions: dict[str, int] = {}
         """Which loan each of them is."""
         self._arrivals = Arrivals()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -149,7 +150,7 @@ class Reader:
             await self._keys_told.wait()
         await self._begin()
         self._tick()
-        self._channel.send(Ready())
+        self._channel.send(Serving())
         latecomers.load(latecomers.OF_READERS)
         await self._ended.wait()
         return self._code
@@ -222,7 +223,7 @@ class Reader:
 
     def _tell_reads(self, reads: Mapping[int, int]) -> None:
         if reads:
-            self._channel.send(Reads(dict(reads)))
+            self._channel.send(ReadTimes(dict(reads)))
 
     # ------------------------------------------------------------------ the shared heads
 
@@ -272,14 +273,14 @@ class Reader:
         counts = self._exchange.slots.of_keys.counts()
         if counts != self._in_flight:
             self._in_flight = counts
-            self._channel.send(InFlight(counts))
+            self._channel.send(InFlightCounts(counts))
 
     def _tell_failures(self) -> None:
         """Wrong keys are counted by address, whichever process met them (§12)."""
         failures = self._exchange.failures
         counts = {} if failures is None else failures.take()
         if counts:
-            self._channel.send(Failures(counts))
+            self._channel.send(KeyFailures(counts))
 
     def _tell_stats(self) -> None:
         self._tell_reads(self._shell.take_reads())
@@ -299,7 +300,7 @@ class Reader:
     def _on_handed(self, handed: Handed, sock: socket.socket) -> None:
         made = Connection(
             self._shared,
-            lambda connection: Sorting(
+            lambda connection: Handover(
                 connection, self._sort, returns=handed.returns, exchange=self._of_connection()
             ),
             lambda connection: latecomers.http2(connection, self._of_connection()),
@@ -309,14 +310,14 @@ class Reader:
         self._arrivals.adopt(sock, made, handed.pending)
 
     def _of_connection(self) -> ConnectionExchange:
-        return ConnectionExchange(self._exchange, self._service.lane())
+        return ConnectionExchange(self._exchange, self._service.connection())
 
-    def _sort(self, sorting: Sorting, data: bytes, at: int) -> bool:
+    def _sort(self, sorting: Handover, data: bytes, at: int) -> bool:
         """Whether the connection does not go on here."""
         match asked(data, at):
-            case (Kind.SOCKET, _):
+            case (ReadKind.SOCKET, _):
                 return False
-            case (Kind.RECORDS, name):
+            case (ReadKind.RECORDS, name):
                 if not self._shell.look():
                     if not self._shell.can_follow:
                         return self._give_back(sorting)
@@ -324,9 +325,9 @@ class Reader:
                     return True
                 if self._shell.serves(name, is_prompt=self._service.is_prompt):
                     return False
-            case (Kind.LIST, _) if self._service.is_prompt:
+            case (ReadKind.LIST, _) if self._service.is_prompt:
                 return False
-            case (Kind.STREAM, wid) if wid in self._borrowed:
+            case (ReadKind.STREAM, wid) if wid in self._borrowed:
                 if not self._shell.look():
                     self._shell.when_current(sorting.connection.work_soon)
                     return True
@@ -348,7 +349,7 @@ class Reader:
             self._channel.send(Returned(image, number))
             return
         self._follower.streams.borrow(image, self._shell.now_ms, owner)
-        self._borrowed[image.wid], self._loans[image.wid] = time.monotonic(), number
+        self._borrowed[image.wid], self._lent_sessions[image.wid] = time.monotonic(), number
 
     # Implements `service.Sessions`.
 
@@ -375,7 +376,7 @@ class Reader:
     def _return(self, wid: str, why: StreamEnd | None = None) -> None:
         """Give a session back, with the positions that its stream has reached."""
         del self._borrowed[wid]
-        number = self._loans.pop(wid)
+        number = self._lent_sessions.pop(wid)
         image = self._follower.streams.give_back(wid, why)
         if image is not None:
             self._channel.send(Returned(image, number))
@@ -384,15 +385,15 @@ class Reader:
 
     def _end_stream(self, wid: str, number: int, why: StreamEnd) -> None:
         """The session is the engine's again: its stream here ends, and nothing of it goes back."""
-        if self._loans.get(wid) != number:
+        if self._lent_sessions.get(wid) != number:
             return
-        del self._loans[wid], self._borrowed[wid]
+        del self._lent_sessions[wid], self._borrowed[wid]
         self._follower.streams.give_back(wid, why)
 
     def _recall(self, wid: str, number: int) -> None:
         """Another stream of the session takes over elsewhere: the one here ends, and the session goes
         back."""
-        if self._loans.get(wid) != number:
+        if self._lent_sessions.get(wid) != number:
             return  # it is on its way
         self._return(wid, StreamEnd.TAKEN_OVER)
 
@@ -405,7 +406,7 @@ class Reader:
             elif now_s - since_s >= IDLE_S:
                 self._return(wid)
 
-    def _give_back(self, sorting: Sorting) -> bool:
+    def _give_back(self, sorting: Handover) -> bool:
         given = sorting.connection.give_away()
         if given is None:
             # An answer is still on its way to the client; or the client is gone.
@@ -428,7 +429,7 @@ class Reader:
 
     def _on_message(self, data: bytes) -> None:
         match decode_to_reader(data):
-            case Wake():
+            case HeadsMoved():
                 self._on_wake()
             case End(wid, number, why):
                 self._end_stream(wid, number, StreamEnd[why])

@@ -15,7 +15,7 @@ from typing import Final
 
 from topics.protocol.driver.loop_time import LoopTime, tick_ms
 from topics.server.readers.messages import Release, Rest
-from topics.server.readers.process import ReaderProcess, Standing
+from topics.server.readers.process import ReaderPhase, ReaderProcess
 from topics.server.readers.shared_heads import SharedHeads
 
 RELEASE_S: Final = 5.0
@@ -72,7 +72,7 @@ class Releases:
 
     def _is_any_behind(self, heads: SharedHeads, number: int) -> bool:
         return any(
-            each.standing is Standing.READY and heads.words(each.index)[0] < number
+            each.standing is ReaderPhase.READY and heads.words(each.index)[0] < number
             for each in self._processes
         )
 
@@ -86,7 +86,7 @@ class Releases:
 
     def _tell(self) -> None:
         for process in self._processes:
-            if process.standing is Standing.READY:
+            if process.standing is ReaderPhase.READY:
                 process.send(Rest())
 
     def _wait(self) -> None:
@@ -136,17 +136,17 @@ class Releases:
 
     def _are_released(self, number: int) -> bool:
         return all(
-            each.standing is Standing.GONE or each.released >= number for each in self._processes
+            each.standing is ReaderPhase.GONE or each.released >= number for each in self._processes
         )
 
     def _ask(self, number: int) -> None:
         for process in self._processes:
-            if process.standing is Standing.READY:
+            if process.standing is ReaderPhase.READY:
                 process.send(Release(number))
 
     def _end_holders(self, number: int) -> None:
         for process in self._processes:
-            if process.standing is not Standing.GONE and process.released < number:
+            if process.standing is not ReaderPhase.GONE and process.released < number:
                 log.warning("reader %d holds erased files, and is replaced", process.index)
                 self._replace(process)
 

@@ -91,7 +91,7 @@ class ReaderService:
         self._lists: dict[_List, None] = {}
         """Lists that wait, in the order of asking."""
 
-    def lane(self) -> int:
+    def connection(self) -> int:
         """A number for the requests of one connection."""
         self._lanes += 1
         return self._lanes
@@ -175,7 +175,7 @@ class ReaderService:
 
     def socket(self, slot: Slot, deliver: Opened[WatchSocket]) -> WatchSocket | Ticket:
         self.asked_total += 1
-        slot.lane = self.lane()  # of its publishes, too
+        slot.connection = self.connection()  # of its publishes, too
 
         def opened(found: RemoteSocket | Rejection) -> None:
             deliver(found if isinstance(found, Rejection) else self._joint(found, slot))

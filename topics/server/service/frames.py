@@ -24,14 +24,14 @@ class Unreadable(msgspec.Struct, frozen=True):
     refusal: Rejection
 
 
-class Read(NamedTuple):
+class FrameText(NamedTuple):
     """A frame, and the text of its records with their commas."""
 
     frame: Frame
     texts: Sequence[Buffer] = ()
 
 
-Found: TypeAlias = Read | Unreadable
+Found: TypeAlias = FrameText | Unreadable
 
 
 class Pulling(Protocol):
@@ -76,7 +76,7 @@ class Frames:
         if kept is not None:
             return kept
         frame = self._stream.next_frame(self._shell.now_ms)
-        if frame is None or isinstance(frame, Read | Unreadable):
+        if frame is None or isinstance(frame, FrameText | Unreadable):
             return frame
         return self.read(frame)
 
@@ -86,7 +86,7 @@ class Frames:
             self._stream.unreadable(frame)
             return Unreadable(frame.topic, refusal_of(frame.damage))
         if not isinstance(frame, RecordFrame) or self._encoder in frame.texts:
-            return Read(frame)
+            return FrameText(frame)
         texts = read(frame.records, blocking=False)
         if texts is not None:
             return self._found(frame, texts)
@@ -102,7 +102,7 @@ class Frames:
 
     def _found(self, frame: RecordFrame, texts: list[Buffer] | Rejection) -> Found:
         if isinstance(texts, list):
-            return Read(frame, texts)
+            return FrameText(frame, texts)
         self._stream.unreadable(frame)
         return Unreadable(frame.topic, texts)
 

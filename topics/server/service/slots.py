@@ -58,7 +58,7 @@ class Slot(msgspec.Struct, eq=False):
 
     Attributes:
         address: Where it came from; says who sent it where no key does.
-        lane: Its connection: what one connection asks of another process has its turns together.
+        connection: Its connection: what one connection asks of another process has its turns together.
         waiting: What waits for its answer.
         at_end: Called once the request is over.
         index: How far the log is to be shown at least, on a node of a cluster.
@@ -68,7 +68,7 @@ class Slot(msgspec.Struct, eq=False):
     _slots: Slots
     address: str
     caller: Caller = ANYONE
-    lane: int = 0
+    connection: int = 0
     waiting: Revocable | None = None
     at_end: Callable[[], None] | None = None
     index: int = 0

@@ -22,7 +22,7 @@ from topics.protocol.model.holder import Holder
 from topics.protocol.model.records import Buffer
 from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.budget import Meter
-from topics.server.transport.connection_life import LIVE, TABLE, Input, State
+from topics.server.transport.connection_life import LIVE, TABLE, ConnectionInput, ConnectionState
 from topics.server.transport.deadline import Deadline
 from topics.server.transport.inbox import Inbox
 from topics.server.transport.receive_pace import MUCH_BYTES
@@ -30,9 +30,9 @@ from topics.server.transport.shared import Shared
 from topics.server.transport.speaker import Speaker
 
 # Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_CHOOSING: Final = State.CHOOSING
-_OPEN: Final = State.OPEN
-_LOST: Final = State.LOST
+_CHOOSING: Final = ConnectionState.CHOOSING
+_OPEN: Final = ConnectionState.OPEN
+_LOST: Final = ConnectionState.LOST
 
 log = logging.getLogger("topics.http")
 
@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
         except Rejection as refusal:
             log.warning("connections are reset as they come: %s", refusal.message)
             shared.abuses.hit(Abuse.TOO_MANY_CONNECTIONS)
-            self._move(Input.LOST)
+            self._move(ConnectionInput.LOST)
             self._transport.abort()
             return
         shared.connections.add(self)
@@ -136,7 +136,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.is_ended = True
-        if self.state is State.FINISHING:
+        if self.state is ConnectionState.FINISHING:
             self._transport.close()
         elif self.state is not _LOST:
             # Not in its turn: a later request of another client must find this stream closed.
@@ -145,12 +145,12 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         was = self.state
-        self._move(Input.LOST)
+        self._move(ConnectionInput.LOST)
         self._inbox.clear()
         self.shared.receive_pace.forget(self)
         self.deadline.close()
         self._end_stall()
-        if self._speaker is not None and was is not State.FINISHING:
+        if self._speaker is not None and was is not ConnectionState.FINISHING:
             self._speaker.close()
         self._speaker = None
         self.set_busy(False)
@@ -270,11 +270,11 @@ class Connection(asyncio.Protocol):
             self.finish()
             return False
         make = self._http2 if is_http2 else self._http1
-        self._move(Input.CHOSEN)
+        self._move(ConnectionInput.CHOSEN)
         self._speaker = make(self)
         return True
 
-    def _move(self, what: Input) -> None:
+    def _move(self, what: ConnectionInput) -> None:
         """One step of its life, by the table."""
         made = TABLE.get((self.state, what))
         assert made is not None, (self.state, what)
@@ -324,7 +324,7 @@ class Connection(asyncio.Protocol):
         if self.state not in LIVE:
             return
         self._close_speaker()
-        self._move(Input.ENDED)
+        self._move(ConnectionInput.ENDED)
         waiting = self._inbox.size_bytes
         self._inbox.clear()
         timeouts = self.shared.timeouts
@@ -361,7 +361,7 @@ class Connection(asyncio.Protocol):
         if self.state is _LOST:
             return
         self._close_speaker()
-        self._move(Input.ENDED)
+        self._move(ConnectionInput.ENDED)
         self._transport.abort()
 
     def give_away(self) -> tuple[int, bytes] | None:
@@ -411,7 +411,10 @@ class Connection(asyncio.Protocol):
 
     def _forget(self, size: int) -> None:
         self._drained_bytes += size
-        if self.state is State.FINISHING and self._drained_bytes > self.shared.limits.drain_bytes:
+        if (
+            self.state is ConnectionState.FINISHING
+            and self._drained_bytes > self.shared.limits.drain_bytes
+        ):
             self._transport.close()
 
     def _on_due(self) -> None:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class State(StrEnum):
+class ConnectionState(StrEnum):
     CHOOSING = "choosing"
     """Which protocol it speaks is not known yet."""
     OPEN = "open"
@@ -16,7 +16,7 @@ class State(StrEnum):
     LOST = "lost"
 
 
-class Input(StrEnum):
+class ConnectionInput(StrEnum):
     CHOSEN = "chosen"
     """The first bytes have said which protocol it is."""
     ENDED = "ended"
@@ -26,18 +26,18 @@ class Input(StrEnum):
 
 
 TABLE: Final = {
-    (State.CHOOSING, Input.CHOSEN): State.OPEN,
-    (State.CHOOSING, Input.ENDED): State.FINISHING,
-    (State.CHOOSING, Input.LOST): State.LOST,
-    (State.OPEN, Input.ENDED): State.FINISHING,
-    (State.OPEN, Input.LOST): State.LOST,
+    (ConnectionState.CHOOSING, ConnectionInput.CHOSEN): ConnectionState.OPEN,
+    (ConnectionState.CHOOSING, ConnectionInput.ENDED): ConnectionState.FINISHING,
+    (ConnectionState.CHOOSING, ConnectionInput.LOST): ConnectionState.LOST,
+    (ConnectionState.OPEN, ConnectionInput.ENDED): ConnectionState.FINISHING,
+    (ConnectionState.OPEN, ConnectionInput.LOST): ConnectionState.LOST,
     # It may end gently, and then be cut because its client does not read.
-    (State.FINISHING, Input.ENDED): State.FINISHING,
-    (State.FINISHING, Input.LOST): State.LOST,
+    (ConnectionState.FINISHING, ConnectionInput.ENDED): ConnectionState.FINISHING,
+    (ConnectionState.FINISHING, ConnectionInput.LOST): ConnectionState.LOST,
     # A connection that found no room is lost when it is made, and again when its transport is.
-    (State.LOST, Input.LOST): State.LOST,
+    (ConnectionState.LOST, ConnectionInput.LOST): ConnectionState.LOST,
 }
 """All moves that there are; any other is a bug."""
 
-LIVE: Final = frozenset((State.CHOOSING, State.OPEN))
+LIVE: Final = frozenset((ConnectionState.CHOOSING, ConnectionState.OPEN))
 """Bytes that come are looked at."""

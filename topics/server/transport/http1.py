@@ -29,23 +29,23 @@ from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.bodies import BodyShare
 from topics.server.transport.budget import Share
 from topics.server.transport.connection import Connection
-from topics.server.transport.http1_heads import Message
-from topics.server.transport.http1_life import TABLE, Input, State
+from topics.server.transport.http1_heads import RequestHead
+from topics.server.transport.http1_life import TABLE, RequestInput, RequestState
 from topics.server.transport.http1_parser import Malformed, Parser
 from topics.server.transport.http1_stream import Stream
 from topics.server.transport.outgoing import Outgoing
 
 # Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_IDLE: Final = State.IDLE
-_BODY: Final = State.BODY
-_SPILL: Final = State.SPILL
-_WAITING: Final = State.WAITING
-_SENDING: Final = State.SENDING
-_STREAMING: Final = State.STREAMING
-_ADMITTED: Final = Input.ADMITTED
-_POSTPONED: Final = Input.POSTPONED
-_DONE: Final = Input.DONE
-_CUT_SHORT: Final = Input.CUT_SHORT
+_IDLE: Final = RequestState.IDLE
+_BODY: Final = RequestState.BODY
+_SPILL: Final = RequestState.SPILL
+_WAITING: Final = RequestState.WAITING
+_SENDING: Final = RequestState.SENDING
+_STREAMING: Final = RequestState.STREAMING
+_ADMITTED: Final = RequestInput.ADMITTED
+_POSTPONED: Final = RequestInput.POSTPONED
+_DONE: Final = RequestInput.DONE
+_CUT_SHORT: Final = RequestInput.CUT_SHORT
 
 SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
 """The last frame for a client that does not read its stream; it resumes from its last id."""
@@ -71,7 +71,7 @@ class Http1:
         self._body_share: BodyShare | None = None
         """Of a body that is not small."""
         self._answers = Share(shared.answers, shared.limits.connection_answers_bytes)
-        self._message: Message | None = None
+        self._message: RequestHead | None = None
         self._admission: Admission | None = None
         self._pieces: list[bytes] = []
         self._window_bytes = 0
@@ -123,11 +123,11 @@ class Http1:
 
     def due(self) -> None:
         match self._state:
-            case State.BODY:
+            case RequestState.BODY:
                 assert self._admission is not None
                 self._shared.abuses.hit(Abuse.SLOW_BODY)
                 self._answer(self._admission.too_slow())
-            case State.IDLE if self._parser.is_begun:
+            case RequestState.IDLE if self._parser.is_begun:
                 self._shared.abuses.hit(Abuse.SLOW_HEAD)
                 self._refuse("the head did not come in time", 400)
             case _:
@@ -152,7 +152,7 @@ class Http1:
             self._connection.finish()
 
     def close(self) -> None:
-        self._move(Input.ENDED)
+        self._move(RequestInput.ENDED)
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.cancel()
@@ -162,7 +162,7 @@ class Http1:
         self._close_request()
         self._parser.close()
 
-    def _move(self, what: Input) -> None:
+    def _move(self, what: RequestInput) -> None:
         """One step of the request's life, by the table."""
         made = TABLE.get((self._state, what))
         assert made is not None, (self._state, what)
@@ -347,7 +347,7 @@ class Http1:
             self._answered()
             return
         self._outgoing = outgoing
-        self._move(Input.BEGUN)
+        self._move(RequestInput.BEGUN)
         connection.deadline.clear()
         connection.work_soon()
 
@@ -440,7 +440,7 @@ class Http1:
         if streaming.feed is None:
             self._answered()
             return
-        self._move(Input.STREAMED)
+        self._move(RequestInput.STREAMED)
         self._parser.forget_head()
         self._message = self._parser.message
         self._stream = Stream(
@@ -504,7 +504,7 @@ class Http1:
             # Few connections are WebSockets, and the library takes long to import.
             from topics.server.transport.websocket import open_on_http1
 
-            self._move(Input.ENDED)
+            self._move(RequestInput.ENDED)
             open_on_http1(self._connection, head, verdict)
             self._parser.close()
             self._message = None

@@ -38,7 +38,7 @@ _TOKEN: Final = b"token"
 """A parameter of some queries that may hold a key: heads with such a query are not kept."""
 
 
-class Message(msgspec.Struct):
+class RequestHead(msgspec.Struct):
     """The head of one request.
 
     Attributes:
@@ -79,7 +79,7 @@ class Heads:
 
     def __init__(self, most: int = KEPT_MAX) -> None:
         self._most = most
-        self._known: OrderedDict[bytes, Message] = OrderedDict()
+        self._known: OrderedDict[bytes, RequestHead] = OrderedDict()
         """By the bytes of a head; by `_without_secret` where it has one."""
         self._has_secrets = False
 
@@ -87,11 +87,11 @@ class Heads:
         return len(self._known)
 
     @property
-    def kept(self) -> ItemsView[bytes, Message]:
+    def kept(self) -> ItemsView[bytes, RequestHead]:
         """All of the table."""
         return self._known.items()
 
-    def find(self, data: bytes, at: int) -> Message | None:
+    def find(self, data: bytes, at: int) -> RequestHead | None:
         """The message whose whole head is at `data[at:]`, where it is known."""
         end = data.find(BLANK_LINE, at, at + KEPT_BYTES_MAX)
         if end < 0:
@@ -114,7 +114,7 @@ class Heads:
         found.wire_bytes = len(raw)
         return found
 
-    def keep(self, raw: bytes, message: Message) -> None:
+    def keep(self, raw: bytes, message: RequestHead) -> None:
         """Keep a message that was read from all of `raw` and from nothing else, if it is plain and
         small."""
         if not (

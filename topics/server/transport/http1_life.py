@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class State(StrEnum):
+class RequestState(StrEnum):
     """The state of the connection's current request."""
 
     IDLE = "idle"
@@ -25,7 +25,7 @@ class State(StrEnum):
     """The connection ends, or is spoken on by another speaker."""
 
 
-class Input(StrEnum):
+class RequestInput(StrEnum):
     """What moves a request."""
 
     ADMITTED = "admitted"
@@ -46,29 +46,29 @@ class Input(StrEnum):
 
 TABLE: Final = {
     # A request without a body, or with one that came with its head, may be answered at once.
-    (State.IDLE, Input.ADMITTED): State.BODY,
-    (State.IDLE, Input.POSTPONED): State.WAITING,
-    (State.IDLE, Input.BEGUN): State.SENDING,
-    (State.IDLE, Input.STREAMED): State.STREAMING,
-    (State.IDLE, Input.DONE): State.IDLE,
-    (State.IDLE, Input.CUT_SHORT): State.SPILL,
-    (State.IDLE, Input.ENDED): State.OVER,
-    (State.BODY, Input.POSTPONED): State.WAITING,
-    (State.BODY, Input.BEGUN): State.SENDING,
-    (State.BODY, Input.STREAMED): State.STREAMING,
-    (State.BODY, Input.DONE): State.IDLE,
-    (State.BODY, Input.CUT_SHORT): State.SPILL,
-    (State.BODY, Input.ENDED): State.OVER,
-    (State.WAITING, Input.BEGUN): State.SENDING,
-    (State.WAITING, Input.STREAMED): State.STREAMING,
-    (State.WAITING, Input.DONE): State.IDLE,
-    (State.WAITING, Input.ENDED): State.OVER,
-    (State.SENDING, Input.DONE): State.IDLE,
-    (State.SENDING, Input.CUT_SHORT): State.SPILL,
-    (State.SENDING, Input.ENDED): State.OVER,
-    (State.SPILL, Input.DONE): State.IDLE,
-    (State.SPILL, Input.ENDED): State.OVER,
-    (State.STREAMING, Input.DONE): State.IDLE,
-    (State.STREAMING, Input.ENDED): State.OVER,
+    (RequestState.IDLE, RequestInput.ADMITTED): RequestState.BODY,
+    (RequestState.IDLE, RequestInput.POSTPONED): RequestState.WAITING,
+    (RequestState.IDLE, RequestInput.BEGUN): RequestState.SENDING,
+    (RequestState.IDLE, RequestInput.STREAMED): RequestState.STREAMING,
+    (RequestState.IDLE, RequestInput.DONE): RequestState.IDLE,
+    (RequestState.IDLE, RequestInput.CUT_SHORT): RequestState.SPILL,
+    (RequestState.IDLE, RequestInput.ENDED): RequestState.OVER,
+    (RequestState.BODY, RequestInput.POSTPONED): RequestState.WAITING,
+    (RequestState.BODY, RequestInput.BEGUN): RequestState.SENDING,
+    (RequestState.BODY, RequestInput.STREAMED): RequestState.STREAMING,
+    (RequestState.BODY, RequestInput.DONE): RequestState.IDLE,
+    (RequestState.BODY, RequestInput.CUT_SHORT): RequestState.SPILL,
+    (RequestState.BODY, RequestInput.ENDED): RequestState.OVER,
+    (RequestState.WAITING, RequestInput.BEGUN): RequestState.SENDING,
+    (RequestState.WAITING, RequestInput.STREAMED): RequestState.STREAMING,
+    (RequestState.WAITING, RequestInput.DONE): RequestState.IDLE,
+    (RequestState.WAITING, RequestInput.ENDED): RequestState.OVER,
+    (RequestState.SENDING, RequestInput.DONE): RequestState.IDLE,
+    (RequestState.SENDING, RequestInput.CUT_SHORT): RequestState.SPILL,
+    (RequestState.SENDING, RequestInput.ENDED): RequestState.OVER,
+    (RequestState.SPILL, RequestInput.DONE): RequestState.IDLE,
+    (RequestState.SPILL, RequestInput.ENDED): RequestState.OVER,
+    (RequestState.STREAMING, RequestInput.DONE): RequestState.IDLE,
+    (RequestState.STREAMING, RequestInput.ENDED): RequestState.OVER,
 }
 """All moves that there are; any other is a bug."""

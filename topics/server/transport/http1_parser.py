@@ -18,7 +18,7 @@ import httptools
 import msgspec
 
 from topics.server.http.interface import Headers
-from topics.server.transport.http1_heads import BLANK_LINE, Heads, Message
+from topics.server.transport.http1_heads import BLANK_LINE, Heads, RequestHead
 from topics.server.transport.limits import HEAD_BYTES_MAX, HEADERS_MAX
 
 METHODS: Final = {
@@ -84,7 +84,7 @@ class Parser:
         self._begin = self._target = b""
         self.body: list[bytes] = []
         self._small = bytearray()
-        self._last: Message | None = None
+        self._last: RequestHead | None = None
         """The known head that came last, if it has no secret."""
         self.next_message()
 
@@ -92,7 +92,7 @@ class Parser:
         """Forget the message: the next byte is the first of another."""
         self.method = ""
         self.is_begun = False
-        self.message: Message | None = None
+        self.message: RequestHead | None = None
         self.is_complete = False
         self.body_bytes = 0
         """Of its body, so far."""
@@ -174,7 +174,7 @@ class Parser:
         self.is_complete = True
         return data[at : at + length]
 
-    def _feed_body(self, message: Message, data: bytes, at: int) -> int:
+    def _feed_body(self, message: RequestHead, data: bytes, at: int) -> int:
         if message.length is None:
             end = self._end_of_lines(data, at)
             self._chunks = 0
@@ -272,7 +272,7 @@ class Parser:
             if self._is_upgrade and self.message.length != 0:
                 self._go_on_without_upgrade(self.message)
 
-    def _go_on_without_upgrade(self, message: Message) -> None:
+    def _go_on_without_upgrade(self, message: RequestHead) -> None:
         """Ignore an `Upgrade`, as a server may.  httptools takes the bytes behind such a head for
         another protocol, and so the request's body for the next request: it is given a head without
         the upgrade."""
@@ -296,7 +296,7 @@ class Parser:
                 raise cause from None
             raise Malformed(f"the request is not valid HTTP: {error}") from None
 
-    def _read_head(self) -> Message:
+    def _read_head(self) -> RequestHead:
         headers = self._headers
         size = len(self._target)
         length = coding = host = connection = expect = upgrade = None
@@ -327,7 +327,7 @@ class Parser:
             raise Malformed("Content-Length must be one number")
         tokens = () if connection is None else _tokens(connection)
         path, _, query = self._addressed(headers).partition(b"?")
-        return Message(
+        return RequestHead(
             self.method,
             path,
             query,

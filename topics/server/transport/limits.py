@@ -41,7 +41,7 @@ class Timeouts(msgspec.Struct, frozen=True):
     farewell_s: float = 5
 
 
-class Limits(msgspec.Struct, frozen=True):
+class TransportLimits(msgspec.Struct, frozen=True):
     """What clients may make the server hold and do.
 
     Attributes:

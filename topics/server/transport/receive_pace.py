@@ -15,7 +15,7 @@ MUCH_BYTES: Final = 16 << 10
 """A smaller piece is not counted: it costs less than what it asks for."""
 
 
-class Reader(Protocol):
+class Receiver(Protocol):
     """A connection that is sent much."""
 
     def read(self) -> None:
@@ -37,12 +37,12 @@ class ReceivePace:
         self._call_soon = call_soon
         self._pass_bytes = pass_bytes
         self._left_bytes = pass_bytes
-        self._reading: dict[Reader, None] = {}
-        self._waiting: dict[Reader, None] = {}
+        self._reading: dict[Receiver, None] = {}
+        self._waiting: dict[Receiver, None] = {}
         """Each in the order of coming."""
         self._is_due = False
 
-    def received(self, size: int, reader: Reader | None = None) -> None:
+    def received(self, size: int, reader: Receiver | None = None) -> None:
         """So many bytes came.
 
         Args:
@@ -58,7 +58,7 @@ class ReceivePace:
             self._reading.clear()
         self._soon()
 
-    def ask(self, reader: Reader) -> None:
+    def ask(self, reader: Receiver) -> None:
         """A connection that does not read has room again: have it read now, or in its turn."""
         if self._left_bytes > 0 and not self._waiting:
             self._reading[reader] = None
@@ -67,7 +67,7 @@ class ReceivePace:
             self._waiting[reader] = None
             self._soon()
 
-    def forget(self, reader: Reader) -> None:
+    def forget(self, reader: Receiver) -> None:
         """It needs no turn any more."""
         self._reading.pop(reader, None)
         self._waiting.pop(reader, None)

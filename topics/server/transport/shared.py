@@ -19,13 +19,13 @@ from topics.server.transport.budget import Budget, Stopwatch, cpu_clock
 from topics.server.transport.busy_poll import BusyPoll
 from topics.server.transport.deferred_free import DeferredFree
 from topics.server.transport.http1_heads import Heads
-from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.limits import Timeouts, TransportLimits
 from topics.server.transport.receive_pace import ReceivePace
 from topics.server.transport.turns import Turns
 from topics.server.transport.walks import Walks
 
 
-class Open(Protocol):
+class OpenConnections(Protocol):
     """A connection, as far as a stop knows it."""
 
     @property
@@ -56,7 +56,7 @@ class Shared:
         self,
         exchange: Exchange,
         *,
-        limits: Limits | None = None,
+        limits: TransportLimits | None = None,
         timeouts: Timeouts | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
         clock: Callable[[], float] | None = None,
@@ -66,7 +66,7 @@ class Shared:
     ) -> None:
         self.exchange = exchange
         self.peer = peer
-        self.limits = limits or Limits()
+        self.limits = limits or TransportLimits()
         self.timeouts = timeouts or Timeouts()
         self.loop = loop or asyncio.get_running_loop()
         self.clock = clock or time.perf_counter
@@ -83,7 +83,7 @@ class Shared:
         self.bodies = Bodies(self.limits.bodies_bytes, self.limits.body_free_bytes)
         self.answers = answers or Budget(self.limits.answers_bytes)
         self.heads = Heads()
-        self.connections: set[Open] = set()
+        self.connections: set[OpenConnections] = set()
         self.connection_shares = Shares(
             "max_connections", self.limits.connections, per_ip=self.limits.connections_per_ip
         )

@@ -1,4 +1,4 @@
-"""Turns of crowds: a walk over the watchers of a topic, in slices between the turns of others.
+"""Turns of fan-outs: a walk over the watchers of a topic, in slices between the turns of others.
 
 A walk writes to many connections, and is in line as any one of them would be: it is charged what it took,
 divided by the streams it walks over, since each of them would be charged its part.
@@ -6,7 +6,7 @@ divided by the streams it walks over, since each of them would be charged its pa
 
 from collections.abc import Callable
 
-from topics.protocol.driver.streams import Crowd
+from topics.protocol.driver.streams import Fanout
 from topics.server.transport.budget import Meter, Stopwatch
 from topics.server.transport.turns import Turns
 
@@ -34,17 +34,17 @@ class Walks:
         self.now_s = now_s
         self.turn_s = turn_s
 
-    def gather(self, crowd: Crowd) -> Callable[[], None]:
+    def gather(self, fanout: Fanout) -> Callable[[], None]:
         """See `interface.Beating`."""
-        return _Walk(self, crowd).ask
+        return _Walk(self, fanout).ask
 
 
 class _Walk:
-    """Implements `turns.Turn`: one crowd's."""
+    """Implements `turns.Turn`: one fanout's."""
 
-    def __init__(self, walks: Walks, crowd: Crowd) -> None:
+    def __init__(self, walks: Walks, fanout: Fanout) -> None:
         self._walks = walks
-        self._crowd = crowd
+        self._fanout = fanout
         self._meter = Meter(walks.now_s())
 
     def ask(self) -> None:
@@ -53,11 +53,11 @@ class _Walk:
         self._walks.turns.add(self, meter, is_light=not is_heavy)
 
     def take_turn(self) -> None:
-        walks, crowd = self._walks, self._crowd
+        walks, fanout = self._walks, self._fanout
         stopwatch = walks.stopwatch
         begun_s = stopwatch.begin()
-        has_more = crowd.walk(walks.clock, begun_s + walks.turn_s)
+        has_more = fanout.walk(walks.clock, begun_s + walks.turn_s)
         used_s = stopwatch.end(begun_s)
-        self._meter.use(walks.now_s(), used_s / max(crowd.size, 1))
+        self._meter.use(walks.now_s(), used_s / max(fanout.size, 1))
         if has_more:
             self.ask()

@@ -23,7 +23,7 @@ from topics.server.transport import http1_writer as writer
 from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.budget import REST_S, Charges
 from topics.server.transport.connection import Connection
-from topics.server.transport.limits import Limits
+from topics.server.transport.limits import TransportLimits
 
 log = logging.getLogger("topics.http")
 _quiet = logging.getLogger("topics.http.websocket")
@@ -55,7 +55,7 @@ class Conversation:
     def __init__(
         self,
         socket: Socket,
-        limits: Limits,
+        limits: TransportLimits,
         *,
         write: Callable[[bytes], None],
         now_s: Callable[[], float],

@@ -3,36 +3,36 @@
 import msgspec
 import pytest
 
-from topics.protocol.cluster.rule.in_flight import IN_FLIGHT_MAX, UNREAD_MAX, InFlight, seal_of
+from topics.protocol.cluster.rule.in_flight import IN_FLIGHT_MAX, UNREAD_MAX, UnitsInFlight, seal_of
 from topics.protocol.cluster.rule.replica import Place
 from topics.protocol.cluster.rule.steps import Found, Send, Sent
-from topics.protocol.cluster.rule.unit import Part, Shard, Unit, decode
+from topics.protocol.cluster.rule.unit import Shard, Unit, UnitPart, decode
 
 SHARD = Shard(b"c" * 16)
 PLACE = msgspec.structs.replace(Place.before_all(SHARD), term=1, seen=1, offset=4, read=4)
 
 
-def add(units: InFlight, *tokens: object, body: bytes = b"") -> list[Send]:
+def add(units: UnitsInFlight, *tokens: object, body: bytes = b"") -> list[Send]:
     index, chain = units.tip(PLACE)
     return units.add(Unit(1, index + 1, chain, 0, body), tokens, SHARD, 1024)
 
 
 def test_each_unit_goes_on_from_the_one_before() -> None:
     """Index and chain are those of the last in flight, and of the place where none is."""
-    units = InFlight()
+    units = UnitsInFlight()
     assert units.tip(PLACE) == (PLACE.index, PLACE.chain)
 
     [first], [second] = add(units, "a"), add(units, "b")
 
     assert units.tip(PLACE) == (PLACE.index + 2, second.ticket)
     part = decode(second.raw, SHARD)
-    assert isinstance(part, Part)
+    assert isinstance(part, UnitPart)
     assert part.prev == first.ticket
 
 
 def test_only_what_directly_follows_is_accepted_by_its_offset() -> None:
     """Behind a gap there may be another leader's record."""
-    units = InFlight()
+    units = UnitsInFlight()
     [send] = add(units, "a")
     assert units.next_by_offset(PLACE) is None
 
@@ -47,7 +47,7 @@ def test_only_what_directly_follows_is_accepted_by_its_offset() -> None:
 
 def test_a_reader_that_is_far_behind_has_to_come_closer() -> None:
     """What is remembered is bounded: nothing more is accepted by its offset."""
-    units = InFlight()
+    units = UnitsInFlight()
     [send] = add(units, "a")
     units.sent(Sent(send.ticket, 0, 5))
     found = units.next_by_offset(PLACE)
@@ -61,7 +61,7 @@ def test_a_reader_that_is_far_behind_has_to_come_closer() -> None:
 def test_a_record_that_is_read_back_has_to_be_ours() -> None:
     """By its place and its digest."""
     for raw_of in (lambda raw: raw, lambda raw: bytes(len(raw))):
-        units = InFlight()
+        units = UnitsInFlight()
         [send] = add(units, "a")
         units.sent(Sent(send.ticket, 0, 5))
         found = units.next_by_offset(PLACE)
@@ -78,7 +78,7 @@ def test_a_record_that_is_read_back_has_to_be_ours() -> None:
 
 def test_a_repetition_is_not_missed_and_what_comes_early_is() -> None:
     """The second unit in the place of the first: what is missing before it may still come."""
-    units = InFlight()
+    units = UnitsInFlight()
     [first], [second] = add(units, "a"), add(units, "b")
     parts = [flight.parts[0] for flight in units.flights]
 
@@ -92,7 +92,7 @@ def test_a_repetition_is_not_missed_and_what_comes_early_is() -> None:
 
 def test_units_in_flight_are_bounded() -> None:
     """The engine runs ahead by no more; those that are taken leave room."""
-    units = InFlight()
+    units = UnitsInFlight()
     for at in range(IN_FLIGHT_MAX):
         assert units.has_room
         add(units, at)

@@ -11,11 +11,11 @@ from topics.protocol.cluster.rule.leading import TABLE, TRANSITIONS, Node, NodeS
 from topics.protocol.cluster.rule.replica import Mark, Place
 from topics.protocol.cluster.rule.steps import (
     INPUTS,
-    Answer,
+    AnswerClients,
     Apply,
-    Asked,
     CannotApply,
     Cease,
+    ClientReply,
     Decided,
     Effect,
     EndIs,
@@ -31,9 +31,9 @@ from topics.protocol.cluster.rule.steps import (
     Offered,
     Passed,
     Prove,
-    Read,
+    ReadAsked,
     ReadFailed,
-    Reply,
+    ReadOn,
     Send,
     SendFailed,
     Sent,
@@ -115,8 +115,8 @@ class Rig:
     def names(self) -> list[str]:
         return [type(each).__name__ for each in self.did]
 
-    def replies(self) -> list[tuple[tuple[object, ...], Reply]]:
-        return [(each.tokens, each.reply) for each in self.did if isinstance(each, Answer)]
+    def replies(self) -> list[tuple[tuple[object, ...], ClientReply]]:
+        return [(each.tokens, each.reply) for each in self.did if isinstance(each, AnswerClients)]
 
 
 def following() -> Rig:
@@ -197,7 +197,7 @@ def example(rig: Rig, kind: type) -> Input:
         SendFailed(ticket, is_known=True),
         GiveUp(),
         Decided(("token",), 0, b""),
-        Asked("token"),
+        ReadAsked("token"),
         Offered(ZERO, Mark(ZERO)),
         CannotApply("format 2"),
     )
@@ -210,7 +210,7 @@ CELLS: dict[NodeState, dict[str, str]] = {
         "Found": "joining",
         "Passed": "joining",
         "ReadFailed": "joining",
-        "Shown": "Read following",
+        "Shown": "ReadOn following",
         "NotShown": "TakeSnapshot aside",
         "Lead": "NotElected joining",
         "Cease": "joining",
@@ -218,8 +218,8 @@ CELLS: dict[NodeState, dict[str, str]] = {
         "Sent": "joining",
         "SendFailed": "joining",
         "GiveUp": "joining",
-        "Decided": "Answer OpenAnew joining",
-        "Asked": "Answer joining",
+        "Decided": "AnswerClients OpenAnew joining",
+        "ReadAsked": "AnswerClients joining",
         "Offered": "joining",
         "CannotApply": "joining",
     },
@@ -235,8 +235,8 @@ CELLS: dict[NodeState, dict[str, str]] = {
         "Sent": "following",
         "SendFailed": "following",
         "GiveUp": "following",
-        "Decided": "Answer OpenAnew following",
-        "Asked": "Answer following",
+        "Decided": "AnswerClients OpenAnew following",
+        "ReadAsked": "AnswerClients following",
         "Offered": "following",
         "CannotApply": "Halt halted",
     },
@@ -252,8 +252,8 @@ CELLS: dict[NodeState, dict[str, str]] = {
         "Sent": "seeking",
         "SendFailed": "seeking",
         "GiveUp": "NotElected following",
-        "Decided": "Answer OpenAnew seeking",
-        "Asked": "Answer seeking",
+        "Decided": "AnswerClients OpenAnew seeking",
+        "ReadAsked": "AnswerClients seeking",
         "Offered": "seeking",
         "CannotApply": "NotElected Halt halted",
     },
@@ -269,8 +269,8 @@ CELLS: dict[NodeState, dict[str, str]] = {
         "Sent": "beginning",
         "SendFailed": "NotElected following",
         "GiveUp": "NotElected following",
-        "Decided": "Answer OpenAnew beginning",
-        "Asked": "Answer beginning",
+        "Decided": "AnswerClients OpenAnew beginning",
+        "ReadAsked": "AnswerClients beginning",
         "Offered": "beginning",
         "CannotApply": "NotElected Halt halted",
     },
@@ -286,8 +286,8 @@ CELLS: dict[NodeState, dict[str, str]] = {
         "Sent": "proving",
         "SendFailed": "proving",
         "GiveUp": "NotElected following",
-        "Decided": "Answer OpenAnew proving",
-        "Asked": "Answer proving",
+        "Decided": "AnswerClients OpenAnew proving",
+        "ReadAsked": "AnswerClients proving",
         "Offered": "proving",
         "CannotApply": "NotElected Halt halted",
     },
@@ -304,26 +304,26 @@ CELLS: dict[NodeState, dict[str, str]] = {
         "SendFailed": "leading",
         "GiveUp": "StepDown OpenAnew following",
         "Decided": "Send leading",
-        "Asked": "Answer leading",
+        "ReadAsked": "AnswerClients leading",
         "Offered": "leading",
         "CannotApply": "StepDown OpenAnew Halt halted",
     },
     NodeState.DRAINING: {
-        "Found": "OpenAnew Answer Prove following",
+        "Found": "OpenAnew AnswerClients Prove following",
         "Passed": "draining",
-        "ReadFailed": "Loss OpenAnew Answer TakeSnapshot aside",
+        "ReadFailed": "Loss OpenAnew AnswerClients TakeSnapshot aside",
         "Shown": "draining",
         "NotShown": "draining",
         "Lead": "NotElected draining",
         "Cease": "draining",
         "EndIs": "draining",
-        "Sent": "Apply Answer following",
-        "SendFailed": "OpenAnew Answer following",
-        "GiveUp": "OpenAnew Answer following",
-        "Decided": "Answer OpenAnew Answer following",
-        "Asked": "draining",
+        "Sent": "Apply AnswerClients following",
+        "SendFailed": "OpenAnew AnswerClients following",
+        "GiveUp": "OpenAnew AnswerClients following",
+        "Decided": "AnswerClients OpenAnew AnswerClients following",
+        "ReadAsked": "draining",
         "Offered": "draining",
-        "CannotApply": "OpenAnew Answer Halt halted",
+        "CannotApply": "OpenAnew AnswerClients Halt halted",
     },
     NodeState.ASIDE: {
         "Found": "aside",
@@ -337,8 +337,8 @@ CELLS: dict[NodeState, dict[str, str]] = {
         "Sent": "aside",
         "SendFailed": "aside",
         "GiveUp": "aside",
-        "Decided": "Answer OpenAnew aside",
-        "Asked": "Answer aside",
+        "Decided": "AnswerClients OpenAnew aside",
+        "ReadAsked": "AnswerClients aside",
         "Offered": "Prove aside",
         "CannotApply": "aside",
     },
@@ -354,8 +354,8 @@ CELLS: dict[NodeState, dict[str, str]] = {
         "Sent": "halted",
         "SendFailed": "halted",
         "GiveUp": "halted",
-        "Decided": "Answer OpenAnew halted",
-        "Asked": "Answer halted",
+        "Decided": "AnswerClients OpenAnew halted",
+        "ReadAsked": "AnswerClients halted",
         "Offered": "halted",
         "CannotApply": "halted",
     },
@@ -462,8 +462,8 @@ def test_a_unit_is_answered_when_its_offset_is_the_next() -> None:
 
     rig.hear(rig.land(rig.decide("a", "b")))
 
-    assert rig.names() == ["Apply", "Answer"]
-    assert rig.replies() == [(("a", "b"), Reply.ACCEPTED)]
+    assert rig.names() == ["Apply", "AnswerClients"]
+    assert rig.replies() == [(("a", "b"), ClientReply.ACCEPTED)]
     [apply] = [each for each in rig.did if isinstance(each, Apply)]
     assert (apply.is_own, apply.place.index, apply.mark.place.index) == (True, 1, 0)
 
@@ -479,7 +479,7 @@ def test_a_unit_with_a_gap_before_it_is_read_back() -> None:
     rig.read_back(gap)
     assert rig.did == []
     rig.read_back(gap + 1)
-    assert rig.replies() == [(("a",), Reply.ACCEPTED)]
+    assert rig.replies() == [(("a",), ClientReply.ACCEPTED)]
 
 
 def test_a_unit_of_unknown_outcome_is_read_back() -> None:
@@ -491,7 +491,7 @@ def test_a_unit_of_unknown_outcome_is_read_back() -> None:
 
     rig.read_back(rig.land(send).offset)
 
-    assert rig.replies() == [(("a",), Reply.ACCEPTED)]
+    assert rig.replies() == [(("a",), ClientReply.ACCEPTED)]
     assert rig.node.mark.place.index == 1
 
 
@@ -517,19 +517,19 @@ def test_a_unit_in_parts_is_answered_with_its_last() -> None:
         assert rig.replies() == []
         rig.hear(rig.land(send))
 
-    assert rig.replies() == [(("a",), Reply.ACCEPTED)]
+    assert rig.replies() == [(("a",), ClientReply.ACCEPTED)]
 
 
 def test_a_read_waits_for_what_is_in_flight() -> None:
     """And for nothing where nothing is."""
     rig = leading()
-    assert rig.hear(Asked("r")) == [Answer(("r",), Reply.ACCEPTED)]
+    assert rig.hear(ReadAsked("r")) == [AnswerClients(("r",), ClientReply.ACCEPTED)]
     send = rig.decide("a")
-    assert rig.hear(Asked("r")) == []
+    assert rig.hear(ReadAsked("r")) == []
 
     rig.hear(rig.land(send))
 
-    assert rig.replies() == [(("a",), Reply.ACCEPTED), (("r",), Reply.ACCEPTED)]
+    assert rig.replies() == [(("a",), ClientReply.ACCEPTED), (("r",), ClientReply.ACCEPTED)]
 
 
 def test_the_engine_runs_ahead_by_a_bounded_number_of_units() -> None:
@@ -556,8 +556,8 @@ def test_a_higher_term_ends_what_is_in_flight_for_good() -> None:
 
     rig.another_begins()
 
-    assert rig.names() == ["StepDown", "OpenAnew", "Answer", "Prove"]
-    assert rig.replies() == [(("a",), Reply.NOT_APPLIED)]
+    assert rig.names() == ["StepDown", "OpenAnew", "AnswerClients", "Prove"]
+    assert rig.replies() == [(("a",), ClientReply.NOT_APPLIED)]
     rig.read_back(rig.land(late).offset)
     assert rig.did == []
 
@@ -570,8 +570,8 @@ def test_a_unit_that_is_skipped_may_still_be_accepted_later() -> None:
 
     rig.read_back(rig.land(second).offset)
 
-    assert rig.names() == ["StepDown", "OpenAnew", "Answer", "Answer"]
-    assert {reply for _, reply in rig.replies()} == {Reply.UNKNOWN}
+    assert rig.names() == ["StepDown", "OpenAnew", "AnswerClients", "AnswerClients"]
+    assert {reply for _, reply in rig.replies()} == {ClientReply.UNKNOWN}
     for send in (first, second):
         rig.read_back(rig.land(send).offset)
         assert [each.is_own for each in rig.did if isinstance(each, Apply)] == [False]
@@ -597,8 +597,8 @@ def test_a_process_that_decides_in_our_term_has_our_nonce() -> None:
 
     rig.read(encode(part, SHARD))
 
-    assert rig.names() == ["StepDown", "OpenAnew", "Answer", "Apply"]
-    assert rig.replies() == [(("a",), Reply.NOT_APPLIED)]
+    assert rig.names() == ["StepDown", "OpenAnew", "AnswerClients", "Apply"]
+    assert rig.replies() == [(("a",), ClientReply.NOT_APPLIED)]
 
 
 def test_a_decision_that_comes_too_late_is_undone() -> None:
@@ -608,8 +608,8 @@ def test_a_decision_that_comes_too_late_is_undone() -> None:
 
     rig.hear(Decided(("a",), 0, b""))
 
-    assert rig.did[0] == Answer(("a",), Reply.NOT_APPLIED)
-    assert rig.names() == ["Answer", "OpenAnew"]
+    assert rig.did[0] == AnswerClients(("a",), ClientReply.NOT_APPLIED)
+    assert rig.names() == ["AnswerClients", "OpenAnew"]
 
 
 def test_a_leader_that_ceases_keeps_its_engine() -> None:
@@ -620,7 +620,7 @@ def test_a_leader_that_ceases_keeps_its_engine() -> None:
 
     rig.hear(rig.land(send))
 
-    assert rig.names() == ["Apply", "Answer"]
+    assert rig.names() == ["Apply", "AnswerClients"]
     assert rig.node.state is NodeState.FOLLOWING
 
 
@@ -631,7 +631,7 @@ def test_a_record_that_is_not_where_the_log_said_is_lost() -> None:
     """The log answered with an offset, lost the record, and has another one there."""
     rig = leading()
     rig.hear(rig.land(rig.decide("a")))
-    assert rig.replies() == [(("a",), Reply.ACCEPTED)]
+    assert rig.replies() == [(("a",), ClientReply.ACCEPTED)]
     rig.log.pop()
 
     rig.another_begins()
@@ -671,7 +671,7 @@ def test_a_store_is_set_aside_once_a_snapshot_is_proven() -> None:
 
     rig.hear(Offered(ZERO, Mark(ZERO)))
 
-    assert rig.show() == [Install(ZERO, Mark(ZERO)), Read(0)]
+    assert rig.show() == [Install(ZERO, Mark(ZERO)), ReadOn(0)]
 
 
 def test_a_node_that_needs_a_snapshot_asks_for_it_before_it_reads() -> None:
@@ -685,7 +685,7 @@ def test_a_node_that_needs_a_snapshot_asks_for_it_before_it_reads() -> None:
     base = Place.adopted(SHARD)
     [prove] = node.step(Offered(base, Mark(base)))
     assert isinstance(prove, Prove)
-    assert node.step(Shown(prove.proof, [])) == [Install(base, Mark(base)), Read(0)]
+    assert node.step(Shown(prove.proof, [])) == [Install(base, Mark(base)), ReadOn(0)]
     assert node.place == base
 
 
@@ -702,7 +702,7 @@ def test_a_mark_is_what_was_read_and_not_only_sent() -> None:
 
     assert again.did == [Prove(1, 1, 2, 7)]
     again.log = rig.log
-    assert again.show() == [Read(3)]
+    assert again.show() == [ReadOn(3)]
 
 
 def test_a_node_that_was_down_while_the_log_was_cut_looks() -> None:
@@ -802,11 +802,11 @@ def test_a_unit_that_nobody_waits_for_answers_who_asks_behind_it() -> None:
     """What the engine decides by itself, as time passes, has no client; a read behind it has."""
     rig = leading()
     send = rig.decide()
-    rig.hear(Asked("read"))
+    rig.hear(ReadAsked("read"))
 
     rig.hear(rig.land(send))
 
-    assert rig.replies() == [(("read",), Reply.ACCEPTED)]
+    assert rig.replies() == [(("read",), ClientReply.ACCEPTED)]
 
 
 def test_a_leader_writes_in_the_format_that_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,11 +22,11 @@ from topics.protocol.cluster.rule.replica import (
     passed,
 )
 from topics.protocol.cluster.rule.unit import (
-    Part,
     Record,
     Shard,
     TermBegan,
     Unit,
+    UnitPart,
     encode,
     parts_of,
 )
@@ -41,7 +41,7 @@ def began(term: int, nonce: bytes = b"n" * 16) -> TermBegan:
     return TermBegan(term, nonce, "n1")
 
 
-def parts(place: Place, body: bytes = b"", *, term: int = 0, index: int = 0) -> list[Part]:
+def parts(place: Place, body: bytes = b"", *, term: int = 0, index: int = 0) -> list[UnitPart]:
     """The next unit of this place, or one that is off in term or index."""
     unit = Unit(term or place.term, index or place.index + 1, place.chain, 0, body)
     return parts_of(unit, NARROW if body else WIDE)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from topics.protocol.cluster.rule.trimming import Bound, Position, Wait, bound_of
+from topics.protocol.cluster.rule.trimming import Bound, NodeNeeds, Wait, bound_of
 
 
-def at(node: str, offset: int, *, is_copy: bool = True) -> Position:
-    return Position(node=node, offset=offset, is_copy=is_copy)
+def at(node: str, offset: int, *, is_copy: bool = True) -> NodeNeeds:
+    return NodeNeeds(node=node, offset=offset, is_copy=is_copy)
 
 
 COPIES = Bound(0, Wait.COPIES)

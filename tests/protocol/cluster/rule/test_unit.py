@@ -19,10 +19,10 @@ from topics.protocol.cluster.rule.unit import (
     TERM_MAX,
     UNIT_BYTES_MAX,
     NotOurs,
-    Part,
     Shard,
     TermBegan,
     Unit,
+    UnitPart,
     Unreadable,
     body_of,
     chain_over_term,
@@ -57,7 +57,7 @@ def unit_of(events: list[Event] = EVENTS) -> Unit:
     return Unit(7, 9, b"p" * 16, frames, body)
 
 
-def only_part(unit: Unit) -> Part:
+def only_part(unit: Unit) -> UnitPart:
     [part] = parts_of(unit, MESSAGE_BYTES_MIN)
     return part
 
@@ -73,7 +73,7 @@ SOUND = [encode(BEGAN, SHARD), encode(only_part(unit_of()), SHARD)]
 
 
 @pytest.mark.parametrize("record", [BEGAN, only_part(unit_of()), only_part(unit_of([]))])
-def test_a_record_is_read_as_it_was_written(record: TermBegan | Part) -> None:
+def test_a_record_is_read_as_it_was_written(record: TermBegan | UnitPart) -> None:
     """Also a unit without an event, which only asks the log whether its leader still leads."""
     assert decode(encode(record, SHARD), SHARD) == record
 
@@ -110,7 +110,7 @@ def test_a_unit_larger_than_a_message_is_cut() -> None:
     assert len(parts) == 4
     assert max(map(len, raws)) == MESSAGE_BYTES_MIN
     read = [decode(raw, SHARD) for raw in raws]
-    assert joined([part for part in read if isinstance(part, Part)]) == unit
+    assert joined([part for part in read if isinstance(part, UnitPart)]) == unit
 
 
 def test_parts_of_two_units_make_none() -> None:

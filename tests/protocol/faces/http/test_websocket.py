@@ -21,7 +21,7 @@ from topics.protocol.state.topic import Tombstone
 LIMITS = Limits()
 
 
-def parse(**message: Any) -> websocket.Asked:
+def parse(**message: Any) -> websocket.ClientMessage:
     return websocket.parse(json.dumps(message).encode(), LIMITS)
 
 
@@ -43,7 +43,7 @@ def test_only_what_is_published_is_large() -> None:
     """A subscription has the bound of a watch's body; its refusal is told with its id. (§7.7, §2)"""
     limits = Limits(max_command_bytes=200)
 
-    def asked(**message: Any) -> websocket.Asked:
+    def asked(**message: Any) -> websocket.ClientMessage:
         return websocket.parse(json.dumps({"request_id": 7, **message}).encode(), limits)
 
     long = {"topic": "a", "unknown": "x" * 200}
@@ -59,7 +59,7 @@ def test_only_what_is_published_is_large() -> None:
 MANY = b",".join([b'{"data":"%b"}' % (b"x" * 1000)] * 300)
 
 
-def large(fields: bytes, records: bytes = MANY) -> websocket.Asked:
+def large(fields: bytes, records: bytes = MANY) -> websocket.ClientMessage:
     return websocket.parse(b'{"records":[%b],%b}' % (records, fields), Limits())
 
 
@@ -71,7 +71,7 @@ def test_a_large_message_is_read_in_steps() -> None:
     assert isinstance(asked.order, websocket.Publish)
     assert len(asked.order.append.datas) == 300
     assert (asked.order.append.nodes, asked.order.append.return_seqs) == ("n", False)
-    assert large(b'"op":"ping","request_id":1') == websocket.Asked(b"1", websocket.Ping())
+    assert large(b'"op":"ping","request_id":1') == websocket.ClientMessage(b"1", websocket.Ping())
 
 
 @pytest.mark.parametrize(

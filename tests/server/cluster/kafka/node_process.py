@@ -25,10 +25,11 @@ from topics.protocol.cluster.rule.ports import (
 )
 from topics.protocol.cluster.rule.replica import Mark, Place
 from topics.protocol.cluster.rule.steps import (
-    Answer,
+    AnswerClients,
     Apply,
     AskEnd,
     Cease,
+    ClientReply,
     Decided,
     Effect,
     EndIs,
@@ -42,9 +43,8 @@ from topics.protocol.cluster.rule.steps import (
     NotShown,
     OpenAnew,
     Prove,
-    Read,
     ReadFailed,
-    Reply,
+    ReadOn,
     Send,
     SendFailed,
     Sent,
@@ -112,7 +112,7 @@ class Host:
     def perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Read(from_offset):
+                case ReadOn(from_offset):
                     if self.reader is not None:
                         self.reader.cancel()
                     self.reader = self.begin(self.read(from_offset))
@@ -130,10 +130,10 @@ class Host:
                     self.store.entries.append((place, mark, events))
                     if not is_own:
                         self.engine.apply(events)
-                case Answer(tokens, reply):
+                case AnswerClients(tokens, reply):
                     self.waiting -= len(tokens)
                     for token in tokens:
-                        tell("accepted" if reply is Reply.ACCEPTED else "unknown", token)
+                        tell("accepted" if reply is ClientReply.ACCEPTED else "unknown", token)
                     asyncio.get_running_loop().call_soon(self.decide)
                 case Leads(term):
                     self.decides = True

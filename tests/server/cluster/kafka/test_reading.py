@@ -7,20 +7,20 @@ import pytest
 
 from topics.server.cluster.kafka import reading
 from topics.server.cluster.kafka.library import KafkaError, KafkaException
-from topics.server.cluster.kafka.reading import BATCH_MAX, BATCHES_AHEAD, Gone, Reader
+from topics.server.cluster.kafka.reading import BATCH_MAX, BATCHES_AHEAD, Gone, LogReader
 from topics.server.cluster.kafka.settings import KafkaSettings
 
 from .fakes import FakeConsumer, FakeMessage, consumer_of, end_at, failed, kafka_error
 
 
 def over_consumers(
-    story: Callable[[Reader], Awaitable[None]], *consumers: FakeConsumer, from_offset: int = 0
+    story: Callable[[LogReader], Awaitable[None]], *consumers: FakeConsumer, from_offset: int = 0
 ) -> None:
     """A story with a reader; the second consumer is what it makes after the first one failed."""
 
     async def run() -> None:
         coming = list(consumers)
-        reader = Reader(
+        reader = LogReader(
             KafkaSettings("nowhere:1"),
             "t",
             0,
@@ -36,7 +36,7 @@ def over_consumers(
     assert all(consumer.was_closed.is_set() for consumer in consumers)
 
 
-async def offsets(reader: Reader, count: int) -> list[int]:
+async def offsets(reader: LogReader, count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         found += [message.offset() for message in await reader.batch()]
@@ -44,7 +44,7 @@ async def offsets(reader: Reader, count: int) -> list[int]:
 
 
 def test_records_and_ends_come_in_order() -> None:
-    async def story(reader: Reader) -> None:
+    async def story(reader: LogReader) -> None:
         assert await offsets(reader, 3) == [5, 6, 7]
         assert reader.position == 7
 
@@ -60,7 +60,7 @@ def test_a_place_that_is_gone_ends_the_reader(code: int) -> None:
 
     consumer = consumer_of([FakeMessage(0)])
 
-    async def then_gone(reader: Reader) -> None:
+    async def then_gone(reader: LogReader) -> None:
         assert await offsets(reader, 1) == [0]
         consumer.coming.put(failed(code))
         with pytest.raises(Gone):
@@ -76,7 +76,7 @@ def test_a_place_that_is_gone_ends_the_reader(code: int) -> None:
 def test_brokers_that_fail_are_waited_for(code: int) -> None:
     """librdkafka connects again by itself."""
 
-    async def story(reader: Reader) -> None:
+    async def story(reader: LogReader) -> None:
         assert await offsets(reader, 1) == [0]
 
     over_consumers(story, consumer_of([failed(code), FakeMessage(0)]))
@@ -99,7 +99,7 @@ def test_a_consumer_that_is_broken_is_replaced_behind_what_was_read(
     first = consumer_of([FakeMessage(0, epoch=3)])
     second = consumer_of([FakeMessage(1, epoch=3)])
 
-    async def story(reader: Reader) -> None:
+    async def story(reader: LogReader) -> None:
         assert await offsets(reader, 1) == [0]
         first.coming.put(failure)
         assert await offsets(reader, 1) == [1]
@@ -124,7 +124,7 @@ def test_what_came_before_a_failure_is_read_before_it(
     monkeypatch.setattr(reading, "BACKOFF_SECONDS", 0)
     first = consumer_of([FakeMessage(0), FakeMessage(1), failure])
 
-    async def story(reader: Reader) -> None:
+    async def story(reader: LogReader) -> None:
         assert await offsets(reader, 2) == [0, 1]
         if goes_on:
             assert await offsets(reader, 1) == [2]
@@ -138,7 +138,7 @@ def test_what_came_before_a_failure_is_read_before_it(
 def test_what_ends_the_thread_is_the_failure_of_the_next_batch() -> None:
     """Else its reader would wait for ever."""
 
-    async def story(reader: Reader) -> None:
+    async def story(reader: LogReader) -> None:
         with pytest.raises(ZeroDivisionError):
             await reader.batch()
 
@@ -150,7 +150,7 @@ def test_what_is_read_ahead_is_bounded() -> None:
     many = BATCH_MAX * (BATCHES_AHEAD + 3)
     consumer = consumer_of([FakeMessage(at) for at in range(many)])
 
-    async def story(reader: Reader) -> None:
+    async def story(reader: LogReader) -> None:
         first = await reader.batch()
         while consumer.given < BATCH_MAX * (BATCHES_AHEAD + 1):
             await asyncio.sleep(0)
@@ -175,7 +175,7 @@ def test_failures_take_no_room(
     monkeypatch.setattr(reading, "BACKOFF_SECONDS", 0)
     broken = [consumer_of([failure]) for _ in range(BATCHES_AHEAD + 1)]
 
-    async def story(reader: Reader) -> None:
+    async def story(reader: LogReader) -> None:
         assert await offsets(reader, 1) == [0]
 
     over_consumers(story, *broken, consumer_of([FakeMessage(0)]))
@@ -184,7 +184,7 @@ def test_failures_take_no_room(
 def test_a_reader_that_waits_for_room_can_be_closed() -> None:
     consumer = consumer_of([FakeMessage(at) for at in range(BATCH_MAX * (BATCHES_AHEAD + 3))])
 
-    async def story(reader: Reader) -> None:
+    async def story(reader: LogReader) -> None:
         await reader.batch()
 
     over_consumers(story, consumer)

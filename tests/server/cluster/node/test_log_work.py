@@ -14,8 +14,8 @@ from topics.protocol.cluster.rule.steps import (
     Input,
     NotShown,
     Prove,
-    Read,
     ReadFailed,
+    ReadOn,
     Send,
     SendFailed,
     Sent,
@@ -126,10 +126,10 @@ async def test_records_are_heard_in_order_and_a_new_reader_ends_the_old_one(one:
     """Each once, from the offset that was asked for."""
     for raw in (b"a", b"b"):
         one.log.put(raw)
-    one.work.carry(Read(0))
+    one.work.carry(ReadOn(0))
     assert await one.until(2) == [Found(0, b"a", 0), Found(1, b"b", 0)]
 
-    one.work.carry(Read(1))
+    one.work.carry(ReadOn(1))
     await one.until(3)
     one.log.put(b"c")
     await one.until(4)
@@ -141,7 +141,7 @@ async def test_records_are_heard_in_order_and_a_new_reader_ends_the_old_one(one:
 async def test_a_log_that_cannot_be_read_is_read_again(one: Desk) -> None:
     """From where the reader was: that record comes again, and shows that the log is the same."""
     one.log.put(b"a")
-    one.work.carry(Read(0))
+    one.work.carry(ReadOn(0))
 
     assert await one.until(1) == [Found(0, b"a", 0)]
     assert not one.failed
@@ -156,12 +156,12 @@ def test_what_was_trimmed_or_lost_ends_the_reader(is_lost: bool) -> None:
         for raw in (b"a", b"b"):
             one.log.put(raw)
         if is_lost:
-            one.work.carry(Read(0))
+            one.work.carry(ReadOn(0))
             await one.until(2)
             one.log.cut(1)
         else:
             one.log.trim_to(1)
-            one.work.carry(Read(0))
+            one.work.carry(ReadOn(0))
 
         assert (await one.until(3 if is_lost else 1))[-1] == ReadFailed(is_lost=is_lost)
 
@@ -176,7 +176,7 @@ def test_what_was_trimmed_or_lost_ends_the_reader(is_lost: bool) -> None:
 async def test_the_reader_waits_for_an_engine_that_is_behind(one: Desk) -> None:
     one.may_read = False
     one.log.put(b"a")
-    one.work.carry(Read(0))
+    one.work.carry(ReadOn(0))
     for _ in range(10):
         await asyncio.sleep(0)
     assert one.told == []
@@ -190,7 +190,7 @@ async def test_the_leader_is_whose_record_began_the_term(one: Desk) -> None:
     """A record by which the rule's term does not grow names nobody, whatever it says."""
     one.log.put(OF_N1)
     one.begins[1] = 1
-    one.work.carry(Read(0))
+    one.work.carry(ReadOn(0))
     await one.until(1)
     assert one.work.leader is None
 
@@ -282,7 +282,7 @@ async def test_a_step_that_breaks_is_reported(one: Desk) -> None:
 
     one.work._tell = broken
     one.log.put(b"a")
-    one.work.carry(Read(0))
+    one.work.carry(ReadOn(0))
     while not one.failed:
         await asyncio.sleep(0)
 

@@ -18,9 +18,9 @@ from topics.protocol.cluster.rule.steps import Found, Send, Sent
 from topics.protocol.cluster.rule.unit import (
     FORMAT_OLDEST,
     PRELUDE,
-    Part,
     Shard,
     Unit,
+    UnitPart,
     encode,
     parts_of,
 )
@@ -36,7 +36,7 @@ class Flight(msgspec.Struct, eq=False):
     """A unit that was sent and is not known to be accepted."""
 
     ticket: bytes
-    parts: list[Part]
+    parts: list[UnitPart]
     tokens: tuple[object, ...]
     seals: list[bytes]
     """Digest of each part's record."""
@@ -52,7 +52,7 @@ class Unread(msgspec.Struct, frozen=True):
     place: Place | None
 
 
-class InFlight:
+class UnitsInFlight:
     """The units of one leader that are in flight.
 
     Attributes:
@@ -107,7 +107,7 @@ class InFlight:
 
     # ------------------------------------------------------------------ settling
 
-    def next_by_offset(self, place: Place) -> tuple[int, Part] | None:
+    def next_by_offset(self, place: Place) -> tuple[int, UnitPart] | None:
         """The record of ours that directly follows what was read, and its offset: nobody wrote
         between.  None where there is none: everything else is read back."""
         if not self.flights or len(self.unread) >= UNREAD_MAX:
@@ -116,11 +116,11 @@ class InFlight:
         offset = flight.offsets.get(at)
         return (offset, flight.parts[at]) if offset == place.read + 1 else None
 
-    def accepted(self, offset: int, part: Part, end: Place | None) -> None:
+    def accepted(self, offset: int, part: UnitPart, end: Place | None) -> None:
         """That record was accepted by its offset; `end` is the place behind the unit's last."""
         self.unread.append(Unread(offset, self.flights[0].seals[part.part], end))
 
-    def is_missed(self, part: Part, place: Place) -> bool:
+    def is_missed(self, part: UnitPart, place: Place) -> bool:
         """Whether this is a part of ours that came out of turn, and not the repetition of one that
         was kept.
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from topics.protocol.cluster.rule.in_flight import Flight, InFlight
+from topics.protocol.cluster.rule.in_flight import Flight, UnitsInFlight
 from topics.protocol.cluster.rule.replica import (
     Accepted,
     Began,
@@ -33,32 +33,32 @@ from topics.protocol.cluster.rule.replica import (
 )
 from topics.protocol.cluster.rule.steps import (
     INPUTS,
-    Answer,
+    AnswerClients,
     Apply,
-    Asked,
     AskEnd,
     CannotApply,
     Cease,
+    ClientReply,
     Decided,
     Effect,
     EndIs,
     Found,
     GiveUp,
     Halt,
+    HistoryLost,
     Input,
     Install,
     Lead,
     Leads,
-    Loss,
     NotElected,
     NotShown,
     Offered,
     OpenAnew,
     Passed,
     Prove,
-    Read,
+    ReadAsked,
     ReadFailed,
-    Reply,
+    ReadOn,
     Send,
     SendFailed,
     Sent,
@@ -69,10 +69,10 @@ from topics.protocol.cluster.rule.steps import (
 from topics.protocol.cluster.rule.unit import (
     FORMAT,
     FORMAT_OLDEST,
-    Part,
     Shard,
     TermBegan,
     Unit,
+    UnitPart,
     encode,
 )
 
@@ -135,7 +135,7 @@ class Node:
         self._proofs = 0
         self._attempt: TermBegan | None = None
         self._target = -1
-        self._in_flight = InFlight()
+        self._in_flight = UnitsInFlight()
 
     def start(self, *, needs_snapshot: bool = False) -> list[Effect]:
         """The first effects.
@@ -211,7 +211,7 @@ class Node:
     def _read_on(self) -> None:
         self._in_flight.unread.clear()
         self._move(NodeState.FOLLOWING)
-        self._do(Read(self.place.read + 1))
+        self._do(ReadOn(self.place.read + 1))
 
     def _looked(self, event: Shown) -> None:
         if self._judge(event) is False:
@@ -240,11 +240,11 @@ class Node:
             self._set_aside("the log was trimmed past this node")
 
     def _lost(self) -> None:
-        self._do(Loss(self.place))
+        self._do(HistoryLost(self.place))
         self._set_aside("the log lost records")
 
     def _set_aside(self, why: str) -> None:
-        self._let_go(why, Reply.UNKNOWN)
+        self._let_go(why, ClientReply.UNKNOWN)
         self._proof = None
         self._move(NodeState.ASIDE)
         self._do(TakeSnapshot())
@@ -270,7 +270,7 @@ class Node:
             self._do(TakeSnapshot())
 
     def _halt(self, why: str) -> None:
-        self._let_go(why, Reply.UNKNOWN)
+        self._let_go(why, ClientReply.UNKNOWN)
         self._move(NodeState.HALTED)
         self._do(Halt(why))
 
@@ -331,12 +331,12 @@ class Node:
         if not is_own and self.state in OF_OWN_TERM:
             # Another process holds our nonce, or sent what we did not: this engine is not the one
             # that the term belongs to.
-            self._let_go("another process decides in this term", Reply.NOT_APPLIED)
+            self._let_go("another process decides in this term", ClientReply.NOT_APPLIED)
         self._do(Apply(accepted.unit, self.anchor, self.mark, is_own))
         if is_own:
             assert flight is not None
             flights.popleft()
-            self._answer(flight, Reply.ACCEPTED)
+            self._answer(flight, ClientReply.ACCEPTED)
             self._end_drain()
 
     @staticmethod
@@ -349,7 +349,7 @@ class Node:
             self._move(NodeState.PROVING)
         elif self.state is not NodeState.SEEKING:  # which reads what was before its time
             # Nothing of an earlier term that is not accepted by now ever will be.
-            self._let_go(f"{began.node} began term {began.term}", Reply.NOT_APPLIED)
+            self._let_go(f"{began.node} began term {began.term}", ClientReply.NOT_APPLIED)
         self._prove(self.mark, self.place)
 
     def _is_attempt(self, began: TermBegan) -> bool:
@@ -359,15 +359,15 @@ class Node:
     def _on_skipped(self, why: Skip, record: Any) -> None:
         if isinstance(record, TermBegan):
             if self.state is NodeState.BEGINNING and self._is_attempt(record):
-                self._let_go(f"term {record.term} was another's", Reply.NOT_APPLIED)
-        elif isinstance(record, Part):
+                self._let_go(f"term {record.term} was another's", ClientReply.NOT_APPLIED)
+        elif isinstance(record, UnitPart):
             if why is Skip.NOT_BEGUN:
                 # A leader writes once it has read that its term began.  That record was before this
                 # one, and is gone.
-                self._let_go("a term began that is not in the log", Reply.UNKNOWN)
+                self._let_go("a term began that is not in the log", ClientReply.UNKNOWN)
                 self._prove(self.mark, self.place)
             elif self._in_flight.is_missed(record, self.place):
-                self._let_go("a unit was not accepted", Reply.UNKNOWN)
+                self._let_go("a unit was not accepted", ClientReply.UNKNOWN)
 
     # ------------------------------------------------------------------ to lead
 
@@ -395,10 +395,10 @@ class Node:
 
     def _begin_failed(self, event: SendFailed) -> None:
         if event.is_known and self._attempt is not None and event.ticket == self._attempt.nonce:
-            self._let_go("the log did not take its term", Reply.NOT_APPLIED)
+            self._let_go("the log did not take its term", ClientReply.NOT_APPLIED)
 
     def _give_up(self, event: GiveUp | Cease) -> None:
-        self._let_go(f"{type(event).__name__}", Reply.UNKNOWN)
+        self._let_go(f"{type(event).__name__}", ClientReply.UNKNOWN)
 
     # ------------------------------------------------------------------ leading
 
@@ -410,11 +410,11 @@ class Node:
 
     def _not_sent(self, event: Decided) -> None:
         """The engine decided before it heard that it may not: it holds what nobody will accept."""
-        self._do(Answer(event.tokens, Reply.NOT_APPLIED), OpenAnew())
+        self._do(AnswerClients(event.tokens, ClientReply.NOT_APPLIED), OpenAnew())
 
     def _not_sent_while_draining(self, event: Decided) -> None:
-        self._do(Answer(event.tokens, Reply.NOT_APPLIED))
-        self._let_go("the engine decided while it drained", Reply.UNKNOWN)
+        self._do(AnswerClients(event.tokens, ClientReply.NOT_APPLIED))
+        self._let_go("the engine decided while it drained", ClientReply.UNKNOWN)
 
     def _sent(self, event: Sent) -> None:
         self._in_flight.sent(event)
@@ -433,7 +433,7 @@ class Node:
 
     def _send_failed(self, event: SendFailed) -> None:
         if event.is_known and self._in_flight.has(event.ticket):
-            self._let_go("the log did not take a unit", Reply.UNKNOWN)
+            self._let_go("the log did not take a unit", ClientReply.UNKNOWN)
 
     def _cease(self, event: Cease) -> None:
         self._do(StepDown("asked to"))
@@ -444,23 +444,23 @@ class Node:
         if self.state is NodeState.DRAINING and self.is_settled:
             self._move(NodeState.FOLLOWING)
 
-    def _asked(self, event: Asked) -> None:
+    def _asked(self, event: ReadAsked) -> None:
         if self._in_flight.flights:
             self._in_flight.flights[-1].asked.append(event.token)
         else:
-            self._do(Answer((event.token,), Reply.ACCEPTED))
+            self._do(AnswerClients((event.token,), ClientReply.ACCEPTED))
 
-    def _not_asked(self, event: Asked) -> None:
-        self._do(Answer((event.token,), Reply.NOT_APPLIED))
+    def _not_asked(self, event: ReadAsked) -> None:
+        self._do(AnswerClients((event.token,), ClientReply.NOT_APPLIED))
 
-    def _answer(self, flight: Flight, reply: Reply) -> None:
-        asked = Reply.ACCEPTED if reply is Reply.ACCEPTED else Reply.NOT_APPLIED
+    def _answer(self, flight: Flight, reply: ClientReply) -> None:
+        asked = ClientReply.ACCEPTED if reply is ClientReply.ACCEPTED else ClientReply.NOT_APPLIED
         if flight.tokens:
-            self._do(Answer(flight.tokens, reply))
+            self._do(AnswerClients(flight.tokens, reply))
         if flight.asked:
-            self._do(Answer(tuple(flight.asked), asked))
+            self._do(AnswerClients(tuple(flight.asked), asked))
 
-    def _let_go(self, why: str, in_flight: Reply) -> None:
+    def _let_go(self, why: str, in_flight: ClientReply) -> None:
         """Whatever this node was about to lead, it follows now."""
         self._attempt = None
         if self.state in CANDIDATES:
@@ -507,7 +507,7 @@ _READING: Final[dict[type, Handler]] = {
     SendFailed: Node._ignore,
     GiveUp: Node._ignore,
     Decided: Node._not_sent,
-    Asked: Node._asked,
+    ReadAsked: Node._asked,
     Offered: Node._ignore,
     CannotApply: Node._cannot_apply,
 }
@@ -517,7 +517,7 @@ _WAITING: Final[dict[type, Handler]] = {
     **dict.fromkeys(INPUTS, Node._ignore),
     Lead: Node._cannot_lead,
     Decided: Node._not_sent,
-    Asked: Node._not_asked,
+    ReadAsked: Node._not_asked,
 }
 """A node that knows nothing it could show."""
 

@@ -16,11 +16,11 @@ import msgspec
 
 from topics.protocol.cluster.rule.unit import (
     NotOurs,
-    Part,
     Record,
     Shard,
     TermBegan,
     Unit,
+    UnitPart,
     Unreadable,
     chain_of_base,
     chain_over_term,
@@ -53,7 +53,7 @@ class Place(msgspec.Struct, frozen=True):
     chain: bytes
     offset: int
     read: int
-    parts: tuple[Part, ...] = ()
+    parts: tuple[UnitPart, ...] = ()
 
     @classmethod
     def before_all(cls, shard: Shard) -> "Place":
@@ -106,7 +106,7 @@ class Accepted(msgspec.Struct, frozen=True):
 class Kept(msgspec.Struct, frozen=True):
     """A part of a unit, the next of which is still to come."""
 
-    part: Part
+    part: UnitPart
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -162,7 +162,7 @@ def _begin(place: Place, offset: int, began: TermBegan) -> tuple[Place, Verdict]
     return next_place, Began(began)
 
 
-def _take(place: Place, offset: int, part: Part) -> tuple[Place, Verdict]:
+def _take(place: Place, offset: int, part: UnitPart) -> tuple[Place, Verdict]:
     behind = msgspec.structs.replace(place, read=offset, seen=max(place.seen, part.term))
     why = _refusal(place, part)
     if why is not None:
@@ -178,7 +178,7 @@ def _take(place: Place, offset: int, part: Part) -> tuple[Place, Verdict]:
     return next_place, Accepted(unit, chain)
 
 
-def _refusal(place: Place, part: Part) -> Skip | None:
+def _refusal(place: Place, part: UnitPart) -> Skip | None:
     if part.term < place.term:
         return Skip.DEPOSED
     if part.term > place.term:
@@ -232,7 +232,7 @@ def _ends_in(anchor: Place, offset: int, raw: bytes, shard: Shard) -> bool:
         return False
     return (
         offset == anchor.offset
-        and isinstance(record, Part)
+        and isinstance(record, UnitPart)
         and record.is_last
         and (record.index, record.chain) == (anchor.index, anchor.chain)
     )

@@ -17,7 +17,7 @@ from topics.protocol.cluster.rule.unit import Unit
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The reader read this record.  Offsets rise; after `Read` they are those of the new reader.
+    """The reader read this record.  Offsets rise; after `ReadOn` they are those of the new reader.
     `epoch` is the log's own, in which the record was written."""
 
     offset: int
@@ -98,7 +98,7 @@ class Decided(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ReadAsked(msgspec.Struct, frozen=True):
     """A read: its answer may show what is decided by now once that is accepted."""
 
     token: object
@@ -130,7 +130,7 @@ Input: TypeAlias = (
     | SendFailed
     | GiveUp
     | Decided
-    | Asked
+    | ReadAsked
     | Offered
     | CannotApply
 )
@@ -141,7 +141,7 @@ INPUTS: Final[tuple[type, ...]] = get_args(Input)
 # ---------------------------------------------------------------------- effects
 
 
-class Read(msgspec.Struct, frozen=True):
+class ReadOn(msgspec.Struct, frozen=True):
     """Read from this offset on, and no more where another reader was: `Found`, `Passed`,
     `ReadFailed`."""
 
@@ -181,7 +181,7 @@ class Apply(msgspec.Struct, frozen=True):
     is_own: bool
 
 
-class Reply(StrEnum):
+class ClientReply(StrEnum):
     """What a client may be told."""
 
     ACCEPTED = "accepted"
@@ -190,11 +190,11 @@ class Reply(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AnswerClients(msgspec.Struct, frozen=True):
     """Answer these.  No report."""
 
     tokens: tuple[object, ...]
-    reply: Reply
+    reply: ClientReply
 
 
 class Leads(msgspec.Struct, frozen=True):
@@ -232,7 +232,7 @@ class Install(msgspec.Struct, frozen=True):
     mark: Mark
 
 
-class Loss(msgspec.Struct, frozen=True):
+class HistoryLost(msgspec.Struct, frozen=True):
     """Tell the operator: the log lost records.  What this node has accepted at `place` is not what
     the log says; its store is left for salvage."""
 
@@ -246,18 +246,18 @@ class Halt(msgspec.Struct, frozen=True):
 
 
 Effect: TypeAlias = (
-    Read
+    ReadOn
     | Prove
     | AskEnd
     | Send
     | Apply
-    | Answer
+    | AnswerClients
     | Leads
     | NotElected
     | StepDown
     | OpenAnew
     | TakeSnapshot
     | Install
-    | Loss
+    | HistoryLost
     | Halt
 )

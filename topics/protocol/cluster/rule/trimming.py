@@ -24,7 +24,7 @@ COPIES: Final = 2
 """Nodes that have to hold what the log lets go of.  With one, the data would end with that machine."""
 
 
-class Position(msgspec.Struct, frozen=True, kw_only=True):
+class NodeNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """Where the log has to begin for one process of a node that counts.
 
     Attributes:
@@ -62,7 +62,7 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 def bound_of(
-    positions: Iterable[Position], *, aged: int | None = None, copies: int = COPIES
+    positions: Iterable[NodeNeeds], *, aged: int | None = None, copies: int = COPIES
 ) -> Bound:
     """How much of the log may go.
 

@@ -100,7 +100,7 @@ class TermBegan(msgspec.Struct, frozen=True):
     node: str
 
 
-class Part(msgspec.Struct, frozen=True):
+class UnitPart(msgspec.Struct, frozen=True):
     """Part `part` of `parts` of a unit; one that fits into a message is the one part of itself.
 
     Attributes:
@@ -131,7 +131,7 @@ class Part(msgspec.Struct, frozen=True):
         return self.part == self.parts - 1
 
 
-Record: TypeAlias = TermBegan | Part
+Record: TypeAlias = TermBegan | UnitPart
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -211,7 +211,7 @@ def _digest(*pieces: Buffer) -> bytes:
 # ---------------------------------------------------------------------- encoding
 
 
-def parts_of(unit: Unit, message_bytes_max: int) -> list[Part]:
+def parts_of(unit: Unit, message_bytes_max: int) -> list[UnitPart]:
     """The parts of a unit, none of which needs a larger message."""
     room = message_bytes_max - PRELUDE.size - UNIT_HEADER.size
     size, digest = len(unit.body), unit.digest
@@ -222,7 +222,7 @@ def parts_of(unit: Unit, message_bytes_max: int) -> list[Part]:
     parts = max(1, -(-size // room))
     assert parts <= PARTS_MAX
     return [
-        Part(
+        UnitPart(
             term=unit.term,
             index=unit.index,
             prev=unit.prev,
@@ -316,7 +316,7 @@ def _term_began(raw: bytes) -> TermBegan:
         raise Unreadable(f"the node of TermBegan: {error}") from error
 
 
-def _part(raw: bytes) -> Part:
+def _part(raw: bytes) -> UnitPart:
     at = PRELUDE.size + UNIT_HEADER.size
     if len(raw) < at:
         raise Unreadable(f"a unit's header of {len(raw) - PRELUDE.size} bytes")
@@ -330,10 +330,10 @@ def _part(raw: bytes) -> Part:
     body = raw[at:]
     if len(body) > size_bytes or (parts == 1 and len(body) != size_bytes):
         raise Unreadable(f"a part of {len(body)} bytes, of {size_bytes}")
-    return Part(term, index, prev, part, parts, frames, size_bytes, unit, body)
+    return UnitPart(term, index, prev, part, parts, frames, size_bytes, unit, body)
 
 
-def joined(parts: Sequence[Part]) -> Unit | None:
+def joined(parts: Sequence[UnitPart]) -> Unit | None:
     """The unit of all these parts, in order; None where its digest does not match."""
     first = parts[0]
     assert len(parts) == first.parts

@@ -117,14 +117,14 @@ class BadText(Exception):
     """The message is not JSON: `invalid_json`."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ClientMessage(msgspec.Struct, frozen=True):
     """What a message asks, or why not; `request_id` is JSON text, empty where none was given."""
 
     request_id: bytes
     order: Order | Rejection
 
 
-def parse(raw: bytes, limits: Limits, pause: Callable[[], None] = lambda: None) -> Asked:
+def parse(raw: bytes, limits: Limits, pause: Callable[[], None] = lambda: None) -> ClientMessage:
     """A message.
 
     Args:
@@ -138,36 +138,36 @@ def parse(raw: bytes, limits: Limits, pause: Callable[[], None] = lambda: None) 
     try:
         envelope = _ENVELOPE.decode(raw)
     except msgspec.ValidationError as error:
-        return Asked(_request_id(raw), invalid(str(error)))
+        return ClientMessage(_request_id(raw), invalid(str(error)))
     except _NOT_JSON as error:
         raise BadText(why_not_json(error, raw)) from None
     given = _given(envelope)
     try:
         _require_sound(envelope, given)
-        return Asked(given, _order(envelope, raw, limits))
+        return ClientMessage(given, _order(envelope, raw, limits))
     except Rejection as refusal:
-        return Asked(given, refusal)
+        return ClientMessage(given, refusal)
 
 
-def _parse_large(raw: bytes, limits: Limits, pause: Callable[[], None]) -> Asked:
+def _parse_large(raw: bytes, limits: Limits, pause: Callable[[], None]) -> ClientMessage:
     try:
         message: LargeMessage = LargeBody(raw, LargeMessage, limits, pause).read()
     except msgspec.ValidationError as error:
-        return Asked(_large_request_id(raw, limits, pause), invalid(str(error)))
+        return ClientMessage(_large_request_id(raw, limits, pause), invalid(str(error)))
     except Rejection as refusal:
-        return Asked(_large_request_id(raw, limits, pause), refusal)
+        return ClientMessage(_large_request_id(raw, limits, pause), refusal)
     except _NOT_JSON as error:
         raise BadText(why_not_json(error, raw)) from None
     given = _given(message)
     try:
         _require_sound(message, given)
         if message.op != "publish":
-            return Asked(given, _order(message, raw, limits))
+            return ClientMessage(given, _order(message, raw, limits))
         if message.records is None:
             raise invalid("Object missing required field `records`")
-        return Asked(given, Publish(_append(message, message, limits)))
+        return ClientMessage(given, Publish(_append(message, message, limits)))
     except Rejection as refusal:
-        return Asked(given, refusal)
+        return ClientMessage(given, refusal)
 
 
 def _large_request_id(raw: bytes, limits: Limits, pause: Callable[[], None]) -> bytes:

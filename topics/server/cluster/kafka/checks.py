@@ -37,7 +37,7 @@ from topics.server.cluster.kafka.library import (
     error_of,
     told,
 )
-from topics.server.cluster.kafka.reading import MakeConsumer, Reader
+from topics.server.cluster.kafka.reading import LogReader, MakeConsumer
 from topics.server.cluster.kafka.settings import KafkaSettings
 from topics.server.cluster.kafka.writing import RECORD_OVERHEAD_BYTES, MakeProducer, Writer, Written
 
@@ -395,7 +395,7 @@ class _Joining:
             )
 
     async def _first(self, topic: str, start: int) -> bytes:
-        reader = Reader(self._settings, topic, 0, start, make=self._make_consumer)
+        reader = LogReader(self._settings, topic, 0, start, make=self._make_consumer)
         try:
             while True:
                 for message in await reader.batch():

@@ -12,12 +12,12 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from topics.protocol.cluster.rule.ports import AppendRefused, OutcomeUnknown
-from topics.protocol.cluster.rule.trimming import Position
+from topics.protocol.cluster.rule.trimming import NodeNeeds
 from topics.protocol.cluster.rule.unit import FORMAT, FORMAT_OLDEST
 from topics.server.cluster.kafka.asking import Brokers
 from topics.server.cluster.kafka.checks import skew_ms
 from topics.server.cluster.kafka.library import LOGGER, Consumer, Message
-from topics.server.cluster.kafka.reading import Gone, MakeConsumer, Reader
+from topics.server.cluster.kafka.reading import Gone, LogReader, MakeConsumer
 from topics.server.cluster.kafka.settings import KafkaSettings
 from topics.server.cluster.kafka.writing import Writer
 from topics.server.cluster.node.status import TrimStatus
@@ -73,7 +73,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     holds: int = -1
     trim: TrimStatus | None = None
 
-    def position(self, *, is_near: bool) -> Position | None:
+    def position(self, *, is_near: bool) -> NodeNeeds | None:
         """What a trim has to know; None: it needs nothing of the log.
 
         Args:
@@ -83,7 +83,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         needs += [self.holds] if self.holds >= 0 else []
         if not needs:
             return None
-        return Position(
+        return NodeNeeds(
             node=self.node,
             offset=min(needs),
             is_copy=is_near and self.needs_log and self.durable_epoch >= 0,
@@ -156,7 +156,7 @@ class Roster:
             if (self.silent_ms(node, at_ms) or 0) <= within_ms
         ]
 
-    def positions(self, at_ms: int, retain_ms: int, *, near_ms: int) -> list[Position]:
+    def positions(self, at_ms: int, retain_ms: int, *, near_ms: int) -> list[NodeNeeds]:
         """What `trimming.bound_of` asks for: of each node that counts, and of each process where two
         have one node's name.
 
@@ -175,7 +175,7 @@ class Roster:
             and (position := beat.position(is_near=age_ms <= near_ms)) is not None
         ]
         found += [
-            Position(node=node, offset=-1, is_copy=False)
+            NodeNeeds(node=node, offset=-1, is_copy=False)
             for node, stamped_ms in self._strange.items()
             if self._age_ms(stamped_ms, at_ms) <= retain_ms
         ]
@@ -279,7 +279,7 @@ class Heartbeats:
             topic = self._settings.nodes_topic
             start, _ = await self._brokers.bounds(topic, 0)
             self._read_to = start
-            reader = Reader(self._settings, topic, 0, start, make=self._make)
+            reader = LogReader(self._settings, topic, 0, start, make=self._make)
             try:
                 while True:
                     for message in await reader.batch():

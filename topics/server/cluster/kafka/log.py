@@ -11,7 +11,7 @@ from typing import Final
 from topics.protocol.cluster.rule.ports import LogTrimmed, LogTruncated
 from topics.server.cluster.kafka.asking import Brokers
 from topics.server.cluster.kafka.library import Consumer, Message
-from topics.server.cluster.kafka.reading import Gone, MakeConsumer, Reader, epoch_of
+from topics.server.cluster.kafka.reading import Gone, LogReader, MakeConsumer, epoch_of
 from topics.server.cluster.kafka.settings import KafkaSettings
 from topics.server.cluster.kafka.writing import Writer, Written
 
@@ -48,7 +48,7 @@ class KafkaLog:
         self._topic = settings.log_topic
         self._writer, self._brokers, self._make = writer, brokers, make
         self._readers = asyncio.Semaphore(READERS_MAX)
-        self._open: set[Reader] = set()
+        self._open: set[LogReader] = set()
         # Behind the last record that a reader has read, and the end at which it was then.  They
         # differ where offsets hold no record.
         self._tail = (0, -1)
@@ -98,7 +98,7 @@ class KafkaLog:
     async def _read(self, first: int, epoch: int) -> AsyncIterator[tuple[int, bytes, int]]:
         """Records from one on, which has to be of this epoch, where that is not -1."""
         await self._require_topic()
-        reader = Reader(self._settings, self._topic, self._shard, first, make=self._make)
+        reader = LogReader(self._settings, self._topic, self._shard, first, make=self._make)
         self._open.add(reader)
         try:
             next_offset, is_known = first, epoch < 0
@@ -120,7 +120,7 @@ class KafkaLog:
             reader.close()
             self._open.discard(reader)
 
-    async def _batch(self, reader: Reader, next_offset: int) -> list[Message]:
+    async def _batch(self, reader: LogReader, next_offset: int) -> list[Message]:
         try:
             return await reader.batch()
         except Gone:

@@ -38,7 +38,7 @@ class Gone(Exception):
     """The place is not in the log any more."""
 
 
-class Reader:
+class LogReader:
     """Messages from an offset on, an end of the partition among them (`_PARTITION_EOF`, with the
     offset behind the last record), each time the reader comes there.
 

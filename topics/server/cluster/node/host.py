@@ -26,12 +26,12 @@ from topics.protocol.cluster.rule.replica import Mark, Place
 from topics.protocol.cluster.rule.steps import (
     AskEnd,
     Halt,
+    HistoryLost,
     Input,
     Install,
-    Loss,
     Offered,
     Prove,
-    Read,
+    ReadOn,
     Send,
     TakeSnapshot,
 )
@@ -400,7 +400,7 @@ class ClusterHost:
 
     def carry(self, effect: LogEffect) -> None:
         match effect:
-            case Read() | Prove() | AskEnd() | Send():
+            case ReadOn() | Prove() | AskEnd() | Send():
                 self._work.carry(effect)
             case TakeSnapshot():
                 self._work.stop_reading()
@@ -408,7 +408,7 @@ class ClusterHost:
                 self._tasks.begin(self._take_snapshot())
             case Install():
                 self._tasks.begin(self._reopen(self._install))
-            case Loss(place):
+            case HistoryLost(place):
                 self._tell_loss(place)
             case Halt(why):
                 self._work.stop_reading()

@@ -25,8 +25,8 @@ from topics.protocol.cluster.rule.steps import (
     Input,
     NotShown,
     Prove,
-    Read,
     ReadFailed,
+    ReadOn,
     Send,
     SendFailed,
     Sent,
@@ -83,10 +83,10 @@ class LogWork:
         self._heard: tuple[int, int] | None = None
         """Offset and epoch of the record that was read last."""
 
-    def carry(self, effect: Read | Prove | AskEnd | Send) -> None:
+    def carry(self, effect: ReadOn | Prove | AskEnd | Send) -> None:
         """Begin it; the rule hears how it ends."""
         match effect:
-            case Read(from_offset):
+            case ReadOn(from_offset):
                 self.stop_reading()
                 self._heard = None
                 self._reader = self._tasks.begin(self._read(from_offset))

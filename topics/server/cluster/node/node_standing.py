@@ -19,7 +19,7 @@ from topics.server.cluster.node.lag import Lag
 from topics.server.cluster.node.status import ClusterStatus, NodeStatus, TrimStatus
 from topics.server.cluster.node.trimmer import Trimmed, Trimmer
 from topics.server.cluster.peers import not_leader
-from topics.server.cluster.snapshots import Source
+from topics.server.cluster.snapshots import Donor
 from topics.server.cluster.store_files import StoreFiles
 
 
@@ -139,14 +139,14 @@ class NodeStanding:
             trim=self._trim,
         )
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[Donor]:
         """The nodes of which a snapshot may be taken, the best first: followers, which have no clients
         that wait for them, before the leader, and those that are farther before others."""
         own = self.name.node
         live = self.roster.live(monotonic_ms(), self._session_ms)
         able = [beat for beat in live if beat.node != own and beat.role != "lost" and beat.index]
         able.sort(key=lambda beat: (beat.role == "leader", -beat.index))
-        return [Source(beat.node, beat.url) for beat in able]
+        return [Donor(beat.node, beat.url) for beat in able]
 
     def units_elsewhere(self) -> int:
         """How many units the other nodes that live have applied, at most."""

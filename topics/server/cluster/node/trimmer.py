@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import msgspec
 
 from topics.protocol.cluster.rule.ports import LogTrimmed, LogTruncated, ReplicatedLog
-from topics.protocol.cluster.rule.trimming import COPIES, Bound, Position, Wait, bound_of
+from topics.protocol.cluster.rule.trimming import COPIES, Bound, NodeNeeds, Wait, bound_of
 from topics.protocol.faces.http.cluster import TrimBody
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.kafka.heartbeats import BEAT_MS, Beat, Roster
@@ -52,7 +52,7 @@ class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
     log_start: int
     log_end: int
     bound: Bound
-    positions: tuple[Position, ...]
+    positions: tuple[NodeNeeds, ...]
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class _Seen(msgspec.Struct, frozen=True):
 
     term: int
     at_ms: int
-    positions: tuple[Position, ...]
+    positions: tuple[NodeNeeds, ...]
 
 
 class Hearing(Protocol):
@@ -200,7 +200,7 @@ class Trimmer:
         )
         return _Seen(term, at_ms, tuple(await self._in_the_log(positions)))
 
-    async def _in_the_log(self, positions: list[Position]) -> list[Position]:
+    async def _in_the_log(self, positions: list[NodeNeeds]) -> list[NodeNeeds]:
         """The same, where a copy is one whose mark the log has now.  Each look takes a reader, so those
         beyond the first few are taken for none."""
         marks = sorted({each.mark for each in positions if each.is_copy})[:MARKS_MAX]

@@ -8,7 +8,7 @@ stream     one request and its answer, and the table of its life
 link       h2, the socket, the streams and the timer that all of these rest on
 frames     bytes to frames, judged by their headers before h2 sees them
 fields     which heads and trailers are sound
-toll       what a client pays for frames that cost it nothing
+charges       what a client pays for frames that cost it nothing
 library    h2 and how it is set up
 """
 

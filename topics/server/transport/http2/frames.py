@@ -37,7 +37,7 @@ PADDED: Final = 0x8
 PRIORITY: Final = 0x20
 
 
-class Kind(IntEnum):
+class FrameType(IntEnum):
     """The type of a frame (RFC 9113, 6); others are unknown, and ignored."""
 
     DATA = 0
@@ -53,10 +53,10 @@ class Kind(IntEnum):
 
 
 # Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_DATA: Final = Kind.DATA
-_HEADERS: Final = Kind.HEADERS
-_SETTINGS: Final = Kind.SETTINGS
-_CONTINUATION: Final = Kind.CONTINUATION
+_DATA: Final = FrameType.DATA
+_HEADERS: Final = FrameType.HEADERS
+_SETTINGS: Final = FrameType.SETTINGS
+_CONTINUATION: Final = FrameType.CONTINUATION
 
 
 class Broken(Exception):
@@ -72,7 +72,7 @@ class Frame(msgspec.Struct, frozen=True):
     """One frame, or a HEADERS frame with its CONTINUATION frames.
 
     Attributes:
-        kind: A `Kind`, or another number.
+        kind: A `FrameType`, or another number.
         size: Of the payload in bytes; of a header block with several frames, of all payloads.
         raw: The frames as they came.
         frames: How many there are.

@@ -16,7 +16,7 @@ from hpack import Decoder, HeaderTuple, OversizedHeaderListError
 
 from topics.server.transport.http2.blocks import count_fields
 from topics.server.transport.http2.fields import Fields
-from topics.server.transport.http2.frames import PREFACE, Kind
+from topics.server.transport.http2.frames import PREFACE, FrameType
 from topics.server.transport.limits import HEAD_BYTES_MAX
 
 LIST_BYTES_MAX: Final = 64 << 10
@@ -108,5 +108,5 @@ def connection(*, streams: int) -> tuple[Library, Lists]:
 
 def reset(stream_id: int, code: ErrorCodes) -> bytes:
     """A RST_STREAM of a stream that to h2 is closed."""
-    head = struct.pack(">BBI", Kind.RST_STREAM, 0, stream_id)
+    head = struct.pack(">BBI", FrameType.RST_STREAM, 0, stream_id)
     return b"\0\0\x04" + head + struct.pack(">I", code)

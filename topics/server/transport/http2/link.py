@@ -17,15 +17,15 @@ from topics.server.transport.budget import Charges, Share
 from topics.server.transport.connection import Connection
 from topics.server.transport.http1_writer import DATES
 from topics.server.transport.http2 import library
+from topics.server.transport.http2.frame_charges import FrameCharges
 from topics.server.transport.http2.frames import Broken, Frame
-from topics.server.transport.http2.stream import Input, State, Stream
-from topics.server.transport.http2.toll import Toll
+from topics.server.transport.http2.stream import Stream, StreamInput, StreamState
 
 FLUSH_BYTES: Final = 16 << 10
 """DATA made and not written at which it is written, so that the socket can report backpressure."""
 
 
-class Link:
+class Http2Link:
     """What the parts of one connection share."""
 
     def __init__(self, connection: Connection) -> None:
@@ -34,7 +34,7 @@ class Link:
         self.shared = shared
         self.limits, self.timeouts = shared.limits, shared.timeouts
         self.now_s = shared.loop.time
-        self.toll = Toll(Charges(shared.limits.frames, shared.limits.frames_s))
+        self.charges = FrameCharges(Charges(shared.limits.frames, shared.limits.frames_s))
         self.answers = Share(shared.answers, shared.limits.connection_answers_bytes)
         self.streams: dict[int, Stream] = {}
         self.h2, self.lists = library.connection(streams=shared.limits.streams)
@@ -77,8 +77,8 @@ class Link:
 
     def close(self, stream: Stream) -> None:
         """Nothing more is sent on a stream or expected of it."""
-        if stream.state is not State.CLOSED:
-            stream.move(Input.RESET)
+        if stream.state is not StreamState.CLOSED:
+            stream.move(StreamInput.RESET)
         self.answers.give_back(stream.held_bytes)
         stream.held_bytes = 0
         self.apart.discard(stream)
@@ -137,7 +137,7 @@ class Link:
         Raises:
             Broken: It was too much.
         """
-        if not self.toll.charge(self.now_s(), count):
+        if not self.charges.charge(self.now_s(), count):
             raise Broken(ErrorCodes.ENHANCE_YOUR_CALM, "too much that asks for nothing")
 
     def flush(self, last: bytes = b"") -> None:

@@ -31,20 +31,20 @@ from topics.server.transport.http2.fields import (
     pseudo_headers,
     size_bytes,
 )
+from topics.server.transport.http2.frame_charges import LARGE_HEAD
 from topics.server.transport.http2.frames import Broken
-from topics.server.transport.http2.link import Link
+from topics.server.transport.http2.link import Http2Link
 from topics.server.transport.http2.sending import Sender
-from topics.server.transport.http2.stream import Input, State, Stream
-from topics.server.transport.http2.toll import LARGE_HEAD
+from topics.server.transport.http2.stream import Stream, StreamInput, StreamState
 from topics.server.transport.http2.tunnel import Tunnel
 from topics.server.transport.limits import HEAD_BYTES_MAX, HEADERS_MAX
 
 # Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_RECEIVING: Final = State.RECEIVING
-_WAITING: Final = State.WAITING
-_TUNNEL: Final = State.TUNNEL
-_CLOSED: Final = State.CLOSED
-_ENDED: Final = Input.ENDED
+_RECEIVING: Final = StreamState.RECEIVING
+_WAITING: Final = StreamState.WAITING
+_TUNNEL: Final = StreamState.TUNNEL
+_CLOSED: Final = StreamState.CLOSED
+_ENDED: Final = StreamInput.ENDED
 
 _UNSAFE: Final = re.compile(rb"[^\x21-\x7e]")
 _CONTINUE: Final = ((b":status", b"100"),)
@@ -55,7 +55,7 @@ _LONG: Final = "the body is longer than its Content-Length"
 class Receiver:
     """The requests of one connection."""
 
-    def __init__(self, link: Link, sender: Sender, exchange: Exchange) -> None:
+    def __init__(self, link: Http2Link, sender: Sender, exchange: Exchange) -> None:
         self._link = link
         self._sender = sender
         self._exchange = exchange
@@ -74,7 +74,7 @@ class Receiver:
             link.h2.reset_stream(stream_id, ErrorCodes.REFUSED_STREAM)
             link.pay()
             return
-        link.toll.earn()
+        link.charges.earn()
         pseudo = pseudo_headers(fields)
         is_head = pseudo.get(b":method") == b"HEAD"
         if _is_large(fields, len(pseudo)):
@@ -163,7 +163,7 @@ class Receiver:
         ends = event.stream_ended is not None
         stream = link.streams.get(event.stream_id)
         begins = stream is not None and stream.state is _RECEIVING and not stream.received_bytes
-        if not link.toll.data(size, link.now_s(), ends=ends, begins=begins):
+        if not link.charges.data(size, link.now_s(), ends=ends, begins=begins):
             raise Broken(ErrorCodes.ENHANCE_YOUR_CALM, "too much DATA with next to nothing in it")
         if stream is not None:
             if not stream.counts(size, ends=ends):

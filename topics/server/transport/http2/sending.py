@@ -15,16 +15,16 @@ from h2.errors import ErrorCodes
 from topics.protocol.faces.http import sse
 from topics.server.http.interface import Answer, Streaming
 from topics.server.http.refusals import no_room_for_answer
+from topics.server.transport.http2.frame_charges import EARNING_BYTES
 from topics.server.transport.http2.frames import FRAME_BYTES_MAX
-from topics.server.transport.http2.link import Link, answer_head
-from topics.server.transport.http2.stream import Input, State, Stream
-from topics.server.transport.http2.toll import EARNING_BYTES
+from topics.server.transport.http2.link import Http2Link, answer_head
+from topics.server.transport.http2.stream import Stream, StreamInput, StreamState
 from topics.server.transport.http2.tunnel import Tunnel
 
 # Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_CLOSED: Final = State.CLOSED
-_ANSWERED: Final = Input.ANSWERED
-_SENT: Final = Input.SENT
+_CLOSED: Final = StreamState.CLOSED
+_ANSWERED: Final = StreamInput.ANSWERED
+_SENT: Final = StreamInput.SENT
 
 GRACE_S: Final = 0.03
 """In which a client may end a refused body by itself, before its stream is reset."""
@@ -35,7 +35,7 @@ SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect aga
 class Sender:
     """The answers of one connection."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Http2Link) -> None:
         self._link = link
         self._begins: deque[Stream] = deque()
         """Streams with an answer that is not begun."""
@@ -63,7 +63,7 @@ class Sender:
 
     def open_tunnel(self, stream: Stream, tunnel: Tunnel) -> None:
         """Answer a WebSocket's handshake."""
-        stream.move(Input.OPENED)
+        stream.move(StreamInput.OPENED)
         stream.is_begun = True
         stream.feed = stream.tunnel = tunnel
         self._link.h2.send_headers(stream.id, answer_head(200, ()))
@@ -189,7 +189,7 @@ class Sender:
             link.answers.give_back(size)
             stream.held_bytes -= size
         if size >= EARNING_BYTES:
-            link.toll.earn()
+            link.charges.earn()
         if stream.outbound.size:
             self._bide(stream)
         elif stream.tunnel is not None:
@@ -215,7 +215,7 @@ class Sender:
     def on_slow(self, stream: Stream) -> None:
         """The client missed a stream's deadline, other than that for a body's next bytes."""
         tunnel = stream.tunnel
-        if stream.state is State.LINGERING:
+        if stream.state is StreamState.LINGERING:
             self._link.reset(stream, ErrorCodes.NO_ERROR)
         elif tunnel is not None and not stream.outbound.size and tunnel.ping():
             self._link.put_off(stream, tunnel.patience_s)

@@ -24,17 +24,17 @@ from topics.server.transport.http2.frames import (
     HEADER_BYTES,
     Broken,
     Frame,
-    Kind,
+    FrameType,
     Splitter,
     block_of,
     ended,
     tamed,
     without_priority,
 )
-from topics.server.transport.http2.link import Link
+from topics.server.transport.http2.link import Http2Link
 from topics.server.transport.http2.receiving import Receiver
 from topics.server.transport.http2.sending import Sender
-from topics.server.transport.http2.stream import State
+from topics.server.transport.http2.stream import StreamState
 
 READ_BYTES: Final = HEADER_BYTES + FRAME_BYTES_MAX
 """Given to the splitter at a time: cutting costs little, and each frame is a step of its own."""
@@ -49,7 +49,7 @@ class Http2:
 
     def __init__(self, connection: Connection, exchange: Exchange | None = None) -> None:
         self._connection = connection
-        self._link = Link(connection)
+        self._link = Http2Link(connection)
         self._sender = Sender(self._link)
         self._receiver = Receiver(self._link, self._sender, exchange or connection.shared.exchange)
         self._splitter = Splitter()
@@ -117,7 +117,7 @@ class Http2:
             link.go(ErrorCodes.NO_ERROR)
             return
         for stream in link.due():
-            if stream.state is State.RECEIVING:
+            if stream.state is StreamState.RECEIVING:
                 self._receiver.too_slow(stream)
             else:
                 self._sender.on_slow(stream)
@@ -189,7 +189,7 @@ class Http2:
             frame = self._splitter.next()
             if frame is None:
                 return False
-            if not self._link.toll.frame(frame, self._link.now_s()):
+            if not self._link.charges.frame(frame, self._link.now_s()):
                 raise Broken(ErrorCodes.ENHANCE_YOUR_CALM, "too many frames that ask for nothing")
             handle = _FRAMES.get(frame.kind)
             if handle is not None:
@@ -197,7 +197,7 @@ class Http2:
         except Broken as broken:
             self._link.go(broken.code)
             return True
-        if self._link.toll.must_rest():
+        if self._link.charges.must_rest():
             self._is_resting = True
             self._rest_s = self._link.now_s() + REST_S
             self._link.wake_at(self._rest_s)
@@ -212,7 +212,7 @@ class Http2:
 
     def _on_data_frame(self, frame: Frame) -> None:
         link = self._link
-        if frame.stream_id not in link.streams and not link.toll.late_data(link.now_s()):
+        if frame.stream_id not in link.streams and not link.charges.late_data(link.now_s()):
             raise Broken(ErrorCodes.ENHANCE_YOUR_CALM, "too much DATA of streams that are over")
         self._give(frame)
 
@@ -324,15 +324,15 @@ class Http2:
 
 
 _FRAMES: Final[dict[int, Callable[[Http2, Frame], None]]] = {
-    Kind.DATA: Http2._on_data_frame,
-    Kind.HEADERS: Http2._on_headers_frame,
-    Kind.PRIORITY: Http2._on_priority_frame,
-    Kind.RST_STREAM: Http2._on_reset_frame,
-    Kind.SETTINGS: Http2._on_settings_frame,
-    Kind.PUSH_PROMISE: Http2._give,
-    Kind.PING: Http2._give,
-    Kind.GOAWAY: Http2._on_goaway_frame,
-    Kind.WINDOW_UPDATE: Http2._on_window_frame,
+    FrameType.DATA: Http2._on_data_frame,
+    FrameType.HEADERS: Http2._on_headers_frame,
+    FrameType.PRIORITY: Http2._on_priority_frame,
+    FrameType.RST_STREAM: Http2._on_reset_frame,
+    FrameType.SETTINGS: Http2._on_settings_frame,
+    FrameType.PUSH_PROMISE: Http2._give,
+    FrameType.PING: Http2._give,
+    FrameType.GOAWAY: Http2._on_goaway_frame,
+    FrameType.WINDOW_UPDATE: Http2._on_window_frame,
 }
 """Frames of any other type are ignored (RFC 9113, 5.5)."""
 

@@ -20,7 +20,7 @@ not worth it here."""
 SMALL_BYTES: Final = 1 << 10
 
 
-class State(StrEnum):
+class StreamState(StrEnum):
     """Where a stream is in its life."""
 
     RECEIVING = "receiving"
@@ -38,7 +38,7 @@ class State(StrEnum):
     CLOSED = "closed"
 
 
-class Input(StrEnum):
+class StreamInput(StrEnum):
     """What moves a stream."""
 
     ENDED = "ended"
@@ -54,26 +54,28 @@ class Input(StrEnum):
 
 
 TABLE: Final = {
-    (State.RECEIVING, Input.ENDED): State.WAITING,
-    (State.RECEIVING, Input.ANSWERED): State.REFUSING,
-    (State.RECEIVING, Input.OPENED): State.TUNNEL,
-    (State.RECEIVING, Input.RESET): State.CLOSED,
-    (State.TUNNEL, Input.ENDED): State.SENDING,
-    (State.TUNNEL, Input.SENT): State.LINGERING,
-    (State.TUNNEL, Input.RESET): State.CLOSED,
-    (State.WAITING, Input.ANSWERED): State.SENDING,
-    (State.WAITING, Input.RESET): State.CLOSED,
-    (State.REFUSING, Input.ENDED): State.SENDING,
-    (State.REFUSING, Input.SENT): State.LINGERING,
-    (State.REFUSING, Input.RESET): State.CLOSED,
-    (State.SENDING, Input.SENT): State.CLOSED,
-    (State.SENDING, Input.RESET): State.CLOSED,
-    (State.LINGERING, Input.ENDED): State.CLOSED,
-    (State.LINGERING, Input.RESET): State.CLOSED,
+    (StreamState.RECEIVING, StreamInput.ENDED): StreamState.WAITING,
+    (StreamState.RECEIVING, StreamInput.ANSWERED): StreamState.REFUSING,
+    (StreamState.RECEIVING, StreamInput.OPENED): StreamState.TUNNEL,
+    (StreamState.RECEIVING, StreamInput.RESET): StreamState.CLOSED,
+    (StreamState.TUNNEL, StreamInput.ENDED): StreamState.SENDING,
+    (StreamState.TUNNEL, StreamInput.SENT): StreamState.LINGERING,
+    (StreamState.TUNNEL, StreamInput.RESET): StreamState.CLOSED,
+    (StreamState.WAITING, StreamInput.ANSWERED): StreamState.SENDING,
+    (StreamState.WAITING, StreamInput.RESET): StreamState.CLOSED,
+    (StreamState.REFUSING, StreamInput.ENDED): StreamState.SENDING,
+    (StreamState.REFUSING, StreamInput.SENT): StreamState.LINGERING,
+    (StreamState.REFUSING, StreamInput.RESET): StreamState.CLOSED,
+    (StreamState.SENDING, StreamInput.SENT): StreamState.CLOSED,
+    (StreamState.SENDING, StreamInput.RESET): StreamState.CLOSED,
+    (StreamState.LINGERING, StreamInput.ENDED): StreamState.CLOSED,
+    (StreamState.LINGERING, StreamInput.RESET): StreamState.CLOSED,
 }
 """All moves that there are; any other is a bug.  h2 sees to it that a half ends once."""
 
-_OPEN: Final = frozenset((State.RECEIVING, State.TUNNEL, State.REFUSING, State.LINGERING))
+_OPEN: Final = frozenset(
+    (StreamState.RECEIVING, StreamState.TUNNEL, StreamState.REFUSING, StreamState.LINGERING)
+)
 
 
 class Stream:
@@ -102,7 +104,7 @@ class Stream:
         self._discard = discard
         self.id = stream_id
         self.is_head = is_head
-        self.state = State.RECEIVING
+        self.state = StreamState.RECEIVING
         self.due_s: float | None = None
         """When the client is too slow with what the stream waits for."""
 
@@ -138,7 +140,7 @@ class Stream:
         """The client has not ended its half."""
         return self.state in _OPEN
 
-    def move(self, what: Input) -> None:
+    def move(self, what: StreamInput) -> None:
         """One step of its life, by the table."""
         made = TABLE.get((self.state, what))
         assert made is not None, (self.state, what)

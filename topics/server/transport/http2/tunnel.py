@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from topics.server.http.interface import Socket
-from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.limits import Timeouts, TransportLimits
 from topics.server.transport.websocket import PING_S, TRY_AGAIN_LATER, Conversation
 
 
@@ -19,7 +19,7 @@ class Tunnel:
     def __init__(
         self,
         socket: Socket,
-        limits: Limits,
+        limits: TransportLimits,
         timeouts: Timeouts,
         *,
         now_s: Callable[[], float],

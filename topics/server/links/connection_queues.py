@@ -1,8 +1,8 @@
-"""Turns of those whose requests come over a relay.
+"""Turns of those whose requests come over a link.
 
-Owns one lane for each connection: what it wants done on the loop, the CPU time that it uses (as a
+Owns one queue for each connection: what it wants done on the loop, the CPU time that it uses (as a
 connection's meter has it), and what it holds of the memory for answers and of threads.  A client
-over a relay so shares the loop with those that are connected here, and a lane with little to do is
+over a link so shares the loop with those that are connected here, and a queue with little to do is
 served as its requests come.  Knows nothing of requests.
 """
 
@@ -14,10 +14,10 @@ from topics.server.transport.budget import Meter, Share
 from topics.server.transport.shared import Shared
 
 KEPT_MAX: Final = 1024
-"""Lanes without a request that are kept: how much each used lately is worth knowing for a moment."""
+"""Queues without a request that are kept: how much each used lately is worth knowing for a moment."""
 
 
-class Lane:
+class ConnectionQueue:
     """What one connection of a reader has to do here.
 
     Attributes:
@@ -41,7 +41,7 @@ class Lane:
         self.answers = Share(shared.answers, shared.limits.connection_answers_bytes)
 
     def do(self, work: Callable[[], None]) -> None:
-        """Have this done, now where the lane has used little, else in its turn.  It must not raise;
+        """Have this done, now where the queue has used little, else in its turn.  It must not raise;
         called as messages come, and not within the turn of another client."""
         self._work.append(work)
         if self._is_queued or self._is_working:
@@ -115,30 +115,30 @@ class Lane:
         return used_s
 
 
-class Lanes:
-    """The lanes of one relay, by the numbers of its connections."""
+class ConnectionQueues:
+    """The queues of one relay, by the numbers of its connections."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._lanes: dict[int, Lane] = {}
-        self._idle: OrderedDict[int, Lane] = OrderedDict()
-        """Lanes without a request; the lane used last is kept longest."""
+        self._queues: dict[int, ConnectionQueue] = {}
+        self._idle: OrderedDict[int, ConnectionQueue] = OrderedDict()
+        """Queues without a request; the queue used last is kept longest."""
 
-    def enter(self, number: int) -> Lane:
-        """The lane of a connection that has another request."""
-        lane = self._lanes.get(number)
-        if lane is None:
-            lane = self._lanes[number] = Lane(self._shared, number)
-        lane.open += 1
+    def enter(self, number: int) -> ConnectionQueue:
+        """The queue of a connection that has another request."""
+        queue = self._queues.get(number)
+        if queue is None:
+            queue = self._queues[number] = ConnectionQueue(self._shared, number)
+        queue.open += 1
         self._idle.pop(number, None)
-        return lane
+        return queue
 
-    def leave(self, lane: Lane) -> None:
+    def leave(self, queue: ConnectionQueue) -> None:
         """A request is over."""
-        lane.open -= 1
-        if lane.open:
+        queue.open -= 1
+        if queue.open:
             return
-        self._idle[lane.number] = lane
+        self._idle[queue.number] = queue
         if len(self._idle) > KEPT_MAX:
             number, _ = self._idle.popitem(last=False)
-            del self._lanes[number]
+            del self._queues[number]

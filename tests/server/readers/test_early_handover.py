@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from topics.server.readers.passing import Passing
+from topics.server.readers.early_handover import EarlyHandover
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ def test_it_is_given_away_or_becomes_what_it_would_have_been() -> None:
     for is_given in (True, False):
         connection, speaker = Fake(), object()
         given = partial(_same, is_given)
-        passing = Passing(cast(Any, connection), given, partial(_same, cast(Any, speaker)))
+        passing = EarlyHandover(cast(Any, connection), given, partial(_same, cast(Any, speaker)))
         assert passing.work() is not is_given
         assert connection.speaker is (None if is_given else speaker)
 
@@ -39,7 +39,7 @@ def test_it_is_given_away_or_becomes_what_it_would_have_been() -> None:
 def test_nothing_of_it_is_in_flight() -> None:
     """Before its first turn it has no request, no deadline and nothing to write."""
     connection: Any = Fake()
-    passing = Passing(connection, lambda _: True, lambda _: passing)
+    passing = EarlyHandover(connection, lambda _: True, lambda _: passing)
     passing.writable()
     passing.due()
     passing.ended()

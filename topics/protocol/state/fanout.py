@@ -1,6 +1,6 @@
-"""A crowd: the watchers of one topic, which a publication has the same news for (§7.4).
+"""A fan-out: the watchers of one topic, which a publication has the same news for (§7.4).
 
-Most streams of a topic are live: they stand at its head and want the same frame.  A crowd walks over
+Most streams of a topic are live: they stand at its head and want the same frame.  A fan-out walks over
 them and gives it to one after the other, where each stream takes it at once; so a delivery is a
 comparison and a write, and not a turn of its own.  A stream that does not take it, because its client
 does not read, or that stands elsewhere, is woken, and finds by itself what it has to send.
@@ -34,7 +34,7 @@ class News(msgspec.Struct, eq=False):
     view: View
 
 
-class Crowd:
+class Fanout:
     """The walk over the watchers of one topic.
 
     Attributes:
@@ -42,10 +42,10 @@ class Crowd:
         size: Watchers in this walk, or in the last.
     """
 
-    def __init__(self, crowds: "Crowds", topic_id: int) -> None:
+    def __init__(self, fanouts: "Fanouts", topic_id: int) -> None:
         self.ask: Callable[[], None]
         self.size = 0
-        self._crowds = crowds
+        self._fanouts = fanouts
         self._topic_id = topic_id
         self._members: Sequence[Watched] = ()
         self._at = 0
@@ -64,10 +64,10 @@ class Crowd:
     def walk(self, clock: Callable[[], float], until_s: float) -> bool:
         """Give streams their news until it is `until_s` by `clock`, one at least; returns whether
         there is more to do."""
-        crowds = self._crowds
-        crowds.advance()
+        fanouts = self._fanouts
+        fanouts.advance()
         if self._at == len(self._members):
-            self._members, self._at = list(crowds.listed(self._topic_id)), 0
+            self._members, self._at = list(fanouts.listed(self._topic_id)), 0
             self.size = len(self._members)
             self._has_news = False
         members, size = self._members, self.size
@@ -116,16 +116,16 @@ class Crowd:
         if last is not None and last.cursor == watched.cursor and last.view == watched.view:
             watched.view = last.view  # the next comparison is one of identity
         else:
-            last = self._news = self._crowds.news_for(watched)
+            last = self._news = self._fanouts.news_for(watched)
         return last
 
 
-Gather: TypeAlias = Callable[[Crowd], Callable[[], None]]
-"""Takes a crowd, and returns how to ask that its `walk` is called soon."""
+Gather: TypeAlias = Callable[[Fanout], Callable[[], None]]
+"""Takes a fanout, and returns how to ask that its `walk` is called soon."""
 
 
-class Crowds:
-    """The crowd of each topic that is watched and has shown more; none where no driver walks.
+class Fanouts:
+    """The fanout of each topic that is watched and has shown more; none where no driver walks.
 
     Args:
         listed: All that watch the topic of an id, with a stream or without.
@@ -144,7 +144,7 @@ class Crowds:
         self.news_for = news_for
         self.advance: Callable[[], object] = lambda: None
         self._gather: Gather | None = None
-        self._by_topic: dict[int, Crowd] = {}
+        self._by_topic: dict[int, Fanout] = {}
 
     def gather_by(self, gather: Gather, advance: Callable[[], object]) -> None:
         """There is a driver that walks: no stream is woken but by a walk."""
@@ -154,11 +154,11 @@ class Crowds:
         """A topic that is watched shows more; False where no driver walks."""
         if self._gather is None:
             return False
-        crowd = self._by_topic.get(topic_id)
-        if crowd is None:
-            crowd = self._by_topic[topic_id] = Crowd(self, topic_id)
-            crowd.ask = self._gather(crowd)
-        crowd.on_news()
+        fanout = self._by_topic.get(topic_id)
+        if fanout is None:
+            fanout = self._by_topic[topic_id] = Fanout(self, topic_id)
+            fanout.ask = self._gather(fanout)
+        fanout.on_news()
         return True
 
     def forget(self, topic_id: int) -> None:

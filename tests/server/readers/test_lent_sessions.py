@@ -9,7 +9,7 @@ from protocol.viewers import Pulling, Viewer
 
 from topics.protocol.state.lent_sessions import LentSession, image_of
 from topics.protocol.state.watches import Session
-from topics.server.readers.loans import Loans
+from topics.server.readers.lent_sessions import LentSessions
 from topics.server.readers.messages import End, Forgotten, Recall, Returned
 from topics.server.readers.process import ReaderProcess
 
@@ -34,7 +34,7 @@ class Lender:
         self.theirs = True
         self.keys: Any = None
         runtime: Any = SimpleNamespace(engine=self.harness.engine, now_ms=self.harness.now_ms)
-        self.loans = Loans(runtime, lambda: self.keys, lambda _: self.theirs)
+        self.lent_sessions = LentSessions(runtime, lambda: self.keys, lambda _: self.theirs)
         self.channels: Any = [Told(), Told()]
         self.readers = [ReaderProcess(index) for index in range(2)]
         for reader, channel in zip(self.readers, self.channels, strict=True):
@@ -48,7 +48,7 @@ class Lender:
         return self.harness.engine.watches.sessions[viewer.wid]
 
     def lend(self, session: Session, reader: int = 0) -> tuple[LentSession, int]:
-        lent = self.loans.lend(session.wid, self.readers[reader])
+        lent = self.lent_sessions.lend(session.wid, self.readers[reader])
         assert lent is not None
         assert lent.image is not None
         assert lent.entry is None
@@ -64,14 +64,14 @@ def test_a_session_is_with_the_reader_that_it_was_lent_to(lender: Lender) -> Non
     """Until it comes back, with the positions that it has reached there."""
     session = lender.session()
     image, number = lender.lend(session)
-    assert lender.loans.holder_of(session.wid) is lender.readers[0]
+    assert lender.lent_sessions.holder_of(session.wid) is lender.readers[0]
     assert session.stream is not None
 
     reached = [each.__class__(**{**fields(each), "cursor": 2}) for each in image.topics]
     image = LentSession(image.wid, image.heartbeat_ms, image.holder, tuple(reached))
-    lender.loans.returned(lender.readers[0], Returned(image, number))
+    lender.lent_sessions.returned(lender.readers[0], Returned(image, number))
 
-    assert lender.loans.holder_of(session.wid) is None
+    assert lender.lent_sessions.holder_of(session.wid) is None
     assert session.stream is None
     assert [each.cursor for each in session.watched.values()] == [2]
 
@@ -81,19 +81,19 @@ def fields(struct: Any) -> dict[str, Any]:
 
 
 def test_what_comes_back_of_a_loan_that_is_over_is_not_taken(lender: Lender) -> None:
-    """Another reader has the session by then; so a number tells loans apart."""
+    """Another reader has the session by then; so a number tells lent_sessions apart."""
     session = lender.session()
     image, first = lender.lend(session)
-    lender.loans.reader_gone(lender.readers[0])
+    lender.lent_sessions.reader_gone(lender.readers[0])
     _, second = lender.lend(session, reader=1)
 
     for reader, number in ((0, first), (1, first), (0, second)):
-        lender.loans.returned(lender.readers[reader], Returned(image, number))
-        lender.loans.forgotten(lender.readers[reader], Forgotten(session.wid, number))
-        assert lender.loans.holder_of(session.wid) is lender.readers[1]
+        lender.lent_sessions.returned(lender.readers[reader], Returned(image, number))
+        lender.lent_sessions.forgotten(lender.readers[reader], Forgotten(session.wid, number))
+        assert lender.lent_sessions.holder_of(session.wid) is lender.readers[1]
 
-    lender.loans.forgotten(lender.readers[1], Forgotten(session.wid, second))
-    assert lender.loans.holder_of(session.wid) is None
+    lender.lent_sessions.forgotten(lender.readers[1], Forgotten(session.wid, second))
+    assert lender.lent_sessions.holder_of(session.wid) is None
 
 
 class Again(Viewer):
@@ -116,7 +116,7 @@ def test_a_stream_in_a_reader_ends_when_the_engine_says_so(lender: Lender, why: 
     else:
         lender.harness.engine.watches.revoke(session.owner)
 
-    assert lender.loans.holder_of(session.wid) is None
+    assert lender.lent_sessions.holder_of(session.wid) is None
     assert lender.channels[0].messages == [End(session.wid, number, why)]
 
 
@@ -126,11 +126,11 @@ def test_sessions_of_a_reader_that_ended_are_here_again(lender: Lender) -> None:
     lender.lend(mine)
     lender.lend(other, reader=1)
 
-    lender.loans.reader_gone(lender.readers[0])
+    lender.lent_sessions.reader_gone(lender.readers[0])
 
-    assert lender.loans.holder_of(mine.wid) is None
+    assert lender.lent_sessions.holder_of(mine.wid) is None
     assert mine.stream is None
-    assert lender.loans.holder_of(other.wid) is lender.readers[1]
+    assert lender.lent_sessions.holder_of(other.wid) is lender.readers[1]
 
 
 def test_a_session_that_did_not_leave_stays_as_it_was(lender: Lender) -> None:
@@ -139,9 +139,9 @@ def test_a_session_that_did_not_leave_stays_as_it_was(lender: Lender) -> None:
     before = image_of(session)
     lender.lend(session)
 
-    lender.loans.undo(session.wid)
+    lender.lent_sessions.undo(session.wid)
 
-    assert lender.loans.holder_of(session.wid) is None
+    assert lender.lent_sessions.holder_of(session.wid) is None
     assert session.stream is None
     assert image_of(session) == before
 
@@ -150,15 +150,15 @@ def test_a_session_that_a_reader_cannot_serve_whole_is_not_lent(lender: Lender) 
     """A topic is not a reader's, or is gone; or its key is not in force any more."""
     session = lender.session()
     lender.theirs = False
-    assert lender.loans.lend(session.wid, lender.readers[0]) is None
+    assert lender.lent_sessions.lend(session.wid, lender.readers[0]) is None
     lender.theirs = True
     lender.keys = SimpleNamespace(entry_of=lambda owner: None)
-    assert lender.loans.lend(session.wid, lender.readers[0]) is None
+    assert lender.lent_sessions.lend(session.wid, lender.readers[0]) is None
     lender.keys = None
     lender.harness.drop()
-    assert lender.loans.lend(session.wid, lender.readers[0]) is None
+    assert lender.lent_sessions.lend(session.wid, lender.readers[0]) is None
 
-    assert lender.loans.holder_of(session.wid) is None
+    assert lender.lent_sessions.holder_of(session.wid) is None
     assert session.stream is None
 
 
@@ -167,21 +167,21 @@ def test_a_session_is_recalled_from_the_reader_that_has_it(lender: Lender) -> No
     came: list[str] = []
     session = lender.session()
     wid = session.wid
-    lender.loans.recall(wid, lambda: came.append("here"))
+    lender.lent_sessions.recall(wid, lambda: came.append("here"))
     assert came == ["here"]
 
     image, number = lender.lend(session)
-    lender.loans.recall(wid, lambda: came.append("returned"))
-    lender.loans.recall(wid, lambda: came.append("to both"))
+    lender.lent_sessions.recall(wid, lambda: came.append("returned"))
+    lender.lent_sessions.recall(wid, lambda: came.append("to both"))
     assert lender.channels[0].messages == [Recall(wid, number)] * 2
     assert came == ["here"]
-    lender.loans.returned(lender.readers[0], Returned(image, number))
+    lender.lent_sessions.returned(lender.readers[0], Returned(image, number))
     assert came == ["here", "returned", "to both"]
 
     lender.lend(session)
-    lender.loans.recall(wid, lambda: came.append("reader gone"))
-    lender.loans.reader_gone(lender.readers[0])
+    lender.lent_sessions.recall(wid, lambda: came.append("reader gone"))
+    lender.lent_sessions.reader_gone(lender.readers[0])
     lender.lend(session)
-    lender.loans.recall(wid, lambda: came.append("taken over"))
+    lender.lent_sessions.recall(wid, lambda: came.append("taken over"))
     Again(lender.harness, wid).open()
     assert came[3:] == ["reader gone", "taken over"]

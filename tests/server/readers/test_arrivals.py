@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from topics.server.readers.moving import Arrivals
+from topics.server.readers.arrivals import Arrivals
 
 
 class Carried(asyncio.Protocol):

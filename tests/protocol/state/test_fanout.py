@@ -1,4 +1,4 @@
-"""Crowds: one walk gives all live streams of a topic what was published (§7.4)."""
+"""Fanouts: one walk gives all live streams of a topic what was published (§7.4)."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -9,33 +9,33 @@ import pytest
 
 from protocol.harness import Harness, by
 from protocol.viewers import Viewer, short
-from topics.protocol.state.crowd import Crowd
+from topics.protocol.state.fanout import Fanout
 from topics.protocol.state.frames import RecordFrame
 
 LATER: float = 1e9
 
 
 class Driver:
-    """What walks: `asked` counts the crowds that wait for it."""
+    """What walks: `asked` counts the fanouts that wait for it."""
 
     def __init__(self, engine: Harness) -> None:
-        self.crowds: list[Crowd] = []
+        self.fanouts: list[Fanout] = []
         self.asked = 0
-        engine.engine.watches.crowds.gather_by(
+        engine.engine.watches.fanouts.gather_by(
             self.gather, lambda: engine.engine.advance(engine.now_ms)
         )
 
-    def gather(self, crowd: Crowd) -> Callable[[], None]:
-        self.crowds.append(crowd)
+    def gather(self, fanout: Fanout) -> Callable[[], None]:
+        self.fanouts.append(fanout)
         return self.ask
 
     def ask(self) -> None:
         self.asked += 1
 
     def walk(self, until_s: float = LATER, clock: Callable[[], float] = lambda: 0.0) -> bool:
-        """A slice of the only crowd's walk."""
-        (crowd,) = self.crowds
-        return crowd.walk(clock, until_s)
+        """A slice of the only fanout's walk."""
+        (fanout,) = self.fanouts
+        return fanout.walk(clock, until_s)
 
     def step(self) -> bool:
         """The shortest slice that there is: one watcher."""
@@ -288,4 +288,4 @@ def test_the_last_watcher_takes_the_crowd_with_it(engine: Harness) -> None:
     assert driver.asked == 1
     Live(engine)
     engine.append(3)
-    assert (driver.asked, len(driver.crowds)) == (2, 2)
+    assert (driver.asked, len(driver.fanouts)) == (2, 2)

@@ -25,7 +25,7 @@ _NAMES: Final = {b"topics": rb"([A-Za-z0-9._:-]+)", b"watch": rb"([A-Za-z0-9._-]
 """By the segment before them; a name with percent-escapes is the engine's."""
 
 
-class Kind(Enum):
+class ReadKind(Enum):
     """What a reader may serve."""
 
     RECORDS = "records"
@@ -38,29 +38,29 @@ class Kind(Enum):
     """What may become a WebSocket."""
 
 
-class Asked(NamedTuple):
+class ReadTarget(NamedTuple):
     """What a request asks for, where a reader may serve it.
 
     Attributes:
         name: Of the topic, or of the session.
     """
 
-    kind: Kind
+    kind: ReadKind
     name: str
 
 
 class _Served(NamedTuple):
-    kind: Kind
+    kind: ReadKind
     methods: tuple[str, ...]
     path: re.Pattern[bytes]
     line: re.Pattern[bytes]
 
 
-_STREAMS: Final = {StreamKind.WATCH: Kind.STREAM, StreamKind.SOCKET: Kind.SOCKET}
-_READS: Final = {RestsOn.RECORDS: Kind.RECORDS, RestsOn.LIST: Kind.LIST}
+_STREAMS: Final = {StreamKind.WATCH: ReadKind.STREAM, StreamKind.SOCKET: ReadKind.SOCKET}
+_READS: Final = {RestsOn.RECORDS: ReadKind.RECORDS, RestsOn.LIST: ReadKind.LIST}
 
 
-def _kind_of(route: Route) -> Kind | None:
+def _kind_of(route: Route) -> ReadKind | None:
     if isinstance(route.target, StreamKind):
         return _STREAMS.get(route.target)
     if route.command is None or not route.is_read:
@@ -73,13 +73,13 @@ def _served() -> Iterator[_Served]:
         kind = _kind_of(route)
         if kind is None:
             continue
-        both = kind in (Kind.RECORDS, Kind.LIST) and route.method == "GET"
+        both = kind in (ReadKind.RECORDS, ReadKind.LIST) and route.method == "GET"
         methods = ("GET", "HEAD") if both else (route.method,)
         path = b""
         for before, segment in zip((b"", *route.path), route.path, strict=False):
             path += b"/" + (_NAMES[before] if segment == b":" else re.escape(segment))
         any_of = "|".join(methods).encode()
-        version = rb"1\.1" if kind is Kind.SOCKET else rb"1\.[01]"
+        version = rb"1\.1" if kind is ReadKind.SOCKET else rb"1\.[01]"
         line = rb"(?:%b) %b(?:\?[^ ]*)? HTTP/%b\r\n" % (any_of, path, version)
         yield _Served(kind, methods, re.compile(path), re.compile(line))
 
@@ -87,11 +87,11 @@ def _served() -> Iterator[_Served]:
 SERVED: Final = tuple(_served())
 
 
-def _asked(kind: Kind, found: re.Match[bytes]) -> Asked:
-    return Asked(kind, found[1].decode() if found.re.groups else "")
+def _asked(kind: ReadKind, found: re.Match[bytes]) -> ReadTarget:
+    return ReadTarget(kind, found[1].decode() if found.re.groups else "")
 
 
-def asked(data: bytes, at: int) -> Asked | None:
+def asked(data: bytes, at: int) -> ReadTarget | None:
     """What the request that begins at `data[at]` asks for; None where it is no reader's."""
     for each in SERVED:
         found = each.line.match(data, at, at + LINE_BYTES_MAX)
@@ -100,7 +100,7 @@ def asked(data: bytes, at: int) -> Asked | None:
     return None
 
 
-def asked_by(method: str, path: bytes) -> Asked | None:
+def asked_by(method: str, path: bytes) -> ReadTarget | None:
     """As `asked`, of a head that was parsed."""
     for each in SERVED:
         found = each.path.fullmatch(path)
@@ -109,11 +109,11 @@ def asked_by(method: str, path: bytes) -> Asked | None:
     return None
 
 
-Sort = Callable[["Sorting", bytes, int], bool]
+Sort = Callable[["Handover", bytes, int], bool]
 """Whether a connection does not go on here: it was given away, or waits for something."""
 
 
-class Sorting:
+class Handover:
     """An HTTP/1.1 speaker that asks, before each request, where the connection goes on.
 
     Args:

@@ -10,13 +10,13 @@ of them by its requests and by the DATA sent to it.
 from typing import Final
 
 from topics.server.transport.budget import Charges
-from topics.server.transport.http2.frames import ACK, Frame, Kind
+from topics.server.transport.http2.frames import ACK, Frame, FrameType
 
 # Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_DATA: Final = Kind.DATA
-_HEADERS: Final = Kind.HEADERS
-_WINDOW_UPDATE: Final = Kind.WINDOW_UPDATE
-_SETTINGS: Final = Kind.SETTINGS
+_DATA: Final = FrameType.DATA
+_HEADERS: Final = FrameType.HEADERS
+_WINDOW_UPDATE: Final = FrameType.WINDOW_UPDATE
+_SETTINGS: Final = FrameType.SETTINGS
 
 LARGE_HEAD: Final = 10
 """A head that is refused for its size was decoded."""
@@ -35,7 +35,7 @@ UPDATES_EARNED: Final = 2
 UPDATES_MAX: Final = 1000
 
 
-class Toll:
+class FrameCharges:
     """Counts for one connection.
 
     A method that counts returns False where the connection has to end.

@@ -18,14 +18,14 @@ from topics.server.runtime.runtime import Runtime
 
 
 class _Lent(NamedTuple):
-    """A session that a reader has, and which of all loans it is."""
+    """A session that a reader has, and which of all lent_sessions it is."""
 
     reader: ReaderProcess
     loan: Loan
     number: int
 
 
-class Loans:
+class LentSessions:
     """The sessions that readers have.
 
     Args:

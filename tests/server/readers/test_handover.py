@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.server.readers.sorting import LINE_BYTES_MAX, Asked, Kind, asked, asked_by
+from topics.server.readers.handover import LINE_BYTES_MAX, ReadKind, ReadTarget, asked, asked_by
 
 TAIL = b"Host: localhost\r\n\r\n"
 
@@ -10,26 +10,26 @@ TAIL = b"Host: localhost\r\n\r\n"
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        (b"POST /v0/topics/orders/diff HTTP/1.1", Asked(Kind.RECORDS, "orders")),
-        (b"POST /v0/topics/a.b_c:d-1/diff HTTP/1.0", Asked(Kind.RECORDS, "a.b_c:d-1")),
-        (b"POST /v0/topics/orders/diff?x=1 HTTP/1.1", Asked(Kind.RECORDS, "orders")),
-        (b"GET /v0/topics/orders/records HTTP/1.1", Asked(Kind.RECORDS, "orders")),
+        (b"POST /v0/topics/orders/diff HTTP/1.1", ReadTarget(ReadKind.RECORDS, "orders")),
+        (b"POST /v0/topics/a.b_c:d-1/diff HTTP/1.0", ReadTarget(ReadKind.RECORDS, "a.b_c:d-1")),
+        (b"POST /v0/topics/orders/diff?x=1 HTTP/1.1", ReadTarget(ReadKind.RECORDS, "orders")),
+        (b"GET /v0/topics/orders/records HTTP/1.1", ReadTarget(ReadKind.RECORDS, "orders")),
         (
             b"GET /v0/topics/orders/records?from_seq=4&limit=9 HTTP/1.1",
-            Asked(Kind.RECORDS, "orders"),
+            ReadTarget(ReadKind.RECORDS, "orders"),
         ),
-        (b"HEAD /v0/topics/orders/records HTTP/1.1", Asked(Kind.RECORDS, "orders")),
+        (b"HEAD /v0/topics/orders/records HTTP/1.1", ReadTarget(ReadKind.RECORDS, "orders")),
         (b"POST /v0/topics/orders/records HTTP/1.1", None),
         (b"GET /v0/topics/orders HTTP/1.1", None),
-        (b"GET /v0/topics HTTP/1.1", Asked(Kind.LIST, "")),
-        (b"HEAD /v0/topics?prefix=a&page_size=5 HTTP/1.0", Asked(Kind.LIST, "")),
-        (b"GET /v0/routers?source=a HTTP/1.1", Asked(Kind.LIST, "")),
+        (b"GET /v0/topics HTTP/1.1", ReadTarget(ReadKind.LIST, "")),
+        (b"HEAD /v0/topics?prefix=a&page_size=5 HTTP/1.0", ReadTarget(ReadKind.LIST, "")),
+        (b"GET /v0/routers?source=a HTTP/1.1", ReadTarget(ReadKind.LIST, "")),
         (b"GET /v0/topics/ HTTP/1.1", None),
         (b"GET /v0/topicsx HTTP/1.1", None),
         (b"GET /v0/routers/flow HTTP/1.1", None),
         (b"POST /v0/topics HTTP/1.1", None),
-        (b"GET /v0/watch/wid_a-Z_9 HTTP/1.1", Asked(Kind.STREAM, "wid_a-Z_9")),
-        (b"GET /v0/watch/wid_1?last_event_id=x HTTP/1.1", Asked(Kind.STREAM, "wid_1")),
+        (b"GET /v0/watch/wid_a-Z_9 HTTP/1.1", ReadTarget(ReadKind.STREAM, "wid_a-Z_9")),
+        (b"GET /v0/watch/wid_1?last_event_id=x HTTP/1.1", ReadTarget(ReadKind.STREAM, "wid_1")),
         (b"GET /v0/topics/orders/diff HTTP/1.1", None),
         (b"POST /v0/topics/orders HTTP/1.1", None),
         (b"POST /v0/topics/orders/delete HTTP/1.1", None),
@@ -40,14 +40,14 @@ TAIL = b"Host: localhost\r\n\r\n"
         (b"post /v0/topics/orders/diff HTTP/1.1", None),
         (b"POST /v0/topics/orders/diff HTTP/2", None),
         (b"HEAD /v0/watch/wid_1 HTTP/1.1", None),
-        (b"GET /v0/ws HTTP/1.1", Asked(Kind.SOCKET, "")),
-        (b"GET /v0/ws?token=x HTTP/1.1", Asked(Kind.SOCKET, "")),
+        (b"GET /v0/ws HTTP/1.1", ReadTarget(ReadKind.SOCKET, "")),
+        (b"GET /v0/ws?token=x HTTP/1.1", ReadTarget(ReadKind.SOCKET, "")),
         (b"GET /v0/ws HTTP/1.0", None),
         (b"GET /v0/wss HTTP/1.1", None),
         (b"PRI * HTTP/2.0", None),
     ],
 )
-def test_a_line_says_whose_a_request_is(line: bytes, what: Asked | None) -> None:
+def test_a_line_says_whose_a_request_is(line: bytes, what: ReadTarget | None) -> None:
     """What is not plainly a reader's is the engine's, which serves everything."""
     assert asked(line + b"\r\n" + TAIL, 0) == what
     assert asked(b"before" + line + b"\r\n" + TAIL, len(b"before")) == what

@@ -9,7 +9,7 @@ import pytest
 from contract.server import Server
 from contract.wire import Http2, ask
 
-from topics.server.process import latecomers
+from topics.server.process import later_imports as latecomers
 
 START = "import sys, topics.server.serving, topics.server.transport.http1, topics.server.assembly"
 

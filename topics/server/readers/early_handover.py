@@ -9,7 +9,7 @@ from topics.server.transport.connection import Connection
 from topics.server.transport.speaker import Speaker
 
 
-class Passing:
+class EarlyHandover:
     """Implements `speaker.Speaker`: gives the connection away, or becomes what it would have been.
 
     Args:
