@@ -44,15 +44,11 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment, Room
-from topics.protocol.model.outcomes import Fetch, Gate, Wake
+from topics.protocol.model.outcomes import SYNCED, WRITTEN, Fetch, Gate, Wake
 from topics.protocol.state.hot_run import hot_bytes_of
 from topics.protocol.state.run_list import packed_spans
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
-
-# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_SYNCED: Final = Gate.SYNCED
-_WRITTEN: Final = Gate.WRITTEN
 
 EXPIRE_MAX: Final = 8192
 """Topics whose records one call expires at most; more would hold up the loop."""
@@ -449,7 +445,7 @@ class UnitOfWork:
                     self.emit(CursorsMoved(moment.now_ms, [(router_id, cursor, len(copies))]))
                 case DeadLettered():  # pragma: no branch - a cause is of no other kind
                     self._delete_buried(cause, moment.now_ms)
-        return _SYNCED if self.publication.plan(dest) else _WRITTEN
+        return SYNCED if self.publication.plan(dest) else WRITTEN
 
     def admit(
         self,

@@ -14,14 +14,11 @@ from topics.protocol.model.commands import Held
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import JobsLeased, JobsReleased
 from topics.protocol.model.moment import Moment
-from topics.protocol.model.outcomes import Gate, Grant, Jobs
+from topics.protocol.model.outcomes import NOW, Gate, Grant, Jobs
 from topics.protocol.model.ports import Extent
 from topics.protocol.state.job import Job
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.topic import Topic
-
-# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_NOW: Final = Gate.NOW
 
 LEASE_BYTES: Final = 64
 """Room that one lease may take in a frame."""
@@ -83,7 +80,7 @@ class Leases:
     def gate(self, topic: Topic) -> Gate:
         """Lasting leases are as durable as they promise to be before a worker sees them."""
         if not self._unit.logs_leases(topic):
-            return _NOW
+            return NOW
         return gate_of(topic)
 
     # ------------------------------------------------------------------ changes

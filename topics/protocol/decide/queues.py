@@ -25,6 +25,8 @@ from topics.protocol.model.limits import BATCH_BYTES_MAX, Limits
 from topics.protocol.model.moment import Moment, earlier
 from topics.protocol.model.outcomes import (
     GATES,
+    NOW,
+    SYNCED,
     Acked,
     Extended,
     Gate,
@@ -41,10 +43,6 @@ from topics.protocol.state.job import Job
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.run_list import seq_spans
 from topics.protocol.state.topic import Topic
-
-# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_NOW: Final = Gate.NOW
-_SYNCED: Final = Gate.SYNCED
 
 ROOM_RETRY_MS: Final = 1000
 """When waiters are looked at again, where the log had no room for lasting leases."""
@@ -273,7 +271,7 @@ class QueueCommands:
             for job in again:
                 is_over = most and job.deliveries >= most
                 exhausted.append(job) if is_over else seqs.append(job.seq)
-        gate = _NOW
+        gate = NOW
         if exhausted:
             gate = self._dead_letters.move(topic, queue, exhausted, moment)
         fits = self._fitting(topic, seqs, budget_bytes)
@@ -297,14 +295,14 @@ class QueueCommands:
 
     def _granted(self, topic: Topic, grant: Grant | None, *, at_least: Gate = Gate.NOW) -> Granted:
         jobs = None if grant is None else jobs_of(topic, grant)
-        gate = _NOW if grant is None else self._leases.gate(topic)
+        gate = NOW if grant is None else self._leases.gate(topic)
         ready = self._leases.ready(topic, self._state.queues[topic.topic_id])
         return Granted(
             topic.name,
             jobs,
             ready,
             gate=max(gate, at_least, key=GATES.index),
-            is_logged=gate is not _NOW,
+            is_logged=gate is not NOW,
         )
 
     def set_aside(
@@ -354,7 +352,7 @@ class QueueCommands:
             grant.until_ms,
         )
         gate, ready = self._leases.gate(topic), self._leases.ready(topic, queue)
-        is_logged = gate is not _NOW
+        is_logged = gate is not NOW
         return Granted(topic.name, Jobs(left, ()), ready, gate=gate, is_logged=is_logged)
 
     # ------------------------------------------------------------------ ack, nack, extend
@@ -412,8 +410,8 @@ class QueueCommands:
             queue.in_flight,
             *more,
             gate=gate,
-            is_logged=gate is not _NOW,
-            is_fsync=gate is _SYNCED,
+            is_logged=gate is not NOW,
+            is_fsync=gate is SYNCED,
         )
 
     # ------------------------------------------------------------------ push streams (§10.8)
@@ -453,7 +451,7 @@ class QueueCommands:
     def gate(self, stream: PushStream) -> Gate:
         """When what a stream was given may be sent."""
         topic = self._state.by_id.get(stream.topic_id)
-        return _NOW if topic is None else self._leases.gate(topic)
+        return NOW if topic is None else self._leases.gate(topic)
 
     def close(self, stream: PushStream, moment: Moment) -> None:
         """The connection is gone: what it holds may be claimed at once."""

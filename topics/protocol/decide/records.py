@@ -10,13 +10,18 @@ from topics.protocol.model.access import Scope
 from topics.protocol.model.commands import Append, DeleteRecords, Purge
 from topics.protocol.model.events import TopicCreated
 from topics.protocol.model.moment import Moment
-from topics.protocol.model.outcomes import Appended, Deleted, Gate, Outcome, Parked, Purged
+from topics.protocol.model.outcomes import (
+    SYNCED,
+    WRITTEN,
+    Appended,
+    Deleted,
+    Gate,
+    Outcome,
+    Parked,
+    Purged,
+)
 from topics.protocol.model.ports import Run
 from topics.protocol.state.topic import Topic
-
-# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_SYNCED: Final = Gate.SYNCED
-_WRITTEN: Final = Gate.WRITTEN
 
 Kind = TypeVar("Kind", Deleted, Purged)
 CONFIGURES: Final[frozenset[Scope]] = frozenset({"admin"})
@@ -69,7 +74,7 @@ class RecordCommands:
             topic.head_seq,
             command.return_seqs,
             created=created is not None,
-            gate=_SYNCED if synced else _WRITTEN,
+            gate=SYNCED if synced else WRITTEN,
             is_logged=True,
             is_fsync=topic.durability.waits_for_sync,
         )
@@ -89,7 +94,7 @@ class RecordCommands:
             max(topic.published_seq, last_seq),
             command.return_seqs,
             deduped=True,
-            gate=Gate.NOW if last_seq <= topic.published_seq else _SYNCED,
+            gate=Gate.NOW if last_seq <= topic.published_seq else SYNCED,
         )
 
     # ------------------------------------------------------------------ delete
@@ -153,8 +158,8 @@ def _gone(
         topic.published_seq,
         count,
         size_bytes,
-        gate=gate if erases is None else _SYNCED,
+        gate=gate if erases is None else SYNCED,
         is_logged=True,
-        is_fsync=gate is _SYNCED,
+        is_fsync=gate is SYNCED,
         erases=erases,
     )

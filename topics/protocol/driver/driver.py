@@ -45,12 +45,9 @@ from topics.protocol.model.commands import (
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, WriteFailed
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment, Room, earlier
-from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked
+from topics.protocol.model.outcomes import NOW, Fetch, Outcome, Parked
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
-
-# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_NOW: Final = Gate.NOW
 
 COPY_SLICES: Final = 3
 """Slices of router work that a command which reads copies does itself before it waits for them."""
@@ -330,7 +327,7 @@ class Driver:
         if type(result) is Parked:
             assert isinstance(command, Parking)
             return self._park(command, token, result, deliver)
-        if result.gate is _NOW:
+        if result.gate is NOW:
             return Reply(result, throttle_ms=throttle_ms)
         if self.commit.failure is not None:
             # It may repeat a command whose events were on their way when the log failed.
@@ -417,7 +414,7 @@ class Driver:
         if self._acceptance is not None and self._acceptance.holds(result, parked):
             return
         deliver = parked.deliver
-        if isinstance(result, Exception) or result.gate is _NOW:
+        if isinstance(result, Exception) or result.gate is NOW:
             self.answer(deliver, Reply(result))
         elif self.commit.failure is not None:
             self.answer(deliver, Reply(unknown()))

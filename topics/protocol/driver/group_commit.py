@@ -26,7 +26,7 @@ from topics.protocol.driver.loop_time import LoopTime, tick_ms
 from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import ErrorCode, Rejection, WriteFailed
-from topics.protocol.model.outcomes import Gate, Outcome
+from topics.protocol.model.outcomes import SYNCED, Outcome
 from topics.protocol.model.ports import Store
 from topics.protocol.model.records import Buffer
 
@@ -128,10 +128,10 @@ class WriterState(StrEnum):
     FAILED = "failed"
 
 
-# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_FREE: Final = WriterState.FREE
-_WRITING: Final = WriterState.WRITING
-_SYNCED: Final = Gate.SYNCED
+# Paths of requests read these: Python 3.11 finds a member of an Enum through its metaclass, slowly.
+FREE: Final = WriterState.FREE
+WRITING: Final = WriterState.WRITING
+
 
 WRITER_TRANSITIONS: Final[dict[WriterState, frozenset[WriterState]]] = {
     WriterState.FREE: frozenset(
@@ -205,7 +205,7 @@ class GroupCommit:
         sync_timeout_ms: int = 0,
         turns: PendingTurns | None = None,
     ) -> None:
-        self.writer = _FREE
+        self.writer = FREE
         self.failure: Exception | None = None
         self.peak = 0
         self.is_over = False
@@ -245,7 +245,7 @@ class GroupCommit:
     def _begin(self, step: Write | Rotate | Mark) -> None:
         """Have the host begin a step of the writer; its time runs where it is not over at once."""
         self._host.perform(step)
-        if self._timeout_ms and self.writer is not _FREE:
+        if self._timeout_ms and self.writer is not FREE:
             self._writer_since_ms = self._loop_time.look(self._host.steady_ms)
 
     # ------------------------------------------------------------------ one write a turn
@@ -264,7 +264,7 @@ class GroupCommit:
     def turn_soon(self) -> None:
         """Have this turn ended, once the commands that are here now were submitted."""
         if not self.is_turn_due and (
-            self.writer is _FREE if self._turns is None else self._turns.may_end
+            self.writer is FREE if self._turns is None else self._turns.may_end
         ):
             self.is_turn_due = True
             self._host.turn_soon()
@@ -274,7 +274,7 @@ class GroupCommit:
         self.is_turn_due = False
         if self._turns is not None and self._turns.take():
             return
-        if self.writer is not _FREE:
+        if self.writer is not FREE:
             return
         self._on_its_way, self._unit = self._unit, []
         try:
@@ -287,7 +287,7 @@ class GroupCommit:
         self._write(frames, may_wait)
 
     def _write(self, frames: Frames, may_wait: bool) -> None:
-        self._move(_WRITING)
+        self._move(WRITING)
         if frames.count:
             self._begin(Write(frames, may_wait))
         else:
@@ -295,7 +295,7 @@ class GroupCommit:
 
     def wrote(self, lsn: int, took_ms: float) -> None:
         """The write returned."""
-        if self.writer is _WRITING:
+        if self.writer is WRITING:
             self._finish(lsn, took_ms, wrote=True)
 
     def _finish(self, lsn: int, took_ms: float, *, wrote: bool) -> None:
@@ -307,11 +307,11 @@ class GroupCommit:
             self._on_its_way = waiters
             self.fail(error)
             return
-        self._move(_FREE)
+        self._move(FREE)
         open_now: list[PendingAnswer] = []
         for waiter in waiters:
             waiter.lsn, waiter.write_ms = lsn, took_ms
-            waits = waiter.outcome.gate is _SYNCED and lsn > durable_lsn
+            waits = waiter.outcome.gate is SYNCED and lsn > durable_lsn
             (self._syncing if waits else open_now).append(waiter)
         if self._syncing:
             self.peak = max(self.peak, len(self._syncing))
@@ -334,7 +334,7 @@ class GroupCommit:
         """The writer is free: begin the next turn, or call what waits for all to be written."""
         if self._turns is not None:
             self._turns.freed()
-        if self.writer is _FREE:
+        if self.writer is FREE:
             if self._unit or self._engine.unit.has_events:
                 self.turn_soon()
             else:
@@ -360,7 +360,7 @@ class GroupCommit:
     def is_written(self) -> bool:
         """Whether every applied event is in the log, and nothing is on its way to it."""
         return (
-            self.writer is _FREE
+            self.writer is FREE
             and not self.has_turn
             and (self._turns is None or self._turns.is_still)
         )
@@ -383,7 +383,7 @@ class GroupCommit:
             call(None)
         else:
             self._when_written.append(call)
-            if self.writer is _FREE:
+            if self.writer is FREE:
                 self.end_turn()
 
     @property
@@ -421,14 +421,14 @@ class GroupCommit:
             return
         call, self._when_rotated = self._when_rotated, None
         assert call is not None
-        self._move(_FREE)
+        self._move(FREE)
         call(boundary, error)
         self._step_ended()
 
     def marked(self) -> None:
         """The mark is written."""
         if self.writer is WriterState.MARKING:
-            self._move(_FREE)
+            self._move(FREE)
             self._step_ended()
 
     def _step_ended(self) -> None:
@@ -597,7 +597,7 @@ class GroupCommit:
     @property
     def _is_waiting(self) -> bool:
         """Whether a step of the log is under way."""
-        return self._sync_since_ms is not None or self.writer is not _FREE
+        return self._sync_since_ms is not None or self.writer is not FREE
 
     def ring(self) -> None:
         """Time went by: sync what is unsynced for too long, and fail where a disk hangs."""
@@ -625,7 +625,7 @@ class GroupCommit:
         if self._loop_time.was_still:
             return False
         return (self._sync_since_ms is not None and self._sync_since_ms <= since_ms) or (
-            self.writer is not _FREE and self._writer_since_ms <= since_ms
+            self.writer is not FREE and self._writer_since_ms <= since_ms
         )
 
 

@@ -276,6 +276,11 @@ class RestsOn(Enum):
     """What the engine alone knows: counts, leases, sessions, routers."""
 
 
+# Paths of requests read these: Python 3.11 finds a member of an Enum through its metaclass, slowly.
+LIST: Final = RestsOn.LIST
+RECORDS: Final = RestsOn.RECORDS
+
+
 Names: TypeAlias = Callable[[Any], Iterable[str]]
 
 

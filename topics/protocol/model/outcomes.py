@@ -30,6 +30,12 @@ class Gate(Enum):
     """A sync that covers that write."""
 
 
+# Paths of requests read these: Python 3.11 finds a member of an Enum through its metaclass, slowly.
+NOW: Final = Gate.NOW
+SYNCED: Final = Gate.SYNCED
+WRITTEN: Final = Gate.WRITTEN
+
+
 GATES: Final = (Gate.NOW, Gate.WRITTEN, Gate.SYNCED)
 """From the weakest to the strongest."""
 

@@ -31,6 +31,11 @@ class JobPlace(Enum):
     __hash__ = object.__hash__  # members are one of a kind; Enum's own is a call into Python
 
 
+# Paths of requests read these: Python 3.11 finds a member of an Enum through its metaclass, slowly.
+AGAIN: Final = JobPlace.AGAIN
+LEASED: Final = JobPlace.LEASED
+
+
 class JobStep(Enum):
     """What moves a job from place to place."""
 
@@ -48,6 +53,13 @@ class JobStep(Enum):
     REMOVED = "removed"
 
     __hash__ = object.__hash__
+
+
+# Paths of requests read these: Python 3.11 finds a member of an Enum through its metaclass, slowly.
+FELL_DUE: Final = JobStep.FELL_DUE
+LEASE_STEP: Final = JobStep.LEASED
+RAN_OUT: Final = JobStep.RAN_OUT
+REMOVE_STEP: Final = JobStep.REMOVED
 
 
 JOB_TRANSITIONS: Final[dict[tuple[JobPlace, JobStep], JobPlace]] = {

@@ -19,15 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.events import JobsLeased, JobsReleased, Marks, QueueImage
-from topics.protocol.state.job import JOB_TRANSITIONS, TIMED, WAITING, Job, JobPlace, JobStep
-
-# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_LEASED: Final = JobPlace.LEASED
-_AGAIN: Final = JobPlace.AGAIN
-_RAN_OUT: Final = JobStep.RAN_OUT
-_FELL_DUE: Final = JobStep.FELL_DUE
-_REMOVE: Final = JobStep.REMOVED
-_LEASE: Final = JobStep.LEASED
+from topics.protocol.state.job import (
+    AGAIN,
+    FELL_DUE,
+    JOB_TRANSITIONS,
+    LEASE_STEP,
+    LEASED,
+    RAN_OUT,
+    REMOVE_STEP,
+    TIMED,
+    WAITING,
+    Job,
+    JobPlace,
+    JobStep,
+)
 
 
 class JobTaker(Protocol):
@@ -84,19 +89,19 @@ class Queue:
             self.taking.keep(job)
         before = job.place
         place = job.place = JOB_TRANSITIONS[before, step]
-        if place is not _LEASED and job.lease in self.pushed:
+        if place is not LEASED and job.lease in self.pushed:
             self.freed.append((job.seq, job.lease))
-        if before is _LEASED:
+        if before is LEASED:
             self.in_flight -= 1
         elif before in WAITING:
             self.delayed -= 1
             self.damaged -= before is JobPlace.DAMAGED
-        if place is _LEASED:
+        if place is LEASED:
             self.in_flight += 1
         elif place in WAITING:
             self.delayed += 1
             self.damaged += place is JobPlace.DAMAGED
-        elif place is _AGAIN:
+        elif place is AGAIN:
             if not job.queued:
                 job.queued = True
                 heappush(self._again, job.seq)
@@ -131,9 +136,9 @@ class Queue:
             job = jobs.get(seq) or self._job(seq)
             if job.lease != lease and job.lease in self.pushed:
                 self.freed.append((seq, job.lease))
-            if job.place is not _LEASED:
+            if job.place is not LEASED:
                 heappush(self._held, seq)
-            self._move(job, _LEASE)
+            self._move(job, LEASE_STEP)
             job.lease, job.node, job.deliveries = lease, node, deliveries
             job.until_ms, job.refusals = until_ms, 0
             self._note_time(until_ms + 1, seq)
@@ -223,7 +228,7 @@ class Queue:
             if (self.next_ms() or now_ms + 1) > now_ms:
                 return
             job = self.jobs[heappop(times)[1]]
-            self._move(job, _RAN_OUT if job.place is _LEASED else _FELL_DUE)
+            self._move(job, RAN_OUT if job.place is LEASED else FELL_DUE)
 
     def next_ms(self) -> int | None:
         """When `settle` has something to do again."""
@@ -307,7 +312,7 @@ class Queue:
             if at_ms is None or at_ms > now_ms:
                 break
             job = self.jobs[heappop(self._ends)[1]]
-            assert job.place is _AGAIN  # or `settle` would have made it so
+            assert job.place is AGAIN  # or `settle` would have made it so
             taken[job.seq] = job
         return list(taken.values())
 
@@ -323,7 +328,7 @@ class Queue:
             at = np.minimum(spans[:, 1].searchsorted(seqs), len(spans) - 1)
             hit = (spans[at, 0] <= seqs) & (seqs <= spans[at, 1])
             for seq in seqs[hit].tolist():
-                self._move(jobs[seq], _REMOVE)
+                self._move(jobs[seq], REMOVE_STEP)
             self._trim()
             return
         for first, last in spans.tolist():
@@ -336,17 +341,17 @@ class Queue:
     def _remove(self, gone: Sequence[Job]) -> None:
         if self.taking is not None or self.pushed:
             for job in gone:
-                self._move(job, _REMOVE)
+                self._move(job, REMOVE_STEP)
             return
         # As `_move`, of which most acks need little.
         jobs, ended = self.jobs, 0
         for job in gone:
-            if job.place is _LEASED:
+            if job.place is LEASED:
                 job.place = _LAST_PLACE
                 ended += 1
                 del jobs[job.seq]
             else:
-                self._move(job, _REMOVE)
+                self._move(job, REMOVE_STEP)
         self.in_flight -= ended
 
     def remove_marked(self, marks: Sequence[Marks]) -> None:
@@ -359,7 +364,7 @@ class Queue:
             lo, hi = seqs.searchsorted([each.first_seq, end_seq]).tolist()
             hit = each.flags(0, each.count)[seqs[lo:hi] - each.first_seq]
             for seq in seqs[lo:hi][hit].tolist():
-                self._move(self.jobs[seq], _REMOVE)
+                self._move(self.jobs[seq], REMOVE_STEP)
         self._trim()
 
     def pass_through(self, gone_through: int) -> None:
@@ -368,7 +373,7 @@ class Queue:
         while known and known[0] <= gone_through:
             job = self.jobs.get(heappop(known))
             if job is not None:
-                self._move(job, _REMOVE)
+                self._move(job, REMOVE_STEP)
 
     def reconcile(self, live: Sequence[int]) -> None:
         """After a crash: leases that may not be the last ones are given up; and what is below
@@ -385,7 +390,7 @@ class Queue:
         self._doubtful.clear()
         alive = set(live)
         for job in [job for job in self.jobs.values() if job.seq not in alive]:
-            self._move(job, _REMOVE)
+            self._move(job, REMOVE_STEP)
         for seq in live:
             if seq not in self.jobs:
                 self._move(self._job(seq), JobStep.RELEASED)
@@ -404,7 +409,7 @@ class Queue:
             if job is None:
                 continue
             job.queued = False
-            if job.place is _AGAIN:
+            if job.place is AGAIN:
                 taken.append(job)
         return taken
 
@@ -412,7 +417,7 @@ class Queue:
         """Put jobs back that were taken and not leased; fresh ones need nothing."""
         for seq in seqs:
             job = self.jobs.get(seq)
-            if job is not None and job.place is _AGAIN and not job.queued:
+            if job is not None and job.place is AGAIN and not job.queued:
                 job.queued = True
                 heappush(self._again, seq)
 
@@ -452,7 +457,7 @@ class Queue:
         held = self._held
         while held:
             job = self.jobs.get(held[0])
-            if job is not None and job.place is _LEASED:
+            if job is not None and job.place is LEASED:
                 return held[0]
             heappop(held)
         return None
@@ -469,7 +474,7 @@ class Queue:
             self._times = [(j.ends_ms, j.seq) for j in self.jobs.values() if j.place in TIMED]
             heapify(self._times)
         if len(self._held) > size:
-            self._held = [job.seq for job in self.jobs.values() if job.place is _LEASED]
+            self._held = [job.seq for job in self.jobs.values() if job.place is LEASED]
             heapify(self._held)
         if len(self._again) > size:
             # Jobs that are gone left entries; each job has one at most.
@@ -494,7 +499,7 @@ class Queue:
             job.deliveries, job.lease, job.node = made.deliveries, made.lease, made.node
             job.until_ms = made.until_ms
             if made.lease and made.until_ms:
-                self._move(job, _LEASE)
+                self._move(job, LEASE_STEP)
                 heappush(self._held, job.seq)
             else:
                 self._move(job, JobStep.POSTPONED if made.until_ms else JobStep.RELEASED)

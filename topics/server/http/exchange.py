@@ -8,7 +8,7 @@ Knows neither ASGI nor HTTP framing: a driver gives it a head, then a body, and 
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from topics.protocol.faces.http.origins import OriginRule, cors_fields, is_preflight
 from topics.protocol.faces.http.routes import find_route
@@ -33,11 +33,8 @@ from topics.server.observing.measures import OTHER, RequestMeasures
 from topics.server.observing.observer import Observer
 from topics.server.observing.scraping import Scraping
 from topics.server.service.service import LocalService, Service
-from topics.server.service.shell import Phase, Shell, not_serving
+from topics.server.service.shell import READY, Phase, Shell, not_serving
 from topics.server.service.slots import Slot, Slots
-
-# Paths of requests read this: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_READY: Final = Phase.READY
 
 log = logging.getLogger("topics.http")
 
@@ -103,7 +100,7 @@ class TopicsExchange:
             call.also = judged.also
             if self._guard is not None:
                 call.caller = self._guard.admit(judged.route, judged.name, head)
-            if judged.needs_serving and self._runtime.phase is not _READY:
+            if judged.needs_serving and self._runtime.phase is not READY:
                 raise not_serving(self._runtime)
             call.route = judged.label
             slot = Slot(self.slots, head.client, call.caller, connection)

@@ -15,14 +15,13 @@ from topics.protocol.faces.http.negotiation import (
     check_content_type,
 )
 from topics.protocol.faces.http.origins import require_reader
-from topics.protocol.faces.http.route import BodyRule, Parser, Probe, Route, StreamKind
+from topics.protocol.faces.http.route import NO_BODY, BodyRule, Parser, Probe, Route, StreamKind
 from topics.protocol.faces.http.strictness import APPLIED, prefers_strict
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.http.inflation import too_large
 from topics.server.http.interface import Headers
 from topics.server.observing.measures import LABELS, OTHER
 
-_NO_BODY: Final = BodyRule.NONE
 _EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
 
 
@@ -77,7 +76,7 @@ class Judged(msgspec.Struct):
         length = header(b"content-length")
         if length is not None and length.isdigit() and int(length) > self.max_body_bytes:
             raise too_large(self.max_body_bytes)
-        if rule is _NO_BODY:
+        if rule is NO_BODY:
             return
         kind = header(b"content-type")
         may_be_empty = rule is BodyRule.JSON_OR_EMPTY and not (length or b"").strip(b"0")

@@ -16,7 +16,7 @@ from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.faces.http.negotiation import check_content_type
 from topics.protocol.faces.http.query import parse_query
 from topics.protocol.faces.http.queues import parse_work
-from topics.protocol.faces.http.route import BodyRule, Parser, Probe, Request, StreamKind
+from topics.protocol.faces.http.route import NO_BODY, BodyRule, Parser, Probe, Request, StreamKind
 from topics.protocol.faces.http.strictness import require_known_fields, require_known_parameters
 from topics.protocol.faces.http.trace_context import traced
 from topics.protocol.model.access import Caller, gone
@@ -37,14 +37,12 @@ from topics.server.observing.scraping import Scraping
 from topics.server.runtime.giving_way import GivingWay
 from topics.server.service.jobs import PushedJobs
 from topics.server.service.service import Service, WatchSession, WatchSocket
-from topics.server.service.shell import Phase, not_serving
+from topics.server.service.shell import READY, not_serving
 from topics.server.service.slots import Slot
 from topics.server.service.submission import Submission
 
 S = TypeVar("S")
 
-_READY: Final = Phase.READY
-_NO_BODY: Final = BodyRule.NONE
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 ALONE: Final = ClusterAnswer(enabled=False)
 """Of a server that is in no cluster."""
@@ -83,7 +81,7 @@ class Admitted(msgspec.Struct, eq=False):
                 require_known_parameters(route, parse_query(self._query))
             if judged.parser is None:
                 return self._answer(route.target)
-            if route.body is _NO_BODY:
+            if route.body is NO_BODY:
                 return self._begin(self._parse(b""))
             body = pieces[0] if len(pieces) == 1 else None
             size = sum(map(len, pieces)) if body is None else len(body)
@@ -117,7 +115,7 @@ class Admitted(msgspec.Struct, eq=False):
 
     def _parse_apart(self, pieces: list[bytes]) -> Pending:
         """Parse a large body on a thread; the event loop does everything after that."""
-        if self._call.runtime.phase is not _READY:
+        if self._call.runtime.phase is not READY:
             raise not_serving(self._call.runtime)
 
         def work() -> Command | Rejection:

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from topics.protocol.driver.group_commit import Ticket
 from topics.protocol.driver.streams import (
@@ -18,14 +17,11 @@ from topics.server.links import streams
 from topics.server.links.codec import decode_frame, decode_rejection, encode_command
 from topics.server.links.framing import Message
 from topics.server.links.link import Link, RemoteStream
-from topics.server.links.streams import MessageKind
+from topics.server.links.streams import ENDED, FRAME, MessageKind
 from topics.server.service.frames import Found
 from topics.server.service.jobs import Job
 from topics.server.service.service import Opened, Positions, WatchSession
 from topics.server.service.slots import Slot
-
-_FRAME: Final = MessageKind.FRAME
-_ENDED: Final = MessageKind.ENDED
 
 
 class _RemoteFrames:
@@ -49,13 +45,13 @@ class _RemoteFrames:
     def _look(self) -> None:
         """Take what is no frame."""
         stream = self._stream
-        while (message := stream.next) is not None and message.kind != _FRAME:
+        while (message := stream.next) is not None and message.kind != FRAME:
             self._on_message(stream.take())
         if self._ended_by is None and stream.is_lost:
             self._ended_by = StreamEnd.MOVED
 
     def _on_message(self, message: Message) -> None:
-        if message.kind == _ENDED and message.head:
+        if message.kind == ENDED and message.head:
             self._ended_by = StreamEnd[streams.decode_name(message.head)]
 
     def _next(self) -> tuple[bytes, Found] | None:
@@ -123,7 +119,7 @@ class RemoteSocket(_RemoteFrames):
         self._stream.wake_by(look)
 
     def _on_message(self, message: Message) -> None:
-        if message.kind == _ENDED:
+        if message.kind == ENDED:
             super()._on_message(message)
             return
         deliver = self._asked.popleft()
@@ -180,7 +176,7 @@ class RemoteJobs:
     @property
     def ended_by(self) -> Rejection | None:
         message = self._stream.next
-        if message is not None and message.kind == _ENDED:
+        if message is not None and message.kind == ENDED:
             self._stream.take()
             self._ended_by = decode_rejection(message.head) if message.head else None
         if self._ended_by is None and self._stream.is_lost:

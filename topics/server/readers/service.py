@@ -16,11 +16,12 @@ from typing import Final, Protocol
 
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.model.commands import (
+    LIST,
+    RECORDS,
     Claim,
     Command,
     Diff,
     ReadPage,
-    RestsOn,
     facts_of,
     waits_for_news,
 )
@@ -42,9 +43,6 @@ PROMPT_S: Final = 1.0
 router that they wait for."""
 LISTS_MAX: Final = 256
 """And where so many wait."""
-
-_RECORDS: Final = RestsOn.RECORDS
-_LIST: Final = RestsOn.LIST
 
 
 class Sessions(Protocol):
@@ -100,10 +98,10 @@ class ReaderService:
 
     def submit(self, command: Command, deliver: Deliver, slot: Slot) -> Reply | Ticket:
         rests_on = facts_of(command).rests_on
-        if rests_on is _RECORDS:
+        if rests_on is RECORDS:
             assert isinstance(command, Diff | ReadPage)
             return self._read(command, deliver, slot)
-        if rests_on is _LIST:
+        if rests_on is LIST:
             self.shell.requests += 1
             self._tell_reads(self.shell.take_reads())
             return _List(self, command, deliver, slot).ticket

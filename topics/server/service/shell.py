@@ -28,6 +28,10 @@ class Phase(Enum):
     STOPPED = "stopped"
 
 
+# Paths of requests read these: Python 3.11 finds a member of an Enum through its metaclass, slowly.
+READY: Final = Phase.READY
+
+
 PHASES: Final[dict[Phase, frozenset[Phase]]] = {
     Phase.STARTING: frozenset({Phase.READY, Phase.FAILED, Phase.DRAINING}),
     Phase.READY: frozenset({Phase.DRAINING, Phase.RECOVERING}),

@@ -5,7 +5,7 @@ a thread that parses it, the log, news, a disk.  What an answer looks like is it
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar, final
+from typing import Any, Generic, Protocol, TypeVar, final
 
 import msgspec
 
@@ -20,10 +20,8 @@ from topics.protocol.model.shown_records import WITH_RECORDS, records_of
 from topics.server.service import texts
 from topics.server.service.claims import Claiming
 from topics.server.service.service import Service
-from topics.server.service.shell import Phase, ThreadCall, not_serving
+from topics.server.service.shell import READY, ThreadCall, not_serving
 from topics.server.service.slots import Slot
-
-_READY: Final = Phase.READY
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -110,7 +108,7 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
             command = permitted(command, caller)
             slot.waiting = self
         shell = self._service.shell
-        if shell.phase is not _READY:
+        if shell.phase is not READY:
             raise not_serving(shell)
         if type(command) is not Append:
             command = self._hold(command)

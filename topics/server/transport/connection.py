@@ -22,17 +22,20 @@ from topics.protocol.model.holder import Holder
 from topics.protocol.model.records import Buffer
 from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.budget import Meter
-from topics.server.transport.connection_life import LIVE, TABLE, ConnectionInput, ConnectionState
+from topics.server.transport.connection_life import (
+    CHOOSING,
+    LIVE,
+    LOST,
+    OPEN,
+    TABLE,
+    ConnectionInput,
+    ConnectionState,
+)
 from topics.server.transport.deadline import Deadline
 from topics.server.transport.inbox import Inbox
 from topics.server.transport.receive_pace import MUCH_BYTES
 from topics.server.transport.shared import Shared
 from topics.server.transport.speaker import Speaker
-
-# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_CHOOSING: Final = ConnectionState.CHOOSING
-_OPEN: Final = ConnectionState.OPEN
-_LOST: Final = ConnectionState.LOST
 
 log = logging.getLogger("topics.http")
 
@@ -71,7 +74,7 @@ class Connection(asyncio.Protocol):
         """The client has closed its half."""
         self.deadline = Deadline(shared.loop, self._on_due)
         """The speaker's; the time is the loop's."""
-        self.state = _CHOOSING
+        self.state = CHOOSING
         self._http1, self._http2 = http1, http2
         self._transport: asyncio.Transport
         self._speaker: Speaker | None = None
@@ -138,7 +141,7 @@ class Connection(asyncio.Protocol):
         self.is_ended = True
         if self.state is ConnectionState.FINISHING:
             self._transport.close()
-        elif self.state is not _LOST:
+        elif self.state is not LOST:
             # Not in its turn: a later request of another client must find this stream closed.
             self._work(self.shared.limits.turn_s)
         return True
@@ -167,7 +170,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.is_paused = False
         self._end_stall()
-        if self._speaker is not None and self.state is _OPEN:
+        if self._speaker is not None and self.state is OPEN:
             self._speaker.writable()
 
     # ------------------------------------------------------------------ turns
@@ -222,7 +225,7 @@ class Connection(asyncio.Protocol):
 
     def _may_read(self) -> bool:
         has_room = self._inbox.size_bytes < self.shared.limits.inbox_bytes
-        return has_room and self.state is not _LOST and not self._transport.is_closing()
+        return has_room and self.state is not LOST and not self._transport.is_closing()
 
     def read(self) -> None:
         """Implements `receive_pace.Reader`: where there is no room now, it asks again when there is."""
@@ -239,19 +242,19 @@ class Connection(asyncio.Protocol):
         """Do one thing; False where there is nothing to do now."""
         speaker = self._speaker
         if speaker is None:
-            return self.state is _CHOOSING and self._choose()
+            return self.state is CHOOSING and self._choose()
         if speaker.work():
             return True
         inbox = self._inbox
         if inbox.piece:
             taken = speaker.receive(inbox.piece, inbox.at)
             if taken:
-                if self.state is _OPEN:  # else the speaker has ended the connection meanwhile
+                if self.state is OPEN:  # else the speaker has ended the connection meanwhile
                     inbox.took(taken)
                     if not (inbox.piece or self.is_ended) and self._speaker is speaker:
                         return speaker.work()  # most often that was all there was to do
                 return True
-        if self.is_ended and self.state is _OPEN:
+        if self.is_ended and self.state is OPEN:
             speaker.ended()
         return False
 
@@ -284,12 +287,12 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: Buffer) -> None:
         """Write; bytes that cannot be sent at once wait in the transport and set `is_paused`."""
-        if self.state is not _LOST:
+        if self.state is not LOST:
             self._transport.write(data)
 
     def push(self, data: Buffer) -> bool:
         """Write without a turn; False, and nothing is written, where the client does not read."""
-        if self.is_paused or self.state is _LOST:
+        if self.is_paused or self.state is LOST:
             return False
         self._transport.write(data)
         return True
@@ -358,7 +361,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End the connection now; unread bytes are lost."""
-        if self.state is _LOST:
+        if self.state is LOST:
             return
         self._close_speaker()
         self._move(ConnectionInput.ENDED)
@@ -374,7 +377,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         accepted: Any = transport.get_extra_info("socket")
         if (
-            self.state is not _OPEN
+            self.state is not OPEN
             or accepted is None
             or transport.is_closing()
             or transport.get_write_buffer_size()
@@ -391,14 +394,14 @@ class Connection(asyncio.Protocol):
 
     def drain(self) -> None:
         """The server has stopped."""
-        if self.state is _CHOOSING:
+        if self.state is CHOOSING:
             self.finish()
-        elif self.state is _OPEN and self._speaker is not None:
+        elif self.state is OPEN and self._speaker is not None:
             self._speaker.drain()
 
     @property
     def unsent_bytes(self) -> int:
-        return 0 if self.state is _LOST else self._transport.get_write_buffer_size()
+        return 0 if self.state is LOST else self._transport.get_write_buffer_size()
 
     # ------------------------------------------------------------------ the end
 
@@ -418,9 +421,9 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _on_due(self) -> None:
-        if self.state is _OPEN and self._speaker is not None:
+        if self.state is OPEN and self._speaker is not None:
             self._speaker.due()
-        elif self.state is _CHOOSING:
+        elif self.state is CHOOSING:
             self.finish()
         else:
             self._transport.abort()
@@ -432,9 +435,9 @@ class Connection(asyncio.Protocol):
     def _on_stall(self) -> None:
         """The client has read nothing for a while: event streams may send a last frame."""
         self.shared.abuses.hit(Abuse.SLOW_READER)
-        if self._speaker is not None and self.state is _OPEN and self._speaker.stalled():
+        if self._speaker is not None and self.state is OPEN and self._speaker.stalled():
             self.bide()
-        elif self.state is not _LOST:
+        elif self.state is not LOST:
             left_s = max(self.shared.timeouts.write_s - self._stall_s, 0)
             self._stall_in(left_s, self.abort)
 

@@ -16,6 +16,12 @@ class ConnectionState(StrEnum):
     LOST = "lost"
 
 
+# Paths of requests read these: Python 3.11 finds a member of an Enum through its metaclass, slowly.
+CHOOSING: Final = ConnectionState.CHOOSING
+LOST: Final = ConnectionState.LOST
+OPEN: Final = ConnectionState.OPEN
+
+
 class ConnectionInput(StrEnum):
     CHOSEN = "chosen"
     """The first bytes have said which protocol it is."""

@@ -30,22 +30,24 @@ from topics.server.transport.bodies import BodyShare
 from topics.server.transport.budget import Share
 from topics.server.transport.connection import Connection
 from topics.server.transport.http1_heads import RequestHead
-from topics.server.transport.http1_life import TABLE, RequestInput, RequestState
+from topics.server.transport.http1_life import (
+    ADMITTED,
+    BODY,
+    CUT_SHORT,
+    DONE,
+    IDLE,
+    POSTPONED,
+    SENDING,
+    SPILL,
+    STREAMING,
+    TABLE,
+    WAITING,
+    RequestInput,
+    RequestState,
+)
 from topics.server.transport.http1_parser import Malformed, Parser
 from topics.server.transport.http1_stream import Stream
 from topics.server.transport.outgoing import Outgoing
-
-# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_IDLE: Final = RequestState.IDLE
-_BODY: Final = RequestState.BODY
-_SPILL: Final = RequestState.SPILL
-_WAITING: Final = RequestState.WAITING
-_SENDING: Final = RequestState.SENDING
-_STREAMING: Final = RequestState.STREAMING
-_ADMITTED: Final = RequestInput.ADMITTED
-_POSTPONED: Final = RequestInput.POSTPONED
-_DONE: Final = RequestInput.DONE
-_CUT_SHORT: Final = RequestInput.CUT_SHORT
 
 SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
 """The last frame for a client that does not read its stream; it resumes from its last id."""
@@ -67,7 +69,7 @@ class Http1:
         self._limits, self._timeouts = shared.limits, shared.timeouts
         self._now_s = shared.loop.time
         self._parser = Parser(shared.limits.feed_bytes, shared.heads)
-        self._state = _IDLE
+        self._state = IDLE
         self._body_share: BodyShare | None = None
         """Of a body that is not small."""
         self._answers = Share(shared.answers, shared.limits.connection_answers_bytes)
@@ -86,29 +88,29 @@ class Http1:
     @property
     def is_between_requests(self) -> bool:
         """Whether the next byte is the first of another request."""
-        return self._state is _IDLE and not self._parser.is_begun
+        return self._state is IDLE and not self._parser.is_begun
 
     # ------------------------------------------------------------------ called by the connection
 
     def receive(self, data: bytes, at: int) -> int:
         state = self._state
-        if state is _IDLE:
+        if state is IDLE:
             return 0 if self._connection.is_paused else self._receive_head(data, at)
-        if state is _BODY:
+        if state is BODY:
             return self._receive_body(data, at)
-        if state is _SPILL:
+        if state is SPILL:
             return self._spill(data, at)
-        if state is _STREAMING:
+        if state is STREAMING:
             # Never answered: a request pipelined behind a stream would wait for its end.
             self._closes = True
             return len(data) - at
         return 0
 
     def work(self) -> bool:
-        if self._state is _STREAMING:
+        if self._state is STREAMING:
             assert self._stream is not None
             return self._stream.has_news and self._send_news(self._stream)
-        return self._state is _SENDING and self._send_slice()
+        return self._state is SENDING and self._send_slice()
 
     def writable(self) -> None:
         self._connection.work_soon()
@@ -135,10 +137,10 @@ class Http1:
                 self._connection.finish()
 
     def ended(self) -> None:
-        if self._state is _WAITING and not self._waits_for_news():
+        if self._state is WAITING and not self._waits_for_news():
             # A client may close its half and read on.  An answer that waits for a disk is there soon.
             self._connection.deadline.set(self._now_s() + self._timeouts.linger_s)
-        elif self._state is not _SENDING:
+        elif self._state is not SENDING:
             self._connection.finish()
 
     def _waits_for_news(self) -> bool:
@@ -148,7 +150,7 @@ class Http1:
         return self._pending is not None and self._pending.waits_for_news
 
     def drain(self) -> None:
-        if self._state in (_IDLE, _SPILL):
+        if self._state in (IDLE, SPILL):
             self._connection.finish()
 
     def close(self) -> None:
@@ -213,12 +215,12 @@ class Http1:
         if body is not None:
             self._finish(verdict, [body])
             return taken + len(body)
-        self._move(_ADMITTED)
+        self._move(ADMITTED)
         if at + taken < len(data):
             taken += self._receive_body(data, at + taken)
         elif message.expects_leave:
             self._connection.write(writer.CONTINUE)
-        if self._state is _BODY:
+        if self._state is BODY:
             self._expect_body()
         return taken
 
@@ -283,14 +285,14 @@ class Http1:
         elif type(answer) is Streaming:
             self._answer_with(answer)
         else:
-            self._move(_POSTPONED)
+            self._move(POSTPONED)
             self._pending = answer
             self._connection.deadline.clear()
             answer.then(self._settle)
 
     def _settle(self, answer: Answer | Streaming) -> None:
         """Write the answer that the request waited for, unless the client is gone."""
-        if self._state is _WAITING:
+        if self._state is WAITING:
             self._pending = None
             if type(answer) is Streaming:
                 self._answer_with(answer)
@@ -387,11 +389,11 @@ class Http1:
         if parser.is_complete:
             self._await_request()
         else:
-            self._move(_CUT_SHORT)
+            self._move(CUT_SHORT)
             connection.deadline.set(self._now_s() + self._timeouts.linger_s)
 
     def _await_request(self) -> None:
-        self._move(_DONE)
+        self._move(DONE)
         self._parser.next_message()
         self._connection.deadline.set(self._now_s() + self._timeouts.idle_s)
 
@@ -483,7 +485,7 @@ class Http1:
             self._opened(head, verdict)
             return
         assert isinstance(verdict, Opening)
-        self._move(_POSTPONED)
+        self._move(POSTPONED)
         self._opening = verdict
         self._connection.deadline.clear()
         verdict.then(partial(self._settle_opening, head))
@@ -491,7 +493,7 @@ class Http1:
     def _settle_opening(self, head: Head, verdict: Answer | Socket) -> None:
         """The handshake was judged by another process, unless the client is gone."""
         self._opening = None
-        if self._state is _WAITING:
+        if self._state is WAITING:
             self._opened(head, verdict)
             self._connection.go_on()
         elif isinstance(verdict, Socket):

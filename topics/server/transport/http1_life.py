@@ -25,6 +25,15 @@ class RequestState(StrEnum):
     """The connection ends, or is spoken on by another speaker."""
 
 
+# Paths of requests read these: Python 3.11 finds a member of an Enum through its metaclass, slowly.
+BODY: Final = RequestState.BODY
+IDLE: Final = RequestState.IDLE
+SENDING: Final = RequestState.SENDING
+SPILL: Final = RequestState.SPILL
+STREAMING: Final = RequestState.STREAMING
+WAITING: Final = RequestState.WAITING
+
+
 class RequestInput(StrEnum):
     """What moves a request."""
 
@@ -42,6 +51,13 @@ class RequestInput(StrEnum):
     """It was answered before its body was whole."""
     ENDED = "ended"
     """The connection ends, or becomes a WebSocket."""
+
+
+# Paths of requests read these: Python 3.11 finds a member of an Enum through its metaclass, slowly.
+ADMITTED: Final = RequestInput.ADMITTED
+CUT_SHORT: Final = RequestInput.CUT_SHORT
+DONE: Final = RequestInput.DONE
+POSTPONED: Final = RequestInput.POSTPONED
 
 
 TABLE: Final = {

@@ -10,13 +10,14 @@ of them by its requests and by the DATA sent to it.
 from typing import Final
 
 from topics.server.transport.budget import Charges
-from topics.server.transport.http2.frames import ACK, Frame, FrameType
-
-# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_DATA: Final = FrameType.DATA
-_HEADERS: Final = FrameType.HEADERS
-_WINDOW_UPDATE: Final = FrameType.WINDOW_UPDATE
-_SETTINGS: Final = FrameType.SETTINGS
+from topics.server.transport.http2.frames import (
+    ACK,
+    DATA,
+    HEADERS,
+    SETTINGS,
+    WINDOW_UPDATE,
+    Frame,
+)
 
 LARGE_HEAD: Final = 10
 """A head that is refused for its size was decoded."""
@@ -55,15 +56,15 @@ class FrameCharges:
     def frame(self, frame: Frame, now_s: float) -> bool:
         """Count a frame by its header."""
         kind = frame.kind
-        if kind == _DATA:
+        if kind == DATA:
             return True
-        if kind == _HEADERS:
+        if kind == HEADERS:
             count = frame.frames - 1 + frame.size // BLOCK_BYTES_PER_CHARGE
             return not count or self.charge(now_s, count)
-        if kind == _WINDOW_UPDATE and self._updates:
+        if kind == WINDOW_UPDATE and self._updates:
             self._updates -= 1
             return True
-        if kind == _SETTINGS:
+        if kind == SETTINGS:
             if frame.flags & ACK and not self._is_acknowledged:
                 self._is_acknowledged = True
                 return True

@@ -52,11 +52,12 @@ class FrameType(IntEnum):
     CONTINUATION = 9
 
 
-# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_DATA: Final = FrameType.DATA
-_HEADERS: Final = FrameType.HEADERS
-_SETTINGS: Final = FrameType.SETTINGS
-_CONTINUATION: Final = FrameType.CONTINUATION
+# Paths of requests read these: Python 3.11 finds a member of an Enum through its metaclass, slowly.
+CONTINUATION: Final = FrameType.CONTINUATION
+DATA: Final = FrameType.DATA
+HEADERS: Final = FrameType.HEADERS
+SETTINGS: Final = FrameType.SETTINGS
+WINDOW_UPDATE: Final = FrameType.WINDOW_UPDATE
 
 
 class Broken(Exception):
@@ -136,7 +137,7 @@ class Splitter:
         if self._block or not self._is_begun:
             return True
         left = len(self._data) - self._at
-        return left > 0 and (left < 4 or self._data[self._at + 3] != _DATA)
+        return left > 0 and (left < 4 or self._data[self._at + 3] != DATA)
 
     def next(self) -> Frame | None:
         """The next frame, or header block, if it is whole.
@@ -146,16 +147,16 @@ class Splitter:
         """
         while (frame := self._cut()) is not None:
             if not self._is_begun:
-                if frame.kind != _SETTINGS or frame.flags & ACK:
+                if frame.kind != SETTINGS or frame.flags & ACK:
                     raise Broken(ErrorCodes.PROTOCOL_ERROR, "SETTINGS must come first")
                 self._is_begun = True
             if self._block:
                 whole = self._continue(frame)
                 if whole is not None:
                     return whole
-            elif frame.kind == _CONTINUATION:
+            elif frame.kind == CONTINUATION:
                 raise Broken(ErrorCodes.PROTOCOL_ERROR, "CONTINUATION of nothing")
-            elif frame.kind == _HEADERS and not frame.flags & END_HEADERS:
+            elif frame.kind == HEADERS and not frame.flags & END_HEADERS:
                 self._block.append(frame)
                 self._block_bytes = frame.size
             else:
@@ -180,7 +181,7 @@ class Splitter:
     def _continue(self, frame: Frame) -> Frame | None:
         """Add a frame to the header block that has begun; returns the block once it is whole."""
         first = self._block[0]
-        if frame.kind != _CONTINUATION or frame.stream_id != first.stream_id:
+        if frame.kind != CONTINUATION or frame.stream_id != first.stream_id:
             raise Broken(ErrorCodes.PROTOCOL_ERROR, "a header block is interrupted")
         self._block.append(frame)
         self._block_bytes += frame.size

@@ -35,16 +35,16 @@ from topics.server.transport.http2.frame_charges import LARGE_HEAD
 from topics.server.transport.http2.frames import Broken
 from topics.server.transport.http2.link import Http2Link
 from topics.server.transport.http2.sending import Sender
-from topics.server.transport.http2.stream import Stream, StreamInput, StreamState
+from topics.server.transport.http2.stream import (
+    CLOSED,
+    ENDED,
+    RECEIVING,
+    TUNNEL,
+    WAITING,
+    Stream,
+)
 from topics.server.transport.http2.tunnel import Tunnel
 from topics.server.transport.limits import HEAD_BYTES_MAX, HEADERS_MAX
-
-# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_RECEIVING: Final = StreamState.RECEIVING
-_WAITING: Final = StreamState.WAITING
-_TUNNEL: Final = StreamState.TUNNEL
-_CLOSED: Final = StreamState.CLOSED
-_ENDED: Final = StreamInput.ENDED
 
 _UNSAFE: Final = re.compile(rb"[^\x21-\x7e]")
 _CONTINUE: Final = ((b":status", b"100"),)
@@ -94,7 +94,7 @@ class Receiver:
         )
         link.open(stream)
         if ends:
-            stream.move(_ENDED)
+            stream.move(ENDED)
         head = _head(pseudo, rest, link.connection.client)
         if head.method == "CONNECT" and not ends:
             self._connect(stream, head)
@@ -131,7 +131,7 @@ class Receiver:
     def _settle_opening(self, stream: Stream, verdict: Answer | Socket) -> None:
         """The handshake was judged by another process, unless the client is gone."""
         stream.opening = None
-        if stream.state is _RECEIVING:
+        if stream.state is RECEIVING:
             self._opened(stream, verdict)
             self._link.connection.work_soon()
         elif isinstance(verdict, Socket):
@@ -162,17 +162,17 @@ class Receiver:
         size, room = len(event.data), event.flow_controlled_length
         ends = event.stream_ended is not None
         stream = link.streams.get(event.stream_id)
-        begins = stream is not None and stream.state is _RECEIVING and not stream.received_bytes
+        begins = stream is not None and stream.state is RECEIVING and not stream.received_bytes
         if not link.charges.data(size, link.now_s(), ends=ends, begins=begins):
             raise Broken(ErrorCodes.ENHANCE_YOUR_CALM, "too much DATA with next to nothing in it")
         if stream is not None:
             if not stream.counts(size, ends=ends):
                 self._spoil(stream, _SHORT if ends else _LONG)
-            elif size and stream.state is _RECEIVING:
+            elif size and stream.state is RECEIVING:
                 self._gather(stream, event.data)
         if not room:
             return
-        if stream is not None and stream.state is _RECEIVING:
+        if stream is not None and stream.state is RECEIVING:
             link.h2.acknowledge_received_data(room, event.stream_id)
             return
         # Dropped bytes open the connection's window, for other streams, and not their stream's;
@@ -215,7 +215,7 @@ class Receiver:
             return False
         stream = hears.pop(next(iter(hears)))
         tunnel = stream.tunnel
-        if tunnel is not None and stream.state is not _CLOSED:
+        if tunnel is not None and stream.state is not CLOSED:
             taken = tunnel.hear()
             self._open_window(stream, taken)
             if taken and tunnel.has_more:
@@ -235,12 +235,12 @@ class Receiver:
             self._link.reset(stream, ErrorCodes.NO_ERROR)  # its client is gone
             return
         was = stream.state
-        stream.move(_ENDED)
-        if was is _RECEIVING:
+        stream.move(ENDED)
+        if was is RECEIVING:
             self._finish(stream)
-        elif was is _TUNNEL:
+        elif was is TUNNEL:
             self._sender.end_tunnel(stream)
-        elif stream.state is _CLOSED:
+        elif stream.state is CLOSED:
             self._link.close(stream)
 
     def on_trailers(self, stream_id: int, fields: Fields, fault: str | None) -> None:
@@ -310,7 +310,7 @@ class Receiver:
         if not link.asks or link.is_full:
             return False
         stream = link.asks.popleft()
-        if stream.state is _WAITING:
+        if stream.state is WAITING:
             self._ask(stream)
         return True
 
@@ -329,7 +329,7 @@ class Receiver:
     def _deliver(self, stream: Stream, answer: Answer | Streaming) -> None:
         stream.pending = None
         self._link.apart.discard(stream)
-        if stream.state is _WAITING:
+        if stream.state is WAITING:
             self._sender.answer(stream, answer)
             self._link.connection.work_soon()
         elif isinstance(answer, Streaming) and answer.feed is not None:

@@ -18,13 +18,15 @@ from topics.server.http.refusals import no_room_for_answer
 from topics.server.transport.http2.frame_charges import EARNING_BYTES
 from topics.server.transport.http2.frames import FRAME_BYTES_MAX
 from topics.server.transport.http2.link import Http2Link, answer_head
-from topics.server.transport.http2.stream import Stream, StreamInput, StreamState
+from topics.server.transport.http2.stream import (
+    ANSWERED,
+    CLOSED,
+    SENT,
+    Stream,
+    StreamInput,
+    StreamState,
+)
 from topics.server.transport.http2.tunnel import Tunnel
-
-# Paths of requests read these: Python 3.11 finds an Enum's members through its metaclass, slowly.
-_CLOSED: Final = StreamState.CLOSED
-_ANSWERED: Final = StreamInput.ANSWERED
-_SENT: Final = StreamInput.SENT
 
 GRACE_S: Final = 0.03
 """In which a client may end a refused body by itself, before its stream is reset."""
@@ -48,7 +50,7 @@ class Sender:
 
     def answer(self, stream: Stream, answer: Answer | Streaming) -> None:
         """Queue an answer; where its bytes find no room in the budget, a refusal instead."""
-        stream.move(_ANSWERED)
+        stream.move(ANSWERED)
         if isinstance(answer, Answer):
             limits = self._link.limits
             size = sum(map(len, answer.body))
@@ -72,7 +74,7 @@ class Sender:
 
     def on_news(self, stream: Stream) -> None:
         """A stream's feed may have something."""
-        if stream.state is not _CLOSED:
+        if stream.state is not CLOSED:
             if stream.tunnel is not None and stream.tunnel.has_more:
                 self._link.hears[stream.id] = stream
             self.flow_soon(stream)
@@ -152,7 +154,7 @@ class Sender:
 
     def _flow(self, stream: Stream) -> None:
         stream.is_queued = False
-        if stream.state is _CLOSED:
+        if stream.state is CLOSED:
             return
         if stream.feed is not None and not stream.outbound.size:
             # One piece is taken even with closed windows, so that a stalled client is seen.
@@ -206,8 +208,8 @@ class Sender:
     def _sent(self, stream: Stream) -> None:
         """The answer is whole."""
         stream.due_s = None
-        stream.move(_SENT)
-        if stream.state is _CLOSED:
+        stream.move(SENT)
+        if stream.state is CLOSED:
             self._link.close(stream)
         else:
             self._link.put_off(stream, GRACE_S)

@@ -38,6 +38,13 @@ class StreamState(StrEnum):
     CLOSED = "closed"
 
 
+# Paths of requests read these: Python 3.11 finds a member of an Enum through its metaclass, slowly.
+CLOSED: Final = StreamState.CLOSED
+RECEIVING: Final = StreamState.RECEIVING
+TUNNEL: Final = StreamState.TUNNEL
+WAITING: Final = StreamState.WAITING
+
+
 class StreamInput(StrEnum):
     """What moves a stream."""
 
@@ -51,6 +58,12 @@ class StreamInput(StrEnum):
     """The last frame of the answer was made."""
     RESET = "reset"
     """Either side has reset the stream, or the connection is over."""
+
+
+# Paths of requests read these: Python 3.11 finds a member of an Enum through its metaclass, slowly.
+ANSWERED: Final = StreamInput.ANSWERED
+ENDED: Final = StreamInput.ENDED
+SENT: Final = StreamInput.SENT
 
 
 TABLE: Final = {
