@@ -311,7 +311,13 @@ class Held:
         self.wire = server.connect(Http1)
         Api(self.wire).state("t")
         head = "POST /v0/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n"
-        self.wire.send_raw("POST", f"{head}Content-Type: application/json\r\n\r\n{{".encode())
+        head += "Expect: 100-continue\r\nContent-Type: application/json\r\n\r\n"
+        self.wire.send_raw("POST", head.encode())
+        told = b""
+        while not told.endswith(b"\r\n\r\n"):  # the server has the head, and waits for the body
+            told += self.wire.socket.recv(1)
+        assert told.startswith(b"HTTP/1.1 100")
+        self.wire.send_more(b"{")
 
     def finish(self) -> Any:
         self.wire.send_more(b'"records":[{"data":1}]}')
