@@ -9,7 +9,7 @@ import pytest
 from export.exporting import seqs
 
 from bench.flights import Server
-from topics.arrow.readers import READERS, ReaderPosition, publish
+from topics.arrow.readers import READERS, Position, publish
 from topics.cli.exits import Stop
 from topics.cli.export_delete import _ask
 from topics.export.handoff import Bound
@@ -40,7 +40,7 @@ def test_the_hand_off(server: Server, run: Run, tmp_path: Path, kind: str) -> No
         assert unknown.exit_code == 2
         assert 'reader "billing" has published no position for this topic' in unknown.stderr
 
-        publish(client, "billing", {"t": ReaderPosition(2000, client.topic("t").epoch or "")})
+        publish(client, "billing", {"t": Position(2000, client.topic("t").epoch or "")})
         settled(server, READERS, 1)
         asked = run(*command)
         assert asked.exit_code == 2

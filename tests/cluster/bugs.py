@@ -203,7 +203,7 @@ def read_what_is_in_flight(patch: Patch) -> None:
     def hasty(self: Node, event: Any) -> None:
         self._do(AnswerClients((event.token,), ClientReply.ACCEPTED))
 
-    patch.setitem(TABLE[NodeState.LEADING], leading.Asked, hasty)
+    patch.setitem(TABLE[NodeState.LEADING], leading.ReadAsked, hasty)
 
 
 def refuse_for_good_too_early(patch: Patch) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from topics.arrow.readers import ReaderPosition, publish
+from topics.arrow.readers import Position, publish
 from topics.export.handoff import NotSafe
 from topics.export.loading import load
 from topics.export.manifest import Settings
@@ -47,8 +47,8 @@ def test_only_what_readers_have_dealt_with(memory: MemoryTopics) -> None:
     """In this instance of the topic."""
     memory.advance(ms=10)
     epoch = memory.client.topic("t").epoch or ""
-    publish(memory.client, "billing", {"t": ReaderPosition(3, epoch)})
-    publish(memory.client, "old", {"t": ReaderPosition(9, "another instance")})
+    publish(memory.client, "billing", {"t": Position(3, epoch)})
+    publish(memory.client, "old", {"t": Position(9, "another instance")})
     assert planned(memory, readers=("billing",)).bound.before_seq == 4
     for unknown in ("old", "nobody"):
         with pytest.raises(NotSafe, match=f'reader "{unknown}" has published no position'):

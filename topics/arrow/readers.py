@@ -24,7 +24,7 @@ from topics.client import Client, RawRecord, TopicNotFound
 READERS: Final = "topics.readers"
 
 
-class ReaderPosition(msgspec.Struct, frozen=True):
+class Position(msgspec.Struct, frozen=True):
     """How far a reader came in a topic: through `seq` of its instance `epoch`."""
 
     seq: int
@@ -33,13 +33,13 @@ class ReaderPosition(msgspec.Struct, frozen=True):
 
 class _Published(msgspec.Struct):
     reader: str
-    topics: dict[str, ReaderPosition]
+    topics: dict[str, Position]
 
 
 _decode: Final = msgspec.json.Decoder(_Published).decode
 
 
-def publish(client: Client, reader: str, positions: Mapping[str, ReaderPosition]) -> None:
+def publish(client: Client, reader: str, positions: Mapping[str, Position]) -> None:
     """Say how far a reader came; its earlier records are deleted.
 
     What they say of other topics stays.  Of two streams of one reader that publish at once, one may
@@ -50,7 +50,7 @@ def publish(client: Client, reader: str, positions: Mapping[str, ReaderPosition]
         TopicsError: The server refused, or could not be reached.
     """
     whose = ("tag", "Eq", reader)
-    before: dict[str, ReaderPosition] = {}
+    before: dict[str, Position] = {}
     with suppress(TopicNotFound):
         for item in client.read(READERS, match=whose, record_type=RawRecord):
             if isinstance(item, RawRecord) and (said := _said(bytes(item.data))) is not None:
@@ -59,12 +59,12 @@ def publish(client: Client, reader: str, positions: Mapping[str, ReaderPosition]
     client.delete(READERS, before_seq=appended.first_seq, match=whose)
 
 
-def positions(source: TopicSource) -> dict[str, dict[str, ReaderPosition]]:
+def positions(source: TopicSource) -> dict[str, dict[str, Position]]:
     """What is published, by reader and topic; empty where nothing is.
 
     Records of another form are passed over: the topic is anyone's to write.
     """
-    found: dict[str, dict[str, ReaderPosition]] = {}
+    found: dict[str, dict[str, Position]] = {}
     try:
         bounds = source.bounds(READERS)
     except NoSuchTopic:

@@ -8,7 +8,7 @@ before is taken out of the export first, for the same reason.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from topics.arrow.readers import ReaderPosition, positions
+from topics.arrow.readers import Position, positions
 from topics.arrow.source import TopicSource
 from topics.client import Client
 from topics.export.handoff import Bound, NotSafe, bound
@@ -68,7 +68,7 @@ def plan(
 
 
 def _position(
-    published: Mapping[str, Mapping[str, ReaderPosition]], reader: str, topic: str, epoch: str
+    published: Mapping[str, Mapping[str, Position]], reader: str, topic: str, epoch: str
 ) -> int | None:
     found = published.get(reader, {}).get(topic)
     # A position in an instance that is gone says nothing of this one.

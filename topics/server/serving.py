@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from topics.server.process import later_imports as latecomers
+from topics.server.process import later_imports
 from topics.server.process.anew import Pauses, passes
 from topics.server.process.cpus import busy_poll_s
 from topics.server.process.foreground import GRACE_S, announce, run, write_port_file
@@ -205,7 +205,7 @@ class _Server:
             runtime.exchange.more.append(readers.families)
         self._stop.reload = lambda: _reload(runtime, readers)
         http1 = Http1 if readers is None else readers.http1
-        http2 = latecomers.http2 if readers is None else readers.http2
+        http2 = later_imports.http2 if readers is None else readers.http2
         # What comes between two runtimes waits in the kernel.
         server = await accept(self._listener.dup(), lambda: Connection(shared, http1, http2))
         try:
@@ -241,7 +241,7 @@ class _Server:
             if ready.done() and not failed.done():
                 collector.settle()
                 announce(self._settings, self._listener)
-                latecomers.load()
+                later_imports.load()
                 if readers is not None:
                     readers.start(shared)
                 await asyncio.wait((signalled, failed, space), return_when=asyncio.FIRST_COMPLETED)

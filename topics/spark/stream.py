@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from topics.arrow import DataLoss, NoSuchTopic
 from topics.arrow.loss import Gap
-from topics.arrow.readers import ReaderPosition as Published
+from topics.arrow.readers import Position as Published
 from topics.arrow.readers import publish
 from topics.arrow.scan import Range, resolve
 from topics.arrow.source import Bounds, TopicSource, now_ms

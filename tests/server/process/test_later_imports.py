@@ -9,7 +9,7 @@ import pytest
 from contract.server import Server
 from contract.wire import Http2, ask
 
-from topics.server.process import later_imports as latecomers
+from topics.server.process import later_imports
 
 START = "import sys, topics.server.serving, topics.server.transport.http1, topics.server.assembly"
 
@@ -23,9 +23,11 @@ def run(code: str) -> str:
 
 def test_a_start_needs_none_of_it_and_load_brings_all() -> None:
     """A module of the list that the start imports all the same is in the wrong list."""
-    there = f"print(*(name in sys.modules for name in {latecomers.LATER!r}))"
+    there = f"print(*(name in sys.modules for name in {later_imports.LATER!r}))"
     begun = run(there)
-    loaded = run(f"from topics.server.process import latecomers\nlatecomers.load().join()\n{there}")
+    loaded = run(
+        f"from topics.server.process import later_imports\nlater_imports.load().join()\n{there}"
+    )
 
     assert set(begun.split()) == {"False"}
     assert set(loaded.split()) == {"True"}
@@ -33,19 +35,19 @@ def test_a_start_needs_none_of_it_and_load_brings_all() -> None:
 
 def test_a_reader_needs_no_other_protocol() -> None:
     """It speaks HTTP/1.1 alone, and what it never uses takes no memory."""
-    others = f"print(*(name in sys.modules for name in {latecomers.LATER!r}))"
+    others = f"print(*(name in sys.modules for name in {later_imports.LATER!r}))"
     loaded = run(
         "import topics.server.readers.reader\n"
-        "from topics.server.process import latecomers\n"
-        f"latecomers.load(latecomers.OF_READERS).join()\n{others}"
+        "from topics.server.process import later_imports\n"
+        f"later_imports.load(later_imports.OF_READERS).join()\n{others}"
     )
 
-    assert loaded.split() == [str(name in latecomers.OF_READERS) for name in latecomers.LATER]
+    assert loaded.split() == [str(name in later_imports.OF_READERS) for name in later_imports.LATER]
 
 
 def test_what_cannot_be_loaded_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The rest is loaded, and the server goes on."""
-    latecomers.load(("topics.no_such_module", "topics.version")).join()
+    later_imports.load(("topics.no_such_module", "topics.version")).join()
 
     (line,) = caplog.messages
     assert line == "topics.no_such_module cannot be loaded"

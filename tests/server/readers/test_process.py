@@ -30,10 +30,10 @@ from topics.server.readers.shared_heads import SharedHeads, SharedHeadsView, hea
 
 CHILD = """
 import socket, sys
-from topics.server.readers.messages import InFlight, decode_hello, encode
+from topics.server.readers.messages import InFlightCounts, decode_hello, encode
 channel = socket.socket(fileno=int(sys.argv[1]))
 hello = decode_hello(channel.recv(65536))
-channel.send(b"M" + encode(InFlight({"heard": hello.index, "page": int(sys.argv[2])})))
+channel.send(b"M" + encode(InFlightCounts({"heard": hello.index, "page": int(sys.argv[2])})))
 channel.recv(1)
 """
 """Says what it heard, and lives until it is ended."""

@@ -28,8 +28,7 @@ from topics.server.http.exchange import ConnectionExchange, TopicsExchange
 from topics.server.http.holders import Holders
 from topics.server.links.link import Link
 from topics.server.observing import usage
-from topics.server.process import later_imports as latecomers
-from topics.server.process import logs
+from topics.server.process import later_imports, logs
 from topics.server.process.cpus import busy_poll_s
 from topics.server.process.foreground import run_on_loop
 from topics.server.process.parent import Parent
@@ -151,7 +150,7 @@ class Reader:
         await self._begin()
         self._tick()
         self._channel.send(Serving())
-        latecomers.load(latecomers.OF_READERS)
+        later_imports.load(later_imports.OF_READERS)
         await self._ended.wait()
         return self._code
 
@@ -303,7 +302,7 @@ class Reader:
             lambda connection: Handover(
                 connection, self._sort, returns=handed.returns, exchange=self._of_connection()
             ),
-            lambda connection: latecomers.http2(connection, self._of_connection()),
+            lambda connection: later_imports.http2(connection, self._of_connection()),
         )
         if handed.lent is not None:
             self._take(handed.lent)

@@ -226,7 +226,7 @@ CELLS: dict[NodeState, dict[str, str]] = {
     NodeState.FOLLOWING: {
         "Found": "Prove following",
         "Passed": "following",
-        "ReadFailed": "Loss TakeSnapshot aside",
+        "ReadFailed": "HistoryLost TakeSnapshot aside",
         "Shown": "following",
         "NotShown": "following",
         "Lead": "AskEnd seeking",
@@ -243,7 +243,7 @@ CELLS: dict[NodeState, dict[str, str]] = {
     NodeState.SEEKING: {
         "Found": "Prove seeking",
         "Passed": "seeking",
-        "ReadFailed": "Loss NotElected TakeSnapshot aside",
+        "ReadFailed": "HistoryLost NotElected TakeSnapshot aside",
         "Shown": "seeking",
         "NotShown": "seeking",
         "Lead": "seeking",
@@ -260,7 +260,7 @@ CELLS: dict[NodeState, dict[str, str]] = {
     NodeState.BEGINNING: {
         "Found": "NotElected Prove following",
         "Passed": "beginning",
-        "ReadFailed": "Loss NotElected TakeSnapshot aside",
+        "ReadFailed": "HistoryLost NotElected TakeSnapshot aside",
         "Shown": "beginning",
         "NotShown": "beginning",
         "Lead": "beginning",
@@ -277,7 +277,7 @@ CELLS: dict[NodeState, dict[str, str]] = {
     NodeState.PROVING: {
         "Found": "NotElected Prove following",
         "Passed": "proving",
-        "ReadFailed": "Loss NotElected TakeSnapshot aside",
+        "ReadFailed": "HistoryLost NotElected TakeSnapshot aside",
         "Shown": "Leads leading",
         "NotShown": "NotElected TakeSnapshot aside",
         "Lead": "proving",
@@ -294,7 +294,7 @@ CELLS: dict[NodeState, dict[str, str]] = {
     NodeState.LEADING: {
         "Found": "StepDown OpenAnew Prove following",
         "Passed": "leading",
-        "ReadFailed": "Loss StepDown OpenAnew TakeSnapshot aside",
+        "ReadFailed": "HistoryLost StepDown OpenAnew TakeSnapshot aside",
         "Shown": "leading",
         "NotShown": "leading",
         "Lead": "leading",
@@ -311,7 +311,7 @@ CELLS: dict[NodeState, dict[str, str]] = {
     NodeState.DRAINING: {
         "Found": "OpenAnew AnswerClients Prove following",
         "Passed": "draining",
-        "ReadFailed": "Loss OpenAnew AnswerClients TakeSnapshot aside",
+        "ReadFailed": "HistoryLost OpenAnew AnswerClients TakeSnapshot aside",
         "Shown": "draining",
         "NotShown": "draining",
         "Lead": "NotElected draining",
@@ -450,7 +450,7 @@ def test_a_log_that_was_cut_between_the_look_and_the_term_is_found_out() -> None
     rig.read_back(1)
     rig.show()
 
-    assert rig.names() == ["Loss", "NotElected", "TakeSnapshot"]
+    assert rig.names() == ["HistoryLost", "NotElected", "TakeSnapshot"]
 
 
 # ---------------------------------------------------------------------- answers
@@ -636,7 +636,7 @@ def test_a_record_that_is_not_where_the_log_said_is_lost() -> None:
 
     rig.another_begins()
 
-    assert rig.names() == ["Loss", "StepDown", "OpenAnew", "TakeSnapshot"]
+    assert rig.names() == ["HistoryLost", "StepDown", "OpenAnew", "TakeSnapshot"]
 
 
 @pytest.mark.parametrize("event", [Passed(9), Found(9, b"", 1)], ids=["passed", "found"])
@@ -646,7 +646,7 @@ def test_a_record_that_the_reader_did_not_meet_is_lost(event: Input) -> None:
 
     rig.hear(event)
 
-    assert rig.names() == ["Loss", "StepDown", "OpenAnew", "TakeSnapshot"]
+    assert rig.names() == ["HistoryLost", "StepDown", "OpenAnew", "TakeSnapshot"]
 
 
 def test_a_unit_of_a_term_that_never_began_here_makes_a_node_look() -> None:
@@ -659,7 +659,7 @@ def test_a_unit_of_a_term_that_never_began_here_makes_a_node_look() -> None:
     rig.read(encode(part, SHARD))
     rig.show()
 
-    assert rig.names() == ["Loss", "TakeSnapshot"]
+    assert rig.names() == ["HistoryLost", "TakeSnapshot"]
 
 
 def test_a_store_is_set_aside_once_a_snapshot_is_proven() -> None:
@@ -714,14 +714,14 @@ def test_a_node_that_was_down_while_the_log_was_cut_looks() -> None:
 
     again.show()
 
-    assert again.names() == ["Loss", "TakeSnapshot"]
+    assert again.names() == ["HistoryLost", "TakeSnapshot"]
 
 
 def test_what_was_trimmed_is_no_loss() -> None:
     rig = Rig()
     assert rig.hear(NotShown(1, is_lost=False))[0].__class__.__name__ == "TakeSnapshot"
     rig = Rig()
-    assert rig.hear(NotShown(1, is_lost=True))[0].__class__.__name__ == "Loss"
+    assert rig.hear(NotShown(1, is_lost=True))[0].__class__.__name__ == "HistoryLost"
     rig = following()
     rig.hear(ReadFailed(is_lost=False))
     assert rig.names() == ["TakeSnapshot"]

@@ -98,7 +98,7 @@ expects.  What it goes on from is gone.  So a node looks from its **mark**: the 
 *read* in the log and not only sent, with the log's epoch, which names everything before it.  The mark is
 in the store with the place, and the log is trimmed by marks (`trimming`).
 
-A node that finds itself on a lost history says so (`Loss`), shows nothing more, and takes another node's
+A node that finds itself on a lost history says so (`HistoryLost`), shows nothing more, and takes another node's
 snapshot.  Its store stays as it is until a snapshot has passed the same look, for it may be the only
 copy.  Three things remain, and an operator has to know them:
 
@@ -133,7 +133,7 @@ stop anywhere.
 >>> node.start()
 [Prove(proof=1, first_offset=0, last_offset=-1, epoch=-1)]
 >>> node.step(Shown(1, []))
-[Read(from_offset=0)]
+[ReadOn(from_offset=0)]
 
 An empty log.  The node is to lead, and writes at its end:
 
