@@ -17,6 +17,7 @@ from topics.protocol.model.limits import Limits as EngineLimits
 from topics.server.access.key_ring import KeyRing
 from topics.server.links.desk import Desk
 from topics.server.links.link import Link
+from topics.server.links.messages import SMALL_BYTES
 from topics.server.links.served_streams import STREAMS
 from topics.server.service.service import LocalService
 from topics.server.service.slots import Slot, Slots
@@ -71,6 +72,7 @@ class Joined:
         engine_limits: EngineLimits = LIMITS,
         shell: Any = None,
         reports: Any = None,
+        whole_bytes: int = SMALL_BYTES,
     ) -> None:
         self.there, self.back = Line(), Line()
         self.shell = shell or _Shell(engine_limits, START_MS)
@@ -89,7 +91,10 @@ class Joined:
         self.answers = Budget((limits or TransportLimits()).answers_bytes)
         ring = theirs or keys
         self.link = Link(
-            self.there, self.answers, (lambda _: b"") if ring is None else ring.digest_of
+            self.there,
+            self.answers,
+            (lambda _: b"") if ring is None else ring.digest_of,
+            whole_bytes=whole_bytes,
         )
         self.there.receive, self.back.receive = self.desk.received, self.link.received
 

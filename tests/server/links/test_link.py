@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from topics.protocol.driver.group_commit import Reply
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits as EngineLimits
@@ -87,6 +88,49 @@ def test_text_waits_for_room_at_the_other_end() -> None:
         assert joined.back.sent_bytes < WINDOW_BYTES + 1000
         joined.desk.close()
         assert joined.engine.answers.held_bytes == 0
+
+    run(story)
+
+
+@pytest.mark.parametrize(("is_low", "messages"), [(True, 1), (False, 4)])
+def test_a_text_goes_with_its_command_where_little_waits_to_be_sent(
+    is_low: bool, messages: int
+) -> None:
+    """One turn of each process instead of four; where much waits, parts let others have theirs."""
+
+    async def story() -> None:
+        joined = Joined(whole_bytes=128 << 10)
+        joined.do(put("t"))
+        joined.there.receive, deliver = None, joined.there.receive
+        joined.there.is_low = is_low
+        found: list[Reply] = []
+        joined.link.submit(appended("t", b"1" * 70_000), found.append, joined.slot())
+        await rest()
+        joined.there.is_low = True
+        joined.there.when_low()  # type: ignore[misc]
+        await rest()
+        assert len(joined.there.sent) == messages
+        joined.there.receive = deliver
+        for _ in range(messages):
+            joined.there._deliver()
+        await until(lambda: found)
+        assert found[0].result.first_seq == 1  # type: ignore[union-attr]
+        assert joined.engine.bodies.held_bytes == 0
+
+    run(story)
+
+
+def test_a_whole_text_without_room_is_refused() -> None:
+    """As one that comes in parts. (§11)"""
+
+    async def story() -> None:
+        joined = Joined(TransportLimits(bodies_bytes=100_000), whole_bytes=128 << 10)
+        joined.do(put("t"))
+        refused = (await joined.ask(appended("t", b"1" * 120_000))).result
+        assert isinstance(refused, Rejection)
+        assert refused.detail is not None
+        assert refused.detail["limit"] == "max_body_memory"
+        assert isinstance((await joined.ask(appended("t", b"1" * 70_000))).result, Appended)
 
     run(story)
 

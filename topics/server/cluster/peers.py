@@ -18,6 +18,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.link_wire import LinkBroken, LinkWire, connect, peer_at
 from topics.server.cluster.tokens import token_of
 from topics.server.links.link import Link
+from topics.server.links.messages import WINDOW_BYTES
 from topics.server.transport.budget import Budget
 
 log = logging.getLogger("topics.cluster")
@@ -202,7 +203,7 @@ class Peer:
             return
         self._opening = None
         self._wire = wire
-        link = self._link = Link(wire, peers.answers, peers.key_of)
+        link = self._link = Link(wire, peers.answers, peers.key_of, whole_bytes=WINDOW_BYTES)
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if not each.is_cancelled:

@@ -355,15 +355,17 @@ class Submitted:
         """In the queue's turn."""
         if self._is_over:
             return
-        if submit.size == len(submit.text):
-            self._parts = [submit.text]
-            self.queue.ask(self._decide)
-            return
         shared = self._desk.shared
         if submit.size > shared.limits.body_free_bytes:
             self._share = BodyShare(shared.bodies, self._slot.address, self._give_way)
             if not self._share.take(submit.size):
                 self._give_way()
+                return
+        if submit.size == len(submit.text):
+            self._parts = [submit.text]
+            if self._share is not None:
+                self._share.settle()
+            self.queue.ask(self._decide)
 
     def on_part(self, part: Part) -> None:
         """In the queue's turn: the next bytes of the command's text."""

@@ -64,6 +64,8 @@ class Link:
         answers: The memory that the text of replies may hold in this process.
         key_of: The digest of a caller's key.
         ends_with_it: This process ends with the other, and tells its clients so by itself.
+        whole_bytes: A command's text up to this size goes with the command while the wire is low, and not in
+            parts, each of which costs both processes a turn.
 
     Attributes:
         asked_total: Commands, streams and reports so far.
@@ -76,8 +78,10 @@ class Link:
         key_of: Callable[[Caller], bytes] = lambda _: NO_KEY,
         *,
         ends_with_it: bool = False,
+        whole_bytes: int = SMALL_BYTES,
     ) -> None:
         self.wire = wire
+        self._whole_bytes = whole_bytes
         self.outlet = Outlet(wire)
         self.asked_total = 0
         self._answers = answers
@@ -96,12 +100,13 @@ class Link:
         number, asker = self._add(slot)
         kind, head, pieces = encode_command(command)
         size = sum(map(len, pieces))
-        text = b"".join(pieces) if size <= SMALL_BYTES else b""
+        is_whole = size <= SMALL_BYTES or (size <= self._whole_bytes and self.wire.is_low)
+        text = b"".join(pieces) if is_whole else b""
         asked = self._asked[number] = _Asked(self, number, slot, deliver)
         asked.may_be_done = not facts_of(command).is_read
         asked.waits_for_news = waits_for_news(command)
         self.wire.relay(encode(Submit(number, asker, kind, head, size, text)))
-        if size > SMALL_BYTES:
+        if not is_whole:
             asked.send(pieces)
         return Ticket(asked.cancel, waits_for_news=asked.waits_for_news)
 

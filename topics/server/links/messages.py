@@ -27,7 +27,7 @@ PART_BYTES: Final = 32 << 10
 WINDOW_BYTES: Final = 128 << 10
 """Of one number, one way, that are sent and not taken."""
 SMALL_BYTES: Final = 16 << 10
-"""Text up to this size goes with its command or outcome."""
+"""Text up to this size goes with its command or outcome, whatever waits to be sent."""
 
 
 class Asker(msgspec.Struct, frozen=True, array_like=True):
