@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from topics.protocol.driver.driver import Read
-from topics.protocol.driver.group_commit import Deliver, Reply, Sync, Ticket, Write
+from topics.protocol.driver.group_commit import Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.maintenance.steps import Task
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits

@@ -19,7 +19,7 @@ from bench.conftest import machine
 from bench.loads import LIMITS, append, append_body
 from topics.protocol.cluster.rule.unit import Shard
 from topics.protocol.cluster.turns import TURN_EVERY_MS
-from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.model.outcomes import Outcome
 from topics.server.cluster.node.host import ClusterHost, NodeName
 from topics.server.cluster.node.runtime import ClusterRuntime

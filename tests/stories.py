@@ -48,8 +48,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from sim.files import Fault, SimFiles
 
-from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import StoreError
 from topics.protocol.model.limits import Limits

@@ -255,6 +255,53 @@ def test_a_part_of_the_server_knows_those_below_it() -> None:
     assert found == []
 
 
+def rings(graph: dict[Path, set[Path]]) -> list[list[str]]:
+    """Modules that import one another, each ring once (Tarjan, 1972)."""
+    found: list[list[str]] = []
+    index: dict[Path, int] = {}
+    low: dict[Path, int] = {}
+    stack: list[Path] = []
+
+    def visit(path: Path) -> None:
+        index[path] = low[path] = len(index)
+        stack.append(path)
+        for other in graph[path]:
+            if other not in index:
+                visit(other)
+                low[path] = min(low[path], low[other])
+            elif other in stack:
+                low[path] = min(low[path], index[other])
+        if low[path] == index[path]:
+            at = stack.index(path)
+            if len(stack) - at > 1:
+                found.append(sorted(each.relative_to(ROOT).as_posix() for each in stack[at:]))
+            del stack[at:]
+
+    for path in graph:
+        if path not in index:
+            visit(path)
+    return found
+
+
+def test_no_modules_import_one_another() -> None:
+    """Neither at the start nor later, and not for a type alone either."""
+    paths = [path for path in ROOT.rglob("*.py") if path.name != "__init__.py"]
+    by_name = {
+        ".".join(("topics", *path.relative_to(ROOT).with_suffix("").parts)): path for path in paths
+    }
+    graph = {
+        path: {
+            by_name[known]
+            for name in imports(path)
+            for known in (name, name.rpartition(".")[0])
+            if known in by_name and by_name[known] != path
+        }
+        for path in paths
+    }
+    assert sum(map(len, graph.values())) > 1000
+    assert rings(graph) == []
+
+
 def test_the_core_knows_no_face() -> None:
     """Outcomes are rendered by `protocol/faces`; what decides them does not know how."""
     found = [
@@ -318,6 +365,7 @@ UNTESTED = {
     "protocol/cluster/rule/ports.py": "types: cluster/test_memory_log holds a log to them",
     "protocol/cluster/rule/steps.py": TYPES,
     "protocol/driver/acceptance.py": "types: cluster/acceptance and its turns implement them",
+    "protocol/driver/reply.py": TYPES,
     "protocol/faces/http/fields.py": TYPES,
     **{
         f"protocol/faces/http/openapi/{name}.py": "words: test_operations, _descriptions, _examples, _field_docs"

@@ -28,8 +28,8 @@ from topics.distribution import needs
 
 with needs("server", of="topics.testing"):
     from topics.asgi.app import App
-    from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
     from topics.protocol.driver.inline_host import InlineHost
+    from topics.protocol.driver.reply import Deliver, Reply, Ticket
     from topics.protocol.model.commands import Command
     from topics.protocol.model.limits import Limits
     from topics.protocol.model.moment import Moment

@@ -34,9 +34,10 @@ from topics.protocol.cluster.rule.steps import (
     TakeSnapshot,
 )
 from topics.protocol.commit.unit_of_work import StateUnknown
-from topics.protocol.driver.group_commit import Reply as DriverReply
-from topics.protocol.driver.group_commit import Sync, Ticket, Write
+from topics.protocol.driver.group_commit import Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.driver.reply import Reply as DriverReply
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.engine import Engine
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.records import parse_diff
@@ -120,6 +121,7 @@ class EngineHost(InlineHost):
         self.failed: Callable[[], None] = lambda: None
         self.acceptance = UnitAcceptance(self)
         super().__init__(LIMITS, store, clock(), acceptance=self.acceptance)
+        self.acceptance.attach(self.driver)
         # A world's clock stands still for most steps.
         self.acceptance.turns.turn_every_ms = 0
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.reply import Reply
 from topics.protocol.faces.http.records import parse_delete
 from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.limits import Limits

@@ -11,8 +11,9 @@ import msgspec
 import orjson
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.driver.group_commit import GroupCommit, PendingAnswer, Rotate, Sync, Write
+from topics.protocol.driver.group_commit import GroupCommit, Rotate, Sync, Write
 from topics.protocol.driver.maintenance import Call, MaintenanceDriver
+from topics.protocol.driver.reply import PendingAnswer
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.faces.http import answers as http_answers

@@ -18,9 +18,10 @@ from topics.protocol.decide.partial_scans import Warming
 from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.driver.delayed_writes import RETRY_MS
 from topics.protocol.driver.driver import Read, Step
-from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Ticket, Write
+from topics.protocol.driver.group_commit import LeaveMark, Mark, Rotate, Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.driver.maintenance import Call
+from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.faces.http.answers import text_of
 from topics.protocol.maintenance.steps import yield_to_commands
 from topics.protocol.model.commands import Command

@@ -12,7 +12,7 @@ from protocol.harness import shown
 from topics.protocol.cluster.rule.steps import Sent
 from topics.protocol.cluster.turns import TURNS_MAX
 from topics.protocol.decide import reads
-from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.records import parse_diff

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from topics.protocol.driver.awaited_copies import AGAIN_S, AwaitedCopies, Question
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.state.topic import Topic
 

@@ -14,7 +14,8 @@ from topics.protocol.driver.copy_pace import (
     UNSYNCED_BYTES,
     CopyPace,
 )
-from topics.protocol.driver.group_commit import Sync, Ticket, Write
+from topics.protocol.driver.group_commit import Sync, Write
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.faces.http.routers import parse_put_router
 
 from .test_delayed_writes import Pressed, body

@@ -6,8 +6,9 @@ import orjson
 import pytest
 
 from topics.protocol.driver.delayed_writes import RETRY_MS, UNIT_BYTES_MAX
-from topics.protocol.driver.group_commit import Reply, Sync, Ticket, Write
+from topics.protocol.driver.group_commit import Sync, Write
 from topics.protocol.driver.load import LAG_MS_MAX
+from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.driver.throttle import WAIT_MS_MAX
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.topics import parse_put

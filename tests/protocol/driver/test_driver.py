@@ -13,8 +13,9 @@ from topics.protocol.decide import partial_scans, reads
 from topics.protocol.driver import driver as module
 from topics.protocol.driver.delayed_writes import RETRY_MS
 from topics.protocol.driver.driver import Step
-from topics.protocol.driver.group_commit import Mark, Reply, Rotate, Sync, Ticket, Write
+from topics.protocol.driver.group_commit import Mark, Rotate, Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.records import parse_diff

@@ -14,15 +14,14 @@ from topics.protocol.driver.group_commit import (
     WRITER_TRANSITIONS,
     LeaveMark,
     Mark,
-    Reply,
     Rotate,
     Sync,
-    Ticket,
     Write,
     WriterState,
     read_only,
 )
 from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.faces.http.statuses import STATUSES

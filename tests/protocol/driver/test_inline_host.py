@@ -9,8 +9,9 @@ import pytest
 
 from protocol.workers import cold
 from topics.protocol.commit.unit_of_work import StateUnknown
-from topics.protocol.driver.group_commit import Mark, Reply, Ticket
+from topics.protocol.driver.group_commit import Mark
 from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.records import parse_diff

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.disk import Disk, nobody
 from topics.protocol.driver import maintenance
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.reply import Reply
 from topics.protocol.model.errors import WriteFailed
 from topics.protocol.model.limits import Limits
 from topics.store.memory import MemoryStore

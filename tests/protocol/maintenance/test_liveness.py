@@ -11,7 +11,7 @@ import pytest
 from protocol.disk import LOG_BYTES, Disk, nobody
 from topics.protocol.commit.unit_of_work import UNREAD_MS
 from topics.protocol.driver import maintenance
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.reply import Reply
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.records import parse_delete
 from topics.protocol.maintenance import schedule

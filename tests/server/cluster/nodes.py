@@ -14,7 +14,7 @@ from protocol.harness import shown
 from topics.protocol.cluster.rule.leading import NodeState
 from topics.protocol.cluster.rule.replica import Mark, Place
 from topics.protocol.cluster.rule.unit import Shard
-from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.model.commands import Command

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.model.errors import Rejection
 from topics.server.cluster import peers as module
 from topics.server.cluster.link_wire import LinkBroken

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Gap, Outcome, Page, Records
 from topics.server.cluster.second_look import SecondLook, is_doubtful

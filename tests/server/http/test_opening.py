@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.http.interface import Answer, Streaming
 from topics.server.http.opening import StreamOpening

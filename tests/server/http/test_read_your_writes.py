@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from server.runtime.test_runtime import WatchedStore, append, diff, play, put, told
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.reply import Reply
 from topics.protocol.faces.http.answers import text_of
 from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.faces.http.statuses import STATUSES

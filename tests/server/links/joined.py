@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.reply import Reply
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.faces.http.topics import parse_put

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.reply import Reply
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits as EngineLimits

@@ -13,7 +13,7 @@ from sim.files import SimFiles
 
 from topics.protocol.decide import reads
 from topics.protocol.driver.follower import Follower, Shown, Timing
-from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.model.commands import (

@@ -6,8 +6,9 @@ import orjson
 from sim.files import SimFiles
 
 from topics.protocol.driver.follower import Follower, Shown, Timing
-from topics.protocol.driver.group_commit import Reply, Sync
+from topics.protocol.driver.group_commit import Sync
 from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.driver.reply import Reply
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.records import parse_delete
 from topics.protocol.faces.http.topics import parse_put

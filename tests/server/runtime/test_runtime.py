@@ -13,7 +13,7 @@ import pytest
 
 from server.maintained import keep_up
 from topics.protocol.driver import maintenance
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.reply import Reply
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.records import parse_diff

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.service.later import later
 

@@ -18,9 +18,10 @@ from topics.protocol.cluster.place import event_of
 from topics.protocol.cluster.rule.replica import Mark, Place
 from topics.protocol.cluster.rule.unit import Unit
 from topics.protocol.cluster.turns import LeaderTurns, Propose, not_leader
-from topics.protocol.driver.driver import Driver, ParkedCommand
-from topics.protocol.driver.group_commit import Deliver, GroupCommit, Reply, Ticket
+from topics.protocol.driver.driver import Driver
+from topics.protocol.driver.group_commit import GroupCommit
 from topics.protocol.driver.load import QUEUED_BYTES_MAX, QUEUED_MAX
+from topics.protocol.driver.reply import Deliver, ParkedCommand, Reply, Ticket
 from topics.protocol.driver.throttle import WAIT_MS_MAX, overloaded
 from topics.protocol.engine import Engine
 from topics.protocol.model.commands import Append, Command, facts_of
@@ -83,7 +84,7 @@ class UnitAcceptance:
     """
 
     def __init__(self, clock: NodeClock) -> None:
-        self.turns = LeaderTurns(self._time_of_turn, self._go_on)
+        self.turns = LeaderTurns(self._time_of_turn, self._go_on, lambda: clock.steady_ms)
         self.leads = False
         self.is_shown = True
         self.when_moved: Callable[[], None] = _nothing
@@ -102,7 +103,9 @@ class UnitAcceptance:
     # ------------------------------------------------------------------ life
 
     def attach(self, driver: Driver) -> None:
+        """Called once, before all else, with the driver that this is a part of."""
         self.driver, self._engine, self._commit = driver, driver.engine, driver.commit
+        self.turns.attach(driver.commit, driver.engine)
 
     def recovered(self, recovery: Recovery) -> None:
         self.turns.resumed()

@@ -44,7 +44,7 @@ from topics.protocol.cluster.rule.steps import (
 )
 from topics.protocol.cluster.rule.unit import Shard, Unreadable
 from topics.protocol.cluster.turns import Proposal, not_leader
-from topics.protocol.driver.group_commit import Reply as DriverReply
+from topics.protocol.driver.reply import Reply as DriverReply
 
 LogEffect: TypeAlias = ReadOn | Prove | AskEnd | Send | TakeSnapshot | Install | HistoryLost | Halt
 """What a host performs, and reports as `cluster.steps` says."""

@@ -23,14 +23,8 @@ import msgspec
 
 from topics.protocol.cluster.footprint import Footprint
 from topics.protocol.cluster.place import shared
-from topics.protocol.driver.group_commit import (
-    Deliver,
-    GroupCommit,
-    LogHost,
-    PendingAnswer,
-    Reply,
-    WriterState,
-)
+from topics.protocol.driver.group_commit import GroupCommit, WriterState
+from topics.protocol.driver.reply import Deliver, PendingAnswer, Reply
 from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames, encode
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -90,6 +84,7 @@ class LeaderTurns:
     Args:
         time_of_turn: What carries the time of a leader's turn.
         when_free: Called when commands may be decided that could not be before.
+        steady_ms: A monotonic clock, milliseconds.
 
     Attributes:
         leads: Turns go to the shared log.
@@ -104,7 +99,10 @@ class LeaderTurns:
     """
 
     def __init__(
-        self, time_of_turn: Callable[[], TimePassed], when_free: Callable[[], None]
+        self,
+        time_of_turn: Callable[[], TimePassed],
+        when_free: Callable[[], None],
+        steady_ms: Callable[[], int],
     ) -> None:
         self.leads = self.is_stopped = False
         self.propose: Propose | None = None
@@ -115,9 +113,9 @@ class LeaderTurns:
         self.durable = NOTHING_DURABLE
         self._time_of_turn = time_of_turn
         self._when_free = when_free
+        self._steady_ms = steady_ms
         self._commit: GroupCommit
         self._engine: Engine
-        self._host: LogHost
         self._is_proposing = False
         self._taken_index = 0
         self._taken_mark = NOTHING_DURABLE
@@ -133,8 +131,9 @@ class LeaderTurns:
         self._accepted: deque[Proposal] = deque()
         """Turns that this node's own log has still to get."""
 
-    def attach(self, commit: GroupCommit, engine: Engine, host: LogHost) -> None:
-        self._commit, self._engine, self._host = commit, engine, host
+    def attach(self, commit: GroupCommit, engine: Engine) -> None:
+        """Called once, before all else."""
+        self._commit, self._engine = commit, engine
 
     # ------------------------------------------------------------------ what is on its way
 
@@ -153,7 +152,7 @@ class LeaderTurns:
         """Whether another turn may be sent now."""
         if not self._sent:
             return True
-        return self._has_space and self._host.steady_ms >= self._next_ms
+        return self._has_space and self._steady_ms() >= self._next_ms
 
     @property
     def _has_space(self) -> bool:
@@ -255,7 +254,7 @@ class LeaderTurns:
         can_expire = bool(self._engine.state.expiry)
         footprint.may_expire = self._could_expire or can_expire
         self._could_expire = can_expire
-        turn = Proposal(waiters, frames, footprint, self._host.steady_ms, is_own=not count)
+        turn = Proposal(waiters, frames, footprint, self._steady_ms(), is_own=not count)
         self._sent.append(turn)
         self._is_proposing = False
         self._sent_bytes += frames.size_bytes

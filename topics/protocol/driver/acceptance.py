@@ -7,9 +7,9 @@ commit asks the part's turns before it writes.  Who accepts, and how, is the par
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from topics.protocol.engine import Engine
+from topics.protocol.driver.reply import Deliver, ParkedCommand, PendingAnswer, Reply, Ticket
 from topics.protocol.model.commands import Command
 from topics.protocol.model.events import Event
 from topics.protocol.model.outcomes import Fetch, Outcome
@@ -17,23 +17,9 @@ from topics.protocol.model.ports import Recovery
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.watched import Stream
 
-if TYPE_CHECKING:
-    from topics.protocol.driver.driver import Driver, ParkedCommand
-    from topics.protocol.driver.group_commit import (
-        Deliver,
-        GroupCommit,
-        LogHost,
-        PendingAnswer,
-        Reply,
-        Ticket,
-    )
-
 
 class PendingTurns(Protocol):
     """What group commit asks: turns that are decided, and not accepted yet."""
-
-    def attach(self, commit: "GroupCommit", engine: Engine, host: "LogHost") -> None:
-        """Called once, before all else."""
 
     @property
     def may_end(self) -> bool:
@@ -65,7 +51,7 @@ class PendingTurns(Protocol):
     def went_on(self) -> None:
         """What waited for a free writer was done."""
 
-    def failing(self) -> "Iterable[PendingAnswer]":
+    def failing(self) -> Iterable[PendingAnswer]:
         """The log fails: the answers that wait for turns on their way are group commit's to give."""
 
 
@@ -83,9 +69,6 @@ class Acceptance(Protocol):
     def may_read_on(self) -> bool:
         """Whether reads that take several turns go on where nothing is decided."""
 
-    def attach(self, driver: "Driver") -> None:
-        """Called once, before all else."""
-
     def observe(self, event: Event) -> None:
         """An event is decided, and not applied yet."""
 
@@ -95,7 +78,7 @@ class Acceptance(Protocol):
     def recovered(self, recovery: Recovery) -> None:
         """The log is replayed: what was lost is others' to say."""
 
-    def admit(self, command: Command, deliver: "Deliver") -> "Reply | Ticket | None":
+    def admit(self, command: Command, deliver: Deliver) -> Reply | Ticket | None:
         """What becomes of a command before anything else is asked; None where it goes its usual way.
 
         Raises:
@@ -103,11 +86,11 @@ class Acceptance(Protocol):
         """
 
     def decide(
-        self, command: Command, deliver: "Deliver", throttle_ms: float = 0.0
-    ) -> "Reply | Ticket":
+        self, command: Command, deliver: Deliver, throttle_ms: float = 0.0
+    ) -> Reply | Ticket:
         """Decide a command, by `Driver.decide`, now or later.  Raises Rejection."""
 
-    def holds(self, result: Outcome | Exception, parked: "ParkedCommand") -> bool:
+    def holds(self, result: Outcome | Exception, parked: ParkedCommand) -> bool:
         """Whether the answer of a parked command is given later, from here."""
 
     def takes(self, fetch: Fetch, result: list[list[Buffer]] | Exception) -> bool:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.model.errors import Rejection
 from topics.protocol.state.topic import Topic
 

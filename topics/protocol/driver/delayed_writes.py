@@ -21,9 +21,10 @@ import msgspec
 
 from topics.protocol.decide.topics import effective_priority
 from topics.protocol.driver import load
-from topics.protocol.driver.group_commit import Deliver, GroupCommit, Reply, Ticket
+from topics.protocol.driver.group_commit import GroupCommit
 from topics.protocol.driver.load import QUEUED_BYTES_MAX, QUEUED_MAX, Load
 from topics.protocol.driver.maintenance import MaintenanceDriver
+from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.driver.throttle import SOFT, WAIT_MS_MAX, Throttle, overloaded
 from topics.protocol.engine import Engine
 from topics.protocol.model.commands import Append, Command

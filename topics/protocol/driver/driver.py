@@ -20,17 +20,9 @@ from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.driver.acceptance import Acceptance
 from topics.protocol.driver.copy_pace import COPIES_SOFT, CopyPace
 from topics.protocol.driver.delayed_writes import Decide, DelayedWrites
-from topics.protocol.driver.group_commit import (
-    Deliver,
-    GroupCommit,
-    LogStep,
-    PendingAnswer,
-    Reply,
-    Ticket,
-    read_only,
-    unknown,
-)
+from topics.protocol.driver.group_commit import GroupCommit, LogStep, read_only, unknown
 from topics.protocol.driver.maintenance import Call, MaintenanceDriver
+from topics.protocol.driver.reply import Deliver, ParkedCommand, PendingAnswer, Reply, Ticket
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.model.commands import (
@@ -121,13 +113,6 @@ class _AwaitingCopies(msgspec.Struct, eq=False):
     ticket: Ticket | None = None
 
 
-class ParkedCommand(msgspec.Struct, frozen=True):
-    """A command that waits for records or jobs, or goes on in parts."""
-
-    topic: str
-    deliver: Deliver
-
-
 class Driver:
     """One engine over one store.  Implements `group_commit.CommitListener`.
 
@@ -203,8 +188,6 @@ class Driver:
             answer=self.answer,
             steady_ms=lambda: host.steady_ms,
         )
-        if acceptance is not None:
-            acceptance.attach(self)
 
     # ------------------------------------------------------------------ life
 

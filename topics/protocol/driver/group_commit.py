@@ -17,72 +17,22 @@ Invariants:
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Final, Protocol, TypeAlias, final
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from topics.protocol.driver.acceptance import PendingTurns
 from topics.protocol.driver.loop_time import LoopTime, tick_ms
+from topics.protocol.driver.reply import Deliver, PendingAnswer, Reply
 from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import ErrorCode, Rejection, WriteFailed
 from topics.protocol.model.outcomes import SYNCED, Outcome
 from topics.protocol.model.ports import Store
-from topics.protocol.model.records import Buffer
 
 INLINE_BYTES: Final = 64 << 10
 """A write up to this size is made on the event loop, in some 20 µs; a hop to a thread and back takes
 40 µs."""
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """The answer to a command: an outcome, or why there is none.
-
-    Attributes:
-        write_ms, sync_ms, throttle_ms: How long it waited for each.
-        lsn: Of the newest write that the outcome depends on.
-        text: That of the records which the outcome shows, where another process has read it.
-        unsent: Takes back what the outcome grants, where another process granted it.
-        position: Of a write on a node of a cluster: of the log that has it.
-    """
-
-    result: Outcome | Exception
-    write_ms: float = 0.0
-    sync_ms: float = 0.0
-    throttle_ms: float = 0.0
-    lsn: int = 0
-    text: Sequence[Buffer] | None = None
-    unsent: Callable[[], None] | None = None
-    position: bytes = b""
-
-
-Deliver: TypeAlias = Callable[[Reply], None]
-
-
-@final
-class Ticket(msgspec.Struct, frozen=True, eq=False):
-    """A command that waits for its answer; `cancel` it when its client is gone.
-
-    Attributes:
-        waits_for_news: It waits for records or jobs, in the window that it asked for, and not for
-            the log or a disk.
-    """
-
-    cancel: Callable[[], None]
-    waits_for_news: bool = False
-
-
-class PendingAnswer(msgspec.Struct, eq=False):
-    """An answer that waits for the log; `lsn` is that of the write that it waits for."""
-
-    deliver: Deliver
-    outcome: Outcome
-    lsn: int = 0
-    write_ms: float = 0.0
-    throttle_ms: float = 0.0
-
-    def reply(self, sync_ms: float = 0.0) -> Reply:
-        return Reply(self.outcome, self.write_ms, sync_ms, self.throttle_ms, self.lsn)
 
 
 # ---------------------------------------------------------------------- what the host is asked
@@ -229,8 +179,6 @@ class GroupCommit:
         self._sync_since_ms: int | None = None
         self._flush_at_ms: int | None = None
         self._turns = turns
-        if turns is not None:
-            turns.attach(self, engine, host)
 
     def recovered(self, lsn: int) -> None:
         """The events of recovery are written and synced."""

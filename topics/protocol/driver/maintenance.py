@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from topics.protocol.driver.group_commit import GroupCommit, PendingAnswer, Reply, unknown
+from topics.protocol.driver.group_commit import GroupCommit, unknown
+from topics.protocol.driver.reply import PendingAnswer, Reply
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.maintenance.schedule import Schedule

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.faces.http.cluster import Cluster, TrimBody, parse_trim
 from topics.protocol.faces.http.negotiation import check_content_type
 from topics.protocol.faces.http.origins import OriginRule

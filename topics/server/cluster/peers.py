@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.link_wire import LinkBroken, LinkWire, connect, peer_at

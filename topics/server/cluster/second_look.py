@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Page, StablePage
 from topics.server.cluster.node.standing import Standing

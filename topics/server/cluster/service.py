@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.driver.streams import Streams
 from topics.protocol.model.commands import (
     Claim,
@@ -233,7 +233,14 @@ class NodeService:
         streams.require_session(wid, now_ms, slot.caller)
 
     def socket(self, slot: Slot, deliver: Opened[WatchSocket]) -> WatchSocket | Ticket:
-        return NodeSocket(self, self._local.socket(slot), slot)
+        return NodeSocket(
+            self.shell,
+            self.standing,
+            self.peers,
+            self.require_leader_url,
+            self._local.socket(slot),
+            slot,
+        )
 
     def jobs(self, asked: Claim, slot: Slot, deliver: Opened[PushedJobs]) -> PushedJobs | Ticket:
         if self.standing.leads:

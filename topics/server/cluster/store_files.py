@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.faces.http.query import parse_query
 from topics.protocol.model.access import Scope
 from topics.protocol.model.errors import ErrorCode, Rejection

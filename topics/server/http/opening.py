@@ -6,7 +6,7 @@ Owns the wait.  Knows nothing of what kind of stream it is.
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.model.errors import Rejection
 from topics.server.http.interface import Answer, Source, Streaming
 from topics.server.http.responder import Responder

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.faces.http.cluster import Cluster
 from topics.protocol.faces.http.negotiation import prefers_json
 from topics.protocol.faces.http.query import parse_query

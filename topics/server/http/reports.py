@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from topics.protocol.commit.unit_of_work import read_only
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.faces.http.rendering import open_object
 from topics.protocol.faces.http.route import Probe
 from topics.protocol.faces.http.server import Health, Ready

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.faces.http.cluster import Cluster as ClusterAnswer
 from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.faces.http.negotiation import check_content_type

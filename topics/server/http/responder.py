@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.reply import Reply
 from topics.protocol.faces.http import entity_tags
 from topics.protocol.faces.http import negotiation as http_negotiation
 from topics.protocol.faces.http.answers import status_of, text_of

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.driver.streams import StreamEnd
 from topics.protocol.faces.http import websocket
 from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.model.access import ANYONE, Caller, gone
 from topics.protocol.model.commands import Command

@@ -8,7 +8,7 @@ Invariants: a topic is subscribed in one half; a subscription is made whole in o
 
 from collections.abc import Callable, Mapping
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.driver.streams import DamagedFrame, Pulled, RecordFrame, StreamEnd
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.errors import ErrorCode, Rejection

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import Command, facts_of, waits_for_news
 from topics.protocol.model.errors import ErrorCode, Rejection

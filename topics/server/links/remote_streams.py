@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.driver.streams import (
     DamagedFrame,
     Gather,

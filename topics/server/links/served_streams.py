@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.driver.streams import SocketStream
 from topics.protocol.model.commands import Claim
 from topics.protocol.model.errors import Rejection

@@ -7,7 +7,7 @@ the other half of the WebSocket and with it the count of connections and the end
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.driver.streams import StreamEnd
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.errors import Rejection

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from topics.protocol.driver.follower import Follower
-from topics.protocol.driver.group_commit import Deliver, Ticket
+from topics.protocol.driver.reply import Deliver, Ticket
 from topics.protocol.driver.streams import StreamEnd
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import GetTopic

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
-from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.model.commands import (
     LIST,
     RECORDS,

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from topics.protocol.driver.awaited_copies import AwaitedCopies
 from topics.protocol.driver.follower import Follower
-from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.model.commands import Command, Diff, GetTopic, ReadPage, waits_for_news
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits

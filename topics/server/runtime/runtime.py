@@ -18,17 +18,9 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from topics.protocol.commit.unit_of_work import StateUnknown
 from topics.protocol.driver.driver import Driver, Read, Step
-from topics.protocol.driver.group_commit import (
-    Deliver,
-    LeaveMark,
-    Mark,
-    Reply,
-    Rotate,
-    Sync,
-    Ticket,
-    Write,
-)
+from topics.protocol.driver.group_commit import LeaveMark, Mark, Rotate, Sync, Write
 from topics.protocol.driver.maintenance import Call
+from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.driver.streams import Streams
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt, Rejection, StoreError

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.reply import Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
 
 log = logging.getLogger("topics.service")

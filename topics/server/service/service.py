@@ -11,7 +11,7 @@ the stream, or the refusal.
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, TypeVar
 
-from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.driver.streams import (
     Gather,
     RecordFrame,

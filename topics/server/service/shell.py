@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
+from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.engine import Engine
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import ErrorCode, Rejection

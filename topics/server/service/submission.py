@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar, final
 
 import msgspec
 
-from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.model.access import gone
 from topics.protocol.model.commands import Append, Claim, Command, CreateWatch, Diff
 from topics.protocol.model.errors import Rejection

@@ -89,7 +89,7 @@ class ClusterRuntime(Runtime):
 
     def _made(self, store: Store) -> UnitAcceptance:
         acceptance = UnitAcceptance(self)
-        self._make_driver(store, self, acceptance=acceptance)
+        acceptance.attach(self._make_driver(store, self, acceptance=acceptance))
         return acceptance
 
     def _open(self) -> None:
