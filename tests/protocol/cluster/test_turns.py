@@ -182,19 +182,25 @@ def test_a_turn_that_was_due_ends_nothing_once_the_leader_ceased(rig: Rig) -> No
     assert [answer["seqs"] for answer in rig.answers] == [[1]]
 
 
+@pytest.mark.parametrize("which", ["its events", "its time"])
 def test_a_turn_whose_frames_cannot_be_made_ends_the_log(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    which: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is applied, and nobody is sent it: no answer may say that it is done. (§0.5)"""
+    """It is applied, and nobody is sent it: no answer may say that it is done, and nothing of it is
+    shown. (§0.5)"""
     rig.append("a")
 
     def breaks() -> Frames:
         raise MemoryError
 
-    monkeypatch.setattr(rig.leader.engine, "take_frames", breaks)
+    if which == "its events":
+        monkeypatch.setattr(rig.leader.engine, "take_frames", breaks)
+    else:
+        monkeypatch.setattr(rig.leader.host.acceptance.turns, "_time_of_turn", breaks)
     rig.turn()
 
     assert codes(rig) == [("internal", "unknown")]
+    assert not rig.leader.host.acceptance.is_shown
     assert not rig.leader.outbox
     assert rig.leader.engine.read_only
     assert not rig.leader.decides
