@@ -122,7 +122,7 @@ def main(directory: Path, port: int, fault: str = "") -> int:
         # What stands there comes between the check and the writing.
         port_file.check = lambda path: path.mkdir()  # type: ignore[assignment]
 
-    def create(_: Any) -> Any:
+    def create(_: Any, followers: Any) -> Any:
         if fault == "create":
             raise FAULTS["unusable"]
         return FakeRuntime(directory, fault)

@@ -3,6 +3,7 @@
 from sim.files import Fault, SimFiles
 
 from topics.protocol.model.errors import Corrupt, Unusable
+from topics.protocol.model.ports import LogFollowers
 from topics.store.layout import RESERVE_NAME
 from topics.store.store import DiskStore
 
@@ -98,9 +99,11 @@ def log_names(files: SimFiles) -> list[str]:
 FILE = 64 << 10
 
 
-def begun(files: SimFiles) -> Ledger:
+def begun(files: SimFiles, followers: LogFollowers | None = None) -> Ledger:
     ledger = Ledger(None)
-    store = ledger.store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=FILE)
+    store = ledger.store = DiskStore(
+        files, wal_file_bytes=FILE, reserve_bytes=FILE, followers=followers
+    )
     store.recover(ledger)
     ledger.create(1)
     ledger.append(1, b"first")

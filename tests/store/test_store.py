@@ -11,6 +11,7 @@ from topics.store.layout import FAILED_NAME, RESERVE_NAME
 from topics.store.store import DiskStore
 
 from .disks import FILE, begun, flipped, log_names, outcome, recovered, small_directory
+from .followers import Followers
 from .ledger import Ledger
 from .stores import TEXTS, World
 
@@ -273,12 +274,11 @@ def test_a_stop_without_sealing_that_fails_says_so() -> None:
 def test_who_shares_the_files_is_waited_for_when_they_are_cleared() -> None:
     """Once the files are unlinked, and not before: an erased record is then in none that is open. (§5)"""
     files = SimFiles()
-    ledger = begun(files)
+    seen: list[tuple[bool, list[str]]] = []
+    ledger = begun(files, Followers(cleared=lambda wholly: seen.append((wholly, files.names()))))
     ledger.seal(1)
     ledger.drop_runs(1)
     ledger.store.sync()
-    seen: list[tuple[bool, list[str]]] = []
-    ledger.store.when_cleared = lambda wholly: seen.append((wholly, files.names()))
 
     ledger.store.clear(wholly=True)
 
@@ -292,11 +292,10 @@ def test_who_shares_the_files_is_waited_for_when_they_are_cleared() -> None:
 def test_a_segment_stays_until_who_shares_the_files_knows_that_it_goes() -> None:
     """Who still reads from it opens it then; and a sync, for which answers wait, waits for nobody."""
     files = SimFiles()
-    ledger = begun(files)
+    seen: list[list[str]] = []
+    ledger = begun(files, Followers(dropping=lambda: seen.append(files.names())))
     ledger.seal(1)
     ledger.drop_runs(1)
-    seen: list[list[str]] = []
-    ledger.store.before_unlinked = lambda: seen.append(files.names())
 
     ledger.store.sync()
     assert seen == []
@@ -311,9 +310,8 @@ def test_a_log_file_stays_until_who_follows_the_log_has_read_it() -> None:
     """A checkpoint makes it needless here. It goes with a later one, or with an erasure, and no
     checkpoint waits."""
     files = SimFiles()
-    ledger = begun(files)
     reads: list[bool] = []
-    ledger.store.is_read_by = lambda: lambda: all(reads)
+    ledger = begun(files, Followers(has_read=lambda: all(reads)))
 
     def log_after_checkpoint() -> list[str]:
         ledger.append(1, b"more")

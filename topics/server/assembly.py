@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from topics.protocol.faces.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.errors import StoreError, Unusable
+from topics.protocol.model.ports import LogFollowers
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
 from topics.server.http.exchange import TopicsExchange
@@ -27,9 +28,12 @@ NODE_STORE: Final = "store"
 """As `cluster.directory` has them."""
 
 
-def create(settings: Settings) -> Runtime:
+def create(settings: Settings, followers: LogFollowers | None = None) -> Runtime:
     """A runtime over the data directory of the settings, with its exchange; nothing is opened, but
     a file of keys is read.
+
+    Args:
+        followers: Other processes that follow the log.
 
     Raises:
         BadKeys: There are keys, and they cannot be used.
@@ -44,9 +48,10 @@ def create(settings: Settings) -> Runtime:
     guard = guard_of(settings)
     runtime = Runtime(
         settings.limits,
-        store_of(settings, settings.data_dir),
+        store_of(settings, settings.data_dir, followers=followers),
         flush_ms=settings.flush_ms,
         sync_timeout_ms=settings.sync_timeout_ms,
+        followers=followers,
     )
     exchange = runtime.exchange = TopicsExchange(
         runtime,
@@ -61,15 +66,18 @@ def create(settings: Settings) -> Runtime:
     return runtime
 
 
-def create_served(settings: Settings) -> "Runtime | ClusterNode":
-    """What `topics serve` runs: a node where the settings name a cluster, else as `create`.
+def create_served(
+    settings: Settings, followers: LogFollowers | None = None
+) -> "Runtime | ClusterNode":
+    """What `topics serve` runs: a node where the settings name a cluster, which has no readers, else
+    as `create`.
 
     Raises:
         BadKeys: As `create` does.
         StoreError: The directory, or Kafka's own settings, cannot be used.
     """
     if settings.cluster_kafka is None:
-        return create(settings)
+        return create(settings, followers)
     from topics.server.cluster.assembly import node_of
 
     guard = guard_of(settings)
@@ -82,7 +90,12 @@ def create_served(settings: Settings) -> "Runtime | ClusterNode":
     )
 
 
-def store_of(settings: Settings, path: Path, history: bytes | None = None) -> DiskStore:
+def store_of(
+    settings: Settings,
+    path: Path,
+    history: bytes | None = None,
+    followers: LogFollowers | None = None,
+) -> DiskStore:
     """A store over a directory, not yet recovered; `history` is a cluster's."""
     limits = settings.limits
     return DiskStore(
@@ -90,6 +103,7 @@ def store_of(settings: Settings, path: Path, history: bytes | None = None) -> Di
         wal_file_bytes=limits.wal_file_bytes,
         reserve_bytes=limits.reserve_bytes,
         history=history,
+        followers=followers,
     )
 
 

@@ -53,9 +53,9 @@ class ServerSettings(ProcessSettings, Protocol):
 
 
 class Readers(Protocol):
-    """The reader processes of a server: `readers.pool.Pool`."""
+    """The reader processes of a server, which follow its log: `readers.pool.Pool`."""
 
-    def start(self, shared: Any) -> None:
+    def start(self, runtime: Any, shared: Any) -> None:
         """The log is replayed: start them."""
 
     def http1(self, connection: Any) -> Any:
@@ -107,11 +107,15 @@ class ServedRuntime(Protocol):
     async def stop(self) -> None: ...
 
 
-def serve(settings: ServerSettings, create: Callable[[Any], ServedRuntime] | None = None) -> int:
+Create = Callable[[Any, Any], ServedRuntime]
+"""Makes a runtime from the settings and its readers, which may be None."""
+
+
+def serve(settings: ServerSettings, create: Create | None = None) -> int:
     """Run a server until a signal stops it.
 
     Args:
-        create: Makes the runtime; by default the one over the data directory of the settings.
+        create: By default makes the runtime over the data directory of the settings.
 
     Returns:
         The exit code, as `topics.server.process.foreground.run` has them.
@@ -132,7 +136,7 @@ class _Server:
         self,
         settings: ServerSettings,
         listener: socket.socket,
-        create: Callable[[Any], ServedRuntime],
+        create: Create,
         stop: Stop,
     ) -> None:
         self._settings = settings
@@ -160,11 +164,12 @@ class _Server:
         self._is_full_again = False
         collector = Collector(lambda: runtime.topics)
         collector.start()  # first of all: the modules of the server are a hundred thousand objects
+        readers = _readers(self._settings)
         try:
-            runtime = self._create(self._settings)
+            runtime = self._create(self._settings, readers)
             if self._is_anew:
                 runtime.recovers()
-            return await self._run(runtime, collector)
+            return await self._run(runtime, readers, collector)
         except Exception as failure:
             if not self._is_anew or not passes(failure):
                 raise
@@ -172,9 +177,13 @@ class _Server:
             self._is_full_again = True
             return False
         finally:
+            if readers is not None:
+                await readers.stop()
             collector.close()
 
-    async def _run(self, runtime: ServedRuntime, collector: Collector) -> bool:
+    async def _run(
+        self, runtime: ServedRuntime, readers: "Readers | None", collector: Collector
+    ) -> bool:
         from topics.server.http.holders import Holders
         from topics.server.transport.connection import Connection
         from topics.server.transport.http1 import Http1
@@ -200,7 +209,6 @@ class _Server:
         shared.busy_poll.may_poll = lambda: not runtime.has_threads_at_work
         runtime.end_turns_by(shared.turns.when_given)
         runtime.exchange.more.append(shared.families)
-        readers = _readers(settings, runtime)
         if readers is not None:
             runtime.exchange.more.append(readers.families)
         self._stop.reload = lambda: _reload(runtime, readers)
@@ -243,7 +251,7 @@ class _Server:
                 announce(self._settings, self._listener)
                 later_imports.load()
                 if readers is not None:
-                    readers.start(shared)
+                    readers.start(runtime, shared)
                 await asyncio.wait((signalled, failed, space), return_when=asyncio.FIRST_COMPLETED)
             if failed.done():
                 raise failed.result()
@@ -298,19 +306,19 @@ async def _sent(shared: Any) -> None:
         await asyncio.sleep(0.01)
 
 
-def _readers(settings: ServerSettings, runtime: ServedRuntime) -> "Readers | None":
+def _readers(settings: ServerSettings) -> "Readers | None":
     """The reader processes that the settings ask for; none of their code is loaded without."""
     if not settings.readers:
         return None
     from topics.server.readers.pool import Pool
 
     made: Any = Pool
-    pool: Readers = made(settings, runtime)
+    pool: Readers = made(settings)
     return pool
 
 
-def _create() -> Callable[[Any], ServedRuntime]:
+def _create() -> Create:
     from topics.server.assembly import create_served
 
-    made: Callable[[Any], ServedRuntime] = create_served
+    made: Create = create_served
     return made

@@ -14,7 +14,14 @@ from typing import Final
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt, ReadFailed, Unusable, WriteFailed
 from topics.protocol.model.events import Checkpoint, Event, Image, RunRef, RunsSealed
-from topics.protocol.model.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
+from topics.protocol.model.ports import (
+    Contents,
+    LogFollowers,
+    Recovery,
+    RecoverySink,
+    SealEntry,
+    StoreStats,
+)
 from topics.store import cache, identity, torn, witness
 from topics.store.checkpoint import Checkpoints, Stored
 from topics.store.files import File, Files, discard, publish, read_at_most, write_all
@@ -54,6 +61,7 @@ class DiskStore:
         open_segments_max: int = OPEN_SEGMENTS_MAX,
         forgiven: frozenset[int] = frozenset(),
         history: bytes | None = None,
+        followers: LogFollowers | None = None,
     ) -> None:
         """Touches no file before `recover`.
 
@@ -65,6 +73,7 @@ class DiskStore:
                 refers to them.
             history: Of a cluster, 8 bytes: a new directory is of this history, and one of another is
                 refused.
+            followers: Other processes that follow the log.
         """
         self.instance_id = ""
         self.stats = StoreStats()
@@ -85,16 +94,9 @@ class DiskStore:
         """Unfinished log files of killed processes, and the size to truncate each to."""
         self._boundaries: dict[int, tuple[LogPosition, int]] = {}
         self._dropped: list[tuple[int, int]] = []
-        self.before_unlinked: Callable[[], None] | None = None
-        """*Blocking*, on the thread that clears: waits until other processes know of each segment that is
-        dropped, and so have opened those that they still read."""
-        self.is_read_by: Callable[[], Callable[[], bool]] | None = None
-        """Returns what tells whether other processes have read all that is in the log now."""
+        self._followers = followers
         self._retiring: tuple[frozenset[int], Callable[[], bool]] = frozenset(), lambda: True
         """Log files that go with the next checkpoint, once that is so."""
-        self.when_cleared: Callable[[bool], None] | None = None
-        """*Blocking*, on the thread that clears: tells other processes that files were unlinked; with
-        True, waits until none of them holds one."""
         self._lock = threading.Lock()
         self._unlinking = threading.Lock()
         self._log: Log
@@ -433,9 +435,10 @@ class DiskStore:
         self._files.sync_dir()
         oldest = self._checkpoints.oldest_log
         old = [number for number in numbers(self._files.names(), "wal") if number < oldest]
-        if self.is_read_by is not None:
-            # Who follows the log may be somewhere in them; nobody is waited for.
-            (before, is_read), self._retiring = self._retiring, (frozenset(old), self.is_read_by())
+        if self._followers is not None:
+            # A follower may be somewhere in them; nobody is waited for.
+            reading = self._followers.reading()
+            (before, is_read), self._retiring = self._retiring, (frozenset(old), reading)
             old = [number for number in old if number in before] if is_read() else []
         for number in old:
             discard(self._files, log_name(number))
@@ -465,7 +468,7 @@ class DiskStore:
             discard(self._files, FAILED_NAME)
             self._has_failure_mark = False
         with contextlib.suppress(OSError):
-            if self.before_unlinked is None:  # no sync waits for other processes
+            if self._followers is None:  # no sync waits for other processes
                 self._unlink_dropped(lsn)
             if lsn:
                 self._cut_left()
@@ -502,15 +505,15 @@ class DiskStore:
         return self._segments.contents(segment)
 
     def clear(self, *, wholly: bool = False) -> None:
-        if self.before_unlinked is not None:
-            self.before_unlinked()
+        if self._followers is not None:
+            self._followers.dropping()
         self._unlink_dropped(self._log.synced_lsn)
         for number in numbers(self._files.names(), "wal"):
             if number < self._checkpoints.oldest_log:
                 self._files.unlink(log_name(number))
         self._files.sync_dir()
-        if self.when_cleared is not None:
-            self.when_cleared(wholly)
+        if self._followers is not None:
+            self._followers.cleared(wholly)
 
     def _unlink_dropped(self, lsn: int) -> None:
         """Unlink the dropped segments whose drop is durable up to `lsn`.

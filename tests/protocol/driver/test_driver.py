@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
+from store.followers import Followers
 
 from protocol.disk import Disk, nobody
 from protocol.harness import text_of
@@ -27,6 +28,7 @@ from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.ports import LogFollowers
 from topics.protocol.state import selection
 from topics.protocol.state.topic import Topic
 from topics.store.memory import MemoryStore
@@ -40,11 +42,13 @@ LIMITS = Limits()
 class Host(InlineHost):
     """Does steps at once, but for those of the kinds that a test holds back."""
 
-    def __init__(self, store: MemoryStore | None = None) -> None:
+    def __init__(
+        self, store: MemoryStore | None = None, followers: LogFollowers | None = None
+    ) -> None:
         self.holds: set[type] = set()
         self.held: list[Step] = []
         self.answers: dict[str, Any] = {}
-        super().__init__(LIMITS, store or MemoryStore(), START_MS)
+        super().__init__(LIMITS, store or MemoryStore(), START_MS, followers=followers)
         self.driver.recover()
         self.driver.start()
         self.driver.maintenance.calm()
@@ -541,11 +545,11 @@ def test_time_moves_a_job_that_was_delivered_too_often(host: Host) -> None:
 # ---------------------------------------------------------------------- who else looks
 
 
-def test_who_shows_the_log_to_others_hears_of_each_publication(host: Host) -> None:
+def test_followers_of_the_log_hear_of_each_publication() -> None:
     """Other processes follow the log as far as it is shown. (§3)"""
     shown: list[int] = []
-    host.driver.when_shown = lambda: shown.append(host.store.written_lsn)
-
+    host = Host(followers=Followers(shown=lambda: shown.append(host.store.written_lsn)))
+    shown.clear()
     host.ask(append("t"))
     host.settle()
 

@@ -9,6 +9,7 @@ import orjson
 import pytest
 from server.readers.writing import LIMITS, Writer, appended, begun, deleted, put
 from sim.files import SimFiles
+from store.followers import Followers
 
 from protocol.harness import text_of as payload_of
 from topics.protocol.driver.follower import Follower, Shown, Strayed
@@ -506,7 +507,7 @@ def test_a_topic_that_is_not_whole_from_its_beginning_is_told() -> None:
 def test_a_page_that_was_decided_is_read_from_a_file_that_goes_meanwhile() -> None:
     """Before a segment is unlinked a follower learns that it goes, and opens what it still reads."""
     files = SimFiles()
-    writer = Writer(files)
+    writer = Writer(files, followers=Followers(dropping=lambda: follower.follow(writer.shown)))
     writer.do(put("t"))
     follower = begun(writer, files)
     writer.do(appended("t", "a", "b"))
@@ -522,7 +523,6 @@ def test_a_page_that_was_decided_is_read_from_a_file_that_goes_meanwhile() -> No
     diff = parse_diff("t", asks, LIMITS)
     page = follower.engine.submit(diff, token="read", moment=moment)
     segments._open_max = before
-    writer.disk.before_unlinked = lambda: follower.follow(writer.shown)
 
     writer.do(deleted("t", before_seq=2, erase=True))
     writer.advance(1000)

@@ -606,7 +606,9 @@ def test_a_reader_that_starts_while_keys_are_read_again_is_told_of_them() -> Non
     """It may have been told of those before; else it would know a key that is gone. (§0.2)"""
     ring = KeyRing(())
     processes = [ReaderProcess(0), ReaderProcess(1)]
-    pool: Any = SimpleNamespace(_exchange=SimpleNamespace(keys=ring), _processes=processes)
+    pool: Any = SimpleNamespace(
+        _is_begun=True, _exchange=SimpleNamespace(keys=ring), _processes=processes
+    )
     pool._tell_keys = partial(Pool._tell_keys, pool)
     told: list[Any] = []
     processes[0].standing = ReaderPhase.STARTING

@@ -15,6 +15,7 @@ from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.ports import LogFollowers
 from topics.store.following import FollowingStore
 from topics.store.store import DiskStore
 
@@ -25,8 +26,18 @@ LIMITS = Limits(segment_max_age_ms=60_000, wal_file_bytes=64 << 10)
 class Writer(InlineHost):
     """An engine over a disk, whose syncs end when the test says so."""
 
-    def __init__(self, files: SimFiles, wal_file_bytes: int = LIMITS.wal_file_bytes) -> None:
-        self.disk = DiskStore(files, wal_file_bytes=wal_file_bytes, reserve_bytes=64 << 10)
+    def __init__(
+        self,
+        files: SimFiles,
+        wal_file_bytes: int = LIMITS.wal_file_bytes,
+        followers: LogFollowers | None = None,
+    ) -> None:
+        self.disk = DiskStore(
+            files,
+            wal_file_bytes=wal_file_bytes,
+            reserve_bytes=64 << 10,
+            followers=followers,
+        )
         limits = replace(LIMITS, wal_file_bytes=wal_file_bytes)
         super().__init__(limits, self.disk, START_MS)
         self.is_slow = False

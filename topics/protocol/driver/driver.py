@@ -38,7 +38,7 @@ from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, WriteFai
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment, Room, earlier
 from topics.protocol.model.outcomes import NOW, Fetch, Outcome, Parked
-from topics.protocol.model.ports import Recovery, Store
+from topics.protocol.model.ports import LogFollowers, Recovery, Store
 from topics.protocol.model.records import Buffer
 
 COPY_SLICES: Final = 3
@@ -136,6 +136,7 @@ class Driver:
         flush_ms: int = 200,
         sync_timeout_ms: int = 0,
         acceptance: Acceptance | None = None,
+        followers: LogFollowers | None = None,
     ) -> None:
         self.limits = limits
         self.store = store
@@ -167,9 +168,7 @@ class Driver:
         self._room: Room = self._log_room
         """One object, by which a unit knows again what it was promised."""
         self._is_open = False
-        self.when_shown: Callable[[], None] | None = None
-        """Called when the log has moved, before anybody is answered: other processes are shown what
-        readers may see now."""
+        self._followers = followers
         self._is_work_due = False
         self._parked: dict[object, ParkedCommand] = {}
         self._deadlines: list[tuple[int, int, object]] = []
@@ -555,8 +554,8 @@ class Driver:
         if not self._copy_pace.is_at_rest:
             self._copy_pace.wrote()
             self._copy_pace.synced(self.commit.synced_lsn)
-        if self.when_shown is not None:
-            self.when_shown()
+        if self._followers is not None:
+            self._followers.shown()
         self.work_soon()
         if self._acceptance is not None:
             self._acceptance.published()

@@ -14,7 +14,7 @@ from topics.protocol.driver.group_commit import LeaveMark, Mark, Rotate, Sync, W
 from topics.protocol.driver.maintenance import Call
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.ports import Store
+from topics.protocol.model.ports import LogFollowers, Store
 
 
 class InlineHost:
@@ -37,6 +37,7 @@ class InlineHost:
         flush_ms: int = 200,
         sync_timeout_ms: int = 0,
         acceptance: Acceptance | None = None,
+        followers: LogFollowers | None = None,
     ) -> None:
         self.store = store
         self.now_ms = now_ms
@@ -47,6 +48,7 @@ class InlineHost:
             flush_ms=flush_ms,
             sync_timeout_ms=sync_timeout_ms,
             acceptance=acceptance,
+            followers=followers,
         )
         self.lines: list[tuple[str, str]] = []
         self._is_turn_due = False

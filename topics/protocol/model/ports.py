@@ -5,7 +5,7 @@ one test suite runs over both.  Calls marked *blocking* run on a worker thread, 
 engine's thread; a store is not thread-safe beyond that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -38,6 +38,24 @@ class TagMatch(Protocol):
     def exact(self) -> bool: ...
 
     def accepts(self, tag: bytes) -> bool: ...
+
+
+class LogFollowers(Protocol):
+    """Other processes, which read the log and the segments as this one writes them."""
+
+    def shown(self) -> None:
+        """The log has moved, and nobody is answered yet: show how far it may be read now."""
+
+    def dropping(self) -> None:
+        """*Blocking*, on the thread that clears: waits until they know of each segment that is
+        dropped, and so have opened those that they still read."""
+
+    def reading(self) -> Callable[[], bool]:
+        """*On any thread.* Returns what tells whether they have read all that is in the log now."""
+
+    def cleared(self, wholly: bool) -> None:
+        """*Blocking*, on the thread that clears: files were unlinked; with `wholly`, waits until none
+        of them holds one."""
 
 
 class Run(Protocol):

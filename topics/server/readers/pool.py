@@ -1,5 +1,5 @@
 """The readers of a server, seen from the engine's process: started, shown the log, given connections,
-replaced, ended.
+replaced, ended.  Implements `ports.LogFollowers`.
 
 Owns the shared heads and which process gets a connection.  The engine's process accepts every
 connection, and gives one away between two requests when the next is a reader's; a reader gives it back
@@ -17,7 +17,7 @@ import mmap
 import os
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from topics.protocol.driver.follower import Timing
@@ -83,20 +83,22 @@ class Pool:
         settings: With at least one reader.
     """
 
-    def __init__(self, settings: Settings, runtime: Runtime) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._runtime = runtime
-        self._streams = Streams(runtime.engine)
-        self._store: Any = runtime.store
-        self._exchange: Any = runtime.exchange
         require_channels()
         size = heads_bytes(settings.readers)
         self._memory_file = shared_file(size)
         self.heads = SharedHeads(mmap.mmap(self._memory_file, size))
         self._processes = [ReaderProcess(index) for index in range(settings.readers)]
-        self._lent_sessions = LentSessions(runtime, lambda: self._exchange.keys, self._may_serve)
         self._desks: dict[int, Desk] = {}
         """What each reader asks for, by its place."""
+        self._is_begun = False
+        """What follows is there."""
+        self._runtime: Runtime
+        self._streams: Streams
+        self._store: Any
+        self._exchange: Any
+        self._lent_sessions: LentSessions
         self._releases: Releases
         self._loop: asyncio.AbstractEventLoop
         self._shared: Shared
@@ -104,20 +106,22 @@ class Pool:
         self._tick_handle: asyncio.TimerHandle | None = None
         self._ran = LoopTime(int(TICK_S * 1000))
         self._is_ending = False
+        self._is_stopped = False
         self._all_ended = asyncio.Event()
 
     # ------------------------------------------------------------------ life
 
-    def start(self, shared: Shared) -> None:
-        """The log is replayed: start the readers."""
+    def start(self, runtime: Runtime, shared: Shared) -> None:
+        """The log of the runtime is replayed: start the readers."""
         self._loop = asyncio.get_running_loop()
+        self._runtime, self._store = runtime, runtime.store
+        self._streams = Streams(runtime.engine)
+        self._exchange = runtime.exchange
         self._shared = shared
+        self._lent_sessions = LentSessions(runtime, lambda: self._exchange.keys, self._may_serve)
         self._releases = Releases(self._processes, self._loop, self._replace)
-        self._runtime.driver.when_shown = self.show
-        self._store.before_unlinked = lambda: self._releases.unlinking(self.heads)
-        self._store.is_read_by = lambda: self._releases.is_read(self.heads)
-        self._store.when_cleared = self._cleared
-        self.show()
+        self._is_begun = True
+        self.shown()
         for process in self._processes:
             self._start(process)
         self._tick()
@@ -196,7 +200,6 @@ class Pool:
         if self._is_ending:
             return
         self._is_ending = True
-        self._runtime.driver.when_shown = None
         if self._tick_handle is not None:
             self._tick_handle.cancel()
         for process in self._processes:
@@ -207,7 +210,10 @@ class Pool:
         self._note_end()
 
     async def stop(self) -> None:
-        """Wait until they have ended, or end them."""
+        """Wait until they have ended, or end them.  May be called again."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         self.drain()
         try:
             async with asyncio.timeout(END_S):
@@ -218,15 +224,22 @@ class Pool:
             self._replace(process)
         os.close(self._memory_file)
 
-    def _cleared(self, wholly: bool) -> None:
-        """*Blocking*, on a thread: files of the log were unlinked.  Readers are shown first what they
-        ended with."""
-        self._loop.call_soon_threadsafe(self.show)
-        self._releases.cleared(wholly)
+    def dropping(self) -> None:
+        if self._is_begun:
+            self._releases.unlinking(self.heads)
+
+    def reading(self) -> Callable[[], bool]:
+        return self._releases.is_read(self.heads) if self._is_begun else _have_read
+
+    def cleared(self, wholly: bool) -> None:
+        """Readers are shown first what the files ended with."""
+        if self._is_begun:
+            self._loop.call_soon_threadsafe(self._show)
+            self._releases.cleared(wholly)
 
     def reload(self) -> None:
         """The keys were read again: all readers have those in force, one that is just starting too."""
-        for process in self._processes:
+        for process in self._processes if self._is_begun else ():
             self._tell_keys(process)
 
     def _ready(self) -> list[ReaderProcess]:
@@ -234,21 +247,24 @@ class Pool:
 
     # ------------------------------------------------------------------ the shared heads
 
-    def show(self) -> None:
-        """Store what readers may see by now, before anybody is answered.
+    def shown(self) -> None:
+        if self._is_begun and not self._is_ending:
+            self._show()
+
+    def _show(self) -> None:
+        """Store what readers may see by now.
 
         Never raises: where it cannot be stored, no reader may go on showing what was stored before.
         """
         try:
-            self._show()
+            self._store_heads()
         except Exception:
             log.exception("readers cannot be shown the log any more, and end")
-            self._runtime.driver.when_shown = None
             self._is_ending = True
             for process in self._processes:
                 self._replace(process)
 
-    def _show(self) -> None:
+    def _store_heads(self) -> None:
         runtime = self._runtime
         if runtime.engine.read_only:
             return  # what is shown stays as it is; what was being written may be in the log
@@ -270,7 +286,7 @@ class Pool:
             self.drain()
             return
         self._tick_handle = self._loop.call_later(TICK_S, self._tick)
-        self.show()  # the clock may have another course
+        self.shown()  # the clock may have another course
         self._tell_in_flight()
         ran_ms = self._ran.look(int(self._loop.time() * 1000))
         for process in self._ready():
@@ -294,7 +310,7 @@ class Pool:
 
     def _sort(self, sorting: Handover, data: bytes, at: int) -> bool:
         """Whether the connection goes on in a reader."""
-        what = asked(data, at)
+        what = asked(data, at) if self._is_begun else None
         if what is None:
             sorting.reads = 0
             return False
@@ -451,6 +467,11 @@ class Pool:
         """What metrics tell of the readers."""
         newest = self.heads.last.number
         return families([each.figures(newest, self.heads) for each in self._processes])
+
+
+def _have_read() -> bool:
+    """No reader has been started."""
+    return True
 
 
 def patience(returns: int) -> int:

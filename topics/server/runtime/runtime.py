@@ -26,7 +26,7 @@ from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt, Rejection, StoreError
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
-from topics.protocol.model.ports import Store
+from topics.protocol.model.ports import LogFollowers, Store
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.freed_memory import FreedMemory, trim
 from topics.server.runtime.workers import AtWork, Worker
@@ -54,6 +54,7 @@ class Runtime:
         store: Not yet recovered.
         flush_ms: How long a `disk` write may stay unsynced.
         sync_timeout_ms: How long the disk may take for a sync or a write; 0: for ever.
+        followers: Other processes that follow the log, as `store` has them.
     """
 
     def __init__(
@@ -64,12 +65,17 @@ class Runtime:
         flush_ms: int = 200,
         sync_timeout_ms: int = 0,
         clock: Clock | None = None,
+        followers: LogFollowers | None = None,
     ) -> None:
         self.limits = limits
         self.store = store
         self.clock = clock or Clock()
         self._make_driver = partial(
-            Driver, limits, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
+            Driver,
+            limits,
+            flush_ms=flush_ms,
+            sync_timeout_ms=sync_timeout_ms,
+            followers=followers,
         )
         self.driver = self._driver_over(store)
         self.engine = self.driver.engine
