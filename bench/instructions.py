@@ -20,7 +20,15 @@ import click
 
 from bench import small_requests_h2 as h2
 from bench.serving import Serving, serve_command
-from bench.small_requests import append_one, fill_jobs, health, read_page, work_jobs
+from bench.small_requests import (
+    append_one,
+    append_synced,
+    fill_jobs,
+    health,
+    make_synced,
+    read_page,
+    work_jobs,
+)
 
 
 def append_h2(serving: Serving) -> int:
@@ -31,6 +39,7 @@ def append_h2(serving: Serving) -> int:
 JOBS: Final[Sequence[tuple[str, Callable[[Serving], object], Callable[[Serving], int]]]] = (
     ("GET /v0/health", health, health),
     ("append one record", append_one, append_one),
+    ("append one record, fsync", make_synced, append_synced),
     ("read a page of 10", read_page, read_page),
     ("claim 8, ack 8", fill_jobs, work_jobs),
     ("append one record, HTTP/2", append_h2, append_h2),

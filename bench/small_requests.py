@@ -70,6 +70,14 @@ def append_one(serving: Serving) -> int:
     return alone(serving, append("one"), 1500)
 
 
+def make_synced(serving: Serving) -> None:
+    alone(serving, request("PUT", "/v0/topics/synced", b'{"durability":"fsync"}'), 1)
+
+
+def append_synced(serving: Serving) -> int:
+    return alone(serving, append("synced"), 1500)
+
+
 def append_together(serving: Serving) -> int:
     rounds = 80
     with ExitStack() as stack:

@@ -45,12 +45,13 @@ class Fault:
 @dataclass
 class Inode:
     """`cache` is what reads return, `durable` what the device holds, `dirty` the sectors that
-    differ; `modified_s` is the time of the last write."""
+    differ; `modified_s` is the time of the last write, `errors` how many syncs have failed."""
 
     cache: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     dirty: set[int] = field(default_factory=set)
     modified_s: int = 0
+    errors: int = 0
 
     def write(self, data: Buffer, offset: int) -> None:
         end = offset + len(data)
@@ -122,6 +123,10 @@ class SimFile:
         self._files = files
         self._inode = inode
         self._may_write = write
+        self._errors_seen = inode.errors
+
+    def fileno(self) -> int:
+        raise AssertionError("no process has it")
 
     def size(self) -> int:
         return len(self._inode.cache)
@@ -156,11 +161,18 @@ class SimFile:
         self.sync()
 
     def sync(self) -> None:
+        """An error is told once to each open file, as Linux does (errseq_t)."""
         fault = self._files.counted(f"sync {self.name}")
         if fault is not None and fault.error:
             if fault.cleans:
                 self._inode.dirty.clear()
+            if fault.kind is OSError:
+                self._inode.errors += 1
+                self._errors_seen = self._inode.errors
             raise fault.raised(self.name)
+        if self._errors_seen < self._inode.errors:
+            self._errors_seen = self._inode.errors
+            raise OSError(errno.EIO, "told to another file before", self.name)
         if not self._files.lies:
             self._inode.sync()
 

@@ -243,6 +243,29 @@ def short_write_believed(patch: Patch) -> None:
     patch.setattr(wal, "write_parts", lambda file, parts, at: once(file, b"".join(parts), at))
 
 
+def error_of_another_process_believed_to_be_none(patch: Patch) -> None:
+    end_sync = Log.end_sync
+
+    def quiet(self: Log, begun: Any, took_us: int = 0, error: Exception | None = None) -> int:
+        return end_sync(self, begun, took_us)
+
+    patch.setattr(Log, "end_sync", quiet)
+
+
+def sync_that_another_process_died_over_believed(patch: Patch) -> None:
+    patch.setattr(Log, "finish_sync", Log.end_sync)
+
+
+def sync_of_another_process_covers_what_came_later(patch: Patch) -> None:
+    end_sync = Log.end_sync
+
+    def late(self: Log, begun: Any, took_us: int = 0, error: Exception | None = None) -> int:
+        begun = begun._replace(lsn=self.written_lsn, batch=self._batch, dirty=self._dirty)
+        return end_sync(self, begun, took_us, error)
+
+    patch.setattr(Log, "end_sync", late)
+
+
 def pages_of_a_sync_written_again(patch: Patch) -> None:
     patch.setattr(Log, "_end_page", lambda self: None)
 
@@ -919,6 +942,9 @@ BUGS: dict[str, Bug] = {
                 digest_chain_not_checked,
                 segment_numbers_used_again,
                 failed_sync_tried_again,
+                error_of_another_process_believed_to_be_none,
+                sync_that_another_process_died_over_believed,
+                sync_of_another_process_covers_what_came_later,
                 short_write_believed,
                 evict_floor_not_logged,
                 key_not_logged,

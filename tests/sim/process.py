@@ -8,9 +8,10 @@ Refuses to know what answers mean, and decides nothing of what a server decides.
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.decide.forwarding import ROOM_RETRY_MS
@@ -29,14 +30,29 @@ from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Event, FloorsRaised
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Records, Wake
-from topics.protocol.model.ports import Recovery, Store
+from topics.protocol.model.ports import BegunSync, Recovery, Store
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.render import project
 from topics.protocol.model.shown_records import records_of
 from topics.protocol.state.topic import Topic
+from topics.store.files import write_all
 from topics.store.runs import SealedRun
 
+from .files import SimFile
 from .invariants import check, i32_nothing_is_decided_after_a_failure
+
+
+class Helped(NamedTuple):
+    """How another process performs a sync.
+
+    Attributes:
+        is_early: The files are synced before anything else happens; else right before the answer.
+        is_dead: It dies, after the files are synced or before, and never answers.
+    """
+
+    is_early: bool
+    is_dead: bool
+
 
 Told = Callable[[int], None]
 """Called with the lsn of the write that carried the command, once its answer may be sent."""
@@ -56,6 +72,7 @@ class Process(InlineHost):
         copied: Called with every event by which a router forwards, as it becomes true.
         moved: Called whenever dying jobs may have moved, before that is written.
         holds: Whether a step of the log waits for the disk now.
+        helped: How another process performs the next sync; None where a thread does.
         unerased: Called with the refusal of a delete that was done, and whose bytes are still there.
         pays: Commands wait for the copies that they need.
         between: Called between two turns of a command that takes several.
@@ -79,6 +96,7 @@ class Process(InlineHost):
         moved: Callable[[], None] = lambda: None,
         copied: Callable[[Event], None] = lambda event: None,
         holds: Callable[[], bool] = lambda: False,
+        helped: Callable[[], "Helped | None"] = lambda: None,
         now_ms: int = 0,
     ) -> None:
         super().__init__(limits, store, now_ms)
@@ -89,6 +107,7 @@ class Process(InlineHost):
         self.moved = moved
         self.copied = copied
         self.holds = holds
+        self.helped = helped
         self.unerased: Callable[[Rejection], None] = lambda refusal: None
         self.pays = True
         self.between: Callable[[], None] = lambda: None
@@ -109,6 +128,7 @@ class Process(InlineHost):
         self._log_steps: deque[Write | Rotate | Mark] = deque()
         self._sync_asked = False
         self._sync_ends: int | None = None
+        self._helper: tuple[BegunSync, Helped, Exception | None] | None = None
         self._calls: deque[Call] = deque()
         self._returns: deque[tuple[Call, Any, Exception | None]] = deque()
         self._listen()
@@ -417,7 +437,13 @@ class Process(InlineHost):
         """Whether a write is in progress."""
         return bool(self._log_steps)
 
+    def rotate_log(self, step: Rotate) -> None:
+        self.end_help()
+        super().rotate_log(step)
+
     def write_log(self, step: Write) -> None:
+        if not self.store.fits(step.frames.size_bytes):
+            self.end_help()
         try:
             lsn = self.store.write(step.frames)
         except Exception as error:
@@ -436,18 +462,43 @@ class Process(InlineHost):
         return self.store.synced_lsn < self.store.written_lsn
 
     def begin_sync(self) -> None:
-        """The thread has synced, and the driver was not notified yet."""
-        if self._sync_ends is not None:
+        """The thread has synced, or another process has been asked to, and the driver was not notified
+        yet."""
+        if self._sync_ends is not None or self._helper is not None:
             return
         self.driver.commit.want_sync()
         if self._sync_asked:
             self._sync_asked = False
+            helped = self.helped()
             try:
-                self._sync_ends = self.store.sync()
+                begun = None if helped is None else self.store.begin_sync()
+                if begun is None or helped is None:
+                    self._sync_ends = self.store.sync()
+                else:
+                    error = _synced_by(begun) if helped.is_early else None
+                    self._helper = begun, helped, error
             except Exception as error:
                 self.driver.commit.failed(error)
 
+    def end_help(self) -> None:
+        """The other process answers, or is found dead; a thread that is to sync has waited for that."""
+        if self._helper is None:
+            return
+        (begun, helped, error), self._helper = self._helper, None
+        if not helped.is_dead and not helped.is_early:
+            error = _synced_by(begun)
+        try:
+            if helped.is_dead or not isinstance(error, OSError | None):
+                lsn = self.store.finish_sync(begun)
+            else:
+                lsn = self.store.end_sync(begun, 1, error)
+        except Exception as failure:
+            self.driver.commit.failed(failure)
+        else:
+            self.driver.commit.synced(lsn, 0.0)
+
     def end_sync(self) -> None:
+        self.end_help()
         if self._sync_ends is not None:
             lsn, self._sync_ends = self._sync_ends, None
             self.driver.commit.synced(lsn, 0.0)
@@ -492,6 +543,7 @@ class Process(InlineHost):
             self.sync()
 
     def _run(self, step: Call) -> None:
+        self.end_help()
         try:
             value = step.call()
         except Exception as error:
@@ -537,6 +589,21 @@ class Process(InlineHost):
         if error is not None:
             self.store.close(None)
         return error is None
+
+
+def _synced_by(begun: BegunSync) -> Exception | None:
+    """What a process that syncs is told by the disk, or dies of."""
+    try:
+        for file in begun.files:
+            file.sync_data()
+    except Exception as error:
+        return error
+    if begun.note is not None:
+        note, file = begun.note
+        assert isinstance(file, SimFile)
+        with suppress(Exception):
+            write_all(file, note, 0)
+    return None
 
 
 def payload(outcome: Outcome) -> tuple[bytes, bytes]:

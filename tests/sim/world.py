@@ -46,7 +46,7 @@ from .invariants import (
 )
 from .jobs import shown_jobs
 from .model import Found, Key, Model
-from .process import Process, payload
+from .process import Helped, Process, payload
 from .pushing import Pushing
 from .reading import Ask, Page
 from .rot import check_rot
@@ -115,6 +115,8 @@ class World:
         self.pushing = Pushing(self)
         self.exporting = Exporting(self) if self.style.exported else None
         self.asides = random.Random(f"asides {seed}")
+        self._syncs = random.Random(f"syncs {seed}")
+        self._is_helped = self._syncs.random() < 0.5
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -122,6 +124,12 @@ class World:
         """Begin the first process on an empty directory."""
         self._recover()
         self.history = [(0, self.model.copy())]
+
+    def _helped(self) -> Helped | None:
+        """In half of all worlds a process syncs, as long as it lives."""
+        if not self._is_helped or self._syncs.random() < 0.1:
+            return None
+        return Helped(self._syncs.random() < 0.5, self._syncs.random() < 0.1)
 
     def _recover(self) -> None:
         self.clock_ms = max(self.clock_ms, self.highest_ms)
@@ -133,6 +141,7 @@ class World:
             moved=self.moved,
             copied=self._heard,
             holds=lambda: self.whims.random() < self.style.held,
+            helped=self._helped,
         )
         back_ms = self.whims.choice((0, 0, 5000, 10_000_000))
         self.recovery = self.process.recover(self.clock_ms - back_ms)

@@ -98,3 +98,11 @@ def test_a_store_in_memory_has_nothing_to_clear_and_no_checkpoint_to_write() -> 
     assert (ledger.content(), ledger.store.room(reserve=False)) == before
     ledger.store.close_unsealed()
     assert ledger.content() == before[0]
+
+
+def test_no_process_syncs_it() -> None:
+    """There is nothing to sync: no sync is begun, and what is durable is what is written."""
+    store = begun().store
+
+    assert store.begin_sync() is None
+    assert store.end_sync(None) == store.finish_sync(None) == 1

@@ -4,14 +4,19 @@ import errno
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from threading import Thread
+from typing import Any, cast
 
 import pytest
-from sim.files import Cut, Fault, SimFiles
+from sim.files import Cut, Fault, SimFile, SimFiles
 
 from topics.protocol.model.errors import Corrupt, WriteFailed
+from topics.protocol.model.ports import BegunSync
+from topics.store import witness
+from topics.store.files import File
 from topics.store.inspect import inspect
 from topics.store.layout import PAGE, RESERVE_NAME, SECTOR
-from topics.store.space import FIRST_FILE_BYTES
+from topics.store.space import FIRST_FILE_BYTES, UPKEEP_BYTES, UPKEEP_US
 from topics.store.store import DiskStore
 
 from .ledger import Ledger
@@ -398,3 +403,190 @@ def test_a_sync_that_fails_within_a_write_is_told_once() -> None:
 
     assert isinstance(failed.value.__cause__, OSError | None)
     assert ledger.store.lacks_space
+
+
+# ---------------------------------------------------------------------- syncs of another process
+
+
+def synced_once(files: SimFiles, **sizes: int) -> Ledger:
+    """A log that was looked after just now, so that the next sync may be another process's."""
+    ledger = begun(files, **sizes)
+    ledger.store.sync()
+    return ledger
+
+
+def begun_sync(ledger: Ledger) -> BegunSync:
+    found = ledger.store.begin_sync()
+    assert found is not None
+    return found
+
+
+def perform(begun: BegunSync) -> None:
+    """As the other process does."""
+    for file in begun.files:
+        file.sync_data()
+    if begun.note is not None:
+        note, file = begun.note
+        assert isinstance(file, SimFile)
+        file.write(note, 0)
+
+
+def test_another_process_syncs_what_was_written_before_it_was_asked() -> None:
+    """What comes meanwhile waits for the next sync, on pages of its own, and the witness has the batch
+    that is durable."""
+    files = SimFiles()
+    ledger = synced_once(files)
+    covered = pages_written(files, lambda: ledger.append(1, b"first"))
+    store = ledger.store
+
+    begun = begun_sync(ledger)
+    later = pages_written(files, lambda: ledger.append(1, b"second"))
+    assert store.synced_lsn == 1
+    perform(begun)
+    assert store.end_sync(begun, 700) == store.synced_lsn == 2
+
+    assert not covered & later
+    assert store.stats.fsync_us_buckets[1000] == 1
+    assert witness.read(files, store._witness._history) == begun.batch  # type: ignore[attr-defined]
+    assert begun_sync(ledger).batch == begun.batch + 1  # type: ignore[attr-defined]
+
+
+def test_two_files_that_are_not_durable_are_synced_in_their_order() -> None:
+    """A power loss can only take the end of the log; the file that was ended is closed then."""
+    files = SimFiles()
+    ledger = synced_once(files)
+    while ledger.store.stats.rotations_total == 0:
+        ledger.append(1, b"x" * 10_000)
+    ledger.store._log._space._maintained = ledger.store._log._current  # type: ignore[attr-defined]
+    ledger.store._log._space._maintained_at = PAGE  # type: ignore[attr-defined]
+
+    begun = begun_sync(ledger)
+    assert [cast(Any, file).name for file in begun.files] == ["0000000001.wal", "0000000002.wal"]
+    perform(begun)
+    ledger.store.end_sync(begun, 200)
+
+    assert found_in(files.kill()).content() == ledger.history[-1]
+    ledger.append(1, b"x")
+    assert len(begun_sync(ledger).files) == 1
+
+
+def test_an_error_that_another_process_was_told_makes_the_log_read_only() -> None:
+    """As one of this process does: nothing is tried again. (§0.6)"""
+    ledger = synced_once(SimFiles())
+    ledger.append(1, b"x")
+    begun = begun_sync(ledger)
+
+    with pytest.raises(WriteFailed, match="Input/output error"):
+        ledger.store.end_sync(begun, 0, OSError(errno.EIO, "Input/output error"))
+
+    assert ledger.store.read_only
+    assert ledger.store.synced_lsn == 1
+    with pytest.raises(WriteFailed):
+        ledger.store.begin_sync()
+    with pytest.raises(WriteFailed):
+        ledger.store.sync()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_another_process_died_over_is_synced_here(fails: bool) -> None:
+    """The kernel tells an error once to each open file: that the other process was told of it before it
+    died hides nothing. (errseq_t)"""
+    files = SimFiles()
+    ledger = synced_once(files)
+    ledger.append(1, b"x")
+    begun = begun_sync(ledger)
+    if fails:
+        files.faults[files.calls + 1] = Fault()
+        with pytest.raises(OSError, match="injected"):
+            perform(begun)
+        with pytest.raises(WriteFailed):
+            ledger.store.finish_sync(begun)
+        assert ledger.store.read_only
+    else:
+        assert ledger.store.finish_sync(begun) == 2
+        assert found_in(files.cut(random.Random(1))).content() == ledger.history[-1]
+
+
+def test_what_was_begun_is_not_finished_by_a_log_that_has_failed() -> None:
+    """Its watchdog gave up: the log is read-only, and the lock is free again."""
+    ledger = synced_once(SimFiles())
+    ledger.append(1, b"x")
+    begun = begun_sync(ledger)
+    ledger.store.fail(OSError(errno.ETIMEDOUT, "a sync hangs"))
+
+    for _ in range(2):
+        with pytest.raises(WriteFailed, match="a sync hangs"):
+            ledger.store.finish_sync(begun)
+        assert ledger.store._log._syncing.acquire(blocking=False)  # type: ignore[attr-defined]
+
+
+def test_no_sync_begins_while_another_one_runs() -> None:
+    """Of two at a time the wrong one may be told of an error.  A thread waits for its turn; the loop,
+    which may not wait, leaves it to a thread."""
+    files = SimFiles()
+    ledger = synced_once(files)
+    store = ledger.store
+    ledger.append(1, b"x")
+    begun = begun_sync(ledger)
+    ledger.append(1, b"y")
+    assert store.begin_sync() is None
+
+    thread = Thread(target=store.sync)
+    thread.start()
+    perform(begun)
+    store.end_sync(begun, 1)
+    thread.join()
+
+    assert store.synced_lsn == store.written_lsn == 3
+    assert store.begin_sync() is None  # nothing is left to sync
+
+
+def test_no_sync_begins_on_the_loop_while_a_thread_writes() -> None:
+    """A large write may wait for the disk, and the loop would wait for it."""
+    ledger = synced_once(SimFiles())
+    ledger.append(1, b"x")
+    with ledger.store._log._writing:  # type: ignore[attr-defined]
+        assert ledger.store.begin_sync() is None
+    assert ledger.store.begin_sync() is not None
+
+
+def test_a_file_that_cannot_be_opened_a_second_time_is_synced_by_a_thread() -> None:
+    """There may be no descriptor left."""
+
+    class NoMore(SimFiles):
+        def open(self, name: str, *, write: bool = False) -> File:
+            if write and name.endswith(".wal"):
+                raise OSError(errno.EMFILE, "Too many open files", name)
+            return super().open(name, write=write)
+
+    files = NoMore()
+    ledger = synced_once(files)
+    ledger.append(1, b"x")
+
+    assert ledger.store.begin_sync() is None
+    assert ledger.store.sync() == 2
+    ledger.store.close(None)
+
+
+@pytest.mark.parametrize(
+    "due", ["nothing", "space was asked for", "much was written", "time", "a new file"]
+)
+def test_what_is_due_after_a_sync_is_done_by_the_thread_that_syncs(due: str) -> None:
+    """The next file is prepared ahead of its use; a sync after which nothing is to be done is the other
+    process's."""
+    files = SimFiles()
+    ledger = synced_once(files, file_bytes=1 << 20)
+    store = ledger.store
+    ledger.append(1, b"x")
+    match due:
+        case "space was asked for":
+            assert store.ask_room(1000)
+        case "much was written":
+            ledger.append(1, b"x" * UPKEEP_BYTES)
+        case "time":
+            files._clock_us += UPKEEP_US
+        case "a new file":
+            while not store.stats.rotations_total:
+                ledger.append(1, b"x" * 10_000)
+
+    assert (store.begin_sync() is None) == (due != "nothing")

@@ -91,3 +91,25 @@ def test_a_note_follows_the_sync_that_it_tells_of() -> None:
         after = files.cut(random.Random(seed), harsh=seed % 2 == 1)
 
         assert not isinstance(outcome(after), str)
+
+
+def test_a_note_that_another_process_writes_is_that_of_this_one() -> None:
+    """It is prepared once a thread has opened the file, for a batch that is not noted yet; and where the
+    other process died, a thread writes it."""
+    files = directory()
+    noting = Witness(files, HISTORY)
+    assert noting.prepared(3) is None
+    noting.note(3)
+    assert noting.prepared(3) is None
+
+    prepared = noting.prepared(4)
+    assert prepared is not None
+    noting.note(4)
+    assert witness.read(files, HISTORY) == 4
+    assert files.tree()[LOCK_NAME] == prepared[0]
+
+    noting.noted(9)
+    noting.note(8)
+    assert witness.read(files, HISTORY) == 4
+    noting.close()
+    assert noting.prepared(10) is None

@@ -38,7 +38,8 @@ host drives the `Driver`; only a test drives the `Engine` itself.
 
        step         what to do                              report
        Write        store.write, inline unless `may_wait`   commit.wrote, or failed
-       Sync         store.sync, on a thread                 commit.synced, or failed
+       Sync         store.sync, on a thread, or             commit.synced, or failed
+                    store.begin_sync to end_sync
        Rotate       store.rotate, on a thread               commit.rotated, refused, or failed
        Mark         store.idle                              commit.marked, or failed
        LeaveMark    store.leave_failure_mark, on a thread   none: the disk may hang

@@ -227,6 +227,9 @@ class OsFile:
         self._files = files
         self._fd = fd
 
+    def fileno(self) -> int:
+        return self._fd
+
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 

@@ -5,6 +5,7 @@ disk.  There is no log, because no restart can replay it.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.events import Image, RunRef
@@ -184,6 +185,15 @@ class MemoryStore:
         self.stats.batches_total += 1
         self.written_lsn += 1
         self._segments.next_lsn = self.written_lsn + 1
+        return self.written_lsn
+
+    def begin_sync(self) -> None:
+        return
+
+    def end_sync(self, begun: Any, took_us: int = 0, error: Exception | None = None) -> int:
+        return self.written_lsn
+
+    def finish_sync(self, begun: Any) -> int:
         return self.written_lsn
 
     def sync(self) -> int:

@@ -11,6 +11,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
+from topics.protocol.model.ports import SyncedFile
 from topics.store.files import REFUSED, File, Files, discard, write_all
 from topics.store.layout import BATCH_HEADER, PAGE, RESERVE_NAME, aligned, log_name
 
@@ -34,6 +35,11 @@ ASKED_BYTES_MAX: Final = 1 << 30
 KEPT_BYTES: Final = 256 << 10
 """Of what is allocated, appends leave so much, or a quarter, to deletes and acks of the same turn."""
 FILL_BYTES: Final = 1 << 20
+UPKEEP_BYTES: Final = FILL_BYTES // 8
+"""Written between two looks at what is prepared: the next file, of twice the size, is filled before
+the second half of the current one is."""
+UPKEEP_US: Final = 200_000
+"""The same in time, for what other programs do to the disk meanwhile."""
 SMALL_BATCH_BYTES: Final = 16 << 10
 
 _ZEROS: Final = bytes(FILL_BYTES)
@@ -43,7 +49,12 @@ _NOT_FULL: Final = REFUSED | {errno.EROFS}
 
 @dataclass(slots=True)
 class LogFile:
-    """A log file that this process has open; `last_batch` is the number of its newest batch."""
+    """A log file that this process has open.
+
+    Attributes:
+        last_batch: The number of its newest batch.
+        shared: The file, opened a second time for a process that syncs it.
+    """
 
     file: File
     size: int
@@ -52,6 +63,12 @@ class LogFile:
     last_batch: int = 0
     batches: int = 0
     is_reserve: bool = False
+    shared: SyncedFile | None = None
+
+    def close(self) -> None:
+        self.file.close()
+        if self.shared is not None:
+            self.shared.close()
 
     def fits(self, size: int) -> bool:
         """Whether a batch with `size` bytes of frames fits, even if it begins on the next page.
@@ -95,6 +112,9 @@ class Space:
         """Frames that `maintain` is to make space for."""
         self._ask_max = ASKED_BYTES_MAX
         """The largest batch that space may be asked for: less than what there was none for at last."""
+        self._maintained: LogFile | None = None
+        self._maintained_at = 0
+        self._maintained_us = 0
 
     def begin(self) -> bool:
         """Prepare reserve and first file; False on a disk without space for the file.
@@ -255,12 +275,23 @@ class Space:
 
     # -- preparing -----------------------------------------------------------------------------
 
+    def is_due(self, current: LogFile | None) -> bool:
+        """Whether `maintain` may have something to do: space was asked for or is missing, or much was
+        written, or much time has passed, since it looked last."""
+        if self._asked_bytes or self._reserve is None or current is None:
+            return True
+        if current is not self._maintained or current.offset - self._maintained_at >= UPKEEP_BYTES:
+            return True
+        return self._files.monotonic_us() - self._maintained_us >= UPKEEP_US
+
     def maintain(self, current: LogFile | None) -> None:
         """*Blocking*, on the syncing thread: prepare the next file ahead of its use.
 
         Raises:
             OSError: The disk failed.
         """
+        self._maintained, self._maintained_us = current, self._files.monotonic_us()
+        self._maintained_at = 0 if current is None else current.offset
         self._free_bytes = self._files.free_bytes()
         with self.lock:
             if self._reserve is None or (current is not None and current.offset * 2 > current.size):

@@ -39,7 +39,7 @@ from topics.store.replay import LogWalk, Tail, applied, not_applied
 from topics.store.runs import SealedRun
 from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
 from topics.store.space import FIRST_FILE_BYTES, has_space
-from topics.store.wal import Log, LogPosition, leave_failure_mark
+from topics.store.wal import Log, LogPosition, LogSync, leave_failure_mark
 from topics.store.witness import Witness
 
 WAL_FILE_BYTES: Final = 64 << 20
@@ -461,7 +461,28 @@ class DiskStore:
         return lsn
 
     def sync(self) -> int:
-        lsn = self._log.sync()
+        return self._synced(self._log.sync())
+
+    def begin_sync(self) -> LogSync | None:
+        is_work_due = (
+            self._has_failure_mark
+            or bool(self._left)
+            or (bool(self._dropped) and self._followers is None)
+            or self._log.is_upkeep_due
+        )
+        return None if is_work_due else self._log.begin_sync(self._witness.prepared)
+
+    def end_sync(self, begun: LogSync, took_us: int = 0, error: Exception | None = None) -> int:
+        lsn = self._log.end_sync(begun, took_us, error)
+        if begun.note is not None:
+            self._witness.noted(begun.batch)
+        return lsn
+
+    def finish_sync(self, begun: LogSync) -> int:
+        return self._synced(self._log.finish_sync(begun))
+
+    def _synced(self, lsn: int) -> int:
+        """*Blocking.* What waits for a sync to be over."""
         self._witness.note(self._log.synced_batch)
         if self._has_failure_mark and lsn:
             # The losses that recovery logged are durable now.

@@ -9,13 +9,14 @@ one after that is begun.
 
 import errno
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import WriteFailed, lacks_space
-from topics.protocol.model.ports import StoreStats
+from topics.protocol.model.ports import StoreStats, SyncedFile
 from topics.store.files import File, Files, write_all, write_parts
 from topics.store.layout import (
     BATCH_HEADER,
@@ -87,6 +88,28 @@ def _make_mark(files: Files) -> None:
         files.rename(RESERVE_NAME, FAILED_NAME)
 
 
+Note = tuple[bytes, SyncedFile]
+"""What the witness is to say, and the file at whose begin."""
+
+
+class LogSync(NamedTuple):
+    """A sync of the log that was begun, and that another process performs.
+
+    Attributes:
+        files: What is to be synced, in this order.  Each is opened a second time, for that process alone:
+            an error of the disk is reported once to each open file (errseq_t of Linux), so that this
+            process is told of it, too, where the other dies over it.
+        note: What the witness is to say once they are.
+    """
+
+    lsn: int
+    batch: int
+    dirty: int
+    held: tuple[LogFile, ...]
+    files: Sequence[SyncedFile] = ()
+    note: Note | None = None
+
+
 class Log:
     """Writes batches; `write`, `mark` and `room` on one thread, `sync` on another."""
 
@@ -129,7 +152,9 @@ class Log:
         self._clean = 0
         self._current: LogFile | None = None
         self._unsynced: list[LogFile] = []
-        self._syncing = threading.RLock()
+        self._syncing = threading.Lock()
+        """Held from the begin of a sync to its end, which may be on another thread: of two syncs of one
+        file at a time the wrong one may be told of an error."""
         self._writing = threading.Lock()
         """Held while a batch is placed and written, and while a sync begins: a sync either covers
         the batch, or the batch stays off the pages of the sync.  Taken before `_state`."""
@@ -157,7 +182,7 @@ class Log:
         """Close every file; nothing is written."""
         self._space.close()
         for held in self._unsynced:
-            held.file.close()
+            held.close()
 
     @property
     def has_file(self) -> bool:
@@ -190,6 +215,11 @@ class Log:
 
     def is_space_scarce(self) -> bool:
         return self._space.is_scarce()
+
+    @property
+    def is_upkeep_due(self) -> bool:
+        """Whether `maintain` may have something to do."""
+        return self._space.is_due(self._current)
 
     def maintain(self) -> None:
         """*Blocking*, on the syncing thread: prepare the next file.  Raises WriteFailed."""
@@ -338,6 +368,9 @@ class Log:
         )
         write_all(following.file, header, 0)
         self._vouched = self._synced_batch
+        with suppress(OSError):  # of descriptors there may be none left: then a thread syncs
+            shared = self._files.open(following.file.name, write=True)
+            following.shared = shared if isinstance(shared, SyncedFile) else None
         with self._writing, self._state:
             self._go_to(following, PAGE)
             self._current = following
@@ -356,26 +389,13 @@ class Log:
     def sync_batches(self) -> int:
         """*Blocking.* `sync`, and the number of the newest batch that is durable by it."""
         with self._syncing:
-            self.sync()
+            self._sync()
             return self._synced_batch
 
     def sync(self) -> int:
         """*Blocking.* Make all batches written so far durable, oldest file first; returns the lsn."""
         with self._syncing:
-            self.refuse_if_failed()
-            with self._writing, self._state:
-                lsn, batch, dirty = self.written_lsn, self._batch, self._dirty
-                held = tuple(self._unsynced)
-                if dirty > self._clean:
-                    self._end_page()
-            if dirty > self._clean:
-                try:
-                    for each in held:
-                        self._timed_sync(each.file)
-                except Exception as error:
-                    raise self.fail_and_mark(error) from error
-                self._settle(lsn, batch, dirty)
-            return self.synced_lsn
+            return self._sync()
 
     def sync_mark(self) -> int:
         """*Blocking.* `sync`, with the idle mark that it leaves out where nothing else is unsynced: a
@@ -384,7 +404,93 @@ class Log:
             with self._state:
                 if self._synced_batch < self._batch:
                     self._dirty += 1
-            return self.sync()
+            return self._sync()
+
+    def _sync(self) -> int:
+        self.refuse_if_failed()
+        with self._writing:
+            begun = self._begun_sync()
+        if begun is not None:
+            self._sync_files(begun)
+        return self.synced_lsn
+
+    def _begun_sync(self) -> LogSync | None:
+        """A sync of all batches written so far; None where they are durable.  The caller holds
+        `_writing`."""
+        with self._state:
+            dirty = self._dirty
+            if dirty <= self._clean:
+                return None
+            self._end_page()
+            held = tuple(self._unsynced)
+            return LogSync(self.written_lsn, self._batch, dirty, held)
+
+    def _sync_files(self, begun: LogSync) -> None:
+        try:
+            for each in begun.held:
+                self._timed_sync(each.file)
+        except Exception as error:
+            raise self.fail_and_mark(error) from error
+        self._settle(begun)
+
+    def begin_sync(self, note: Callable[[int], Note | None]) -> LogSync | None:
+        """Begin a sync that another process performs: no other sync begins before `end_sync`, or
+        `finish_sync`, has it back.
+
+        Args:
+            note: Returns what the witness is to say of a batch.
+
+        Returns:
+            None where nothing is to be synced, where a thread writes or syncs now, or a file is not
+            shared.
+
+        Raises:
+            WriteFailed: The log is read-only.
+        """
+        if not self._syncing.acquire(blocking=False):
+            return None
+        begun = None
+        try:
+            self.refuse_if_failed()
+            if self._writing.acquire(blocking=False):
+                try:
+                    files = [each.shared for each in self._unsynced if each.shared is not None]
+                    if len(files) == len(self._unsynced):
+                        begun = self._begun_sync()
+                finally:
+                    self._writing.release()
+        finally:
+            if begun is None:
+                self._syncing.release()
+        return begun and begun._replace(files=files, note=note(begun.batch))
+
+    def end_sync(self, begun: LogSync, took_us: int = 0, error: Exception | None = None) -> int:
+        """The other process has synced the files, or was told why not; returns the lsn.
+
+        Args:
+            took_us: How long all files took, microseconds.
+
+        Raises:
+            WriteFailed: There was an error: the log is read-only.
+        """
+        try:
+            if error is not None:
+                raise self.fail(error) from error
+            for _ in begun.files:
+                self.count_sync(took_us // len(begun.files))
+            self._settle(begun)
+            return self.synced_lsn
+        finally:
+            self._syncing.release()
+
+    def finish_sync(self, begun: LogSync) -> int:
+        """*Blocking.* Sync what the other process did not, or died over; returns the lsn."""
+        try:
+            self.refuse_if_failed()
+            self._sync_files(begun)
+            return self.synced_lsn
+        finally:
+            self._syncing.release()
 
     def _timed_sync(self, file: File) -> None:
         began_us = self._files.monotonic_us()
@@ -401,15 +507,17 @@ class Log:
                 return
         stats.fsync_us_over += 1
 
-    def _settle(self, lsn: int, batch: int, dirty: int) -> None:
+    def _settle(self, begun: LogSync) -> None:
         with self._state:
-            self._clean = dirty
-            self.synced_lsn = lsn
-            self._synced_batch = batch
-            done = [f for f in self._unsynced[:-1] if f.last_batch <= batch]
-            self._unsynced = [f for f in self._unsynced if f not in done]
+            self._clean = begun.dirty
+            self.synced_lsn = begun.lsn
+            self._synced_batch = begun.batch
+            done: Sequence[LogFile] = ()
+            if len(self._unsynced) > 1:
+                done = [f for f in self._unsynced[:-1] if f.last_batch <= begun.batch]
+                self._unsynced = [f for f in self._unsynced if f not in done]
         for each in done:
-            each.file.close()
+            each.close()
 
     def end(self, kind: int) -> None:
         """*Blocking.* Write a last mark, make it durable, and truncate the prepared space behind it."""

@@ -15,6 +15,7 @@ gives up durable batches, and a restore, begin another history, whose notes are 
 
 from contextlib import suppress
 
+from topics.protocol.model.ports import SyncedFile
 from topics.store.files import File, Files, read_whole, write_all
 from topics.store.layout import (
     FORMAT_VERSION,
@@ -49,6 +50,22 @@ class Witness:
         self._history = history
         self._noted = 0
         self._file: File | None = None
+        self._shared: SyncedFile | None = None
+        """The same, where another process can write into it."""
+
+    def prepared(self, batch: int) -> tuple[bytes, SyncedFile] | None:
+        """The note of a batch, and the file at whose begin another process writes it once the batch is
+        durable; None where that is noted already, or no thread has noted anything yet."""
+        if batch <= self._noted or self._shared is None:
+            return None
+        return self._text_of(batch), self._shared
+
+    def noted(self, batch: int) -> None:
+        """The other process has written what was prepared."""
+        self._noted = max(self._noted, batch)
+
+    def _text_of(self, batch: int) -> bytes:
+        return seal_header(WITNESS, WITNESS_MAGIC, FORMAT_VERSION, 0, 0, self._history, batch)
 
     def note(self, batch: int) -> None:
         """Note that the log is durable through a batch.
@@ -59,13 +76,14 @@ class Witness:
         if batch <= self._noted:
             return
         self._noted = batch
-        data = seal_header(WITNESS, WITNESS_MAGIC, FORMAT_VERSION, 0, 0, self._history, batch)
+        data = self._text_of(batch)
         with suppress(Exception):
             if self._file is None:
-                self._file = self._files.open(LOCK_NAME, write=True)
+                self._file = file = self._files.open(LOCK_NAME, write=True)
+                self._shared = file if isinstance(file, SyncedFile) else None
             write_all(self._file, data, 0)
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
-            self._file = None
+            self._file = self._shared = None

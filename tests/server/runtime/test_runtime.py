@@ -2,14 +2,20 @@
 stop."""
 
 import asyncio
+import errno
+import os
+import signal
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import orjson
 import pytest
+from protocol.harness import text_of
 
 from server.maintained import keep_up
 from topics.protocol.driver import maintenance
@@ -27,10 +33,18 @@ from topics.protocol.model.outcomes import Outcome, Page
 from topics.protocol.model.ports import Recovery, RecoverySink, SealEntry
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.state import State
+from topics.server.runtime import sync_process
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.runtime import Runtime
+from topics.server.runtime.sync_process import SyncProcess
+from topics.server.runtime.sync_program import answer_of
 from topics.server.service.shell import PHASES, Phase
+from topics.store.files import OsFiles
+from topics.store.layout import FAILED_NAME
 from topics.store.memory import MemoryStore
+from topics.store.store import DiskStore
+
+from .test_sync_process import deaf
 
 LIMITS = Limits()
 
@@ -578,3 +592,119 @@ def test_turns_end_when_their_host_says() -> None:
         runtime.end_turns_by(asyncio.get_running_loop().call_soon)
 
     play(story)
+
+
+# ---------------------------------------------------------------------- the process that syncs
+
+
+def on_disk(
+    path: Path,
+    story: Callable[[Runtime], Coroutine[Any, Any, None]],
+    then: str | None = None,
+    **options: Any,
+) -> None:
+    """Run a story on a runtime over a directory, whose process for syncs is there; with `then` that is
+    what the process does when it is asked."""
+
+    async def main() -> None:
+        runtime = Runtime(LIMITS, DiskStore(OsFiles(path)), **options)
+        if then is not None:
+            runtime._sync_process = SyncProcess(deaf(then))
+        await runtime.start()
+        async with asyncio.timeout(100):
+            await runtime.wait_ready()
+            await told(runtime, put("t", durability="fsync"))
+            while not runtime._sync_process.want():
+                await asyncio.sleep(0)
+            await story(runtime)
+            await runtime.stop()
+
+    asyncio.run(main())
+
+
+def data_of(path: Path) -> list[object]:
+    """The records that the next process finds."""
+    found: list[object] = []
+
+    async def story(runtime: Runtime) -> None:
+        reply = await told(runtime, diff("t", from_seq=0, limit=10_000))
+        assert isinstance(reply.result, Outcome)
+        page = orjson.loads(text_of(reply.result))
+        found.extend(record["data"] for record in page["records"])
+
+    on_disk(path, story)
+    return found
+
+
+def test_no_thread_takes_part_in_a_sync(tmp_path: Path) -> None:
+    """But in the first ones, and where something is to be done after a sync: a thread would need the
+    interpreter twice for each."""
+
+    async def story(runtime: Runtime) -> None:
+        await told(runtime, append("t", "looks after what is due"))
+        by_thread: list[int] = []
+        sync = runtime.store.sync
+        runtime.store.sync = lambda: by_thread.append(1) or sync()  # type: ignore[method-assign,func-returns-value]
+        for number in range(50):
+            reply = await told(runtime, append("t", number))
+            assert isinstance(reply.result, Outcome)
+            assert runtime.store.synced_lsn == runtime.store.written_lsn
+        assert len(by_thread) < 25
+        assert runtime.store.stats.fsyncs_total > 50
+
+    on_disk(tmp_path, story)
+    assert len(data_of(tmp_path)) == 51
+
+
+def test_what_is_acknowledged_while_the_process_dies_again_and_again_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread syncs what the process was asked for, and everything until another one is there. (§1.3)"""
+    monkeypatch.setattr(sync_process, "AGAIN_S", (0.0,))
+    acknowledged: list[object] = []
+
+    async def story(runtime: Runtime) -> None:
+        for number in range(400):
+            if number % 7 == 0 and (pid := runtime._sync_process.pid) is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            reply = await told(runtime, append("t", number))
+            assert isinstance(reply.result, Outcome)
+            acknowledged.append(number)
+
+    on_disk(tmp_path, story)
+
+    assert data_of(tmp_path) == acknowledged
+
+
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [
+        (
+            f"os.eventfd_write(answered, {answer_of(errno.EIO, 0)}); select.select([], [], [])",
+            "Input/output error",
+        ),
+        ("select.select([], [], [])", "did not answer within 300 ms"),
+    ],
+    ids=["an error", "a hang"],
+)
+def test_a_process_that_reports_an_error_or_nothing_leaves_a_read_only_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, then: str, why: str
+) -> None:
+    """As a sync of a thread that fails, or that the watchdog gives up: the outcome is unknown, and nothing
+    is tried again. (§0.6)"""
+
+    async def story(runtime: Runtime) -> None:
+        reply = await told(runtime, append("t", 1))
+        while isinstance(reply.result, Outcome):  # a thread had something to do
+            reply = await told(runtime, append("t", 1))
+        assert isinstance(reply.result, Rejection)
+        assert reply.result.code is ErrorCode.INTERNAL
+        assert runtime.engine.read_only
+        assert isinstance((await told(runtime, diff("t", from_seq=0))).result, Outcome)
+        while not (tmp_path / FAILED_NAME).exists():
+            await asyncio.sleep(0)
+
+    on_disk(tmp_path, story, then=then, sync_timeout_ms=300)
+    assert "the log is read-only from now on" in caplog.text
+    assert why in caplog.text

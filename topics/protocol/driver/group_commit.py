@@ -58,7 +58,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Sync(msgspec.Struct, frozen=True):
-    """`Store.sync`, on a thread; then `GroupCommit.synced` or `failed`."""
+    """`Store.sync`, on a thread, or what `Store.begin_sync` says; then `GroupCommit.synced` or `failed`."""
 
 
 class LeaveMark(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ engine's thread; a store is not thread-safe beyond that.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -256,6 +256,29 @@ class StoreStats:
     flag_repairs_total: int = 0
 
 
+@runtime_checkable
+class SyncedFile(Protocol):
+    """A file of the store that another process can sync: it gets the descriptor."""
+
+    def fileno(self) -> int: ...
+
+    def sync_data(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class BegunSync(Protocol):
+    """A sync of the store's log that another process performs."""
+
+    @property
+    def files(self) -> Sequence[SyncedFile]:
+        """What is to be synced, in this order."""
+
+    @property
+    def note(self) -> tuple[bytes, SyncedFile] | None:
+        """What is to be written at the begin of another file once they are, as far as that can be."""
+
+
 class RunSource(Protocol):
     """What an engine's state needs of its storage, in the process that writes or in a reader."""
 
@@ -357,6 +380,30 @@ class Store(Protocol):
         Raises:
             WriteFailed: The outcome is unknown and the store is read-only from now on.
         """
+
+    def begin_sync(self) -> BegunSync | None:
+        """Begin a sync that another process performs, and no other sync before `end_sync` or
+        `finish_sync`.  Does not block.
+
+        Returns:
+            None where it is for `sync` to do.
+
+        Raises:
+            WriteFailed: The store is read-only.
+        """
+
+    def end_sync(self, begun: Any, took_us: int = 0, error: Exception | None = None) -> int:
+        """The process has done what was begun, or was told why not; returns as `sync`.
+
+        Args:
+            took_us: How long that took, microseconds.
+
+        Raises:
+            WriteFailed: There was an error: the store is read-only from now on.
+        """
+
+    def finish_sync(self, begun: Any) -> int:
+        """*Blocking*, as `sync`: do what was begun, which the process did not do, or died over."""
 
     def sync(self) -> int:
         """*Blocking*, on the one thread that syncs: make everything written so far durable.

@@ -29,6 +29,7 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import LogFollowers, Store
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.freed_memory import FreedMemory, trim
+from topics.server.runtime.sync_process import SyncProcess
 from topics.server.runtime.workers import AtWork, Worker
 from topics.server.service.shell import PHASES, Phase, Process
 from topics.server.service.texts import log_damage
@@ -101,6 +102,7 @@ class Runtime:
         self._asked_s = 0.0
         self._at_work = AtWork()
         self._syncer = Worker("topics-sync", self._at_work)
+        self._sync_process = SyncProcess()
         self._writer = Worker("topics-log", self._at_work)
         self._maintainer = Worker("topics-maintain", self._at_work)
         self._freed = FreedMemory(
@@ -219,6 +221,7 @@ class Runtime:
             self._alarm.cancel()
         for worker in (self._syncer, self._writer, self._maintainer):
             worker.stop()
+        self._sync_process.stop()
         self._readers.shutdown(wait=False)
         self._decoder.shutdown(wait=False)
         self._pager.shutdown(wait=False)
@@ -244,7 +247,8 @@ class Runtime:
             log.error("the disk hangs: its files are left to the end of the process")
 
     async def _leave_files(self) -> None:
-        """Returns when no thread uses the files any more: others are about to open them."""
+        """Returns when nobody uses the files any more: others are about to open them."""
+        await self._sync_process.rest()
         for worker in (self._writer, self._syncer):
             await worker.wait_for(_nothing)
         for pool in (self._readers, self._pager):
@@ -393,16 +397,38 @@ class Runtime:
         self._set_alarm()
 
     def _sync(self, step: Sync) -> None:
-        begun = time.perf_counter()
+        begun_s = time.perf_counter()
+        driver, store = self.driver, self.store
 
         def done(lsn: int, error: BaseException | None) -> None:
             if error is None:
-                self.driver.commit.synced(lsn, (time.perf_counter() - begun) * 1000)
+                driver.commit.synced(lsn, (time.perf_counter() - begun_s) * 1000)
             else:
-                self.driver.commit.failed(error)
+                driver.commit.failed(error)
             self._set_alarm()
 
-        self._syncer.do(self.store.sync, done)
+        try:
+            begun = store.begin_sync() if self._sync_process.want() else None
+        except StoreError as error:
+            done(0, error)
+            return
+        if begun is None:
+            self._syncer.do(store.sync, done)
+            return
+
+        def synced(took_us: int, why: OSError | None) -> None:
+            try:
+                lsn = store.end_sync(begun, took_us, why)
+            except StoreError as error:
+                done(0, error)
+            else:
+                done(lsn, None)
+
+        def died() -> None:
+            self._syncer.do(partial(store.finish_sync, begun), done)
+
+        if not self._sync_process.sync(begun, synced, died):
+            died()
 
     def _rotate(self, step: Rotate) -> None:
         def done(boundary: int, error: BaseException | None) -> None:

@@ -112,6 +112,7 @@ class ClusterRuntime(Runtime):
         Raises:
             StoreError, OSError: It cannot be opened; the node has to end.
         """
+        await self._sync_process.rest()
         # Each thread makes its calls in order: what was under way for the old driver is over.
         for worker in (self._writer, self._syncer, self._maintainer):
             await worker.wait_for(_nothing)
