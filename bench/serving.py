@@ -5,11 +5,13 @@ what is asked of it.
 """
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -33,10 +35,8 @@ class Serving:
         return made
 
     def cpu_s(self) -> float:
-        """User and system time of all threads of the process so far."""
-        # The kernel's CPU clock of another process, numbered as clock_getcpuclockid(3) does it:
-        # what /proc/PID/stat tells, but in nanoseconds and not in ticks of 10 ms.
-        return time.clock_gettime((~self.process.pid << 3) | 2)
+        """User and system time of the process and its children so far."""
+        return cpu_s_of(self.process.pid)
 
     def kill(self) -> None:
         self.process.kill()
@@ -71,9 +71,48 @@ class Running(Serving):
         return made
 
     def cpu_s(self) -> float:
-        return 0.0 if self._pid is None else time.clock_gettime((~self._pid << 3) | 2)
+        return 0.0 if self._pid is None else cpu_s_of(self._pid)
 
     def kill(self) -> None: ...
+
+
+def cpu_s_of(pid: int) -> float:
+    """User and system time of all threads of a process, and of the processes that it has started."""
+    # The kernel's CPU clock of another process, numbered as clock_getcpuclockid(3) does it: what
+    # /proc/PID/stat tells, but in nanoseconds and not in ticks of 10 ms.
+    return sum(time.clock_gettime((~each << 3) | 2) for each in (pid, *children(pid)))
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started, and that live."""
+    tasks = Path(f"/proc/{pid}/task")
+    return [
+        int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()
+    ]
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """So many processes that compute meanwhile."""
+    command = [sys.executable, "-c", "while True: pass"]
+    started = [subprocess.Popen(command) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for each in started:
+            each.kill()
+            each.wait()
+
+
+def serve_other(home: Path, command: str) -> Serving:
+    """A server of this contract by a command of its own, in which `{port}` and `{dir}` stand for what it
+    gets; it is ready when `GET /v0/health` is answered."""
+    home.mkdir(parents=True, exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    words = [word.format(port=port, dir=home / "data") for word in shlex.split(command)]
+    request = b"GET /v0/health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    return serve_program(words[0], home, words, port, request, b"HTTP/1.1 200 ")
 
 
 def serve_topics(home: Path, checkout: Path | None = None, *options: str) -> Serving:

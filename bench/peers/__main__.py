@@ -17,7 +17,7 @@ from bench.peers.nats import Nats
 from bench.peers.redis import Redis
 from bench.peers.topics import Topics
 from bench.peers.wording import Peer
-from bench.serving import Running, Serving
+from bench.serving import Running, Serving, busy
 
 OTHERS: Final = (Redis, Nats, Beanstalkd)
 
@@ -89,6 +89,10 @@ def _running(url: str) -> Topics:
               help="A server of this contract that runs; with its process, its CPU time is told.")  # fmt: skip
 @click.option("--checkout", "checkouts", multiple=True, metavar="NAME=PATH",
               help="Another version of this project, started for each job.")  # fmt: skip
+@click.option("--command", "commands", multiple=True, metavar="NAME=COMMAND",
+              help="Another server of this contract, started for each job; {port} and {dir} are filled in.")  # fmt: skip
+@click.option("--busy", "computing", default=0, show_default=True,
+              help="Processes that compute meanwhile.")  # fmt: skip
 @click.option("--without", multiple=True, help="Leave out redis, nats or beanstalkd.")
 @click.option("--sustained", is_flag=True, help="Five million records without a pause, too.")
 @click.option("--dir", "path", type=click.Path(path_type=Path), help="Where the data goes.")
@@ -98,6 +102,8 @@ def main(
     only: tuple[str, ...],
     urls: tuple[str, ...],
     checkouts: tuple[str, ...],
+    commands: tuple[str, ...],
+    computing: int,
     without: tuple[str, ...],
     sustained: bool,
     path: Path | None,
@@ -107,9 +113,12 @@ def main(
     for each in checkouts:
         name, _, place = each.partition("=")
         peers.append(Topics(name, checkout=Path(place)))
+    for each in commands:
+        name, _, command = each.partition("=")
+        peers.append(Topics(name, command=command))
     missing = [kind.name for kind in OTHERS if not kind.is_installed()]
     peers += [kind() for kind in OTHERS if kind.name not in (*missing, *without)]
-    click.echo(machine())
+    click.echo(machine() + (f", {computing} processes that compute beside" if computing else ""))
     if missing:
         click.echo(f"not installed: {', '.join(missing)}")
     others = [f"× {peer.name}" for peer in peers[1:]]
@@ -121,7 +130,8 @@ def main(
         with tempfile.TemporaryDirectory(prefix="topics-peers-", dir=path) as home:
             times = rounds if job is not SUSTAINED else 1
             try:
-                done = run_job(job, peers, Path(home), rounds=times, scale=scale)
+                with busy(computing):
+                    done = run_job(job, peers, Path(home), rounds=times, scale=scale)
             except ValueError as refusal:
                 told = str(refusal).partition("\r\n\r\n")[2] or str(refusal)
                 click.echo(f"| {job.name} | refused: `{told}` |")

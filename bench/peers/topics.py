@@ -7,7 +7,7 @@ from socket import socket
 from typing import Final
 
 from bench.peers.wording import CLAIM_JOBS, PAGE_RECORDS, Ask, exchange
-from bench.serving import Serving, serve_topics
+from bench.serving import Serving, serve_other, serve_topics
 
 _SEQ: Final = re.compile(rb'"\$seq":(\d+)')
 
@@ -39,7 +39,8 @@ class Topics:
     """Args:
     name: Its column.
     checkout: Of another version of this project; None: this one.
-    running: One that runs already, with its process for the CPU time; None: it is started.
+    running: A server that runs already, with its process for the CPU time; None: it is started.
+    command: Of a server that somebody else has made (`serve_other`).
     """
 
     def __init__(
@@ -47,12 +48,16 @@ class Topics:
         name: str = "topics",
         checkout: Path | None = None,
         running: Serving | None = None,
+        command: str | None = None,
     ) -> None:
         self.name = name
         self._checkout = checkout
         self._running = running
+        self._command = command
 
     def start(self, home: Path, *, fsync: bool) -> Serving:
+        if self._command is not None:
+            return serve_other(home, self._command)
         return self._running or serve_topics(home, self._checkout)
 
     def greet(self, connection: socket, number: int) -> None: ...

@@ -5,11 +5,12 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from topics.server.runtime.workers import AtWork, Worker
+from topics.server.runtime.workers import AtWork, Worker, show_name, threads
 
 
 def play(story: Callable[[Worker], Awaitable[None]]) -> None:
@@ -195,3 +196,28 @@ def test_nothing_of_a_call_is_kept_until_the_next() -> None:
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+def test_the_kernel_shows_what_a_thread_is_for() -> None:
+    """`top -H` tells which one is busy; a name is cut to what the kernel keeps."""
+
+    def shown() -> str:
+        return Path(f"/proc/self/task/{threading.get_native_id()}/comm").read_text().strip()
+
+    async def story() -> str:
+        worker = Worker("topics-maintain-and-more")
+        try:
+            return str(await worker.wait_for(shown))
+        finally:
+            worker.stop()
+
+    assert asyncio.run(story()) == "topics-maintain"
+    with threads(1, "topics-zip") as pool:
+        assert pool.submit(shown).result() == "topics-zip"
+
+
+def test_a_thread_without_a_name_works() -> None:
+    """Where there is no /proc, the kernel shows the process's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "get_native_id", lambda: "nobody")
+        show_name("topics-zip")

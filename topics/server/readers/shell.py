@@ -12,7 +12,6 @@ state of the heads shows: a read that goes on in parts, or waits, is answered wh
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final, TypeVar
@@ -27,7 +26,7 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Parked
 from topics.server.readers.shared_heads import SharedHeadsView
 from topics.server.runtime.clock import Clock
-from topics.server.runtime.workers import AtWork
+from topics.server.runtime.workers import AtWork, threads
 from topics.server.service.shell import PHASES, Phase, Process
 
 log = logging.getLogger("topics.readers")
@@ -88,9 +87,9 @@ class ReaderShell:
         self._alarm: asyncio.TimerHandle | None = None
         self._is_working = False
         self._at_work = AtWork()
-        self._readers = ThreadPoolExecutor(4, "topics-read")
-        self._pager = ThreadPoolExecutor(2, "topics-page")
-        self._zipper = ThreadPoolExecutor(1, "topics-zip")
+        self._readers = threads(4, "topics-read")
+        self._pager = threads(2, "topics-page")
+        self._zipper = threads(1, "topics-zip")
 
     def _move(self, phase: Phase) -> None:
         assert phase in PHASES[self.phase], (self.phase, phase)

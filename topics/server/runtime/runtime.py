@@ -12,7 +12,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -30,7 +29,7 @@ from topics.protocol.model.ports import LogFollowers, Store
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.freed_memory import FreedMemory, trim
 from topics.server.runtime.sync_process import SyncProcess
-from topics.server.runtime.workers import AtWork, Worker
+from topics.server.runtime.workers import AtWork, Worker, threads
 from topics.server.service.shell import PHASES, Phase, Process
 from topics.server.service.texts import log_damage
 
@@ -111,10 +110,10 @@ class Runtime:
             self.later,
             lambda: self._maintainer.do(trim),
         )
-        self._readers = ThreadPoolExecutor(4, "topics-read")
-        self._decoder = ThreadPoolExecutor(1, "topics-decode")
-        self._pager = ThreadPoolExecutor(2, "topics-page")
-        self._zipper = ThreadPoolExecutor(1, "topics-zip")
+        self._readers = threads(4, "topics-read")
+        self._decoder = threads(1, "topics-decode")
+        self._pager = threads(2, "topics-page")
+        self._zipper = threads(1, "topics-zip")
         self._steps: dict[type, Callable[[Any], None]] = {
             Write: self._write,
             Sync: self._sync,

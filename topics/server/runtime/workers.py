@@ -8,14 +8,30 @@ thread has yet to end.
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
+NAME_CHARS: Final = 15
+"""Of a thread's name, as the kernel keeps it."""
+
 Done: TypeAlias = Callable[[Any, BaseException | None], None]
 """Called on the loop with what a call returned, or with None and what it raised."""
+
+
+def show_name(name: str) -> None:
+    """Have the kernel show the name of this thread, to `top -H` and in `/proc/PID/task/TID/comm`."""
+    with suppress(OSError):  # not everywhere
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name[:NAME_CHARS])
+
+
+def threads(most: int, name: str) -> ThreadPoolExecutor:
+    """A pool of threads that have its name."""
+    return ThreadPoolExecutor(most, name, initializer=show_name, initargs=(name,))
 
 
 class AtWork:
@@ -43,7 +59,7 @@ class Worker:
     """Calls on a thread of their own, one after the other.
 
     Args:
-        name: Of the thread, as a debugger shows it.
+        name: Of the thread, as a debugger, and the kernel, show it.
         at_work: Counts them, with those of others.
     """
 
@@ -84,6 +100,7 @@ class Worker:
             self._calls.put(None)
 
     def _live(self) -> None:
+        show_name(self._name)
         while (given := self._calls.get()) is not None:
             call, done = given
             value: Any = None
