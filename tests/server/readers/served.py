@@ -36,16 +36,20 @@ class WithReaders(Server):
 
     def reader_pids(self) -> list[int]:
         """The reader processes, ascending."""
-        return sorted(pid for pid in children(self.pid))
+        return sorted(children(self.pid))
 
 
 def children(parent: int) -> list[int]:
+    """The readers of a server, which has another process for syncs."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 stat = (entry / "stat").read_text()
+                command = (entry / "cmdline").read_bytes()
             except OSError:
+                continue
+            if command and b"topics.server.readers" not in command:
                 continue
             rest = stat.rpartition(")")[2].split()
             if int(rest[1]) == parent and rest[0] != "Z":
