@@ -459,10 +459,14 @@ class Log:
                         begun = self._begun_sync()
                 finally:
                     self._writing.release()
-        finally:
-            if begun is None:
-                self._syncing.release()
-        return begun and begun._replace(files=files, note=note(begun.batch))
+            if begun is not None:
+                begun = begun._replace(files=files, note=note(begun.batch))
+        except BaseException:
+            self._syncing.release()
+            raise
+        if begun is None:
+            self._syncing.release()
+        return begun
 
     def end_sync(self, begun: LogSync, took_us: int = 0, error: Exception | None = None) -> int:
         """The other process has synced the files, or was told why not; returns the lsn.

@@ -127,6 +127,40 @@ def test_more_files_than_it_takes_are_a_threads(file: OpenFile) -> None:
     play(story)
 
 
+def test_a_process_that_gets_less_than_was_sent_reports_nothing(file: OpenFile) -> None:
+    """Where it may have no more descriptors the kernel leaves them out, and says nothing to who sent them:
+    it would report files as durable that it never had."""
+    starved = f"""
+import array, contextlib, errno, os, resource, select, signal, socket, sys, time
+source = open({module.sync_program.__file__!r}).read()
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+exec(source)
+"""
+
+    async def story() -> None:
+        process = SyncProcess(lambda *files: [sys.executable, "-c", starved, *map(str, files)])
+        await ready(process)
+        assert await told_of(process, Asked((file,))) == "died"
+        process.stop()
+
+    play(story)
+
+
+def test_one_that_cannot_be_told_is_replaced(file: OpenFile, lock: OpenFile) -> None:
+    """What was sent is no message that it takes: a thread syncs, and another process is started."""
+
+    async def story() -> None:
+        process = SyncProcess()
+        await ready(process)
+        assert await told_of(process, Asked((OpenFile(-1),))) == "not sent"
+        assert process.pid is None
+        await ready(process)
+        assert await told_of(process, Asked((file,))) is None
+        process.stop()
+
+    play(story)
+
+
 def test_signals_to_the_group_do_not_end_it(file: OpenFile) -> None:
     """Ctrl-C in a terminal, or a supervisor's SIGTERM, reach it, too: the server syncs at its stop."""
 

@@ -93,7 +93,7 @@ class Pool:
         self._desks: dict[int, Desk] = {}
         """What each reader asks for, by its place."""
         self._is_begun = False
-        """What follows is there."""
+        """The runtime is known, and its readers were started: what is declared below has values."""
         self._runtime: Runtime
         self._streams: Streams
         self._store: Any

@@ -408,7 +408,7 @@ class Runtime:
 
         try:
             begun = store.begin_sync() if self._sync_process.want() else None
-        except StoreError as error:
+        except Exception as error:
             done(0, error)
             return
         if begun is None:
@@ -418,7 +418,7 @@ class Runtime:
         def synced(took_us: int, why: OSError | None) -> None:
             try:
                 lsn = store.end_sync(begun, took_us, why)
-            except StoreError as error:
+            except Exception as error:
                 done(0, error)
             else:
                 done(lsn, None)

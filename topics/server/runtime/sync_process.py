@@ -198,22 +198,23 @@ class SyncProcess:
         line = self._line
         assert line is not None
         descriptors = [file.fileno() for file in begun.files]
-        said = b"\n"
+        note = b""
         if len(descriptors) > FILES_MAX:
             return False
         if begun.note is not None:
             note, file = begun.note
-            said += note
             descriptors.append(file.fileno())
+        said = bytes((len(descriptors),)) + note
         if descriptors != self._descriptors:
             self._descriptors, as_ints = descriptors, array("i", descriptors)
             self._ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, as_ints)]
         try:
             line.channel.sendmsg((said,), self._ancillary)
+            os.eventfd_write(line.asked, 1)
         except OSError:
-            return False  # the end of the process, if it is that, is heard of next
+            self._ended(line)  # it is gone, or may have half of what it was to have
+            return False
         self._caller = synced, died
-        os.eventfd_write(line.asked, 1)
         return True
 
     def _answered(self, line: _Line) -> None:

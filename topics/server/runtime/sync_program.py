@@ -4,8 +4,8 @@ Started by its path, as `python -I -S`, so that it is there within milliseconds:
 package.  It knows no state between two syncs, holds no file but during a sync, and ends when the
 server does, whatever signals the two get.
 
-A message has the note that is to be written once all files are durable, and the descriptors of the files
-and, last, of the note's.  Both sides are woken by event counters: who is woken by a socket is moved by the
+A message has the number of its descriptors in a byte, then the note that is to be written once all files are
+durable; the descriptors are those of the files and, last, of the note's.  Both sides are woken by event counters: who is woken by a socket is moved by the
 kernel to the CPU of who sent, which has just begun to do something else.
 """
 
@@ -91,6 +91,8 @@ def main(channel_file: int, asked: int, answered: int) -> None:
         os.eventfd_read(asked)
         said, descriptors, _, _ = socket.recv_fds(channel, NOTE_BYTES_MAX, FILES_MAX + 1)
         try:
+            if len(descriptors) != said[0]:
+                return  # the kernel left out what it would not give: a thread of the server has to sync
             answer = synced(said[1:], descriptors)
         finally:
             for each in descriptors:
