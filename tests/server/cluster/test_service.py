@@ -185,20 +185,24 @@ def test_what_waits_for_a_leader_of_old_is_given_up(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_silent_leader_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topics.server.cluster.service.ANSWER_S", 0.01)
+    """And is told so, where the link was there and the command went out at once."""
     over: list[Any] = []
+    refused = encode_rejection(Rejection(ErrorCode.TOPIC_FULL, "first"))
 
     async def play(link: ServerConnection) -> None:
-        await asked_of(link)
-        over.append(await asked_of(link))
+        first = await asked_of(link)
+        await link.send(encode(Refused(first.number, refused)))
+        over.extend([await asked_of(link) for _ in range(3)])
         await link.wait_closed()
 
     async def story() -> None:
         async with a_follower_of(play) as (follower, _):
+            assert (await follower.ask("POST", "/v0/topics/t", WRITE)).status == 422
+            monkeypatch.setattr("topics.server.cluster.service.ANSWER_S", 0.01)
             answer = await follower.ask("POST", "/v0/topics/t", WRITE)
             assert answer.json["error"]["detail"]["outcome"] == "unknown"
             await until(lambda: over)
-            assert over == [Ended(1)]
+            assert [over[0], over[1].number, over[2]] == [Ended(1), 2, Ended(2)]
 
     run(story())
 

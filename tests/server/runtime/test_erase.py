@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,10 @@ def delete(topic: str = "jobs", **asked: object) -> Command:
 
 
 def holds(data_dir: Path, secret: str) -> bool:
-    return any(secret.encode() in path.read_bytes() for path in data_dir.iterdir())
+    """Whether a file has it; where upkeep renames or unlinks a file meanwhile, all are read again."""
+    while True:
+        with suppress(FileNotFoundError):
+            return any(secret.encode() in path.read_bytes() for path in data_dir.iterdir())
 
 
 def segment_bytes(data_dir: Path) -> int:

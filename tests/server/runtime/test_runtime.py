@@ -88,11 +88,12 @@ class WatchedStore(MemoryStore):
         return super().flip()
 
     def sync(self) -> int:
+        written_lsn = self.written_lsn
         self.may_sync.wait(100)
         if "sync" in self.fails:
             raise WriteFailed("0000000001.wal", "Input/output error")
         self.syncs += 1
-        self._synced = self.written_lsn
+        self._synced = written_lsn
         return self._synced
 
 
