@@ -330,6 +330,9 @@ class Harness:
     def on_answered(self) -> None:
         return
 
+    def work_soon(self) -> None:
+        return
+
     def erase(self, waiter: PendingAnswer) -> None:
         raise AssertionError("nobody asked")
 

@@ -122,11 +122,12 @@ def test_a_read_is_answered_at_once_and_a_poll_when_something_comes(host: Host) 
     assert host.driver.parked == 0
 
 
-@pytest.mark.parametrize("is_failed", [False, True])
+@pytest.mark.parametrize("beside", [None, "failed", Rotate, Mark, Write])
 def test_a_read_that_takes_several_turns_is_answered(
-    host: Host, is_failed: bool, monkeypatch: pytest.MonkeyPatch
+    host: Host, beside: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the log has failed, and no turn ends any more: reads go on. (§3.2, §11)"""
+    """Also where the log has failed, or is busy with a step of its own, and no turn ends: reads go on, and
+    wait for no disk. (§3.2, §11)"""
     whole = selection.select
     looks = iter((1, 2, 3))
 
@@ -139,8 +140,19 @@ def test_a_read_that_takes_several_turns_is_answered(
     tagged = [{"data": n, "tag": "x"} for n in range(5)]
     host.ask(append("t", records=tagged), "append")
     host.settle()
-    if is_failed:
+    if isinstance(beside, type):
+        host.holds = {beside}
+    if beside is Rotate:
+        host.driver.commit.rotate(lambda boundary, error: None)
+    elif beside is Mark:
+        host.advance(200)
+        host.advance(200)
+    elif beside is Write:
+        host.ask(append("t"), "more")
+        host.driver.end_turn()
+    elif beside == "failed":
         host.driver.commit.failed(OSError("of a test"))
+    assert [type(step) for step in host.held] == ([beside] if host.holds else [])
     for read in (reads, partial_scans):
         monkeypatch.setattr(read, "select", short)
 
@@ -150,6 +162,16 @@ def test_a_read_that_takes_several_turns_is_answered(
 
     assert text_of(host.answers["read"]).count(b'"data"') == 5
     assert next(looks, None) is None
+
+
+def test_work_that_waits_for_the_log_goes_on_once_that_is_free(host: Host) -> None:
+    """What a step of the log kept from being done is done at its end, though nobody asks for anything."""
+    begun: list[str] = []
+    host.holds = {Rotate}
+    host.driver.commit.rotate(lambda boundary, error: None)
+    host.driver.work_soon = lambda: begun.append("work")  # type: ignore[method-assign]
+    host.go_on()
+    assert begun == ["work"]
 
 
 def test_a_poll_that_is_cancelled_is_answered_no_more(host: Host) -> None:

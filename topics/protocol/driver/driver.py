@@ -517,8 +517,8 @@ class Driver:
             )
         self._begin_reading()
         self.commit.end_turn()
-        if self.commit.failure is not None:
-            # No turn ends any more, and reads go on, those too that take several.
+        if self.commit.failure is not None or self.commit.is_busy:
+            # No turn has ended, and reads go on, those too that take several.
             self._answer_woken()
             if self.engine.scans.due:
                 self.work_soon()
@@ -648,7 +648,7 @@ class Driver:
         work_ms = self._work_ms()
         if work_ms is not None and work_ms <= self._host.now_ms:
             self.work_off()
-        elif self._copy_pace.is_held:
+        else:
             self.work_soon()
         self.maintenance.ring()
         if self._acceptance is not None:

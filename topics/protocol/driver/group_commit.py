@@ -117,6 +117,9 @@ class CommitListener(Protocol):
     def on_answered(self) -> None:
         """Every answer was delivered that waited for no more than this."""
 
+    def work_soon(self) -> None:
+        """A step of the log is over that was no write: work goes on that no command asks for."""
+
     def erase(self, waiter: PendingAnswer) -> None:
         """The delete is in the log; its answer waits until the bytes are gone, too."""
 
@@ -203,6 +206,11 @@ class GroupCommit:
         self._unit.append(PendingAnswer(deliver, outcome, 0, 0.0, throttle_ms))
         if not self.is_turn_due:
             self.turn_soon()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a step of the writer is under way: no turn ends before its own end."""
+        return self.writer is not FREE
 
     @property
     def is_awaited(self) -> bool:
@@ -384,6 +392,7 @@ class GroupCommit:
         follows that would deliver them."""
         self._go_on()
         self._listener.on_answered()
+        self._listener.work_soon()
 
     # ------------------------------------------------------------------ for turns that others accept
 
