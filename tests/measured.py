@@ -10,6 +10,7 @@ measured: to trace all others would take as long again.
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,8 @@ class Coverage:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         is_covered = item.nodeid.startswith(COVERED)
         if is_covered != self._is_on:
+            if is_covered:
+                _forget()  # what was kept by a test that is not measured would not be reached again
             (self._coverage.start if is_covered else self._coverage.stop)()
             self._is_on = is_covered
         return (yield)
@@ -52,6 +55,18 @@ class Coverage:
             self._coverage.stop()
         self._coverage.save()
 
+
+def _forget() -> None:
+    """Empty the caches of the two packages."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(PACKAGES):
+            for each in vars(module).values():
+                if isinstance(each, _CACHED):
+                    each.cache_clear()  # type: ignore[attr-defined]
+
+
+_CACHED: Final[type] = type(cache(_forget))
+PACKAGES: Final = ("topics.protocol", "topics.store")
 
 COVERAGE: Final = Coverage() if os.environ.get("TOPICS_TESTS_COVERAGE") else None
 

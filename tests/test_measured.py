@@ -1,5 +1,6 @@
 """What a run of the tests tells of itself."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,19 @@ def test_the_longest_are_told_first(
         "     2.2 s  b::two[x y]",
         "     1.0 s  c::three",
     ]
+
+
+@cache
+def kept(number: int) -> int:
+    return number
+
+
+def test_what_was_kept_is_forgotten_before_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the body of a function that keeps its results would be reached in some orders of the tests only."""
+    monkeypatch.setattr(measured, "PACKAGES", __name__)
+    kept(1)
+    measured._forget()
+    assert kept.cache_info().currsize == 0
 
 
 def test_what_is_measured_is_there() -> None:

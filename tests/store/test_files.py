@@ -41,6 +41,15 @@ def test_bytes_are_where_they_were_written(files: Files) -> None:
     assert bytes(read_whole(files, "a")) == content(file)
 
 
+def test_another_process_can_be_given_a_file(tmp_path: Path) -> None:
+    """The process that syncs the log gets its descriptor."""
+    files = OsFiles(tmp_path)
+    files.prepare(create=True)
+    file = files.create("a")
+    write_all(file, b"hello", 0)
+    assert os.pread(file.fileno(), 10, 0) == b"hello"
+
+
 def test_names_come_and_go(files: Files) -> None:
     """A name is created once, replaced by a rename, and missing after its removal."""
     write_all(files.create("a"), b"a", 0)
