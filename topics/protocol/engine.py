@@ -114,6 +114,12 @@ class Engine:
 
     # ------------------------------------------------------------------ the shell's side
 
+    def next_seq(self, topic: str) -> int:
+        """The seq that a record of a topic gets if it is appended now; 1 where there is no topic.  May be
+        called on another thread, whose answer is old by the time it is there."""
+        found = self.state.topics.get(topic)
+        return 1 if found is None else found.head_seq + 1
+
     def submit(self, command: Command, *, token: object, moment: Moment) -> Outcome | Parked:
         """Decide a command and make what it decides true.
 

@@ -52,14 +52,19 @@ class Admission:
         if config.discard == "reject" and config.cap_records:
             self._require_space(topic, "cap_records", topic.count + n, config.cap_records)
         key = self._admitted_key(topic, command) if command.key else b""
-        batch = render_batch(
-            command.datas,
-            first_seq=topic.head_seq + 1,
-            ts_ms=max(now_ms, topic.last_ts_ms),
-            nodes=command.nodes,
-            tags=command.tags,
-            metas=command.metas,
-        )
+        first_seq, ts_ms = topic.head_seq + 1, max(now_ms, topic.last_ts_ms)
+        batch = None
+        if command.draft is not None:
+            batch = command.draft.batch(first_seq, ts_ms, command.nodes, command.tags)
+        if batch is None:
+            batch = render_batch(
+                command.datas,
+                first_seq=first_seq,
+                ts_ms=ts_ms,
+                nodes=command.nodes,
+                tags=command.tags,
+                metas=command.metas,
+            )
         pressed = not command.disable_backpressure
         return self._event(topic, batch, now_ms, key=key, pressed=pressed)
 

@@ -15,6 +15,7 @@ import msgspec
 
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.draft import Draft, draft_of
 from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.render import JsonText
 from topics.protocol.model.tags import Match
@@ -59,7 +60,8 @@ class Append(OnBehalf, frozen=True, kw_only=True):
     """Records to append, n >= 1, as JSON text; one node, tag and meta (or None) each.
 
     `nodes` is one for all, or one a record; `tags` and `metas` are None where no record has one.
-    `is_configuring` says that `config` was given, and is not the default.
+    `is_configuring` says that `config` was given, and is not the default.  `draft` is their text, where a
+    thread has rendered that already.
     """
 
     topic: str
@@ -73,6 +75,19 @@ class Append(OnBehalf, frozen=True, kw_only=True):
     is_configuring: bool = False
     return_seqs: bool
     disable_backpressure: bool
+    draft: Draft | None = None
+
+    def drafted(self, first_seq: int, ts_ms: int, pause: Callable[[], None]) -> "Append":
+        """The same with its text rendered, for the seqs and the time that it will probably get."""
+        draft = draft_of(
+            self.datas,
+            first_seq=first_seq,
+            ts_ms=ts_ms,
+            nodes=self.nodes,
+            metas=self.metas,
+            pause=pause,
+        )
+        return msgspec.structs.replace(self, draft=draft)
 
 
 class Diff(msgspec.Struct, frozen=True):

@@ -34,7 +34,7 @@ from topics.server.http.watch_feed import WatchFeed
 from topics.server.http.work_feed import WorkFeed
 from topics.server.observing.history import History
 from topics.server.observing.scraping import Scraping
-from topics.server.runtime.giving_way import GivingWay
+from topics.server.service.giving_way import GivingWay
 from topics.server.service.jobs import PushedJobs
 from topics.server.service.service import Service, WatchSession, WatchSocket
 from topics.server.service.shell import READY, not_serving

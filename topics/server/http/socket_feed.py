@@ -18,8 +18,8 @@ from topics.protocol.model.access import gone
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Appended
 from topics.server.http.watch_feed import SHUTTING_DOWN
-from topics.server.runtime.giving_way import GivingWay
 from topics.server.service.frames import Frames, Unreadable
+from topics.server.service.giving_way import GivingWay
 from topics.server.service.service import Positions, Service, WatchSocket
 from topics.server.service.shell import Phase, ThreadCall
 from topics.server.service.slots import Slot

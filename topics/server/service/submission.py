@@ -19,6 +19,7 @@ from topics.protocol.model.records import Buffer
 from topics.protocol.model.shown_records import WITH_RECORDS, records_of
 from topics.server.service import texts
 from topics.server.service.claims import Claiming
+from topics.server.service.giving_way import GivingWay
 from topics.server.service.service import Service
 from topics.server.service.shell import READY, ThreadCall, not_serving
 from topics.server.service.slots import Slot
@@ -76,7 +77,17 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
     # ------------------------------------------------------------------ the way in
 
     def parse_apart(self, parse: Callable[[], Command | Rejection]) -> None:
-        """Have a thread parse the command, then go on with it unless the client is gone."""
+        """Have a thread parse the command, then go on with it unless the client is gone.  Where it is
+        decided in this process, the thread renders the text of its records, too."""
+        service = self._service
+
+        def parse_all() -> Command | Rejection:
+            found = parse()
+            if type(found) is Append and service.has_engine:
+                shell = service.shell
+                first_seq = shell.engine.next_seq(found.topic)
+                return found.drafted(first_seq, shell.now_ms, GivingWay())
+            return found
 
         def on_done(done: ThreadCall[Command | Rejection]) -> None:
             if self._is_cancelled:
@@ -93,7 +104,7 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
             if now is not self:
                 self._done(now)  # type: ignore[arg-type]
 
-        self._work = self._service.shell.decode_in_thread(parse)
+        self._work = service.shell.decode_in_thread(parse_all)
         self._work.add_done_callback(on_done)
 
     def begin(self, command: Command) -> "A | Submission[A]":

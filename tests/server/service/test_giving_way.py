@@ -2,8 +2,8 @@
 
 import pytest
 
-from topics.server.runtime import giving_way
-from topics.server.runtime.giving_way import SLEEP_S, STEP_S, GivingWay
+from topics.server.service import giving_way
+from topics.server.service.giving_way import SLEEP_S, STEP_S, GivingWay
 
 
 def test_it_sleeps_once_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
