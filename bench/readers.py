@@ -6,19 +6,22 @@ A backlog of sealed and unsealed records is read by two clients; the newest reco
 again; the copies of what was just written, by four clients, with the write in the figure; the state of a
 topic, and lists of 100 and of 1,000 topics, each by four clients; a hundred streams watch one topic that
 is written to.  The newest record and the streams are done over HTTP/2 and,
-as far as it has them, over WebSocket, too; and over both, records are written one by one.  Rounds
+as far as it has them, over WebSocket, too; and over both, records are written one by one.  32 clients at once
+append a record each, and 16 claim eight jobs and ack them.  Rounds
 alternate between servers with 0 and with 2 readers.  Wall-clock time says nothing on a shared machine,
 and is not measured.
 """
 
 import os
+import re
+import selectors
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from threading import Thread
@@ -37,6 +40,10 @@ LISTED: Final = 1000
 STATES: Final = 2000
 LISTS: Final = 400
 WRITES: Final = 1000
+CROWD: Final = 32
+CROWD_WRITES: Final = 24_000
+WORKERS: Final = 16
+JOBS: Final = 32_000
 WATCHERS: Final = 100
 NEWS: Final = 150
 TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -290,6 +297,89 @@ def writing_h2(server: Measured) -> int:
     return writing(server, Wire2)
 
 
+class Asker:
+    """One client of a crowd: whole requests are sent, and answers that come in one piece are read."""
+
+    def __init__(self, port: int, more: "Callable[[bytes], bytes | None]") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._more = more
+        self._came = b""
+
+    def ask(self, answer: bytes = b"") -> bool:
+        """Send the next request, which may follow from the answer before; False where none is left."""
+        request = self._more(answer)
+        if request is not None:
+            self.socket.sendall(request)
+        return request is not None
+
+    def readable(self) -> bool:
+        data = self.socket.recv(1 << 16)
+        assert data
+        self._came += data
+        head, end, body = self._came.partition(b"\r\n\r\n")
+        if not end or len(body) < int(
+            head.lower().partition(b"content-length: ")[2].split(b"\r")[0]
+        ):
+            return True
+        assert head.startswith(b"HTTP/1.1 20"), self._came
+        self._came = b""
+        return self.ask(body)
+
+
+def crowd(askers: "Sequence[Asker]") -> None:
+    """Have all ask at once until none has anything left to ask."""
+    waiting = selectors.EpollSelector()
+    for asker in askers:
+        if asker.ask():
+            waiting.register(asker.socket, selectors.EVENT_READ, asker)
+    while waiting.get_map():
+        for key, _ in waiting.select():
+            if not key.data.readable():
+                waiting.unregister(key.fileobj)
+
+
+def post(path: str, body: Any) -> bytes:
+    data = orjson.dumps(body)
+    return (
+        b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n%s" % (path.encode(), len(data), data)
+    )
+
+
+def writing_crowd(server: Measured) -> int:
+    request = post("/v0/topics/crowd", {"records": [{"data": "x" * 64}]})
+    left = iter(range(CROWD_WRITES))
+
+    def more(_: bytes) -> bytes | None:
+        return request if next(left, None) is not None else None
+
+    crowd([Asker(server.port, more) for _ in range(CROWD)])
+    return CROWD_WRITES
+
+
+def working_crowd(server: Measured) -> int:
+    """Claims and acks, eight jobs each."""
+    writer = Wire(server.port)
+    writer.ask("PUT", "/v0/topics/work", {"type": "queue"})
+    for _ in range(JOBS // 1000):
+        writer.ask("POST", "/v0/topics/work", {"records": [{"data": "x" * 64}] * 1000})
+    claim = post("/v0/topics/work/claim", {"node": "w", "max": 8})
+    left = iter(range(JOBS // 8))
+
+    def more(answer: bytes) -> bytes | None:
+        if b'"$seq"' not in answer:
+            return claim if next(left, None) is not None else None
+        seqs = [int(seq) for seq in re.findall(rb'"\$seq":(\d+)', answer)]
+        return post("/v0/topics/work/ack", {"node": "w", "seqs": seqs})
+
+    begun = server.cpu_s()
+    crowd([Asker(server.port, more) for _ in range(WORKERS)])
+    global _since
+    _since = begun
+    return JOBS // 8 * 2
+
+
 def publishing(server: Measured) -> int:
     talks = [Talk(server.port) for _ in range(4)]
     for turn in range(WRITES):
@@ -352,6 +442,8 @@ LOADS: Final = {
     "read recent, h2": recent_h2,
     "write": writing,
     "write, h2": writing_h2,
+    "write, 32 clients": writing_crowd,
+    "claim, ack of 8": working_crowd,
     "publish, ws": publishing,
     "100 watchers": watching,
     "100 watchers, h2": watching_h2,

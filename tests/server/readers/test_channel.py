@@ -6,6 +6,7 @@ import socket
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
 from topics.protocol.driver.streams import LentSession
@@ -29,6 +30,8 @@ class End:
 
     def __init__(self, sock: socket.socket) -> None:
         self.messages: list[Any] = []
+        self.packets: list[list[Any]] = []
+        """Messages of the link, as they came together."""
         self.handed: list[tuple[Handed, socket.socket]] = []
         self.unsent: list[tuple[Handed, socket.socket]] = []
         self.ended = asyncio.Event()
@@ -39,7 +42,13 @@ class End:
             on_handed=self._on_handed,
             on_end=self.ended.set,
             on_unsent=lambda handed, sock: self.unsent.append((handed, sock)),
+            on_relayed=self._on_relayed,
         )
+
+    def _on_relayed(self, data: bytes) -> None:
+        self.packets.append(msgspec.msgpack.decode(data))
+        self.messages += self.packets[-1]
+        self.came.set()
 
     def _on_message(self, message: Any) -> None:
         self.messages.append(message)
@@ -110,6 +119,38 @@ def test_messages_and_connections_come_in_order_and_whole() -> None:
         sock.close()
         client.close()
         ours.channel.close()
+        await theirs.ended.wait()
+
+    asyncio.run(main())
+
+
+def test_messages_of_the_link_go_together() -> None:
+    """What is said in one turn of the loop is a packet, as much as one takes; each message keeps its place
+    among messages and connections; one that is larger than a packet goes alone, and whole."""
+    pack = msgspec.msgpack.encode
+    large = "x" * (2 * PART_BYTES + 7)
+
+    async def main() -> None:
+        ours, theirs = map(End, channel_pair())
+        client, descriptor = given()
+        for number in range(3):
+            ours.channel.relay(pack(number))
+        ours.channel.send(Release(1))
+        ours.channel.relay(pack("before"))
+        ours.channel.hand(Handed(), descriptor)
+        ours.channel.relay(pack("after"))
+        ours.channel.relay(pack(large))
+        await until(theirs, 7, 1)
+        for _ in range(3):
+            ours.channel.relay(pack("y" * (PART_BYTES // 2)))
+        await until(theirs, 10, 1)
+
+        assert theirs.messages[:7] == [0, 1, 2, Release(1), "before", "after", large]
+        assert [len(each) for each in theirs.packets] == [3, 1, 1, 1, 1, 1, 1]
+        theirs.handed[0][1].close()
+        client.close()
+        ours.channel.close()
+        ours.channel.relay(pack("to nobody"))
         await theirs.ended.wait()
 
     asyncio.run(main())

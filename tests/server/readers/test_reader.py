@@ -20,7 +20,7 @@ from topics.protocol.model.commands import ListTopics
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome, TopicsListed
 from topics.server.links.codec import decode_command, encode_outcome
-from topics.server.links.messages import Answered, Ended, Submit, decode_to_decide
+from topics.server.links.messages import Answered, Ended, Submit, decode_all_to_decide
 from topics.server.observing.measures import RequestMeasures
 from topics.server.readers.channel import Channel, Handed, channel_pair
 from topics.server.readers.messages import (
@@ -86,7 +86,7 @@ class Engine:
         self.channel = Channel(
             ours,
             on_message=lambda data: self.messages.append(decode_from_reader(data)),
-            on_relayed=lambda data: self.asked.append(decode_to_decide(data)),
+            on_relayed=lambda data: self.asked.extend(decode_all_to_decide(data)),
             on_handed=lambda handed, sock: self.came_back.append((handed, sock)),
             on_end=self._ended,
         )

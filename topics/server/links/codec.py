@@ -38,17 +38,25 @@ NO_RECORDS: Final = Records(())
 
 
 class _Form(NamedTuple):
-    """How a kind of struct travels."""
+    """How a kind of struct travels: as it is, where none of its fields travels apart, or as a kind without
+    those.
+
+    Attributes:
+        wire: Makes that; None where the struct travels as it is.
+    """
 
     names: tuple[str, ...]
-    wire: Callable[..., msgspec.Struct]
+    wire: Callable[..., msgspec.Struct] | None
     decode: Callable[[bytes], Any]
 
 
 @cache
 def _form_of(kind: Any) -> _Form:
+    every = msgspec.structs.fields(kind)
+    fields = [each for each in every if each.name not in _APART]
+    if len(fields) == len(every):
+        return _Form((), None, msgspec.msgpack.Decoder(kind).decode)
     hints = get_type_hints(kind)
-    fields = [each for each in msgspec.structs.fields(kind) if each.name not in _APART]
     typed = [_field(each, hints[each.name]) for each in fields]
     wire = msgspec.defstruct(
         kind.__name__, typed, kw_only=True, frozen=True, omit_defaults=True, gc=False
@@ -68,12 +76,16 @@ def _field(field: Any, hint: Any) -> Any:
 def _packed(value: Any) -> bytes:
     kind: Any = type(value)
     form = _form_of(kind)
+    if form.wire is None:
+        return _encode(value)
     return _encode(form.wire(**{name: getattr(value, name) for name in form.names}))
 
 
 def _unpacked(kind: type, head: bytes, **more: Any) -> Any:
     form = _form_of(kind)
     found = form.decode(head)
+    if form.wire is None:
+        return found
     return kind(**{name: getattr(found, name) for name in form.names}, **more)
 
 

@@ -8,10 +8,13 @@ served as its requests come.  Knows nothing of requests.
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, TypeAlias, TypeVarTuple
 
 from topics.server.transport.budget import Meter, Share
 from topics.server.transport.shared import Shared
+
+Given = TypeVarTuple("Given")
+_Work: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
 
 KEPT_MAX: Final = 1024
 """Queues without a request that are kept: how much each used lately is worth knowing for a moment."""
@@ -29,8 +32,8 @@ class ConnectionQueue:
     def __init__(self, shared: Shared, number: int) -> None:
         self._shared = shared
         self.number = number
-        self._work: deque[Callable[[], None]] = deque()
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._work: deque[_Work] = deque()
+        self._waiting: deque[_Work] = deque()
         self._asks = False
         """One of those that wait is to have a turn."""
         self._is_queued = False
@@ -40,10 +43,10 @@ class ConnectionQueue:
         self.apart: set[object] = set()
         self.answers = Share(shared.answers, shared.limits.connection_answers_bytes)
 
-    def do(self, work: Callable[[], None]) -> None:
+    def do(self, work: Callable[[*Given], None], *given: *Given) -> None:
         """Have this done, now where the queue has used little, else in its turn.  It must not raise;
         called as messages come, and not within the turn of another client."""
-        self._work.append(work)
+        self._work.append((work, given))
         if self._is_queued or self._is_working:
             return
         shared = self._shared
@@ -54,13 +57,17 @@ class ConnectionQueue:
 
     def soon(self, work: Callable[[], None]) -> None:
         """Have this done in its turn.  Runs nothing before it returns."""
-        self._work.append(work)
+        self._work.append((work, ()))
         if not (self._is_queued or self._is_working):
             self._queue()
 
-    def ask(self, work: Callable[[], None]) -> None:
-        """Have this done in its turn, once there is room for another answer (`is_full`)."""
-        self._waiting.append(work)
+    def ask(self, work: Callable[[*Given], None], *given: *Given) -> None:
+        """Have this done in its turn, once there is room for another answer (`is_full`): now, where this
+        is its turn."""
+        if self._is_working and not self._waiting and not self.is_full:
+            work(*given)
+            return
+        self._waiting.append((work, given))
         self.go_on()
 
     def go_on(self) -> None:
@@ -73,7 +80,8 @@ class ConnectionQueue:
         """Each of them may fill it."""
         self._asks = False
         if self._waiting and not self.is_full:
-            self._waiting.popleft()()
+            work, given = self._waiting.popleft()
+            work(*given)
         self.go_on()
 
     @property
@@ -103,7 +111,8 @@ class ConnectionQueue:
         self._is_working = True
         try:
             while work:
-                work.popleft()()
+                call, given = work.popleft()
+                call(*given)
                 if shared.clock() >= begun_s + turn_s:
                     break
         finally:

@@ -12,14 +12,14 @@ of a client's connection.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.model.access import ANYONE, Caller, gone
-from topics.protocol.model.commands import Command
+from topics.protocol.model.commands import FACTS, Command
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Granted, Outcome, StablePage
 from topics.protocol.model.records import Buffer
@@ -28,7 +28,6 @@ from topics.server.links.connection_queues import ConnectionQueue, ConnectionQue
 from topics.server.links.messages import (
     SMALL_BYTES,
     Answered,
-    Asker,
     Ended,
     Open,
     Opened,
@@ -36,12 +35,16 @@ from topics.server.links.messages import (
     Refused,
     Report,
     Submit,
+    ToDecide,
     Unsent,
     Window,
+    decode_all_to_decide,
     decode_to_decide,
     encode,
 )
 from topics.server.links.outlet import Flow, Outlet, Wire
+from topics.server.links.refusals import no_room, unknown
+from topics.server.links.small_change import SmallChange
 from topics.server.service.claims import take_back
 from topics.server.service.service import Service
 from topics.server.service.slots import Slot, Slots
@@ -49,6 +52,10 @@ from topics.server.service.submission import Submission
 from topics.server.transport.bodies import BodyShare
 from topics.server.transport.outgoing import Outgoing
 from topics.server.transport.shared import Shared
+
+_WRITES: Final = {kind.__name__: facts for kind, facts in FACTS.items() if not facts.is_read}
+_CHANGES: Final = frozenset(kind for kind, facts in _WRITES.items() if not facts.gives_records)
+"""Kinds of commands whose reply is small, and comes however long their client waits."""
 
 log = logging.getLogger("topics.links")
 
@@ -111,6 +118,15 @@ class Desk:
         self._counts = counts
         self._queues = ConnectionQueues(shared)
         self._served: dict[int, Served] = {}
+        self._writes = 0
+        self._writers: set[int] = set()
+
+    def take_writes(self) -> tuple[int, int]:
+        """How many writes came since this was last asked, and of how many connections."""
+        found = self._writes, len(self._writers)
+        self._writes = 0
+        self._writers.clear()
+        return found
 
     @property
     def open_requests(self) -> int:
@@ -118,7 +134,17 @@ class Desk:
 
     def received(self, data: bytes) -> None:
         """A message of the other process came."""
-        message = decode_to_decide(data)
+        self._take(decode_to_decide(data))
+
+    def received_all(self, data: bytes) -> None:
+        """Messages of the other process came, as one array; a fault of one concerns no other."""
+        for message in decode_all_to_decide(data):
+            try:
+                self._take(message)
+            except Exception:
+                log.exception("a message of a link failed")
+
+    def _take(self, message: ToDecide) -> None:
         if isinstance(message, Submit | Open | Report):
             self._ask(message)
             return
@@ -126,7 +152,7 @@ class Desk:
         if served is None:
             return  # it is over already
         if isinstance(message, Part):
-            served.queue.do(partial(served.on_part, message))
+            served.queue.do(served.on_part, message)
         elif isinstance(message, Window):
             served.on_window(message.size)
         elif isinstance(message, Unsent):
@@ -136,31 +162,41 @@ class Desk:
             self.forget(served)
 
     def _ask(self, asked: Submit | Open | Report) -> None:
-        queue = self._queues.enter(asked.asker.connection)
-        caller = self._caller(asked.asker)
+        asker, number = asked.asker, asked.number
+        queue = self._queues.enter(asker.connection)
+        caller = self._caller_of(asker.key) if asker.key else ANYONE
         if caller is None:
             self._queues.leave(queue)
-            self.say(Refused(asked.number, encode_rejection(gone())))
+            self.say(Refused(number, encode_rejection(gone())))
             return
-        slot = Slot(self._slots, asked.asker.address, caller)
+        slot = Slot(self._slots, asker.address, caller)
         try:
             if self._counts:
                 self._count(slot)
         except Rejection as refusal:
             self._queues.leave(queue)
-            self.say(Refused(asked.number, encode_rejection(refusal)))
+            self.say(Refused(number, encode_rejection(refusal)))
             return
-        if isinstance(asked, Submit):
+        if type(asked) is Submit:
+            if asked.kind in _WRITES:
+                self._writes += 1
+                self._writers.add(asker.connection)
+                is_whole = asked.size == len(asked.text) <= self.shared.limits.body_free_bytes
+                if is_whole and asked.kind in _CHANGES:
+                    change = self._served[number] = SmallChange(self, queue, slot, number)
+                    queue.do(queue.ask, change.decide, asked)
+                    return
             submitted = Submitted(self, queue, slot, asked)
-            self._served[asked.number] = submitted
-            queue.do(partial(submitted.begin, asked))
-        elif isinstance(asked, Report):
-            reported = Reported(self, queue, asked.number)
-            self._served[asked.number] = reported
-            queue.do(partial(reported.begin, self._reports.get(asked.kind), asked.head, caller))
+            self._served[number] = submitted
+            queue.do(submitted.begin, asked)
+        elif type(asked) is Report:
+            reported = Reported(self, queue, number)
+            self._served[number] = reported
+            queue.do(reported.begin, self._reports.get(asked.kind), asked.head, caller)
         else:
-            opening = self._served[asked.number] = AskedStream(queue, slot, asked.number)
-            queue.do(partial(self._open, opening, asked))
+            assert isinstance(asked, Open)
+            opening = self._served[number] = AskedStream(queue, slot, number)
+            queue.do(self._open, opening, asked)
 
     def _count(self, slot: Slot) -> None:
         """Raises Rejection: 429."""
@@ -200,9 +236,6 @@ class Desk:
         opening.slot.close()
         self._served[opening.number] = served
 
-    def _caller(self, asker: Asker) -> Caller | None:
-        return self._caller_of(asker.key) if asker.key else ANYONE
-
     def say(self, message: Answered | Refused | Opened | Window | Part) -> None:
         self.wire.relay(encode(message))
 
@@ -216,11 +249,6 @@ class Desk:
         """The other process has ended: what it asked for is over."""
         for served in list(self._served.values()):
             self.forget(served)
-
-
-def unknown(kind: str) -> Rejection:
-    """501: a process of another version asks for what this one does not know."""
-    return Rejection(ErrorCode.INTERNAL, f"this process does not know {kind}")
 
 
 class AskedStream:
@@ -565,9 +593,3 @@ class _Slices:
 
     def take(self, most: int) -> Buffer:
         return self._outgoing.take(most)
-
-
-def no_room(most: int) -> Rejection:
-    """429: a reply finds no room in what may wait to be taken."""
-    limit = {"limit": "max_answer_memory", "max": most}
-    return Rejection(ErrorCode.THROTTLED, "too many bytes of answers wait to be taken", limit)

@@ -36,8 +36,10 @@ from topics.server.links.messages import (
     Refused,
     Report,
     Submit,
+    ToAsk,
     Unsent,
     Window,
+    decode_all_to_ask,
     decode_to_ask,
     encode,
 )
@@ -147,7 +149,17 @@ class Link:
 
     def received(self, data: bytes) -> None:
         """A message of the other process came."""
-        message = decode_to_ask(data)
+        self._take(decode_to_ask(data))
+
+    def received_all(self, data: bytes) -> None:
+        """Messages of the other process came, as one array; a fault of one concerns no other."""
+        for message in decode_all_to_ask(data):
+            try:
+                self._take(message)
+            except Exception:
+                log.exception("a message of a link failed")
+
+    def _take(self, message: ToAsk) -> None:
         asked = self._asked.get(message.number)
         if asked is None:
             return  # it is over already
@@ -178,6 +190,12 @@ class Link:
         for asked in list(self._asked.values()):
             if asked.waits_for_news:
                 asked.on_refused(refusal)
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether the other process has yet to end a stream."""
+        streams = (each for each in self._asked.values() if isinstance(each, RemoteStream))
+        return any(not stream.has_ended for stream in streams)
 
     def forget(self, number: int) -> None:
         self._asked.pop(number, None)
@@ -314,6 +332,7 @@ class RemoteStream:
 
     Attributes:
         head: What the other process said of it when it was opened.
+        has_ended: No more messages come.
         may_be_done, waits_for_news: As of a command.
         ended_by: Why the link let go of it; None where it did not.
     """
@@ -332,7 +351,7 @@ class RemoteStream:
         self._messages = Messages()
         self._intake = Intake(WAITING_BYTES)
         self._wake: Callable[[], None] = _nothing
-        self._has_ended = False
+        self.has_ended = False
         self._is_closed = False
         self.head = b""
         self.ended_by: Rejection | None = None
@@ -355,7 +374,7 @@ class RemoteStream:
             deliver(refusal)
             return
         self.ended_by = refusal
-        self._has_ended = True
+        self.has_ended = True
         self._link.forget(self._number)
         self._wake()
 
@@ -368,7 +387,7 @@ class RemoteStream:
     @property
     def is_over(self) -> bool:
         """Nothing more will come."""
-        return self._has_ended and not self._messages
+        return self.has_ended and not self._messages
 
     @property
     def is_lost(self) -> bool:
@@ -397,10 +416,10 @@ class RemoteStream:
 
     def on_part(self, part: Part) -> None:
         self._messages.put(part.data)
-        self._has_ended = part.is_last
+        self.has_ended = part.is_last
         self._intake.came(len(part.data))
         self._tell_room()
-        if self._messages or self._has_ended:
+        if self._messages or self.has_ended:
             self._wake()
 
     def on_window(self, size: int) -> None:

@@ -140,3 +140,5 @@ ToAsk: TypeAlias = Answered | Refused | Opened | Part | Window
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_to_decide: Final = msgspec.msgpack.Decoder(ToDecide).decode
 decode_to_ask: Final = msgspec.msgpack.Decoder(ToAsk).decode
+decode_all_to_decide: Final = msgspec.msgpack.Decoder(list[ToDecide]).decode
+decode_all_to_ask: Final = msgspec.msgpack.Decoder(list[ToAsk]).decode

@@ -1,15 +1,17 @@
 """The channel between the engine's process and one reader: messages, and connections with them.
 
 A Unix socket that keeps the borders of messages.  A connection goes as the descriptor of its socket,
-with the bytes that were received and not taken.  Knows nothing of what is done with either.
+with the bytes that were received and not taken.  Messages of the link that are said in one turn of the loop go
+together: a packet costs either process far more than a message does.  Knows nothing of what is done with any.
 
-Invariants: messages arrive in their order, each whole; a descriptor is closed here once it is sent;
-the end of the other process is the end of the channel.
+Invariants: messages and connections arrive in their order, each whole; a descriptor is closed here once it is
+sent; the end of the other process is the end of the channel.
 """
 
 import asyncio
 import os
 import socket
+import struct
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -28,6 +30,10 @@ _PART: Final = b"P"
 _HANDED: Final = b"H"
 _RELAYED: Final = b"R"
 _DESCRIPTOR_SPACE: Final = socket.CMSG_SPACE(4)
+_ARRAY: Final = struct.Struct(">BH")
+_ARRAY_16: Final = 0xDC
+"""Of msgpack: a count in 16 bits follows, and then the elements."""
+ARRAY_MAX: Final = 0xFFFF
 WAITING_MAX: Final = 1024
 """Packets that wait for the other side, beyond which `is_clear` says no."""
 LOW_PACKETS: Final = 4
@@ -68,7 +74,7 @@ class Channel:
         on_handed: Called with each connection; owns its socket.
         on_end: Called once, when the other process has closed its end.
         on_unsent: Called then with each connection that was not sent; owns its socket.
-        on_relayed: Called with the bytes of each message of the link, which alone knows them.
+        on_relayed: Called with messages of the link, which alone knows them, as one array of msgpack.
 
     Attributes:
         when_low: Called where `is_low` is true again.
@@ -91,6 +97,9 @@ class Channel:
         self._loop = asyncio.get_running_loop()
         self._parts: list[bytes] = []
         self._waiting: deque[tuple[bytes, Handed | None, int]] = deque()
+        self._relayed: list[bytes] = []
+        """Messages of the link that go at the end of this turn."""
+        self._relayed_bytes = 0
         self._is_writing = False
         self._may_take = 0
         """Connections that may yet be taken in this turn."""
@@ -113,14 +122,31 @@ class Channel:
 
     def send(self, message: ToReader | FromReader) -> None:
         """Send a message; one to an end that is gone is dropped."""
+        self._send_relayed()
         self._send(_MESSAGE, _encode(message))
 
     def relay(self, data: bytes) -> None:
-        """Send a message of the link; one to an end that is gone is dropped."""
-        self._send(_RELAYED, data)
+        """Send a message of the link with the others of this turn; one to an end that is gone is
+        dropped."""
+        relayed = self._relayed
+        if not relayed:
+            self._loop.call_soon(self._send_relayed)
+        elif self._relayed_bytes + len(data) > PART_BYTES or len(relayed) == ARRAY_MAX:
+            self._send_relayed()
+        relayed.append(data)
+        self._relayed_bytes += len(data)
+
+    def _send_relayed(self) -> None:
+        relayed = self._relayed
+        if relayed:
+            data = b"".join((_ARRAY.pack(_ARRAY_16, len(relayed)), *relayed))
+            relayed.clear()
+            self._relayed_bytes = 0
+            self._send(_RELAYED, data)
 
     def hand(self, handed: Handed, descriptor: int) -> None:
         """Send a connection; its descriptor is closed here."""
+        self._send_relayed()
         self._send(_HANDED, _encode(handed), handed, descriptor)
 
     def _send(

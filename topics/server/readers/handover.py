@@ -3,7 +3,8 @@
 A connection changes its process as a whole, with the bytes that came and were not taken, so each of
 its requests is served from its first byte to its last by one process, and what it can ask of either
 is all that the engine's process can be asked.  One that becomes a WebSocket stays where it goes with its
-handshake.  Knows nothing of how connections travel.
+handshake; and while a crowd writes (`crowd`), one that writes goes to a reader and stays there.  Knows nothing of
+how connections travel.
 """
 
 import re
@@ -109,6 +110,14 @@ def asked_by(method: str, path: bytes) -> ReadTarget | None:
     return None
 
 
+_WRITES: Final = (b"POST ", b"PUT ", b"DELETE ", b"PATCH ")
+
+
+def may_write(data: bytes, at: int) -> bool:
+    """Whether the request that begins there, which is no reader's, may be a write."""
+    return data.startswith(_WRITES, at)
+
+
 Sort = Callable[["Handover", bytes, int], bool]
 """Whether a connection does not go on here: it was given away, or waits for something."""
 
@@ -122,6 +131,7 @@ class Handover:
     Attributes:
         reads: Requests since the last that no reader serves.
         returns: How often the connection has come back to the engine's process.
+        wrote_in: The tick of `Crowd` in which it last wrote.
     """
 
     def __init__(
@@ -135,6 +145,7 @@ class Handover:
         self.connection = connection
         self.returns = returns
         self.reads = 0
+        self.wrote_in = -1
         self._sort = sort
         self._inner = Http1(connection, exchange)
         self._waits = False

@@ -88,6 +88,12 @@ class Drain(msgspec.Struct, frozen=True, array_like=True, tag=8):
     """The server stops."""
 
 
+class Crowded(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """A crowd writes, or does not any more: whether a connection stays in a reader that writes."""
+
+    is_crowded: bool
+
+
 # ---------------------------------------------------------------------- of a reader
 
 
@@ -157,7 +163,9 @@ class Released(msgspec.Struct, frozen=True, array_like=True, tag=24):
     number: int
 
 
-ToReader: TypeAlias = Keys | HeadsMoved | Elsewhere | Release | Rest | Recall | End | Lent | Drain
+ToReader: TypeAlias = (
+    Keys | HeadsMoved | Elsewhere | Release | Rest | Recall | End | Lent | Drain | Crowded
+)
 FromReader: TypeAlias = (
     Serving
     | Stats

@@ -3,7 +3,7 @@ replaced, ended.  Implements `ports.LogFollowers`.
 
 Owns the shared heads and which process gets a connection.  The engine's process accepts every
 connection, and gives one away between two requests when the next is a reader's; a reader gives it back
-when the next is not.  One that speaks HTTP/2 is given away at its begin, and stays: what is not the
+when the next is not, unless a crowd writes (`crowd`).  One that speaks HTTP/2 is given away at its begin, and stays: what is not the
 reader's comes back over its relay.  A reader is never needed: without one, the engine's process serves
 what it would have served.
 
@@ -30,12 +30,14 @@ from topics.server.observing.metrics import Family
 from topics.server.process.later_imports import http2
 from topics.server.readers.arrivals import Arrivals
 from topics.server.readers.channel import Channel, Handed, require_channels
+from topics.server.readers.crowd import Crowd
 from topics.server.readers.early_handover import EarlyHandover
 from topics.server.readers.figures import families
-from topics.server.readers.handover import Handover, ReadKind, asked
+from topics.server.readers.handover import Handover, ReadKind, asked, may_write
 from topics.server.readers.lent_sessions import LentSessions
 from topics.server.readers.messages import (
     Borrow,
+    Crowded,
     Drain,
     Elsewhere,
     Forgotten,
@@ -103,6 +105,7 @@ class Pool:
         self._loop: asyncio.AbstractEventLoop
         self._shared: Shared
         self._arrivals = Arrivals()
+        self._crowd = Crowd()
         self._tick_handle: asyncio.TimerHandle | None = None
         self._ran = LoopTime(int(TICK_S * 1000))
         self._is_ending = False
@@ -142,7 +145,7 @@ class Pool:
                 on_handed=lambda handed, sock: self._on_handed(process, handed, sock),
                 on_end=lambda: self._on_gone(process),
                 on_unsent=self._on_unsent,
-                on_relayed=lambda data: desk.received(data),
+                on_relayed=lambda data: desk.received_all(data),
             )
             desk = Desk(
                 self._shared,
@@ -249,6 +252,7 @@ class Pool:
 
     def shown(self) -> None:
         if self._is_begun and not self._is_ending:
+            self._crowd.turn()
             self._show()
 
     def _show(self) -> None:
@@ -286,13 +290,21 @@ class Pool:
             self.drain()
             return
         self._tick_handle = self._loop.call_later(TICK_S, self._tick)
-        self.shown()  # the clock may have another course
+        self._show()  # the clock may have another course
         self._tell_in_flight()
+        for desk in self._desks.values():
+            self._crowd.came(*desk.take_writes())
+        if self._crowd.tick():
+            self._tell_crowd(self._ready())
         ran_ms = self._ran.look(int(self._loop.time() * 1000))
         for process in self._ready():
             if process.hangs(self.heads, ran_ms):
                 log.warning("reader %d hangs, and is replaced", process.index)
                 self._replace(process)
+
+    def _tell_crowd(self, processes: list[ReaderProcess]) -> None:
+        for process in processes:
+            process.send(Crowded(self._crowd.is_here))
 
     # ------------------------------------------------------------------ connections
 
@@ -313,7 +325,7 @@ class Pool:
         what = asked(data, at) if self._is_begun else None
         if what is None:
             sorting.reads = 0
-            return False
+            return may_write(data, at) and self._sort_write(sorting, len(data) - at)
         sorting.reads += 1
         if len(data) - at > PENDING_MAX:
             return False
@@ -328,6 +340,20 @@ class Pool:
             return False
         process = self._idlest()
         return process is not None and self._give_sorted(sorting, process)
+
+    def _sort_write(self, sorting: Handover, size: int) -> bool:
+        """A write is the engine's, unless a crowd writes: then a reader parses it."""
+        crowd = self._crowd
+        is_first = sorting.wrote_in != crowd.ticks
+        sorting.wrote_in = crowd.ticks
+        crowd.came(1, is_first)
+        if not crowd.is_here or size > PENDING_MAX:
+            return False
+        process = self._idlest()
+        # Its way back is no sign that it reads and writes in turn.
+        return process is not None and self._give(
+            sorting.connection, process, returns=sorting.returns - 1
+        )
 
     def _sort_stream(self, sorting: Handover, wid: str) -> bool:
         """A stream goes where its session is, which goes to a reader that can serve it."""
@@ -423,6 +449,7 @@ class Pool:
                 process.ready(self._ran.ms)
                 self._releases.process_ready(process)
                 self._tell_in_flight()  # before any connection goes there
+                self._tell_crowd([process])
             case Stats() as stats:
                 process.stats = stats
                 process.given = stats.connections

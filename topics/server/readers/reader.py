@@ -39,6 +39,7 @@ from topics.server.readers.handover import Handover, ReadKind, asked
 from topics.server.readers.held_files import holds_unlinked
 from topics.server.readers.messages import (
     Borrow,
+    Crowded,
     Drain,
     Elsewhere,
     End,
@@ -118,6 +119,8 @@ class Reader:
         self._ticks = 0
         self._is_resting = False
         """It looks again in a moment, and is not to be woken before."""
+        self._is_crowded = False
+        """Connections stay here, whatever they ask for."""
         self._in_flight: dict[str, int] = {}
         self._borrowed: dict[str, float] = {}
         """Sessions that are here, and when each last had a stream."""
@@ -143,7 +146,7 @@ class Reader:
             on_message=self._or_ends(self._on_message),
             on_handed=self._or_ends(self._on_handed),
             on_end=self._on_engine_gone,
-            on_relayed=lambda data: self._link.received(data),
+            on_relayed=lambda data: self._link.received_all(data),
         )
         if self._has_keys:
             await self._keys_told.wait()
@@ -313,6 +316,8 @@ class Reader:
 
     def _sort(self, sorting: Handover, data: bytes, at: int) -> bool:
         """Whether the connection does not go on here."""
+        if self._is_crowded:
+            return False
         match asked(data, at):
             case (ReadKind.SOCKET, _):
                 return False
@@ -445,7 +450,12 @@ class Reader:
                     self._parts.store.pass_retired()
             case Keys(entries):
                 self._put_keys(entries)
+            case Crowded(is_crowded):
+                self._is_crowded = is_crowded
             case Drain():
+                # At once: the ends of streams that come behind it are those of a stop.
+                self._shared.is_draining = True
+                self._shell.drain()
                 self._task(self._drain())
 
     def _put_keys(self, entries: list[Entry]) -> None:
@@ -485,20 +495,17 @@ class Reader:
         quiet = asyncio.Event()
         shared = self._shared
         shared.when_quiet = quiet.set
-        shared.is_draining = True
-        self._shell.drain()
         if shared.busy:
             try:
                 async with asyncio.timeout(GRACE_S):
                     await quiet.wait()
             except TimeoutError:
                 log.warning("%d connections did not end in time", shared.busy)
+        # The engine's process says the last word on streams of its own.
+        await _until(lambda: not self._link.has_streams)
         self._shell.stop()
         shared.drain()
-        for _ in range(100):
-            if not any(connection.unsent_bytes for connection in shared.connections):
-                break
-            await asyncio.sleep(0.01)
+        await _until(lambda: not any(each.unsent_bytes for each in shared.connections))
         self._end(0)
 
     # ------------------------------------------------------------------ the end
@@ -537,6 +544,14 @@ class Reader:
         for connection in list(self._shared.connections):
             connection.abort()
         self._ended.set()
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    """Wait until it is so, or for a second."""
+    for _ in range(100):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
 
 
 def main(arguments: list[str]) -> int:
