@@ -142,7 +142,14 @@ class Place:
         return run(line, self.folder, self.environment, may_fail=True)
 
     def until(self, command: str, words: str, meanwhile: str | None) -> str:
-        """Start a command that goes on, and interrupt it when it has printed the words."""
+        """Start a command that goes on, and interrupt it when it has printed the words.  A command that ends
+        by itself before what happens meanwhile has happened is started again."""
+        begun_s = time.monotonic()
+        while (printed := self._once(command, words, meanwhile)) is None:
+            assert time.monotonic() < begun_s + PATIENCE_S, command
+        return printed
+
+    def _once(self, command: str, words: str, meanwhile: str | None) -> str | None:
         started = subprocess.Popen(
             ["bash", "-uc", self.here(command)], cwd=self.folder, env=self.environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -150,7 +157,10 @@ class Place:
         )  # fmt: skip
         try:
             printed = self._read(started, words, meanwhile)
-            assert words in printed, f"{command}\n{printed}"
+            if words not in printed:
+                has_ended_well = meanwhile is not None and started.wait() == 0
+                assert has_ended_well, f"{command}\n{printed}"
+                return None
             return printed + self._read(started, interrupt=lambda: os.killpg(started.pid, SIGINT))
         finally:
             if started.poll() is None:
