@@ -32,8 +32,8 @@ test: .venv/ready  ## every test but those of Spark
 test-spark: java  ## those that start a JVM
 	$(BIN)/python -m pytest --benchmark-disable -m spark tests bench
 
-sim: .venv/ready  ## the simulation as CI runs it: 1,000 worlds, every file call, every sown bug
-	$(BIN)/python -m tests.sim.run
+sim: .venv/ready  ## the simulation: 1,000 worlds, every file call, every sown bug; CI runs it with SIM="--fixed 150 --new 450"
+	$(BIN)/python -m tests.sim.run $(SIM)
 
 BROKERS ?= 1
 brokers: .venv/ready  ## brokers of Kafka on this machine (BROKERS=1 or 3), until Ctrl-C; prints where they are

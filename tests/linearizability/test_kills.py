@@ -1,7 +1,7 @@
 """Clients at once on a real server that is killed again and again: each call took effect at one
 moment, all of it or nothing, and what was acknowledged is there.  (F1, F25, F30)
 
-Six kills by default, sixty with `TOPICS_TESTS_KILLS=60` as CI has it, and as many as there is time
+Six kills by default, thirty with `TOPICS_TESTS_KILLS=30` as CI has it, and as many as there is time
 for by hand.
 """
 

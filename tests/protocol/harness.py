@@ -28,6 +28,7 @@ from topics.protocol.maintenance.checkpointing import CheckpointPlan
 from topics.protocol.maintenance.sealing import SealJob
 from topics.protocol.maintenance.steps import Task
 from topics.protocol.model.commands import (
+    Append,
     Command,
     DeleteRouter,
     DeleteTopic,
@@ -155,10 +156,13 @@ class Harness:
         return shown(self.ask(parse_put(name, orjson.dumps(config))))
 
     def append(self, *datas: object, name: str = "t", **fields: object) -> Any:
+        return shown(self.ask(self.appending(*datas, name=name, **fields)))
+
+    def appending(self, *datas: object, name: str = "t", **fields: object) -> Append:
+        """The command that `append` asks for."""
         records = [d if isinstance(d, dict) and "data" in d else {"data": d} for d in datas]
         body = orjson.dumps({"records": records, **fields})
-        command = parse_append(name, body, self.limits, return_seqs=True, header_key=None)
-        return shown(self.ask(command))
+        return parse_append(name, body, self.limits, return_seqs=True, header_key=None)
 
     def append_raw(self, body: bytes, name: str = "t") -> Any:
         command = parse_append(name, body, self.limits, return_seqs=True, header_key=None)

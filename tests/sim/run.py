@@ -1,7 +1,7 @@
 """The simulation at length, on all cores: `python -m tests.sim.run`.
 
-Without arguments it is what CI runs: 500 worlds that are always the same, 500 that the commit draws, the
-sweep of every file call, and every sown bug.  With `--seconds` it lives new worlds for that long and adds
+Without arguments: 500 worlds that are always the same, 500 that the commit draws, the sweep of every file
+call, and every sown bug; CI runs fewer worlds.  With `--seconds` it lives new worlds for that long and adds
 a line to LEDGER.md.  With TOPICS_SEED set it lives that one world again.
 """
 

@@ -1,7 +1,11 @@
 """The unit of work: time passes before a decision, and what is decided is one write."""
 
+import pytest
+
 from protocol.harness import START_MS, Harness, refusal
-from topics.protocol.model.events import RecordsAppended, TopicCreated
+from topics.protocol.commit.unit_of_work import StateUnknown
+from topics.protocol.model.codec import encode
+from topics.protocol.model.events import RecordsAppended, RecordsDeleted, TopicCreated
 from topics.protocol.model.moment import Moment
 
 
@@ -103,3 +107,12 @@ def test_a_unit_asks_for_room_until_it_has_some() -> None:
     assert refusal(unit.require_writable, Moment(START_MS, lambda _: 0), 1).need_bytes == 1
     unit.take_frames()
     assert refusal(unit.require_writable, moment, 1).need_bytes == 1
+
+
+def test_what_another_engine_decided_is_applied_or_the_process_ends() -> None:
+    """No log leads to a state in which an event is true in part. (§0.5)"""
+    engine = Harness()
+    unit = engine.engine.unit
+    stranger = RecordsDeleted(START_MS, 77, b"", 0, 0)
+    with pytest.raises(StateUnknown, match="RecordsDeleted could not be applied"):
+        unit.adopt([stranger], b"".join(map(bytes, encode(stranger))))

@@ -289,3 +289,25 @@ def finish(engine: Harness) -> None:
         if engine.engine.take_wakes():
             return
     raise AssertionError("the scan does not end")
+
+
+@pytest.mark.parametrize("guess", [0, 3, 5000], ids=["right", "near", "of another length"])
+def test_a_batch_that_was_rendered_before_is_what_it_would_be(guess: int) -> None:
+    """A thread rendered it for the seqs and the time that it thought of. (§2)"""
+    drafted, plain = Harness(), Harness()
+    batch = [{"data": {"n": n}, "tag": "x", "node": "w", "meta": {"m": n}} for n in range(7)]
+    for engine in (drafted, plain):
+        assert engine.engine.next_seq("t") == 1
+        engine.append("a")
+        assert engine.engine.next_seq("t") == 2
+        engine.now_ms += 1234
+    command = drafted.appending(*batch)
+    first_seq = drafted.engine.next_seq("t") + guess
+
+    shown = drafted.ask(command.drafted(first_seq, drafted.now_ms - 999, lambda: None))
+
+    assert isinstance(shown, Appended)
+    assert plain.append(*batch)["seqs"] == [2, 3, 4, 5, 6, 7, 8]
+    pages = [each.diff(include_tags=True) for each in (drafted, plain)]
+    assert pages[0]["records"] == pages[1]["records"]
+    assert drafted.topic().size_bytes == plain.topic().size_bytes

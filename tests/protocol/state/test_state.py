@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+import msgspec
 import pytest
 
 from protocol.harness import Harness, tagged
@@ -163,3 +164,16 @@ def test_what_the_log_did_not_see_is_lost_at_a_replay(
     assert sum(run.count for run in topic.runs) == count
     assert topic.floors.crash_through == (3 if is_lossy else 0)
     assert (topic.topic_id in state.lossy) is is_lossy
+
+
+def test_an_append_behind_what_no_log_has_tells_the_loss() -> None:
+    """At a replay: records in between lived in memory only. (§0.10, §3.3)"""
+    engine = Harness()
+    engine.append("a")
+    state, topic = engine.engine.state, engine.topic()
+    event = engine.engine.unit.admission.appended(topic, engine.appending("b"), engine.now_ms)[0]
+
+    state.apply(msgspec.structs.replace(event, first_seq=5))
+
+    assert topic.head_seq == 5
+    assert state.lossy == {topic.topic_id: 3}
