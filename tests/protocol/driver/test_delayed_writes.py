@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from topics.protocol.driver.delayed_writes import RETRY_MS, UNIT_BYTES_MAX
+from topics.protocol.driver.delayed_writes import RETRY_MS, UNIT_BYTES_MAX, _DelayedWrite
 from topics.protocol.driver.group_commit import Sync, Write
 from topics.protocol.driver.load import LAG_MS_MAX
 from topics.protocol.driver.reply import Reply, Ticket
@@ -514,3 +514,13 @@ def test_a_client_that_leaves_after_its_turn_came_takes_nothing_back(host: Press
     host.settle()
 
     assert host.heard == ["second: done"]
+
+
+def test_what_waits_holds_its_text_once() -> None:
+    """A thread rendered it beside its body: the bound of what waits counts one of the two. (§11)"""
+    drafted = body().drafted(1, 1_750_000_000_000, lambda: None)
+    assert drafted.draft is not None
+    waiting = _DelayedWrite(drafted, lambda reply: None, 0, 0)
+    assert isinstance(waiting.command, Append)
+    assert waiting.command.draft is None
+    assert waiting.command.datas == drafted.datas

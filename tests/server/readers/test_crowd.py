@@ -10,6 +10,7 @@ from contract.server import until
 from contract.wire import Ended, Http1, ask, check
 
 from topics.server.readers.crowd import CALM_TICKS, FEW_WRITERS, WRITERS, WRITES_MIN, Crowd
+from topics.server.readers.pool import patience
 
 from .served import WithReaders, append, kill, put, read
 
@@ -48,6 +49,12 @@ def test_many_that_write_at_once_are_a_crowd() -> None:
     assert not ticked(crowd, 1000, 900)
     assert not ticked(crowd, 1000, 900)
     assert crowd.ticks == 30
+
+
+def test_a_connection_that_a_crowd_gave_is_given_again_at_once() -> None:
+    """Also where it did not arrive, since the reader had ended by then."""
+    assert [patience(returns) for returns in (-2, -1, 0)] == [0, 0, 0]
+    assert patience(1) > 0
 
 
 @pytest.fixture

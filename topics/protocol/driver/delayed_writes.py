@@ -57,6 +57,11 @@ class _DelayedWrite(msgspec.Struct, eq=False):
     ticket: Ticket | None = None
     is_cancelled: bool = False
 
+    def __post_init__(self) -> None:
+        # What waits holds its text once: a draft would be as much again beside the body.
+        if type(self.command) is Append and self.command.draft is not None:
+            self.command = msgspec.structs.replace(self.command, draft=None)
+
     @property
     def size_bytes(self) -> int:
         return sum(map(len, self.command.datas)) if isinstance(self.command, Append) else 0

@@ -502,5 +502,6 @@ def _have_read() -> bool:
 
 
 def patience(returns: int) -> int:
-    """After how many reads in a row a connection is given away that came back so often."""
-    return min(PATIENCE << (2 * (returns - 1)), PATIENCE_MAX) if returns else 0
+    """After how many reads in a row a connection is given away that came back so often; less than 0 of one
+    that was given for a crowd, and did not arrive."""
+    return min(PATIENCE << (2 * (returns - 1)), PATIENCE_MAX) if returns > 0 else 0
