@@ -268,6 +268,7 @@ class Ledger:
         for topic_id, topic in self.topics.items():
             if topic.hot:
                 self.seal(topic_id)
+        self.store.prepare_rotation()
         boundary = self.store.rotate()
         image = self.image()
         self.store.sync()

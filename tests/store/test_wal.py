@@ -258,6 +258,43 @@ def test_a_start_takes_no_prepared_file_away(lost_bytes: int) -> None:
             assert found_in(again).content() == expected
 
 
+def test_a_rotation_that_was_prepared_waits_for_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes wait while the log begins a file: what that needs is synced, and made, before. (§8.2)"""
+    files = SimFiles()
+    ledger = begun(files)
+    calls: list[str] = []
+    for name in ("sync", "sync_data", "allocate"):
+        called = getattr(SimFile, name)
+
+        def noted(self: SimFile, *given: Any, name: str = name, called: Any = called) -> Any:
+            calls.append(name)
+            return called(self, *given)
+
+        monkeypatch.setattr(SimFile, name, noted)
+    ledger.append(1, b"first")
+    ledger.store.rotate()
+    ledger.append(1, b"second")
+    assert len(ledger.store._log._unsynced) == 2
+
+    ledger.store.prepare_rotation()
+    assert {"sync_data", "allocate"} <= set(calls)
+    calls.clear()
+    ledger.append(1, b"third")
+    ledger.store.rotate()
+
+    assert calls == []
+    ledger.store.sync()
+    assert found_in(files.kill()).content() == ledger.history[-1]
+
+
+def test_a_log_that_failed_prepares_no_rotation() -> None:
+    ledger = begun(SimFiles())
+    ledger.store.fail(OSError("the disk failed"))
+
+    with pytest.raises(WriteFailed, match="the disk failed"):
+        ledger.store.prepare_rotation()
+
+
 def test_rotating_an_untouched_file_keeps_it() -> None:
     """Two checkpoints in a row do not use two files."""
     files = SimFiles()

@@ -220,6 +220,9 @@ class MemoryStore:
     def clear(self, *, wholly: bool = False) -> None:
         return
 
+    def prepare_rotation(self, *, fresh: bool = False) -> None:
+        return
+
     def rotate(self, *, fresh: bool = False, stay: bool = False) -> int:
         return 0
 

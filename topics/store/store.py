@@ -559,6 +559,9 @@ class DiskStore:
 
     # -- checkpoints ---------------------------------------------------------------------------
 
+    def prepare_rotation(self, *, fresh: bool = False) -> None:
+        self._log.prepare_rotation(fresh=fresh)
+
     def rotate(self, *, fresh: bool = False, stay: bool = False) -> int:
         position = self._log.rotate(fresh=fresh, stay=stay)
         self._boundaries[position.batch] = position, self._log.written_bytes

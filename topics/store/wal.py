@@ -280,6 +280,20 @@ class Log:
             raise OSError(errno.ENOSPC, "no space for a log file", self._files.path)
         return self.position
 
+    def prepare_rotation(self, *, fresh: bool) -> None:
+        """*Blocking*, beside writes: do ahead what `rotate` would hold up writes for.  That is the sync of
+        the file before the current one, and the space of the next.
+
+        Raises:
+            WriteFailed: As `sync`.
+            OSError: As `rotate`.
+        """
+        self.refuse_if_failed()
+        if len(self._unsynced) > 1:
+            self.sync()
+        if (current := self._current) is not None:
+            self._space.ready(current, at_any_cost=fresh)
+
     def _append(self, kind: int, frames: Frames) -> None:
         current, size = self._current, frames.size_bytes
         try:

@@ -598,12 +598,14 @@ class Schedule:
         self.checkpoint_failures = self._checkpoint_at_ms = 0
 
     def _prepare_checkpoint(self, *, fresh: bool) -> Task:
+        stay = self.checkpoint_failures > 0 and not fresh
+        if not stay:
+            yield Blocking(partial(self._store.prepare_rotation, fresh=fresh))
         yield UntilWritten()
         # In one piece with that: the image is of what the log holds before the boundary, no event
         # more and none less.
         plan = self.checkpointing.begin(self._host.now_ms)
         try:
-            stay = self.checkpoint_failures > 0 and not fresh
             boundary: int = yield Rotation(fresh=fresh, stay=stay)
             yield from self._make_images(plan)
             while (

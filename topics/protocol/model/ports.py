@@ -470,6 +470,17 @@ class Store(Protocol):
             OSError: Some of it is still there; it may be tried again.
         """
 
+    def prepare_rotation(self, *, fresh: bool = False) -> None:
+        """*Blocking*, beside writes.  Do ahead what `rotate` would hold up writes for.
+
+        Args:
+            fresh: As of the `rotate` that follows.
+
+        Raises:
+            WriteFailed: As `sync`.
+            OSError: The disk failed; nothing has changed.
+        """
+
     def rotate(self, *, fresh: bool = False, stay: bool = False) -> int:
         """*Blocking.* Begin a new log file, so that a checkpoint taken now begins with it.
 
