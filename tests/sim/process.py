@@ -68,6 +68,7 @@ class Process(InlineHost):
 
     Attributes:
         wrote: Called with the lsn of every write that returned.
+        violated: Why `wrote` raised.
         writing: Called before every write, for the case that it never returns.
         copied: Called with every event by which a router forwards, as it becomes true.
         moved: Called whenever dying jobs may have moved, before that is written.
@@ -104,6 +105,7 @@ class Process(InlineHost):
         self.engine = self.driver.engine
         self.writing = writing
         self.wrote = wrote
+        self.violated: AssertionError | None = None
         self.moved = moved
         self.copied = copied
         self.holds = holds
@@ -449,7 +451,12 @@ class Process(InlineHost):
         except Exception as error:
             self.driver.commit.failed(error)
         else:
-            self.wrote(lsn)
+            try:
+                self.wrote(lsn)
+            except AssertionError as why:
+                # Within a step of maintenance, which takes exceptions for failures of its own.
+                self.violated = why
+                raise
             self.driver.commit.wrote(lsn, 0.0)
 
     def leave_mark(self, step: LeaveMark) -> None:
@@ -526,6 +533,8 @@ class Process(InlineHost):
     def step_maintenance(self, *, checkpoint: bool) -> None:
         """Continue maintenance to where the server would wait for a thread, or begin a round of
         it."""
+        if self.violated is not None:
+            raise self.violated
         if self.failed:
             return
         if self._returns:

@@ -26,6 +26,14 @@ DELETED: Final = 0xD5
 """Delete flag of a deleted record.  It differs from LIVE in five bits, so that a byte with one flipped
 bit is nearer to one of them, and is repaired."""
 
+FORMED: Final = 0x01
+"""Of `form`: the record is one of Kafka's, so that a string in `meta` is the text of a header, and its head may have
+`$form`, `$time` and what follows."""
+HAS_KEY: Final = 0x02
+"""Its head has `$key`, which readers see who ask for tags."""
+HAS_HEADERS: Final = 0x04
+"""Its head has `$headers`, which readers see who see `meta`."""
+
 COLUMN_DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "ts_ms": np.dtype("<i8"),
     "src_seq": np.dtype("<u8"),
@@ -127,6 +135,7 @@ class Batch(msgspec.Struct, frozen=True):
         tags: One tag (or None) per record, or None where no record has one.
         src_seq: Shape (n,), uint64; None unless the records are copies.
         hops: Shape (n,), uint8; None unless the records are copies.
+        form: Shape (n,), uint8, bits as `FORMED`; None where all are 0.
     """
 
     text: Text
@@ -138,6 +147,7 @@ class Batch(msgspec.Struct, frozen=True):
     tags: Sequence[str | None] | None = None
     src_seq: NDArray[np.uint64] | None = None
     hops: NDArray[np.uint8] | None = None
+    form: NDArray[np.uint8] | None = None
 
     def __len__(self) -> int:
         return len(self.size)

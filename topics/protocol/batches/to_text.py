@@ -1,0 +1,199 @@
+"""Records of a batch as the text that HTTP's clients read (§3).
+
+A value that is JSON is `data` byte for byte, any other one a string, and `$form` says so: `text` of UTF-8, `base64` of
+other bytes, `null` of none.  The key is the tag where it can be one, else `$key` in base64.  Headers are `meta`, and
+`$headers`, too, where an object cannot hold them.  `$time` is the producer's time where that is not `$ts`.
+"""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import orjson
+from msgspec import Raw
+
+from topics.protocol.batches.header import Header
+from topics.protocol.batches.records import Field, fields, headers_of
+from topics.protocol.model.records import FORMED, HAS_HEADERS, HAS_KEY, Batch, Buffer
+from topics.protocol.model.render import ONE_LINE
+
+_MANY: Final = msgspec.json.Decoder(list[Raw])
+_ONE: Final = msgspec.json.Decoder(Raw)
+_TRIED_TOGETHER: Final = 256
+"""Values whose grammar is verified as one array; of fewer, the others are known sooner where it is not JSON."""
+
+
+def text_of(
+    header: Header, data: Buffer, *, first_seq: int, ts_ms: int, tag_bytes_max: int
+) -> Batch:
+    """The records as an append of them would be stored.
+
+    Args:
+        data: Sound records, unpacked.
+        ts_ms: When they were appended.
+        tag_bytes_max: A longer key is no tag.
+    """
+    raw = bytes(data)
+    found = list(fields(raw, header.count, header.last_delta + 1))
+    values = [
+        None if each.value_size < 0 else raw[each.value_at : each.value_at + each.value_size]
+        for each in found
+    ]
+    forms, datas = _shown(values)
+    tags, keys = _tags(raw, found, tag_bytes_max)
+    metas, headers = _metas(raw, found)
+    start = b',"$ts":%d' % ts_ms
+    pieces: list[Buffer] = [b"},"] * (3 * len(found))
+    heads: list[bytes] = []
+    for each, form, key, pairs in zip(found, forms, keys, headers, strict=True):
+        time_ms = header.max_ms if header.has_append_time else header.first_ms + each.time_delta
+        time = b"" if time_ms == ts_ms else b',"$time":%d' % time_ms
+        seq = first_seq + each.offset
+        heads.append(b'{"$seq":%d%b%b%b%b%b,"data":' % (seq, start, form, key, time, pairs))
+    ends = [b"}," if meta is None else b',"meta":' + meta + b"}," for meta in metas]
+    pieces[::3], pieces[1::3], pieces[2::3] = heads, datas, ends
+    count = len(found)
+    data_size = np.fromiter(map(len, datas), np.uint32, count)
+    size = np.fromiter(map(len, heads), np.uint32, count) + data_size
+    size += np.fromiter(map(len, ends), np.uint32, count) - np.uint32(1)
+    form_of = np.full(count, FORMED, np.uint8)
+    form_of |= np.fromiter(map(bool, keys), np.bool_, count) * np.uint8(HAS_KEY)
+    form_of |= np.fromiter(map(bool, headers), np.bool_, count) * np.uint8(HAS_HEADERS)
+    has_meta = metas.count(None) < count
+    return Batch(
+        text=b"".join(pieces),
+        ts_ms=ts_ms,
+        size=size,
+        data_size=data_size,
+        meta_size=np.array([0 if m is None else len(m) for m in metas], np.uint32)
+        if has_meta
+        else None,
+        tags=tags if tags.count(None) < count else None,
+        form=form_of,
+    )
+
+
+# -- values ----------------------------------------------------------------------------------------------
+
+
+def _shown(values: Sequence[bytes | None]) -> tuple[list[bytes], list[bytes]]:
+    """What says the form of each value, and its `data`."""
+    forms, datas = [b""] * len(values), list(map(_as_data, values))
+    for at, (value, shown) in enumerate(zip(values, are_json(values), strict=True)):
+        if not shown:
+            forms[at], datas[at] = _formed(value)
+    return forms, datas
+
+
+def _as_data(value: bytes | None) -> bytes:
+    """A value that is JSON, in one line."""
+    if value is None or (b"\n" not in value and b"\r" not in value):
+        return value or b""
+    return value.translate(ONE_LINE)
+
+
+def _formed(value: bytes | None) -> tuple[bytes, bytes]:
+    if value is None:
+        return b',"$form":"null"', b"null"
+    try:
+        return b',"$form":"text"', orjson.dumps(value.decode())
+    except UnicodeDecodeError:
+        return b',"$form":"base64"', b'"%b"' % b64encode(value)
+
+
+def are_json(values: Sequence[bytes | None]) -> list[bool]:
+    """Whether each is a JSON text that an append takes as `data`."""
+    found: list[bool] = []
+    for at in range(0, len(values), _TRIED_TOGETHER):
+        part = values[at : at + _TRIED_TOGETHER]
+        found += [True] * len(part) if _all_json(part) else map(is_json, part)
+    return found
+
+
+def _all_json(values: Sequence[bytes | None]) -> bool:
+    """Whether all are: as one array they are as many, and the same bytes."""
+    if None in values:
+        return False
+    texts: Sequence[Any] = values
+    joined = b"[%b]" % b",".join(texts)
+    try:
+        joined.decode()
+        read = _MANY.decode(joined)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return len(read) == len(values) and all(map(_is_same, read, values))
+
+
+def _is_same(read: Raw, value: bytes | None) -> bool:
+    """Whether what was read is the value, but for space around it."""
+    found = bytes(read)
+    return found == value or (value is not None and found == value.strip(b" \t\r\n"))
+
+
+def is_json(value: bytes | None) -> bool:
+    """Whether a value is a JSON text that an append takes as `data`."""
+    if not value:
+        return False
+    try:
+        value.decode()
+        _ONE.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+# -- keys and headers ------------------------------------------------------------------------------------
+
+
+def _tags(
+    raw: bytes, found: Sequence[Field], tag_bytes_max: int
+) -> tuple[list[str | None], list[bytes]]:
+    """The tag of each record, and what says its key where that is no tag."""
+    tags: list[str | None] = [None] * len(found)
+    keys = [b""] * len(found)
+    for at, each in enumerate(found):
+        size = each.key_size
+        if size < 0:
+            continue
+        key = raw[each.key_at : each.key_at + size]
+        if 0 < size <= tag_bytes_max:
+            try:
+                tags[at] = key.decode()
+                continue
+            except UnicodeDecodeError:
+                pass
+        keys[at] = b',"$key":"%b"' % b64encode(key)
+    return tags, keys
+
+
+def _metas(raw: bytes, found: Sequence[Field]) -> tuple[list[bytes | None], list[bytes]]:
+    """`meta` of each record, and what lists its headers where an object cannot hold them."""
+    metas: list[bytes | None] = [None] * len(found)
+    lists = [b""] * len(found)
+    for at, each in enumerate(found):
+        if each.headers:
+            metas[at], lists[at] = _meta(headers_of(raw, each))
+    return metas, lists
+
+
+def _meta(headers: Sequence[tuple[bytes, bytes | None]]) -> tuple[bytes, bytes]:
+    shown = [(name.decode(errors="replace"), _header(value)) for name, value in headers]
+    members = dict(shown)
+    meta = orjson.dumps(members)
+    if len(members) == len(headers) and all(
+        name.encode() == own for (name, _), (own, _) in zip(shown, headers, strict=True)
+    ):
+        return meta, b""
+    pairs = [(_header(name), _header(value)) for name, value in headers]
+    return meta, b',"$headers":' + orjson.dumps(pairs)
+
+
+def _header(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"$base64": b64encode(value).decode()}
