@@ -22,7 +22,8 @@ UNREAL = {
 PURE = (STDLIB - UNREAL) | {"numpy", "orjson", "msgspec"}
 
 MODEL = {"topics.protocol.model"}
-STATE = MODEL | {"topics.protocol.state"}
+BATCHES = MODEL | {"topics.protocol.batches"}
+STATE = BATCHES | {"topics.protocol.state"}
 COMMIT = STATE | {"topics.protocol.commit"}
 DECIDE = COMMIT | {"topics.protocol.decide"}
 ENGINE = DECIDE | {"topics.protocol.engine"}
@@ -32,6 +33,7 @@ DRIVER = MAINTENANCE | {"topics.protocol.driver"}
 
 ALLOWED: dict[str, set[str]] = {
     "protocol/model": PURE | MODEL,
+    "protocol/batches": PURE | BATCHES | {"cramjam", "crc32c"},
     "protocol/state": PURE | STATE,
     "protocol/commit": PURE | COMMIT,
     "protocol/decide": PURE | DECIDE,
@@ -75,6 +77,8 @@ ALLOWED: dict[str, set[str]] = {
 MAYBE: dict[str, set[str]] = {
     # Where a driver's library is spoken, and where a process is put together.
     "hypercorn": {"asgi/hypercorn.py"},
+    "cramjam": {"protocol/batches/codecs.py"},
+    "crc32c": {"protocol/batches/header.py"},
     "confluent_kafka": {"server/cluster/kafka/library.py"},
     "h2": {
         f"server/transport/http2/{name}.py"

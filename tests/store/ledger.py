@@ -74,6 +74,7 @@ class HotRun:
             node_id=_ids(nodes, self._nodes, count),
             tag_id=_ids(tags, self._tags, count),
             hops=np.zeros(count, np.uint8),
+            form=np.zeros(count, np.uint8),
         )
 
     @property

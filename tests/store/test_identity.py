@@ -108,11 +108,11 @@ def test_a_newer_format_is_refused_unchanged(tmp_path: Path) -> None:
     """The refusal names both versions. (F34)"""
     opened(tmp_path).close(None)
     newer = layout.seal_header(
-        layout.IDENTITY, layout.IDENTITY_MAGIC, layout.HISTORY_VERSION + 1, 0, 0, b"instance"
+        layout.IDENTITY, layout.IDENTITY_MAGIC, layout.FORMAT_VERSION + 1, 0, 0, b"instance"
     )
     (tmp_path / layout.IDENTITY_NAME).write_bytes(newer)
 
-    what = f"format {layout.HISTORY_VERSION + 1} is newer than {layout.HISTORY_VERSION}"
+    what = f"format {layout.FORMAT_VERSION + 1} is newer than {layout.FORMAT_VERSION}"
     refused(tmp_path, what)
     with pytest.raises(Unusable, match=what):
         inspect(OsFiles(tmp_path))
@@ -163,17 +163,16 @@ def test_a_refused_store_may_be_closed(tmp_path: Path) -> None:
 
 
 def test_the_identity_of_a_restored_directory_names_its_history(tmp_path: Path) -> None:
-    """A history and the least incarnation of its processes, in the next format; each bit of it
-    counts."""
+    """A history and the least incarnation of its processes; each bit of it counts."""
     opened(tmp_path).close(None)
     found = identity.read(prepared(tmp_path))
     assert found is not None
-    restored = identity.encode_restored(replace(found, history=b"anew....", incarnation=77))
+    restored = identity.encode(replace(found, history=b"anew....", incarnation=77))
     (tmp_path / layout.IDENTITY_NAME).write_bytes(restored)
 
     again = identity.read(prepared(tmp_path))
 
-    assert again == identity.Identity(layout.HISTORY_VERSION, found.instance, b"anew....", 77)
+    assert again == identity.Identity(layout.FORMAT_VERSION, found.instance, b"anew....", 77)
     for damaged in (restored[:-1], restored + b"\0", restored[:40] + b"\xff" + restored[41:]):
         (tmp_path / layout.IDENTITY_NAME).write_bytes(damaged)
         refused(tmp_path, "the identity does not verify")
@@ -213,3 +212,23 @@ def _prepared(root: Path) -> OsFiles:
     files = OsFiles(root)
     files.prepare(create=False)
     return files
+
+
+def test_an_identity_is_brought_to_our_format_with_what_it_names(tmp_path: Path) -> None:
+    """A directory of version 3 keeps its history, and one of version 2 has none of its own."""
+    opened(tmp_path).close(None)
+    found = identity.read(prepared(tmp_path))
+    assert found is not None
+    ours = identity.encode(replace(found, history=b"anew....", incarnation=77))
+    second = layout.seal_header(layout.IDENTITY, layout.IDENTITY_MAGIC, 2, 0, 0, found.instance)
+    third = layout.seal_header(
+        layout.IDENTITY, layout.IDENTITY_MAGIC, layout.HISTORY_VERSION, 0, 0, found.instance
+    )
+    for before, after in ((second, identity.encode(found)), (third + ours[32:], ours)):
+        (tmp_path / layout.IDENTITY_NAME).write_bytes(before)
+
+        identity.upgrade(prepared(tmp_path))
+
+        assert (tmp_path / layout.IDENTITY_NAME).read_bytes() == after
+    (tmp_path / layout.IDENTITY_NAME).write_bytes(third)
+    refused(tmp_path, "the identity does not verify")

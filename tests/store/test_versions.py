@@ -19,11 +19,15 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Parked
 from topics.protocol.model.ports import Recovery
 from topics.store.inspect import inspect
-from topics.store.layout import LOCK_NAME
+from topics.store.layout import LOCK_NAME, LOG_MAGIC
 from topics.store.store import DiskStore
 
 FIXTURES = Path(__file__).parent / "fixtures"
-NAMES = ("killed-1", "clean-1", "worked-1", "torn-1")
+NAMES = (
+    *("killed-1", "clean-1", "worked-1", "torn-1"),
+    *("killed-2", "clean-2", "worked-2", "torn-2", "restored-3"),
+)
+PRESENT = 4
 
 
 def left(name: str) -> tuple[SimFiles, dict[str, Any]]:
@@ -35,7 +39,7 @@ def left(name: str) -> tuple[SimFiles, dict[str, Any]]:
     files = SimFiles()
     for each, data in held.items():
         files.put(each, data)
-    [*_, last] = [data for each, data in held.items() if each.endswith(".wal") and each[0] == "0"]
+    [*_, last] = [data for data in held.values() if data.startswith(LOG_MAGIC)]
     files._boot = int.from_bytes(last[56:72], "little")
     return files, expected
 
@@ -123,9 +127,9 @@ def test_a_directory_of_an_earlier_format_shows_what_it_held(name: str) -> None:
     process, recovery = started(files, now_of(expected))
 
     assert content(process) == expected
-    assert recovery.clean is (name == "clean-1")
+    assert recovery.clean is name.startswith("clean")
     assert recovery.same_boot
-    assert (recovery.torn_bytes > 0) is (name == "torn-1")
+    assert (recovery.torn_bytes > 0) is name.startswith("torn")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -135,8 +139,8 @@ def test_it_goes_on_in_our_format(name: str) -> None:
     files, expected = left(name)
     now_ms = now_of(expected)
     process, _ = started(files, now_ms)
-    old = {log.name for log in inspect(files).logs if log.version == 1}
-    append(process, "in" if name == "worked-1" else "a", 3)
+    old = {log.name for log in inspect(files).logs if log.version < PRESENT}
+    append(process, "in" if name.startswith("worked") else "a", 3)
     process.sync()
     stood = content(process)
 
@@ -147,9 +151,9 @@ def test_it_goes_on_in_our_format(name: str) -> None:
     process, _ = started(files, now_ms)
     assert all(content(process)[topic]["records"] == stood[topic]["records"] for topic in stood)
     report = inspect(files)
-    assert (report.problems, report.format_version) == ([], 2)
-    assert {log.name for log in report.logs if log.version == 1} == old
-    assert {log.version for log in report.logs} == {1, 2}
+    assert (report.problems, report.format_version) == ([], PRESENT)
+    assert {log.name for log in report.logs if log.version < PRESENT} == old
+    assert {log.version for log in report.logs} == {1 if name.endswith("1") else 2, PRESENT}
     assert process.stop()
     assert started(files.kill(), now_ms)[1].clean
 
@@ -187,12 +191,12 @@ def test_the_end_of_an_old_log_has_no_witness() -> None:
 
 
 def test_an_upgrade_that_finds_no_space_changes_nothing() -> None:
-    """The identity is written first: until it says format 2, no file in the directory has it."""
+    """The identity is written first: until it says format 4, no file in the directory has it."""
     files, expected = left("killed-1")
     files.faults[files.calls + 2] = Fault(errno.ENOSPC)
     before = files.tree()
 
-    with pytest.raises(Unusable, match="cannot be brought to format 2: injected"):
+    with pytest.raises(Unusable, match="cannot be brought to format 4: injected"):
         started(files, now_of(expected))
 
     assert {name: data for name, data in files.tree().items() if name != LOCK_NAME} == before

@@ -16,7 +16,7 @@ from topics.backup.view import Held, Overlay, flags_of, view
 from topics.protocol.model.errors import CannotRead, Corrupt, InUse, Unusable
 from topics.store import identity, segment
 from topics.store.files import File, Files, publish, publish_with, read_at_most, write_all
-from topics.store.identity import Identity, encode_restored
+from topics.store.identity import Identity, encode
 from topics.store.layout import FAILED_NAME, IDENTITY_NAME, NAME, digest, segment_name
 
 STARTS_LOST: Final = 4096
@@ -104,12 +104,12 @@ def identity_of(manifest: Manifest, history: bytes) -> bytes:
     """The identity of a restored directory."""
     least = manifest.incarnation + STARTS_LOST
     known = Identity(0, bytes.fromhex(manifest.instance), history, least)
-    return encode_restored(known)
+    return encode(known)
 
 
 def _same_identity(manifest: Manifest) -> bytes:
     instance, history = bytes.fromhex(manifest.instance), bytes.fromhex(manifest.history)
-    return encode_restored(Identity(0, instance, history, manifest.incarnation))
+    return encode(Identity(0, instance, history, manifest.incarnation))
 
 
 def _set_flags(

@@ -148,7 +148,7 @@ def _cut_log(files: Files, found: Plan) -> list[str]:
     least += 1
     history = files.entropy(8)
     made = identity.Identity(0, known.instance, history, least)
-    publish(files, IDENTITY_NAME, identity.encode_restored(made))
+    publish(files, IDENTITY_NAME, identity.encode(made))
     publish(files, FAILED_NAME, b"")
     for number in reversed(following):
         if number != cut.file_number:

@@ -81,6 +81,8 @@ class Handle:
             columns = Columns(
                 **{
                     name: self._mapped(dtype, placed[name][2], base + placed[name][0])
+                    if name in placed
+                    else np.zeros(int(row["count"]), dtype)
                     for name, dtype in COLUMN_DTYPES.items()
                 }
             )

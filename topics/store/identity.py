@@ -100,21 +100,22 @@ def read(files: Files) -> Identity | None:
     magic, version, _, _, instance, _ = IDENTITY.unpack(data[: IDENTITY.size])
     if magic != IDENTITY_MAGIC:
         raise Unusable(path, "not a data directory of topics")
-    if version > HISTORY_VERSION and header_holds(IDENTITY, data):
-        what = f"format {version} is newer than {HISTORY_VERSION}, which this version reads"
+    if version > FORMAT_VERSION and header_holds(IDENTITY, data):
+        what = f"format {version} is newer than {FORMAT_VERSION}, which this version reads"
         raise Unusable(path, what)
     rest = data[IDENTITY.size :]
-    is_whole = header_holds(HISTORY, rest) if version == HISTORY_VERSION else True
-    size = HISTORY.size if version == HISTORY_VERSION else 0
+    names_history = version == HISTORY_VERSION or (version > HISTORY_VERSION and len(rest) > 0)
+    is_whole = header_holds(HISTORY, rest) if names_history else True
+    size = HISTORY.size if names_history else 0
     if not header_holds(IDENTITY, data) or len(rest) != size or not is_whole:
         raise Unusable(path, "the identity does not verify")
-    if version < HISTORY_VERSION:
+    if not names_history:
         return Identity(version, bytes(instance), bytes(instance))
     history, incarnation, _, _ = HISTORY.unpack(rest)
     return Identity(version, bytes(instance), bytes(history), incarnation)
 
 
-def upgrade(files: Files, instance: bytes) -> None:
+def upgrade(files: Files) -> None:
     """Write the present format version into the identity, before the first file of that format: an
     earlier version of this program, which cannot read it, then refuses the directory.
 
@@ -126,20 +127,18 @@ def upgrade(files: Files, instance: bytes) -> None:
     if known.version >= FORMAT_VERSION:
         return
     try:
-        publish(files, IDENTITY_NAME, _encode(instance))
+        publish(files, IDENTITY_NAME, encode(known))
     except OSError as error:
         what = f"cannot be brought to format {FORMAT_VERSION}: {error.strerror}"
         raise Unusable(files.path, what) from error
 
 
-def encode_restored(identity: Identity) -> bytes:
-    """The identity of a directory that continues a backup in a history of its own."""
-    first = seal_header(IDENTITY, IDENTITY_MAGIC, HISTORY_VERSION, 0, 0, identity.instance)
+def encode(identity: Identity) -> bytes:
+    """An identity of the present format; it names the history where that is not the instance's own."""
+    first = seal_header(IDENTITY, IDENTITY_MAGIC, FORMAT_VERSION, 0, 0, identity.instance)
+    if (identity.history, identity.incarnation) == (identity.instance, 0):
+        return first
     return first + seal_header(HISTORY, identity.history, identity.incarnation, 0)
-
-
-def _encode(instance: bytes) -> bytes:
-    return seal_header(IDENTITY, IDENTITY_MAGIC, FORMAT_VERSION, 0, 0, instance)
 
 
 def found(files: Files, begin: Callable[[bytes], None], history: bytes | None = None) -> bytes:
@@ -159,10 +158,8 @@ def found(files: Files, begin: Callable[[bytes], None], history: bytes | None = 
     instance = files.entropy(8)
     file = files.create(IDENTITY_TEMP)
     try:
-        raw = _encode(instance)
-        if history is not None:
-            raw = encode_restored(Identity(HISTORY_VERSION, instance, history))
-        write_all(file, raw, 0)
+        made = Identity(FORMAT_VERSION, instance, history or instance)
+        write_all(file, encode(made), 0)
         file.sync()
     finally:
         file.close()

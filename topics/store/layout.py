@@ -16,12 +16,12 @@ import xxhash
 
 from topics.protocol.model.records import Buffer
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 4
 """The version that is written; those in `VERSIONS` are read."""
-VERSIONS: Final = (1, 2)
+VERSIONS: Final = (1, 2, 4)
 HISTORY_VERSION: Final = 3
-"""The version of an identity that names a history, as a restored directory has it.  The other files
-of such a directory are of `FORMAT_VERSION`."""
+"""The first version of an identity that may name a history; one of this version names one, and the other
+files of its directory are of version 2."""
 
 SECTOR: Final = 512
 """Batches start on multiples of it, so that a scan can find their headers."""
@@ -42,16 +42,16 @@ IDENTITY: Final = struct.Struct("<8sHHI8sQ")
 """magic, version, -, -, instance, digest."""
 
 HISTORY: Final = struct.Struct("<8sIIQ")
-"""Behind the identity from version 3 on: history, least incarnation, -, digest."""
+"""Behind an identity that names a history: that, least incarnation, -, digest."""
 
 LOG_HEADER: Final = struct.Struct("<8sHHI8sQQQQ16sQQ")
 """magic, version, -, incarnation, instance, number, last batch of the log before this file, its
 digest, synced_through, boot id, file bytes, digest."""
 
-LOG_HEADERS: Final = {1: struct.Struct("<8sHHI8sQQQQ16sQ"), 2: LOG_HEADER}
+LOG_HEADERS: Final = {1: struct.Struct("<8sHHI8sQQQQ16sQ"), 2: LOG_HEADER, 4: LOG_HEADER}
 """By version; version 1 lacks the file's size."""
 
-FIRST_BATCH: Final = {1: SECTOR, 2: PAGE}
+FIRST_BATCH: Final = {1: SECTOR, 2: PAGE, 4: PAGE}
 """Where the first batch of a log file stands, by version."""
 
 BATCH_HEADER: Final = struct.Struct("<8sHHI8sQQIIQQQQQ")
@@ -69,28 +69,45 @@ SEGMENT_HEADER: Final = struct.Struct("<8sHHI8sQQQQQQQQQ")
 """magic, version, -, runs, instance, number, run table digest, flags offset, flags bytes, payload
 offset, payload bytes, file bytes, batch, digest."""
 
-SEGMENT_HEADERS: Final = {1: struct.Struct("<8sHHI8sQQQQQQQQ"), 2: SEGMENT_HEADER}
+SEGMENT_HEADERS: Final = {
+    1: struct.Struct("<8sHHI8sQQQQQQQQ"),
+    2: SEGMENT_HEADER,
+    4: SEGMENT_HEADER,
+}
 """By version; version 1 lacks the log's batch."""
 
+_PLACE: Final = [
+    ("topic_id", "<u8"),
+    ("first_seq", "<u8"),
+    ("section_offset", "<u8"),
+    ("section_bytes", "<u8"),
+    ("section_digest", "<u8"),
+    ("flags_offset", "<u8"),
+    ("text_offset", "<u8"),
+    ("text_bytes", "<u8"),
+    ("count", "<u4"),
+    ("tag_count", "<u4"),
+    ("posting_count", "<u4"),
+    ("tag_bytes", "<u4"),
+    ("node_count", "<u4"),
+    ("node_bytes", "<u4"),
+]
+OLD_RUN_DTYPE: Final = np.dtype(_PLACE)
+"""A row of the run table of a segment of version 1 or 2; offsets count from the start of the file."""
+
 RUN_DTYPE: Final = np.dtype(
-    [
-        ("topic_id", "<u8"),
-        ("first_seq", "<u8"),
-        ("section_offset", "<u8"),
-        ("section_bytes", "<u8"),
-        ("section_digest", "<u8"),
-        ("flags_offset", "<u8"),
-        ("text_offset", "<u8"),
-        ("text_bytes", "<u8"),
-        ("count", "<u4"),
-        ("tag_count", "<u4"),
-        ("posting_count", "<u4"),
-        ("tag_bytes", "<u4"),
-        ("node_count", "<u4"),
-        ("node_bytes", "<u4"),
-    ]
+    [*_PLACE, ("form", "<u4"), ("columns", "<u4"), ("batches", "<u4"), ("more", "<u4")]
 )
-"""A row of a segment's run table; offsets count from the start of the file."""
+"""The same from version 4 on: how the records are stored, how many columns they have, how many batches they
+are, and how many sections the run has beside the one that this row describes."""
+OLD_COLUMNS: Final = 9
+"""Columns of a run of version 1 or 2."""
+
+MORE_DTYPE: Final = np.dtype(
+    [("kind", "<u4"), ("-", "<u4"), ("offset", "<u8"), ("bytes", "<u8"), ("digest", "<u8")]
+)
+"""A section that a run has beside its first, in a list behind the run table, in the order of runs.  A
+reader passes over a kind that it does not know."""
 
 assert IDENTITY.size == 32
 assert HISTORY.size == 24
@@ -101,7 +118,9 @@ assert WITNESS.size == 40
 assert CHECKPOINT_HEADER.size == 96
 assert SEGMENT_HEADER.size == 96
 assert SEGMENT_HEADERS[1].size == 88
-assert RUN_DTYPE.itemsize == 88
+assert OLD_RUN_DTYPE.itemsize == 88
+assert RUN_DTYPE.itemsize == 104
+assert MORE_DTYPE.itemsize == 32
 assert all(s.size % 8 == 0 for s in (LOG_HEADER, BATCH_HEADER, SEGMENT_HEADER))
 assert max(BATCH_HEADER.size, LOG_HEADER.size, SEGMENT_HEADER.size) <= SECTOR
 assert BLOCK % PAGE == PAGE % SECTOR == 0

@@ -26,6 +26,9 @@ from topics.store.files import File, Files, discard, read_at_most, write_all, wr
 from topics.store.layout import (
     BLOCK,
     FORMAT_VERSION,
+    MORE_DTYPE,
+    OLD_COLUMNS,
+    OLD_RUN_DTYPE,
     PAGE,
     RUN_DTYPE,
     SECTOR,
@@ -65,6 +68,7 @@ class Shape:
     tag_bytes: int
     node_count: int
     node_bytes: int
+    columns: int = len(COLUMN_DTYPES)
 
     @property
     def blocks(self) -> int:
@@ -73,7 +77,8 @@ class Shape:
     def parts(self) -> dict[str, tuple[int, np.dtype[Any], int]]:
         """Part -> (offset in the section, dtype, items), in file order."""
         u1, u4, u8 = np.dtype("|u1"), np.dtype("<u4"), np.dtype("<u8")
-        wanted = [(name, dtype, self.count) for name, dtype in COLUMN_DTYPES.items()]
+        had = list(COLUMN_DTYPES.items())[: self.columns]
+        wanted = [(name, dtype, self.count) for name, dtype in had]
         wanted += [
             ("tag_offsets", u4, self.tag_count + 1),
             ("posting_offsets", u4, self.tag_count + 1),
@@ -106,6 +111,7 @@ class SegmentHeader:
     0 in version 1, which does not have it.
     """
 
+    version: int
     runs: int
     table_digest: int
     flags_offset: int
@@ -127,7 +133,7 @@ def read_header(file: File, path: str, *, number: int, instance: bytes) -> Segme
     if (owner, own) != (instance, number):
         raise Corrupt(path, 0, f"the file is number {own} of data directory {owner.hex()}")
     known = rest[:-1] if version > 1 else [*rest[:-1], 0]
-    header = SegmentHeader(runs, *known)
+    header = SegmentHeader(version, runs, *known)
     if file.size() != header.file_bytes:
         what = f"the file has {file.size()} bytes and should have {header.file_bytes}"
         raise Corrupt(path, min(file.size(), header.file_bytes), what)
@@ -143,11 +149,23 @@ def require_log(header: SegmentHeader, path: str, last_batch: int) -> None:
 
 
 def read_table(file: File, path: str, header: SegmentHeader) -> NDArray[Any]:
-    """The run table, shape (runs,) of `RUN_DTYPE`.  Raises Corrupt."""
-    data = read_exact(file, path, TABLE_OFFSET, header.runs * RUN_DTYPE.itemsize)
+    """The run table, shape (runs,) of `RUN_DTYPE`, whatever the version of the file.  Raises Corrupt."""
+    is_old = header.version < FORMAT_VERSION
+    dtype = OLD_RUN_DTYPE if is_old else RUN_DTYPE
+    size = header.runs * dtype.itemsize
+    data = read_exact(file, path, TABLE_OFFSET, size)
+    found = np.frombuffer(data, dtype)
+    if not is_old and (more := int(found["more"].sum(dtype=np.uint64))):
+        data = read_exact(file, path, TABLE_OFFSET, size + more * MORE_DTYPE.itemsize)
     if digest(data) != header.table_digest:
         raise Corrupt(path, TABLE_OFFSET, "the run table does not verify")
-    return np.frombuffer(data, RUN_DTYPE)
+    if not is_old:
+        return found
+    table = np.zeros(header.runs, RUN_DTYPE)
+    for name in OLD_RUN_DTYPE.names or ():
+        table[name] = found[name]
+    table["columns"] = OLD_COLUMNS
+    return table
 
 
 def shape_of(row: Any) -> Shape:

@@ -240,7 +240,7 @@ class DiskStore:
         self._segments.verify(sound, tail.position.batch, self._progress.segment_checked)
         # Up to here no byte was changed: every refusal leaves the directory as it was.
         removed = torn.age_out(self._files)
-        identity.upgrade(self._files, instance)
+        identity.upgrade(self._files)
         if failed:
             self._take_mark()
         self._set_aside(tail)

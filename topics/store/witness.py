@@ -20,6 +20,7 @@ from topics.store.files import File, Files, read_whole, write_all
 from topics.store.layout import (
     FORMAT_VERSION,
     LOCK_NAME,
+    VERSIONS,
     WITNESS,
     WITNESS_MAGIC,
     header_holds,
@@ -39,7 +40,7 @@ def read(files: Files, history: bytes) -> int:
     if bytes(data[:8]) != WITNESS_MAGIC or not header_holds(WITNESS, data):
         return 0
     _, version, _, _, noted_history, batch, _ = WITNESS.unpack(data[: WITNESS.size])
-    return int(batch) if (version, noted_history) == (FORMAT_VERSION, history) else 0
+    return int(batch) if version in VERSIONS and noted_history == history else 0
 
 
 class Witness:

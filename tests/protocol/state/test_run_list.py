@@ -205,15 +205,15 @@ class Sealed:
 
 
 def test_the_space_of_sealed_runs_is_counted() -> None:
-    """Their text, and 42 bytes a row of columns and flag; runs in memory take none. (§1.2)"""
+    """Their text, and 43 bytes a row of columns and flag; runs in memory take none. (§1.2)"""
     runs = listed([(0, 10), (0, 10)])
     assert runs.disk_bytes == 0
 
     runs.replace(1, 10, [Sealed(1, 10, 500)])  # type: ignore[list-item]
-    assert runs.disk_bytes == 500 + 10 * 42
+    assert runs.disk_bytes == 500 + 10 * 43
     runs.append(Sealed(21, 5, 100))  # type: ignore[arg-type]
     runs.replace(1, 20, [Sealed(1, 20, 700)])  # type: ignore[list-item]
-    assert runs.disk_bytes == 700 + 100 + 25 * 42
+    assert runs.disk_bytes == 700 + 100 + 25 * 43
     runs.replace(1, 30, [])
     assert runs.disk_bytes == 0
 

@@ -48,7 +48,7 @@ class Header(NamedTuple):
     Attributes:
         length: Bytes behind the first twelve.
         last_delta: Offset of the last record, from `base_offset`; what is left of a batch keeps it.
-        count: Records.
+        records: How many there are.
     """
 
     base_offset: int
@@ -63,7 +63,7 @@ class Header(NamedTuple):
     producer_id: int
     producer_epoch: int
     sequence: int
-    count: int
+    records: int
 
     @property
     def size_bytes(self) -> int:

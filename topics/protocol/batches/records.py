@@ -97,7 +97,7 @@ def fields(data: Buffer, count: int, span: int) -> Iterator[Field]:
     """
     if count <= FEW:
         yield from _few(data, count, span)
-    elif count:
+    else:
         columns = [column.tolist() for column in _many(data, count, span)]
         yield from map(Field, *columns)
 

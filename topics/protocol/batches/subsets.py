@@ -31,12 +31,12 @@ def without(data: Buffer, kept: NDArray[np.bool_], *, bound_bytes: int) -> bytea
     header = header_of(data)
     records = unpacked(header.codec, memoryview(data)[HEADER_BYTES:], bound_bytes)
     view, parts, count, at = memoryview(records), [], 0, 0
-    for field in fields(records, header.count, header.last_delta + 1):
+    for field in fields(records, header.records, header.last_delta + 1):
         if kept[field.offset]:
             parts.append(view[at : field.end])
             count += 1
         at = field.end
-    return batch_of(header._replace(count=count), packed(header.codec, b"".join(parts)))
+    return batch_of(header._replace(records=count), packed(header.codec, b"".join(parts)))
 
 
 def empty(base_offset: int, last_offset: int, *, leader_epoch: int) -> bytearray:

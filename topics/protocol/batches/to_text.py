@@ -36,7 +36,7 @@ def text_of(
         tag_bytes_max: A longer key is no tag.
     """
     raw = bytes(data)
-    found = list(fields(raw, header.count, header.last_delta + 1))
+    found = list(fields(raw, header.records, header.last_delta + 1))
     values = [
         None if each.value_size < 0 else raw[each.value_at : each.value_at + each.value_size]
         for each in found

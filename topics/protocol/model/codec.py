@@ -74,7 +74,8 @@ FRAME_HEADER: Final = struct.Struct("<IBBHII")
 """bytes of the frame with its padding, event code, column mask, -, head bytes, records."""
 
 FRAME_COLUMNS: Final[dict[str, np.dtype[Any]]] = {
-    name: COLUMN_DTYPES[name] for name in ("src_seq", "size", "data_size", "meta_size", "hops")
+    name: COLUMN_DTYPES[name]
+    for name in ("src_seq", "size", "data_size", "meta_size", "hops", "form")
 }
 """The columns that a frame may carry, in file order; bit i of the mask says that column i does."""
 
@@ -184,7 +185,7 @@ def _encode_append(event: RecordsAppended) -> Frame:
     )
     head = _encode(fields if event.cause is None else (*fields, event.cause))
     mask, records = 0, len(batch.size)
-    if records == 1 and batch.meta_size is batch.src_seq is batch.hops is None:
+    if records == 1 and batch.meta_size is batch.src_seq is batch.hops is batch.form is None:
         return _encode_one(head, batch)
     size = _HEADER_BYTES + len(head)
     padding = -size & 7
@@ -234,7 +235,7 @@ def _pieces_of(text: Text) -> tuple[Buffer, ...]:
 
 def _columns_of(batch: Batch) -> tuple[NDArray[Any] | None, ...]:
     """In the order of `FRAME_COLUMNS`."""
-    return batch.src_seq, batch.size, batch.data_size, batch.meta_size, batch.hops
+    return batch.src_seq, batch.size, batch.data_size, batch.meta_size, batch.hops, batch.form
 
 
 def decode_all(

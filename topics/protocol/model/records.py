@@ -44,10 +44,12 @@ COLUMN_DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "node_id": np.dtype("<u4"),
     "tag_id": np.dtype("<u4"),
     "hops": np.dtype("|u1"),
+    "form": np.dtype("|u1"),
 }
-"""Column name -> dtype, widest first, in file order; 41 bytes a record, plus one flag byte."""
+"""Column name -> dtype, widest first, in file order; 42 bytes a record, plus one flag byte.  A column that comes
+later is the last: what was stored before has those in front of it."""
 
-assert sum(d.itemsize for d in COLUMN_DTYPES.values()) == 41
+assert sum(d.itemsize for d in COLUMN_DTYPES.values()) == 42
 
 RUN_TEXT_BYTES_MAX: Final = 2**31
 """A run's text stays below this, so that `offset` (u32) addresses it with room to spare."""
@@ -63,7 +65,7 @@ class Columns:
     `offset[i + 1] == offset[i]`.  `meta_size` is 0 where there is no `meta`.  `node_id` and
     `tag_id` index the run's string tables from 1; 0 means none.  `src_seq` is the sequence number
     of the record this one is a copy of (routers, dead letters), else 0; `hops` counts the copies that a
-    record became within a ring of routers.
+    record became within a ring of routers.  `form` has bits as `FORMED`.
     """
 
     ts_ms: NDArray[np.int64]
@@ -75,6 +77,7 @@ class Columns:
     node_id: NDArray[np.uint32]
     tag_id: NDArray[np.uint32]
     hops: NDArray[np.uint8]
+    form: NDArray[np.uint8]
 
 
 assert tuple(f.name for f in fields(Columns)) == tuple(COLUMN_DTYPES)

@@ -296,6 +296,8 @@ class HotRun:
         if batch.src_seq is not None and batch.hops is not None:
             put("src_seq", row, batch.src_seq.item())
             put("hops", row, batch.hops.item())
+        if batch.form is not None:
+            put("form", row, batch.form.item())
 
     def _own_nodes(self) -> _Strings:
         if self._nodes is _NO_STRINGS:
@@ -325,6 +327,8 @@ class HotRun:
         if batch.src_seq is not None and batch.hops is not None:
             columns["src_seq"][new] = batch.src_seq
             columns["hops"][new] = batch.hops
+        if batch.form is not None:
+            columns["form"][new] = batch.form
 
     def _store_text(self, text: Text) -> int:
         """Place text behind the last; returns its offset in the run."""
