@@ -13,7 +13,7 @@ from topics.protocol.batches.records import FEW, Field, Sound, fields, headers_o
 from .builder import record, records_of, sized, some_records, zigzag
 
 COUNTS = (1, 3, FEW, FEW + 1, 200)
-"""Those of both ways to look: one by one, and side by side."""
+"""For both ways to look: one by one, and side by side."""
 
 
 def both(data: bytes, count: int, span: int) -> list[Any]:
