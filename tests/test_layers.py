@@ -384,6 +384,7 @@ UNTESTED = {
     "protocol/model/limits.py": TYPES,
     "protocol/model/ports.py": "types: store/test_ports holds each store to them",
     "protocol/model/records.py": TYPES,
+    "protocol/state/unsealed_run.py": "by its heirs: test_hot_run, test_packed_run",
     "server/cluster/kafka/failures.py": "types: test_checks and test_settings meet each of them",
     "server/cluster/node/standing.py": TYPES,
     "server/cluster/node/status.py": TYPES,

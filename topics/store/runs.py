@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from topics.protocol.model.errors import Corrupt, DamagedRun
 from topics.protocol.model.events import RunRef
 from topics.protocol.model.ports import Span, StoreStats, TagMatch
-from topics.protocol.model.records import DELETED, LIVE, Buffer, Columns
+from topics.protocol.model.records import DELETED, LIVE, TEXT, Buffer, Columns
 from topics.store.handle import Handle, Segment
 from topics.store.layout import BLOCK, digest
 
@@ -45,6 +45,8 @@ class Home(Protocol):
 
 class SealedRun:
     """A run of a segment file; implements `ports.Run`."""
+
+    form: Final = TEXT
 
     __slots__ = (
         *("_checked", "_dead", "_heap", "_deletions", "_pinned", "_segment", "_segments"),
@@ -112,6 +114,13 @@ class SealedRun:
     @property
     def columns(self) -> Columns:
         return self._verified(self._opened())
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        return self.columns.ts_ms
+
+    def weights(self, rows: NDArray[np.int64], gone: int = 0) -> NDArray[np.uint32]:
+        return self.columns.size[rows]
 
     def _verified(self, handle: Handle) -> Columns:
         try:

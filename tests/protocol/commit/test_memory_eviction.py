@@ -135,7 +135,7 @@ def test_what_a_large_delete_leaves_is_let_go_of_a_part_at_a_time() -> None:
 
     gos, held_before = 0, held(engine)
     assert held_before > 0.7 * before
-    while engine.engine.state.memory.unpacked:
+    while engine.engine.state.memory.wasteful:
         engine.compaction.drop_runs(engine.now_ms)
         assert held_before - held(engine) <= (1 << 20)
         held_before, gos = held(engine), gos + 1
@@ -152,7 +152,7 @@ def test_what_a_large_delete_left_makes_room_when_it_is_needed() -> None:
     for _ in range(8):
         engine.append(*[{"data": "x" * 1000, "tag": "ab"[i % 10 == 0]} for i in range(900)])
     lived = engine.delete(match="a")["count"]
-    assert engine.engine.state.memory.unpacked
+    assert engine.engine.state.memory.wasteful
     for _ in range(5):
         engine.append(*["y" * 1000] * 900)
     assert engine.state()["count"] == lived + 5 * 900
@@ -193,7 +193,7 @@ def test_one_job_that_stays_holds_no_others() -> None:
 
 
 def test_random_writes_and_deletes_are_read_as_they_should() -> None:
-    """Against a dictionary, over packing, splitting and dropping. (§3, §5)"""
+    """Against a dictionary, over compacting, splitting and dropping. (§3, §5)"""
     rng = random.Random(7)
     engine = Harness(max_hot_bytes=64 << 20)
     engine.put(durability="ephemeral", cap_bytes=400_000)

@@ -40,7 +40,7 @@ from topics.protocol.model.events import (
     TopicCreated,
     TopicDeleted,
 )
-from topics.protocol.model.records import Batch, SharedText
+from topics.protocol.model.records import Batch, PackedBatch, SharedText, StoredText
 
 U32 = st.integers(0, 2**32 - 1)
 SEQ = st.integers(0, 2**63)
@@ -89,6 +89,7 @@ def batches(draw: Any) -> Batch:
         tags=draw(st.none() | st.lists(NAMES, min_size=count, max_size=count)),
         src_seq=column(np.uint64, 2**64 - 1) if draw(st.booleans()) else None,
         hops=column(np.uint8, 255) if draw(st.booleans()) else None,
+        form=column(np.uint8, 7) if draw(st.booleans()) else None,
     )
 
 
@@ -105,6 +106,22 @@ def appends(draw: Any) -> RecordsAppended:
         reserved_through=draw(SEQ),
         key=draw(st.sampled_from((b"", b"k" * 16))),
         cause=draw(st.sampled_from(CAUSES)),
+    )
+
+
+@st.composite
+def packed_appends(draw: Any) -> RecordsAppended:
+    return RecordsAppended(
+        now_ms=draw(SEQ),
+        topic_id=draw(SEQ),
+        first_seq=draw(SEQ),
+        batch=PackedBatch(
+            draw(st.binary(min_size=2, max_size=200)), draw(st.integers(0, 2**53)), draw(U32)
+        ),
+        floors=Floors(draw(SEQ), draw(SEQ), draw(SEQ)),
+        count=draw(SEQ),
+        size_bytes=draw(SEQ),
+        reserved_through=draw(SEQ),
     )
 
 
@@ -128,12 +145,12 @@ def encoded(*events: Event) -> bytes:
 
 def plain(event: Event) -> Any:
     """An event as values that compare, arrays with their dtype."""
-    if not isinstance(event, RecordsAppended):
+    if not isinstance(event, RecordsAppended) or isinstance(event.batch, PackedBatch):
         return event
     batch = event.batch
     columns = {
         name: None if part is None else (part.dtype.str, part.tolist())
-        for name in ("size", "data_size", "meta_size", "src_seq", "hops")
+        for name in ("size", "data_size", "meta_size", "src_seq", "hops", "form")
         for part in [getattr(batch, name)]
     }
     head = {name: getattr(event, name) for name in event.__struct_fields__ if name != "batch"}
@@ -141,7 +158,7 @@ def plain(event: Event) -> Any:
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(appends() | st.sampled_from(SMALL), max_size=6))
+@given(st.lists(appends() | packed_appends() | st.sampled_from(SMALL), max_size=6))
 def test_frames_hold_events_whole(events: list[Event]) -> None:
     """What is decoded equals what was encoded, to the dtype of each column."""
     body = encoded(*events)
@@ -244,7 +261,7 @@ def test_records_whose_columns_are_not_there_are_cut_short() -> None:
             list(codec.decode_all(memoryview(header + frame[len(header) : cut]), 1))
 
 
-@given(appends(), st.integers(0, 2), st.data())
+@given(appends() | packed_appends(), st.integers(0, 2), st.data())
 def test_shared_text_has_the_frame_of_the_joined_text(
     event: RecordsAppended, large: int, draw: st.DataObject
 ) -> None:
@@ -260,3 +277,37 @@ def test_shared_text_has_the_frame_of_the_joined_text(
     if large:
         parts = codec.Frames.of([parted]).parts
         assert {id(piece) for piece in pieces.pieces} <= {id(part) for part in parts}
+
+
+def test_a_record_batch_may_stay_in_its_file() -> None:
+    """A large one is read where it lies, as text is."""
+    data = bytes(range(256)) * 100
+    event = RecordsAppended(1, 2, 3, PackedBatch(data, 4, 5), Floors(), 5, len(data), 99)
+    body = encoded(TopicDeleted(1, 7), event)
+
+    def stored(at: int, size: int) -> StoredText:
+        return StoredText(
+            size, lambda lo, hi: body[at + lo : at + hi], lambda lo, hi: body[at + lo : at + hi]
+        )
+
+    for found, data_bytes in ((stored, len(data)), (None, len(data))):
+        _, again = codec.decode_all(memoryview(body), 2, found)
+        assert isinstance(again, RecordsAppended)
+        text = again.batch.text
+        if found is not None:
+            assert isinstance(text, StoredText)
+            text = bytes(text.read_blocking(0, data_bytes))
+        assert text == data
+        assert (again.batch.ts_ms, len(again.batch)) == (4, 5)
+
+
+def test_a_record_batch_that_is_cut_is_refused() -> None:
+    event = RecordsAppended(1, 2, 3, PackedBatch(b"batch" * 9, 4, 5), Floors(), 5, 45, 99)
+    frame = frame_of(event)
+    fields = codec.FRAME_HEADER.unpack_from(frame)
+    cut = len(frame) - 16
+
+    header = codec.FRAME_HEADER.pack(cut, *fields[1:])
+
+    with pytest.raises(ValueError, match="a record batch is cut short"):
+        list(codec.decode_all(memoryview(header + frame[len(header) : cut]), 1))

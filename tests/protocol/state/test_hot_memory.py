@@ -129,7 +129,7 @@ def freed(engine: Harness) -> int:
     """Slices of maintenance until nothing is left to free."""
     state, slices = engine.engine.state, 0
     while state.memory.owes():
-        state.pack_some()
+        state.compact_some()
         slices += 1
         assert slices < 10_000
     return slices
@@ -199,11 +199,11 @@ def test_a_run_that_went_before_it_was_packed_is_passed_over() -> None:
     engine.put(durability="ephemeral")
     engine.append("x" * 100, "y")
     topic, memory = engine.topic(), engine.engine.state.memory
-    memory.unpacked[topic.topic_id] = {99: None}
+    memory.wasteful[topic.topic_id] = {99: None}
 
-    memory.pack_some_deleted(topic)
+    memory.compact_some_deleted(topic)
 
-    assert topic.topic_id not in memory.unpacked
+    assert topic.topic_id not in memory.wasteful
     assert engine.seqs() == [1, 2]
 
 

@@ -15,7 +15,7 @@ from protocol.harness import Harness
 from topics.protocol.model.records import Batch, SharedText, StoredText, Text
 from topics.protocol.model.render import render_batch
 from topics.protocol.model.tags import begins_with, equals, parse_subject
-from topics.protocol.state.hot_run import HOT_ROW_BYTES, HotRun, hot_bytes_of, string_bytes
+from topics.protocol.state.hot_run import HOT_ROW_BYTES, HotRun, hot_bytes_of_text, string_bytes
 
 TS = 1_748_450_001_000
 Row = tuple[str, str | None, str | None]
@@ -176,7 +176,7 @@ def test_a_packed_run_is_what_lives_in_it(batches: list[list[Row]], draw: st.Dat
     kept = {i + 1: rows_of(run, i, i + 1)[0] for i in range(passed, run.count) if i not in dead}
     tags = {i + 1 for i in run.tag_rows(equals("a")).tolist()} & set(kept)
 
-    runs = run.packed()
+    runs = run.compacted()
     assert not any(one.dead == one.count for one in runs)
     if not kept:
         assert not runs
@@ -223,13 +223,13 @@ def test_a_string_that_is_known_counts_no_more() -> None:
     assert two.memory_bytes - one.memory_bytes == len(one.read([(0, 1)])[0]) + 1 + HOT_ROW_BYTES
     assert one.memory_bytes - other.memory_bytes == string_bytes("t")
     assert string_bytes("é") - string_bytes("e") == 3
-    assert hot_bytes_of(batch_of([("", "n", "t"), ("", None, "t"), ("", "m", "u")])) == (
+    assert hot_bytes_of_text(batch_of([("", "n", "t"), ("", None, "t"), ("", "m", "u")])) == (
         run_of([[("", "n", "t"), ("", None, "t"), ("", "m", "u")]]).memory_bytes
     )
 
 
 def test_rows_have_their_share_of_the_strings() -> None:
-    """So a run whose tags are most of what it holds is packed, and evicted, by what that frees. (§11)"""
+    """So a run whose tags are most of what it holds is compacted, and evicted, by what that frees. (§11)"""
     rows: list[Row] = [("", None, "t" * 200 + f"{n}") for n in range(400)]
     run = HotRun(1, volatile=True)
     run.append(batch_of(rows))
@@ -239,8 +239,8 @@ def test_rows_have_their_share_of_the_strings() -> None:
     assert 0.7 * run.memory_bytes < run.wasted_bytes < 0.8 * run.memory_bytes
     run.delete_marked(np.arange(400) < 390)
     assert run.wasted_bytes > 0.95 * run.memory_bytes
-    (packed,) = run.packed()
-    assert packed.memory_bytes < run.memory_bytes // 4
+    (compacted,) = run.compacted()
+    assert compacted.memory_bytes < run.memory_bytes // 4
 
 
 def test_runs_stand_apart_where_many_rows_are_dead() -> None:
@@ -248,7 +248,7 @@ def test_runs_stand_apart_where_many_rows_are_dead() -> None:
     run = run_of([[(f"{n}", None, "a") for n in range(1000)]])
     run.delete(np.array([n for n in range(1000) if n not in (3, 100, 500, 999)]))
 
-    runs = run.packed()
+    runs = run.compacted()
     assert [(one.first_seq, one.count) for one in runs] == [(4, 98), (501, 1), (1000, 1)]
     assert [rows_of(one, one.count - 1, one.count)[0]["data"] for one in runs] == [
         "100",
@@ -266,11 +266,11 @@ def test_what_a_reader_holds_does_not_change() -> None:
         batch = render_batch([b'"y"'], first_seq=2 + i, ts_ms=TS)
         run.append(batch)
     run.delete(np.array([0]))
-    (packed,) = run.packed()
+    (compacted,) = run.compacted()
 
     assert bytes(held) == before
     assert run.read([(0, 1)])[0] == before
-    assert packed.first_seq == 2
+    assert compacted.first_seq == 2
     assert run.count == 2001
 
 
@@ -302,7 +302,7 @@ def test_rows_and_marks_kill_alike(batches: list[list[Row]], draw: st.DataObject
 
 
 def test_scattered_text_is_packed_as_a_few_stretches_are() -> None:
-    """However many stretches of live rows there are, and packed once more. (§5)"""
+    """However many stretches of live rows there are, and compacted once more. (§5)"""
     texts = [b'"%s"' % (b"x" * (n % 7)) for n in range(3000)]
     run = HotRun(1, volatile=True)
     for at in range(0, 3000, 500):
@@ -311,7 +311,7 @@ def test_scattered_text_is_packed_as_a_few_stretches_are() -> None:
     before = rows_of(run, 0, run.count)
     for step in (2, 3):
         run.delete_marked((np.arange(run.count) + run.first_seq) % step != 0)
-        [run] = run.packed()
+        [run] = run.compacted()
 
     live = [row for row in range(run.count) if not run.flags[row]]
     assert [run.first_seq + row for row in live] == list(range(6, 3001, 6))
@@ -421,8 +421,8 @@ def test_shared_text_reads_and_counts_as_the_joined_text_does(
     assert bytes(parted.read([span])[0]) == bytes(joined.read([span])[0])
     assert b"".join(parted.views([span])[0]) == bytes(joined.read([span])[0])
     assert (parted.memory_bytes, parted.text_bytes) == (joined.memory_bytes, joined.text_bytes)
-    assert [bytes(run.read([(0, run.count)])[0]) for run in parted.packed()] == [
-        bytes(run.read([(0, run.count)])[0]) for run in joined.packed()
+    assert [bytes(run.read([(0, run.count)])[0]) for run in parted.compacted()] == [
+        bytes(run.read([(0, run.count)])[0]) for run in joined.compacted()
     ]
 
 

@@ -14,10 +14,11 @@ from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import Cause, Floors, RecordsAppended, TopicCreated
 from topics.protocol.model.limits import Limits, throttled
-from topics.protocol.model.records import Batch
+from topics.protocol.model.records import Batch, PackedBatch
 from topics.protocol.model.render import render_batch
 from topics.protocol.state.floors import floors_with
-from topics.protocol.state.hot_run import HOT_ROW_BYTES, STRING_BYTES, hot_bytes_of
+from topics.protocol.state.hot_memory import hot_bytes_of
+from topics.protocol.state.hot_run import HOT_ROW_BYTES, STRING_BYTES
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import NOTHING_REMOVED, RESERVE_FIRST, Removal, Topic
 
@@ -91,7 +92,7 @@ class Admission:
     def _event(
         self,
         topic: Topic,
-        batch: Batch,
+        batch: Batch | PackedBatch,
         now_ms: int,
         *,
         key: bytes = b"",
@@ -99,8 +100,7 @@ class Admission:
         cause: Cause | None = None,
         freed_bytes: int = 0,
     ) -> tuple[RecordsAppended, int]:
-        n, config = len(batch.size), topic.config
-        size_bytes = len(batch.text) - n  # a comma follows each record
+        n, config, size_bytes = len(batch), topic.config, batch.weight
         if config.discard == "reject" and config.cap_bytes:
             self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
         volatile = not topic.durability.is_logged
@@ -151,7 +151,7 @@ class Admission:
             raise throttled("max_total_bytes", limit)
 
     def _evicted(
-        self, topic: Topic, batch: Batch, n: int, size_bytes: int
+        self, topic: Topic, batch: Batch | PackedBatch, n: int, size_bytes: int
     ) -> tuple[Floors, Removal]:
         """What a batch pushes out (`discard: "old"`): the oldest live records, and its own first
         ones where it is larger than the cap; never its last."""
@@ -170,7 +170,7 @@ class Admission:
         if gone.records < records or gone.size_bytes < too_many_bytes:
             own = _own_eviction(batch, records - gone.records, too_many_bytes - gone.size_bytes)
             if own:
-                sizes = int(batch.size[:own].sum(dtype=np.int64))
+                sizes = int(batch.weights(own).sum(dtype=np.int64))
                 gone = Removal(topic.head_seq + own, gone.records + own, gone.size_bytes + sizes)
         return floors_with(topic.floors, cap_through=gone.through), gone
 
@@ -193,13 +193,13 @@ class Admission:
                     {"topic": topic.name, "limit": cap, "max": limit, "reason": "leased"},
                 )
 
-    def _require_hot_room(self, topic: Topic, batch: Batch) -> None:
+    def _require_hot_room(self, topic: Topic, batch: Batch | PackedBatch) -> None:
         """Memory for unsealed records is bounded: what seals too slowly, or cannot be sealed and
         may not be evicted, pushes back.  What may be evicted is evicted once the write is in
         (`commit.memory_eviction`)."""
         memory, limit = self.state.memory, self.limits.max_hot_bytes
         held = memory.logged_bytes + memory.volatile_bytes
-        if held + len(batch.text) + len(batch.size) * self._row_bytes_max <= limit:
+        if held + len(batch.text) + len(batch) * self._row_bytes_max <= limit:
             return
         need = hot_bytes_of(batch)
         over = held + need - limit
@@ -224,10 +224,10 @@ def _strings_bytes(texts: str | Sequence[str | None] | None) -> int:
     return sum(4 * len(t or "") + 5 for t in texts)
 
 
-def _own_eviction(batch: Batch, records: int, size_bytes: int) -> int:
+def _own_eviction(batch: Batch | PackedBatch, records: int, size_bytes: int) -> int:
     """How many of a batch's own first records go so that the rest fits; the last one stays."""
     take = max(records, 0)
     if size_bytes > 0:
-        sizes = np.cumsum(batch.size, dtype=np.int64)
+        sizes = np.cumsum(batch.weights(len(batch)), dtype=np.int64)
         take = max(take, int(sizes.searchsorted(size_bytes, "left")) + 1)
     return min(take, len(batch) - 1)

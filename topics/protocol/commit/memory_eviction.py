@@ -77,15 +77,15 @@ class MemoryEviction:
     def _take_from(self, topic: Topic, wanted: int) -> int:
         """Free about so much of what a topic holds, half at most; returns how much it was."""
         before = topic.volatile_bytes
-        self._state.pack(topic, wanted)
-        packed = before - topic.volatile_bytes
-        if packed >= wanted or topic.config.discard != "old" or not topic.volatile_bytes:
-            return packed
+        self._state.compact(topic, wanted)
+        compacted = before - topic.volatile_bytes
+        if compacted >= wanted or topic.config.discard != "old" or not topic.volatile_bytes:
+            return compacted
         first = next(run for run in topic.runs if isinstance(run, HotRun) and run.volatile)
-        # A run is packed once half of it is gone: less than that would be lost and free nothing.
-        part = max(wanted - packed, first.memory_bytes // 2)
+        # A run is compacted once half of it is gone: less than that would be lost and free nothing.
+        part = max(wanted - compacted, first.memory_bytes // 2)
         self._evict(topic, min(part, (topic.volatile_bytes + 1) // 2))
-        self._state.pack(topic, wanted - packed)
+        self._state.compact(topic, wanted - compacted)
         return before - topic.volatile_bytes
 
     def _evict(self, topic: Topic, size_bytes: int) -> None:

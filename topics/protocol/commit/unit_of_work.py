@@ -45,7 +45,7 @@ from topics.protocol.model.events import (
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment, Room
 from topics.protocol.model.outcomes import SYNCED, WRITTEN, Fetch, Gate, Wake
-from topics.protocol.state.hot_run import hot_bytes_of
+from topics.protocol.state.hot_memory import hot_bytes_of
 from topics.protocol.state.run_list import packed_spans
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic

@@ -242,8 +242,7 @@ class DeadLetters:
 
 def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:
     """Bytes of the text of records."""
-    rows_of = topic.runs.rows_of(spans)
-    return sum(int(topic.sizes(run)[rows].sum(dtype=np.int64)) for run, rows in rows_of)
+    return sum(topic.weight(run, rows) for run, rows in topic.runs.rows_of(spans))
 
 
 def _later(one: Gate, other: Gate) -> Gate:

@@ -353,7 +353,7 @@ class Finding:
         dead = run.dead
         end_seq = self.end_seq
         rows = topic.hits(run, self.match, before_seq=end_seq)
-        sizes = int(topic.sizes(run)[rows].sum(dtype=np.int64)) if len(rows) else 0
+        sizes = topic.weight(run, rows) if len(rows) else 0
         spans, bits = _told(run, rows)
         self.left -= len(rows) // FOUND_COST
         reached = min(run.count, end_seq - run.first_seq)
@@ -376,7 +376,7 @@ class Finding:
             piece.rows = piece.run.count
             piece.spans, piece.bits = _told(piece.run, rows)
             piece.records = len(rows)
-            piece.size_bytes = int(self.topic.sizes(piece.run)[rows].sum(dtype=np.int64))
+            piece.size_bytes = self.topic.weight(piece.run, rows)
 
     def remove(self, unit: UnitOfWork, moment: Moment) -> tuple[int, Gate]:
         """Decide it, in the turn in which `search` ended; as `UnitOfWork.remove`."""

@@ -286,7 +286,7 @@ class QueueCommands:
         if len(seqs) * self._limits.max_record_bytes <= budget_bytes:
             return len(seqs)
         spans = seq_spans(np.array(seqs, np.uint64))
-        sizes = [topic.sizes(run)[rows] for run, rows in topic.runs.rows_of(spans)]
+        sizes = [topic.weights(run, rows) for run, rows in topic.runs.rows_of(spans)]
         total = np.cumsum(np.concatenate(sizes), dtype=np.int64)
         return max(int(total.searchsorted(budget_bytes, "right")), 1)
 

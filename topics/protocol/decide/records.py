@@ -70,7 +70,7 @@ class RecordCommands:
         return Appended(
             topic.name,
             event.first_seq,
-            len(event.batch.size),
+            len(event.batch),
             topic.head_seq,
             command.return_seqs,
             created=created is not None,

@@ -192,7 +192,7 @@ class Follower:
         more.  Such runs may refer to text in log files that the engine has retired."""
         memory = self.state.memory
         if memory.owes():
-            self.state.pack_some()
+            self.state.compact_some()
         return memory.owes()
 
     def _show(self, shown: Shown) -> None:

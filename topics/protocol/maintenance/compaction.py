@@ -20,9 +20,10 @@ from topics.protocol.maintenance.sealing import SealBuilder, Sealing, SealPlanni
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import RunRef, RunsDropped
 from topics.protocol.model.ports import Contents, Run
-from topics.protocol.model.records import LIVE
-from topics.protocol.state.hot_run import HotRun, is_volatile
+from topics.protocol.model.records import LIVE, TEXT
+from topics.protocol.state.hot_run import is_volatile
 from topics.protocol.state.topic import Topic
+from topics.protocol.state.unsealed_run import UnsealedRun
 
 TOPICS_MAX: Final = 64
 """Topics looked at in one slice: a millisecond or two."""
@@ -53,8 +54,9 @@ class RunInspection(msgspec.Struct, frozen=True):
         records = int(np.count_nonzero(alive))
         if not records or (records == self.run.count and not self.lo):
             return records, self.run.text_bytes if records else 0
-        sizes = self.run.columns.size[self.lo :]
-        return records, int(sizes.sum(dtype=np.int64, where=alive)) + records
+        rows = np.flatnonzero(alive) + self.lo
+        text = int(self.run.weights(rows, self.lo).sum(dtype=np.int64))
+        return records, text + (records if self.run.form == TEXT else 0)
 
 
 class Remains(NamedTuple):
@@ -92,7 +94,7 @@ class Compaction:
         self._engine.unit.expire_due(now_ms, TOPICS_MAX)
         self._state.keys.forget_old(now_ms)
         state = self._state
-        state.pack_some()
+        state.compact_some()
         self._look_at_recovered()
         attention, again = state.attention, {}
         try:
@@ -120,7 +122,7 @@ class Compaction:
         for run in topic.runs:
             if freed_bytes < FREED_BYTES_MAX and self._is_dead(topic, run):
                 found.append(run)
-                freed_bytes += run.memory_bytes if isinstance(run, HotRun) else 0
+                freed_bytes += run.memory_bytes if isinstance(run, UnsealedRun) else 0
         # The write of rows that are not published may still fail.
         dead = [run for run in found if run.first_seq + run.count - 1 <= topic.published_seq]
         logged = [run.first_seq for run in dead if not is_volatile(run)]

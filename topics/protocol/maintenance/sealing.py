@@ -23,8 +23,8 @@ from topics.protocol.model.ports import Run, SealEntry, SealPiece
 from topics.protocol.model.records import LIVE
 from topics.protocol.state.checkpoint import Images
 from topics.protocol.state.hot_memory import freeze
-from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.topic import Topic
+from topics.protocol.state.unsealed_run import UnsealedRun
 
 MERGE_FACTOR: Final = 2
 """A sealed neighbour is merged when its text is at most this many times what joins it.  Each byte is
@@ -124,7 +124,7 @@ class Sealing:
                 if topic.topic_id not in state.memory.unsealed:
                     continue
                 oldest = next(r for r in topic.runs if is_sealable(r))
-                if now_ms - int(oldest.columns.ts_ms[0]) < limits.segment_max_age_ms:
+                if now_ms - int(oldest.times[0]) < limits.segment_max_age_ms:
                     break  # the order is about that of age: those behind it are not older by much
                 freeze(topic)
                 yield topic
@@ -340,7 +340,7 @@ class SealBuilder:
 
     @staticmethod
     def _is_open(topic: Topic, run: Run) -> bool:
-        return run is topic.runs[-1] and isinstance(run, HotRun) and not run.frozen
+        return run is topic.runs[-1] and isinstance(run, UnsealedRun) and not run.frozen
 
     def _fits(self, group: list[Run], run: Run) -> bool:
         rows = sum(r.count for r in group) + run.count
@@ -425,7 +425,7 @@ def _between(pieces: list[SealPiece], lo: int, hi: int) -> list[SealPiece]:
 
 def is_sealable(run: Run) -> bool:
     """A run in memory whose records the log holds too."""
-    return isinstance(run, HotRun) and not run.volatile
+    return isinstance(run, UnsealedRun) and not run.volatile
 
 
 def hot_bytes(job: SealJob) -> int:

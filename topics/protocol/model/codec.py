@@ -41,7 +41,14 @@ from topics.protocol.model.events import (
     TopicCreated,
     TopicDeleted,
 )
-from topics.protocol.model.records import COLUMN_DTYPES, Batch, Buffer, StoredText, Text
+from topics.protocol.model.records import (
+    COLUMN_DTYPES,
+    Batch,
+    Buffer,
+    PackedBatch,
+    StoredText,
+    Text,
+)
 
 CODES: Final[dict[type[Event], int]] = {
     TopicCreated: 1,
@@ -69,6 +76,10 @@ CODES: Final[dict[type[Event], int]] = {
 assert set(CODES) == set(get_args(Event))
 
 APPENDED: Final = CODES[RecordsAppended]
+PACKED_APPENDED: Final = 20
+"""The code of `RecordsAppended` where its batch is packed."""
+
+assert PACKED_APPENDED not in CODES.values()
 
 FRAME_HEADER: Final = struct.Struct("<IBBHII")
 """bytes of the frame with its padding, event code, column mask, -, head bytes, records."""
@@ -112,7 +123,22 @@ class AppendHead(msgspec.Struct, frozen=True, array_like=True):
     cause: Cause | None = None
 
 
+class PackedHead(msgspec.Struct, frozen=True, array_like=True):
+    """All of `RecordsAppended` with a packed batch but its text."""
+
+    now_ms: int
+    topic_id: int
+    first_seq: int
+    ts_ms: int
+    text_bytes: int
+    floors: Floors
+    count: int
+    size_bytes: int
+    reserved_through: int
+
+
 _encode = msgspec.msgpack.Encoder().encode
+_decode_packed = msgspec.msgpack.Decoder(PackedHead).decode
 _decode_append = msgspec.msgpack.Decoder(AppendHead).decode
 _decoders: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
     code: msgspec.msgpack.Decoder(event)
@@ -166,8 +192,35 @@ def encode(event: Event) -> Frame:
     return (header + head + _PADDING[padding],)
 
 
+def _encode_packed(event: RecordsAppended, batch: PackedBatch) -> Frame:
+    text = batch.text
+    head = _encode(
+        PackedHead(
+            event.now_ms,
+            event.topic_id,
+            event.first_seq,
+            batch.ts_ms,
+            len(text),
+            event.floors,
+            event.count,
+            event.size_bytes,
+            event.reserved_through,
+        )
+    )
+    size = _HEADER_BYTES + len(head)
+    padding = _PADDING[-size & 7]
+    size += len(padding) + len(text)
+    end = _PADDING[-size & 7]
+    header = FRAME_HEADER.pack(size + len(end), PACKED_APPENDED, 0, 0, len(head), batch.records)
+    if size <= SMALL_BYTES:
+        return (b"".join((header, head, padding, *_pieces_of(text), end)),)
+    return b"".join((header, head, padding)), *_pieces_of(text), end
+
+
 def _encode_append(event: RecordsAppended) -> Frame:
     batch = event.batch
+    if isinstance(batch, PackedBatch):
+        return _encode_packed(event, batch)
     text = batch.text
     fields = (
         event.now_ms,
@@ -265,6 +318,13 @@ def decode_all(
             if stored is not None and fields.text_bytes >= STORED_BYTES:
                 text = stored(at + _text_at(head_bytes, mask, records), fields.text_bytes)
             yield _decode_append_frame(frame, fields, head_bytes, mask, records, text)
+        elif code == PACKED_APPENDED:
+            packed, text = _decode_packed(head), None
+            if stored is not None and packed.text_bytes >= STORED_BYTES:
+                text = stored(at + _text_at(head_bytes, 0, records), packed.text_bytes)
+            yield _decode_packed_frame(
+                frame, packed, _text_at(head_bytes, 0, records), records, text
+            )
         elif code in _decoders:
             yield _decoders[code].decode(head)
         else:
@@ -285,6 +345,24 @@ def _text_at(head_bytes: int, mask: int, records: int) -> int:
     # Columns begin at a multiple of 8, as every part of a frame does.
     at = (_HEADER_BYTES + head_bytes + 7) & -8
     return at + sum((item * records + 7) & -8 for _, _, item, bit in _COLUMN_ITEMS if mask & bit)
+
+
+def _decode_packed_frame(
+    frame: memoryview, head: PackedHead, text_at: int, records: int, stored: StoredText | None
+) -> RecordsAppended:
+    if text_at + head.text_bytes > len(frame):
+        raise ValueError("frame of a record batch is cut short")
+    text = stored or bytes(frame[text_at : text_at + head.text_bytes])
+    return RecordsAppended(
+        now_ms=head.now_ms,
+        topic_id=head.topic_id,
+        first_seq=head.first_seq,
+        batch=PackedBatch(text, head.ts_ms, records),
+        floors=head.floors,
+        count=head.count,
+        size_bytes=head.size_bytes,
+        reserved_through=head.reserved_through,
+    )
 
 
 def _decode_append_frame(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.config import RouterConfig, TopicConfig
-from topics.protocol.model.records import Batch, Buffer
+from topics.protocol.model.records import Batch, Buffer, PackedBatch
 
 
 class Floors(msgspec.Struct, frozen=True, array_like=True):
@@ -130,6 +130,7 @@ class RecordsAppended(msgspec.Struct, frozen=True, array_like=True):
     """A batch took the seqs [first_seq, first_seq + len(batch) - 1].
 
     Attributes:
+        batch: A packed one has neither key nor cause.
         floors: After the eviction that the batch caused.
         reserved_through: No seq up to here will ever be given to another record.
         key: Digest (16 bytes) of the idempotency key, empty without one.
@@ -140,7 +141,7 @@ class RecordsAppended(msgspec.Struct, frozen=True, array_like=True):
     now_ms: int
     topic_id: int
     first_seq: int
-    batch: Batch
+    batch: Batch | PackedBatch
     floors: Floors
     count: int
     size_bytes: int

@@ -70,6 +70,10 @@ class Run(Protocol):
     """Where the run is sealed; None for a run in memory."""
 
     @property
+    def form(self) -> int:
+        """TEXT or PACKED."""
+
+    @property
     def count(self) -> int:
         """Rows; the last seq is `first_seq + count - 1`."""
 
@@ -100,6 +104,21 @@ class Run(Protocol):
     @property
     def flags(self) -> NDArray[np.uint8]:
         """LIVE or DELETED a row, shape (count,); a delete is visible as soon as `delete` returns."""
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        """`$ts` of each row, shape (count,).  Raises Corrupt."""
+
+    def weights(self, rows: NDArray[np.int64], gone: int = 0) -> NDArray[Any]:
+        """What each of some live rows adds to the topic's bytes, if they go in their order.
+
+        Args:
+            rows: Ascending, shape (k,).
+            gone: No row below this is live, whatever its flag.
+
+        Raises:
+            Corrupt: As `columns`.
+        """
 
     def delete(self, rows: NDArray[np.int64]) -> None:
         """Mark rows (shape (k,), ascending, in range) deleted; those already deleted may occur.

@@ -12,7 +12,7 @@ little-endian column, one row a record; row = seq - first_seq of the run.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import msgspec
 import numpy as np
@@ -25,6 +25,10 @@ LIVE: Final = 0x00
 DELETED: Final = 0xD5
 """Delete flag of a deleted record.  It differs from LIVE in five bits, so that a byte with one flipped
 bit is nearer to one of them, and is repaired."""
+
+TEXT: Final = 0
+PACKED: Final = 1
+"""How the records of a run are stored: as the text that HTTP's clients read, or as Kafka's record batches."""
 
 FORMED: Final = 0x01
 """Of `form`: the record is one of Kafka's, so that a string in `meta` is the text of a header, and its head may have
@@ -154,6 +158,44 @@ class Batch(msgspec.Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.size)
+
+    @property
+    def weight(self) -> int:
+        """What the records add to the topic's bytes: their text without commas."""
+        return len(self.text) - len(self.size)
+
+    def weights(self, rows: int) -> NDArray[np.uint32]:
+        """The same of each of the first rows."""
+        return self.size[:rows]
+
+
+class PackedBatch(msgspec.Struct, frozen=True):
+    """The n records of one append in the form of Kafka, as a client of it sent them.
+
+    Attributes:
+        text: The record batch, its base offset set; stored only where a log is followed.
+        ts_ms: Commit time of all of them.
+        records: n.
+    """
+
+    text: Text
+    ts_ms: int
+    records: int
+    nodes: ClassVar[None] = None
+    tags: ClassVar[None] = None
+
+    def __len__(self) -> int:
+        return self.records
+
+    @property
+    def weight(self) -> int:
+        return len(self.text)
+
+    def weights(self, rows: int) -> NDArray[np.int64]:
+        """What each of the first rows adds to the topic's bytes, if they go in their order: all that are
+        left of a batch count for their share of it, rounded down."""
+        left = np.arange(self.records, self.records - rows - 1, -1, dtype=np.int64)
+        return -np.diff(len(self.text) * left // self.records)
 
 
 META_KEY_SIZE: Final = len(b',"meta":')

@@ -2,7 +2,7 @@
 
 Two kinds count in `max_hot_bytes`.  Logged records wait for their segment, and sealing frees them.
 Volatile records (`ephemeral`) are in no log and no segment; they are freed when they are deleted or
-evicted, and their runs are packed here, because no seal ever leaves their dead rows behind.
+evicted, and their runs are compacted here, because no seal ever leaves their dead rows behind.
 
 Owns the counters and which run takes a batch; it does not decide what is evicted (`commit.
 memory_eviction`) or sealed (`maintenance.sealing`).  Invariant: `logged_bytes` and `volatile_bytes`
@@ -17,21 +17,23 @@ from typing import Final
 
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Run
-from topics.protocol.model.records import Batch
-from topics.protocol.state.hot_run import HOT_RUN_BYTES, HotRun, is_volatile
+from topics.protocol.model.records import Batch, PackedBatch
+from topics.protocol.state.hot_run import HOT_RUN_BYTES, HotRun, hot_bytes_of_text, is_volatile
+from topics.protocol.state.packed_run import PackedRun, hot_bytes_of_packed
 from topics.protocol.state.topic import Topic
+from topics.protocol.state.unsealed_run import UnsealedRun
 
 _VOLATILE_RUN_BYTES: Final = (64 << 10, 1 << 20)
-"""Text of a volatile run, at least and at most.  A run is freed, or copied to pack it, as a whole:
+"""Text of a volatile run, at least and at most.  A run is freed, or copied to compact it, as a whole:
 small runs free memory early, large ones cost fewer objects."""
-_PACK_BYTES: Final = 32 << 10
-"""A run below this is packed under pressure only: a packed run costs hardly less."""
+_COMPACT_BYTES: Final = 32 << 10
+"""A run below this is compacted under pressure only: a compacted run costs hardly less."""
 
 
-_PACKED_BYTES_MAX: Final = 512 << 10
-"""Text of runs that are packed in one go after a delete; the others follow in later slices."""
+_COMPACTED_BYTES_MAX: Final = 512 << 10
+"""Text of runs that are compacted in one go after a delete; the others follow in later slices."""
 _HIT_BYTES_FEW: Final = 1 << 20
-"""A delete that hit runs of more text has done enough for one turn: all are packed later."""
+"""A delete that hit runs of more text has done enough for one turn: all are compacted later."""
 _FREED_BYTES_MAX: Final = 4 << 20
 """What is given back to the allocator in one go: a millisecond or two."""
 _BURIED_BYTES_MIN: Final = 256 << 10
@@ -73,7 +75,7 @@ class HotMemory:
         full: Those of them with a run that takes no more.
         volatile: Topics that hold records in memory only.
         logged_bytes, volatile_bytes: What unsealed records hold, of either kind.
-        unpacked: Volatile runs, by topic id and first seq, that waste what a delete hit in them.
+        wasteful: Volatile runs, by topic id and first seq, that waste what a delete hit in them.
         firm_bytes: What of `volatile_bytes` may not be evicted (`discard: "reject"`).
         buried: Runs of deleted topics, and large ones that are sealed, which are counted no more and freed a part at a time.
     """
@@ -86,11 +88,11 @@ class HotMemory:
         self.largest = BySize()
         self.full: dict[int, Topic] = {}
         self.volatile: dict[int, Topic] = {}
-        self.unpacked: dict[int, dict[int, None]] = {}
+        self.wasteful: dict[int, dict[int, None]] = {}
         self.logged_bytes = 0
         self.volatile_bytes = 0
         self.firm_bytes = 0
-        self.buried: deque[HotRun] = deque()
+        self.buried: deque[UnsealedRun] = deque()
         self._buried_bytes = 0
         self._to_look: deque[int] = deque()
         """Topics that may waste something, where a write found no room."""
@@ -103,7 +105,7 @@ class HotMemory:
 
     def owes(self) -> bool:
         """Whether `free_some` has something to do."""
-        return bool(self.unpacked or self.buried or self._to_look)
+        return bool(self.wasteful or self.buried or self._to_look)
 
     @property
     def total_bytes(self) -> int:
@@ -126,8 +128,17 @@ class HotMemory:
 
     # ------------------------------------------------------------------ what comes
 
-    def append(self, topic: Topic, first_seq: int, batch: Batch, *, volatile: bool) -> None:
+    def append(
+        self, topic: Topic, first_seq: int, batch: Batch | PackedBatch, *, volatile: bool
+    ) -> None:
         """Put a batch into the topic's last run, or into a new one."""
+        if isinstance(batch, PackedBatch):
+            assert not volatile  # it was made text
+            packed = self._packed_run_for(topic, first_seq, batch)
+            packed.append(batch)
+            self._count_logged(topic, hot_bytes_of_packed(batch))
+            self.unsealed[topic.topic_id] = topic
+            return
         run = self._run_for(topic, first_seq, batch, volatile)
         before = run.memory_bytes
         run.append(batch)
@@ -141,23 +152,36 @@ class HotMemory:
         """The run that takes the batch: the last one, or a new one where that is sealed, frozen,
         full, of the other kind, or ends before a hole."""
         last, limits = topic.runs.last(), self._limits
-        if isinstance(last, HotRun):
-            if (
-                last.volatile == volatile
-                and last.takes(
-                    batch, first_seq, limits.segment_max_records, limits.segment_max_bytes
-                )
-                and (not volatile or last.text_bytes + len(batch.text) <= self._volatile_run_bytes)
-            ):
-                return last
-            if not last.volatile:
-                self.full[topic.topic_id] = topic
+        if isinstance(last, HotRun) and (
+            last.volatile == volatile
+            and last.takes(batch, first_seq, limits.segment_max_records, limits.segment_max_bytes)
+            and (not volatile or last.text_bytes + len(batch.text) <= self._volatile_run_bytes)
+        ):
+            return last
+        self._note_full(topic, last)
         run = HotRun(first_seq, volatile=volatile)
         topic.runs.append(run)
         if volatile:
             topic.volatile_from = topic.volatile_from or first_seq
             self._take_in(topic, run)
         return run
+
+    def _packed_run_for(self, topic: Topic, first_seq: int, batch: PackedBatch) -> PackedRun:
+        """The same for a batch of Kafka's."""
+        last, limits = topic.runs.last(), self._limits
+        if isinstance(last, PackedRun) and last.takes(
+            batch, first_seq, limits.segment_max_records, limits.segment_max_bytes
+        ):
+            return last
+        self._note_full(topic, last)
+        run = PackedRun(first_seq, tag_bytes_max=limits.max_tag_bytes)
+        topic.runs.append(run)
+        return run
+
+    def _note_full(self, topic: Topic, last: Run | None) -> None:
+        """The topic's last run takes no more."""
+        if isinstance(last, UnsealedRun) and not last.volatile:
+            self.full[topic.topic_id] = topic
 
     def _take_in(self, topic: Topic, run: HotRun) -> None:
         """A volatile run is one of the topic's from now on."""
@@ -185,7 +209,7 @@ class HotMemory:
 
     # ------------------------------------------------------------------ what goes
 
-    def release(self, topic: Topic, run: HotRun) -> None:
+    def release(self, topic: Topic, run: UnsealedRun) -> None:
         """A run is no longer one of the topic's."""
         if not run.volatile:
             self._count_logged(topic, -run.memory_bytes)
@@ -199,22 +223,24 @@ class HotMemory:
         """Runs of the topic were sealed or dropped.  If some are left, the topic moves behind the
         topics whose oldest record is older; if none is, it goes."""
         was_unsealed = self.unsealed.pop(topic.topic_id, None) is not None
-        if was_unsealed and any(isinstance(run, HotRun) and not run.volatile for run in topic.runs):
+        if was_unsealed and any(
+            isinstance(run, UnsealedRun) and not run.volatile for run in topic.runs
+        ):
             self.unsealed[topic.topic_id] = topic
 
     def forget(self, topic: Topic) -> None:
         """The topic was deleted, and its runs were released."""
         self.unsealed.pop(topic.topic_id, None)
         self.full.pop(topic.topic_id, None)
-        self.unpacked.pop(topic.topic_id, None)
-        self._bury(run for run in topic.runs if isinstance(run, HotRun))
+        self.wasteful.pop(topic.topic_id, None)
+        self._bury(run for run in topic.runs if isinstance(run, UnsealedRun))
 
     def bury_large(self, runs: Iterable[Run]) -> None:
         """Runs that were released because they are sealed: one job has 64 MiB of them at most."""
-        hot = (run for run in runs if isinstance(run, HotRun))
+        hot = (run for run in runs if isinstance(run, UnsealedRun))
         self._bury(run for run in hot if run.memory_bytes >= _BURIED_BYTES_MIN)
 
-    def _bury(self, runs: Iterable[HotRun]) -> None:
+    def _bury(self, runs: Iterable[UnsealedRun]) -> None:
         """Keep runs that were released, and free them later: to free the memory of a large topic at
         once takes a millisecond a megabyte.  A replay frees those that are too many at once."""
         for run in runs:
@@ -240,10 +266,10 @@ class HotMemory:
             topic = topics.get(self._to_look.popleft())
             if topic is not None:
                 self._note_waste(topic)
-        if self.unpacked:
-            topic = topics[next(iter(self.unpacked))]
+        if self.wasteful:
+            topic = topics[next(iter(self.wasteful))]
             yield topic
-            self.pack_some_deleted(topic)
+            self.compact_some_deleted(topic)
         self._is_wanted = self._is_wanted and self.owes()
 
     def _note_waste(self, topic: Topic) -> None:
@@ -253,55 +279,55 @@ class HotMemory:
             if isinstance(run, HotRun) and run.volatile and 4 * run.wasted_bytes > run.memory_bytes
         ]
         if wasteful:
-            self.unpacked.setdefault(topic.topic_id, {}).update(dict.fromkeys(wasteful))
+            self.wasteful.setdefault(topic.topic_id, {}).update(dict.fromkeys(wasteful))
 
-    # ------------------------------------------------------------------ packing
+    # ------------------------------------------------------------------ compacting
 
     # A volatile run is freed as soon as no read needs it.  No segment and no log knows of it, so
     # that is no event.  A run without a live row goes as a whole; one that wastes more than it keeps
     # is replaced by a copy of what it keeps, so that each byte is copied about once.
 
-    def pack(self, topic: Topic, wanted_bytes: int) -> None:
+    def compact(self, topic: Topic, wanted_bytes: int) -> None:
         """Under pressure: free what a topic's volatile runs waste, also where that is little, until
         about so much is free."""
         enough = topic.volatile_bytes - wanted_bytes
         for run in [run for run in topic.runs if is_volatile(run)]:
             if topic.volatile_bytes <= enough:
                 return
-            self._pack(topic, [run], pressed=True)
+            self._compact(topic, [run], pressed=True)
 
-    def pack_passed(self, topic: Topic) -> None:
+    def compact_passed(self, topic: Topic) -> None:
         """A floor rose: free what it passed."""
-        if topic.volatile_bytes < _PACK_BYTES and len(topic.runs) == 1:
+        if topic.volatile_bytes < _COMPACT_BYTES and len(topic.runs) == 1:
             return
         passed = topic.runs[: bisect_right(topic.runs.starts, topic.gone_through())]
         # The run that a floor stands in goes as a whole soon, unless the topic has little else.
-        self._pack(topic, [run for run in passed if is_volatile(run)], topic.volatile_bytes)
+        self._compact(topic, [run for run in passed if is_volatile(run)], topic.volatile_bytes)
 
-    def pack_deleted(self, topic: Topic, runs: Sequence[Run]) -> None:
+    def compact_deleted(self, topic: Topic, runs: Sequence[Run]) -> None:
         """Rows of these volatile runs were deleted: free what they waste, or, where that is too
-        much for one turn, leave it to `pack_some_deleted`."""
+        much for one turn, leave it to `compact_some_deleted`."""
         hit = {run.first_seq: run.text_bytes for run in runs}
-        self.unpacked.setdefault(topic.topic_id, {}).update(dict.fromkeys(hit))
+        self.wasteful.setdefault(topic.topic_id, {}).update(dict.fromkeys(hit))
         if sum(hit.values()) <= _HIT_BYTES_FEW:
-            self.pack_some_deleted(topic)
+            self.compact_some_deleted(topic)
 
-    def pack_some_deleted(self, topic: Topic) -> None:
-        """Free what some of the topic's `unpacked` runs waste."""
-        firsts, left = self.unpacked[topic.topic_id], _PACKED_BYTES_MAX
+    def compact_some_deleted(self, topic: Topic) -> None:
+        """Free what some of the topic's `wasteful` runs waste."""
+        firsts, left = self.wasteful[topic.topic_id], _COMPACTED_BYTES_MAX
         while firsts and left > 0:
             first_seq = next(iter(firsts))
             del firsts[first_seq]
             run = topic.runs.at(first_seq)
             if run is not None and is_volatile(run):
                 runs = len(topic.runs)
-                self._pack(topic, [run], pressed=self._is_wanted or self.is_short)
+                self._compact(topic, [run], pressed=self._is_wanted or self.is_short)
                 is_copied = len(topic.runs) >= runs and topic.runs.at(first_seq) is not run
                 left -= run.text_bytes if is_copied else run.text_bytes // _COPY_FACTOR
         if not firsts:
-            del self.unpacked[topic.topic_id]
+            del self.wasteful[topic.topic_id]
 
-    def _pack(
+    def _compact(
         self, topic: Topic, runs: Iterable[Run], beside: int = 0, *, pressed: bool = False
     ) -> None:
         """Free or replace those of the runs that waste more than half of what they hold; a quarter
@@ -313,7 +339,7 @@ class HotMemory:
         for run in runs:
             assert isinstance(run, HotRun)
             run.pass_through(topic.gone_through())
-            is_small = run.memory_bytes < _PACK_BYTES and not pressed
+            is_small = run.memory_bytes < _COMPACT_BYTES and not pressed
             if run.is_gone and not (is_small and run is topic.runs[-1]):
                 left = []
             elif not is_small and run.wasted_bytes * (4 if pressed else 2) > max(
@@ -321,7 +347,7 @@ class HotMemory:
             ):
                 # The first run is part of what a topic costs, which `max_topics` bounds; each one
                 # more counts with its arrays.
-                left = run.packed(0 if run is topic.runs[0] else HOT_RUN_BYTES)
+                left = run.compacted(0 if run is topic.runs[0] else HOT_RUN_BYTES)
             else:
                 continue
             topic.runs.replace(run.first_seq, run.first_seq, left)
@@ -333,6 +359,13 @@ class HotMemory:
 def freeze(topic: Topic) -> None:
     """The topic's hot runs take no more batches: the next append begins a new run."""
     for run in reversed(topic.runs):
-        if not isinstance(run, HotRun):
+        if not isinstance(run, UnsealedRun):
             return
         run.frozen = True
+
+
+def hot_bytes_of(batch: Batch | PackedBatch) -> int:
+    """What a batch adds to what its run holds."""
+    if isinstance(batch, PackedBatch):
+        return hot_bytes_of_packed(batch)
+    return hot_bytes_of_text(batch)

@@ -5,7 +5,7 @@ neither files nor which of its rows a reader may see.  Bytes never move once the
 given to a reader stays valid while the run grows, loses rows to deletes, or is replaced by another.
 
 A logged run frees the memory of deleted records when it is sealed.  A volatile one never is: it stays
-small, so that it is freed as a whole, and `packed` copies its live rows once the dead ones are more.
+small, so that it is freed as a whole, and `compacted` copies its live rows once the dead ones are more.
 """
 
 import copy
@@ -17,19 +17,20 @@ from typing import Any, Final, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.model.events import RunRef
 from topics.protocol.model.ports import Run, Span, TagMatch
 from topics.protocol.model.records import (
     COLUMN_DTYPES,
     DELETED,
     LIVE,
     RUN_TEXT_BYTES_MAX,
+    TEXT,
     Batch,
     Buffer,
     Columns,
     StoredText,
     Text,
 )
+from topics.protocol.state.unsealed_run import UnsealedRun
 
 _ROWS_FIRST: Final = 16
 _ARENA_FIRST_BYTES: Final = 256
@@ -123,33 +124,18 @@ _NO_STRINGS: Final = _Strings()
 """The table of any run without strings; nothing is ever interned here."""
 
 
-class HotRun:
-    """A run that grows by batches; implements `ports.Run`.
+class HotRun(UnsealedRun):
+    """A run that grows by batches of text; implements `ports.Run`."""
 
-    Args:
-        first_seq: Seq of row 0.
-        volatile: The records live in memory only (`ephemeral`): never logged, never sealed.
-        base_bytes: What the run counts for before its first record.
-
-    Attributes:
-        count, text_bytes, dead: As `ports.Run` has them.
-        memory_bytes: An estimate of what it holds, for the bound on hot memory.
-    """
+    form: Final = TEXT
 
     def __init__(self, first_seq: int, *, volatile: bool = False, base_bytes: int = 0) -> None:
-        self.first_seq = first_seq
-        self.ref: RunRef | None = None
-        self.volatile = volatile
-        self.memory_bytes = base_bytes
+        super().__init__(first_seq, volatile=volatile, base_bytes=base_bytes)
         self._strings_bytes = 0
         """Of its tables, as far as they count in `memory_bytes`."""
         self._deleted_bytes = 0
         self._unweighed: list[NDArray[np.bool_]] = []
         self._passed_rows = 0
-        self.frozen = False
-        self.count = 0
-        self.dead = 0
-        self.text_bytes = 0
         self._nodes = _NO_STRINGS
         self._tags = _NO_STRINGS
         self._arenas: list[Buffer | StoredText] = []
@@ -235,6 +221,13 @@ class HotRun:
     @property
     def flags(self) -> NDArray[np.uint8]:
         return self._flags[: self.count]
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        return self.columns.ts_ms
+
+    def weights(self, rows: NDArray[np.int64], gone: int = 0) -> NDArray[np.uint32]:
+        return self.columns.size[rows]
 
     def takes(self, batch: Batch, first_seq: int, records_max: int, full_bytes: int) -> bool:
         """Whether the batch may follow the last row.
@@ -413,7 +406,7 @@ class HotRun:
 
     @property
     def wasted_bytes(self) -> int:
-        """What `packed` would save, or somewhat more: a row that was deleted before a floor passed it
+        """What `compacted` would save, or somewhat more: a row that was deleted before a floor passed it
         counts twice."""
         while self._unweighed:
             killed = self._unweighed.pop()
@@ -444,7 +437,7 @@ class HotRun:
         weights = self.columns.offset + rows * self._row_bytes
         return int(weights.searchsorted(weight, "left"))
 
-    def packed(self, base_bytes: int = 0) -> list["HotRun"]:
+    def compacted(self, base_bytes: int = 0) -> list["HotRun"]:
         """Runs of the live rows: without the text of dead rows, and without the rows of long dead
         stretches.  This run stays as it is, for the reads that hold it.
 
@@ -457,12 +450,12 @@ class HotRun:
         cuts = np.flatnonzero(np.diff(live) > _GAP_ROWS)
         starts = live[np.concatenate(([0], cuts + 1))].tolist()
         lasts = live[np.concatenate((cuts, [len(live) - 1]))].tolist()
-        runs = [self._packed(starts[0], lasts[0] + 1, base_bytes)]
+        runs = [self._compacted(starts[0], lasts[0] + 1, base_bytes)]
         for lo, last in zip(starts[1:], lasts[1:], strict=True):
-            runs.append(self._packed(lo, last + 1, HOT_RUN_BYTES))
+            runs.append(self._compacted(lo, last + 1, HOT_RUN_BYTES))
         return runs
 
-    def _packed(self, lo: int, hi: int, base_bytes: int) -> "HotRun":
+    def _compacted(self, lo: int, hi: int, base_bytes: int) -> "HotRun":
         run = HotRun(self.first_seq + lo, volatile=self.volatile, base_bytes=base_bytes)
         rows = hi - lo
         run._allocate(max(rows, _ROWS_FIRST))
@@ -527,10 +520,6 @@ class HotRun:
         return rest
 
     def cut(self, row: int) -> "HotRun":
-        """Keep the rows below `row` and take no more batches; the others become the run returned.
-
-        Only replay cuts runs: the process that wrote the log had ended them elsewhere.
-        """
         rest = self.tail(row)
         self.text_bytes -= rest.text_bytes
         self.memory_bytes -= rest.memory_bytes
@@ -649,7 +638,7 @@ def is_volatile(run: Run) -> bool:
     return isinstance(run, HotRun) and run.volatile
 
 
-def hot_bytes_of(batch: Batch) -> int:
+def hot_bytes_of_text(batch: Batch) -> int:
     """What a batch adds to a run's `memory_bytes`, if none of its strings is known there."""
     rows_bytes = len(batch.text) + len(batch.size) * HOT_ROW_BYTES
     return rows_bytes + strings_bytes(batch.nodes) + strings_bytes(batch.tags)

@@ -6,8 +6,8 @@ import numpy as np
 
 from topics.protocol.model.ports import Run
 from topics.protocol.model.records import LIVE
-from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.run_list import RunList
+from topics.protocol.state.unsealed_run import UnsealedRun
 
 
 def cut_hot_runs(runs: RunList, first_seq: int, last_seq: int) -> None:
@@ -16,7 +16,7 @@ def cut_hot_runs(runs: RunList, first_seq: int, last_seq: int) -> None:
     for edge in (first_seq, last_seq + 1):
         for run in list(runs):
             end = run.first_seq + run.count
-            if isinstance(run, HotRun) and run.first_seq < edge < end:
+            if isinstance(run, UnsealedRun) and run.first_seq < edge < end:
                 rest = run.cut(edge - run.first_seq)
                 runs.replace(run.first_seq, run.first_seq, [run, rest])
 
@@ -24,9 +24,9 @@ def cut_hot_runs(runs: RunList, first_seq: int, last_seq: int) -> None:
 def carry_deletes(old: Run, new: Sequence[Run]) -> None:
     """Rows that were deleted while their run was sealed are deleted in the sealed run too: the
     file has the flags of the time at which the seal was planned."""
-    if isinstance(old, HotRun) and not old.dead:
+    if isinstance(old, UnsealedRun) and not old.dead:
         return
-    if isinstance(old, HotRun):
+    if isinstance(old, UnsealedRun):
         dead = old.flags != LIVE
         for run in new:
             first = max(old.first_seq, run.first_seq)

@@ -254,10 +254,10 @@ def _first_since(topic: Topic, from_ts: int) -> int | None:
     """Seq of the first live record with `$ts >= from_ts`."""
     first = topic.first_live_seq()
     lo = max(bisect_right(topic.runs.starts, first) - 1, 0)
-    i = bisect_left(topic.runs, from_ts, lo, key=lambda run: int(run.columns.ts_ms[-1]))
+    i = bisect_left(topic.runs, from_ts, lo, key=lambda run: int(run.times[-1]))
     if i == len(topic.runs):
         return None
-    row = int(topic.runs[i].columns.ts_ms.searchsorted(from_ts, "left"))
+    row = int(topic.runs[i].times.searchsorted(from_ts, "left"))
     for run, lo, hi in topic.runs.windows(max(topic.runs.starts[i] + row, first)):
         live = run.flags[lo:hi] == LIVE
         at = int(live.argmax())

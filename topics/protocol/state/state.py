@@ -55,7 +55,7 @@ from topics.protocol.state.checkpoint import Images, restored_topic, whole_image
 from topics.protocol.state.expiry import DueTimes
 from topics.protocol.state.floors import floors_with, risen
 from topics.protocol.state.hot_memory import HotMemory
-from topics.protocol.state.hot_run import HotRun, is_volatile
+from topics.protocol.state.hot_run import is_volatile
 from topics.protocol.state.idempotency import IdempotencyKeys
 from topics.protocol.state.losses import reason_of
 from topics.protocol.state.queues import Queues
@@ -64,6 +64,7 @@ from topics.protocol.state.sealed_runs import carry_deletes, cut_hot_runs
 from topics.protocol.state.segment_usage import SegmentUsage
 from topics.protocol.state.sorted_names import SortedNames
 from topics.protocol.state.topic import Expired, Topic, epoch_of
+from topics.protocol.state.unsealed_run import UnsealedRun
 
 
 class State:
@@ -249,7 +250,7 @@ class State:
 
     def _appended(self, event: RecordsAppended) -> None:
         topic, batch = self._topic(event.topic_id), event.batch
-        n, first_seq = len(batch.size), event.first_seq
+        n, first_seq = len(batch), event.first_seq
         config = topic.config
         if first_seq - 1 > topic.head_seq:
             self._reach(topic, first_seq - 1)
@@ -310,7 +311,7 @@ class State:
             if topic.volatile_runs and is_volatile(run):
                 hit.append(run)
         if hit:
-            self.memory.pack_deleted(topic, hit)
+            self.memory.compact_deleted(topic, hit)
         queue = self.queues.get(topic.topic_id)
         if queue is not None:
             queue.remove(spans)
@@ -403,7 +404,7 @@ class State:
         alive = {
             run.first_seq
             for run in topic.runs
-            if isinstance(run, HotRun)
+            if isinstance(run, UnsealedRun)
             and run.first_seq + run.count - 1 > topic.gone_through()
             and run.dead < run.count
         }
@@ -424,7 +425,7 @@ class State:
         dead = [
             run
             for run in topic.runs
-            if isinstance(run, HotRun)
+            if isinstance(run, UnsealedRun)
             and not run.volatile
             and (run.dead == run.count or run.first_seq + run.count - 1 <= gone)
         ]
@@ -437,19 +438,19 @@ class State:
 
     def _release(self, topic: Topic, run: Run) -> None:
         """A run is no longer one of the topic's."""
-        if isinstance(run, HotRun):
+        if isinstance(run, UnsealedRun):
             self.memory.release(topic, run)
         else:
             assert run.ref is not None
             self.segments.release(run.ref)
 
-    def pack(self, topic: Topic, wanted_bytes: int) -> None:
+    def compact(self, topic: Topic, wanted_bytes: int) -> None:
         """Memory is short: free what the topic's volatile runs waste, until about so much is free.
         Readers see no difference."""
         self.images.keep(topic.topic_id)
-        self.memory.pack(topic, wanted_bytes)
+        self.memory.compact(topic, wanted_bytes)
 
-    def pack_some(self) -> None:
+    def compact_some(self) -> None:
         """Free a part of what deletes left to be freed."""
         for topic in self.memory.free_some(self.by_id):
             self.images.keep(topic.topic_id)
@@ -499,7 +500,7 @@ class State:
         self.attention[topic.topic_id] = topic
         floor = topic.floors.evict_floor
         if topic.volatile_runs:
-            self.memory.pack_passed(topic)
+            self.memory.compact_passed(topic)
         queue = self.queues.get(topic.topic_id)
         if queue is not None:
             queue.pass_through(topic.gone_through())

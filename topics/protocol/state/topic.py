@@ -27,9 +27,9 @@ from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import Floors, Hole
 from topics.protocol.model.outcomes import TopicFigures
 from topics.protocol.model.ports import Run, TagMatch
-from topics.protocol.model.records import LIVE
+from topics.protocol.model.records import LIVE, TEXT
 from topics.protocol.state.losses import Losses
-from topics.protocol.state.run_list import RunList
+from topics.protocol.state.run_list import RunList, rows_in
 
 RESERVE_FIRST: Final = 1024
 """Seqs that a topic reserves at first: after a power loss it goes on behind them, so a block is a
@@ -212,9 +212,9 @@ class Topic:
             hi = min(last_seq + 1 - run.first_seq, run.count)
             if hi <= lo:
                 break
-            live = run.flags[lo:hi] == LIVE
-            count += int(np.count_nonzero(live))
-            size_bytes += int(self.sizes(run)[lo:hi].sum(dtype=np.int64, where=live))
+            rows = np.flatnonzero(run.flags[lo:hi] == LIVE) + lo
+            count += len(rows)
+            size_bytes += self.weight(run, rows)
         return count, size_bytes
 
     def recount(self) -> tuple[int, int]:
@@ -222,13 +222,12 @@ class Topic:
         every run."""
         count = size_bytes = 0
         for run, lo in self.runs.reaching(self.gone_through() + 1):
-            live = run.flags[lo:] == LIVE
-            rows = int(np.count_nonzero(live))
-            count += rows
+            rows = np.flatnonzero(run.flags[lo:] == LIVE) + lo
+            count += len(rows)
             try:
-                size_bytes += int(run.columns.size[lo:].sum(dtype=np.int64, where=live))
+                size_bytes += int(run.weights(rows, lo).sum(dtype=np.int64))
             except Corrupt:
-                size_bytes += run.text_bytes * rows // run.count
+                size_bytes += run.text_bytes * len(rows) // run.count
         return count, size_bytes
 
     def shown(self) -> tuple[int, int]:
@@ -308,7 +307,7 @@ class Topic:
             if len(live):
                 through = run.first_seq + int(live[-1])
                 count += len(live)
-                size_bytes += int(self.sizes(run)[live].sum(dtype=np.int64))
+                size_bytes += self.weight(run, live)
             walked = run.first_seq + hi - 1
             if hi < run.count:
                 break
@@ -339,7 +338,7 @@ class Topic:
             live = np.flatnonzero(run.flags[lo:hi] == LIVE) + lo
             if not len(live):
                 continue
-            sizes = np.cumsum(self.sizes(run)[live], dtype=np.int64)
+            sizes = np.cumsum(self.weights(run, live), dtype=np.int64)
             take = max(records - gone, 0)
             if size_bytes > gone_bytes:
                 take = max(take, int(sizes.searchsorted(size_bytes - gone_bytes, "left")) + 1)
@@ -356,36 +355,41 @@ class Topic:
     # Records must be able to leave although the columns of their run are damaged.  Otherwise one
     # flipped bit would keep all records behind it from expiring, and every write from making room.
 
-    def sizes(self, run: Run) -> NDArray[Any]:
-        """Bytes of text of each row of a run.  Of a damaged run, each row counts for an equal share
-        of what the other runs leave of the topic's total, so that the total ends at nothing."""
+    def weights(self, run: Run, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """What each of some live rows of a run, ascending, adds to the topic's bytes, if they go in their
+        order.  Of a damaged run, each row counts for an equal share of what the other runs leave of
+        the topic's total, so that the total ends at nothing."""
         try:
-            return run.columns.size
+            return run.weights(rows, max(self.gone_through() + 1 - run.first_seq, 0))
         except Corrupt:
-            return self._shares(run)
+            return self._shares(run)[rows]
+
+    def weight(self, run: Run, rows: NDArray[np.int64]) -> int:
+        """The same of all of them."""
+        return int(self.weights(run, rows).sum(dtype=np.int64))
 
     def text_of(self, seqs: Sequence[int]) -> int:
-        """Bytes of text of the records of some seqs, ascending."""
+        """What the live records of some seqs, ascending, add to the topic's bytes."""
         size_bytes = 0
         for run, spans in self.runs.extents_of(seqs):
-            sizes = self.sizes(run)
-            if len(spans) == 1:
+            if run.form == TEXT and run.is_warm and len(spans) == 1:
                 lo, hi = spans[0]
-                size_bytes += sum(sizes[lo:hi].tolist())  # of a few rows, faster than in numpy
+                size_bytes += sum(
+                    run.columns.size[lo:hi].tolist()
+                )  # of a few, faster than in numpy
             else:
-                rows = np.concatenate([np.arange(lo, hi) for lo, hi in spans])
-                size_bytes += int(sizes[rows].sum(dtype=np.int64))
+                size_bytes += self.weight(run, rows_in(spans))
         return size_bytes
 
     def _shares(self, run: Run) -> NDArray[Any]:
         left, rows, last = self.size_bytes, 0, run
         for other, lo in self.runs.reaching(self.gone_through() + 1):
-            live = other.flags[lo:] == LIVE
+            live = np.flatnonzero(other.flags[lo:] == LIVE) + lo
             try:
-                left -= int(other.columns.size[lo:].sum(dtype=np.int64, where=live))
+                left -= int(other.weights(live, lo).sum(dtype=np.int64))
             except Corrupt:
-                if n := int(np.count_nonzero(live)):
-                    rows, last = rows + n, other
+                if len(live):
+                    rows, last = rows + len(live), other
         share, rest = divmod(max(left, 0), max(rows, 1))
         shares = np.full(run.count, share, np.int64)
         if run is last:
@@ -396,14 +400,14 @@ class Topic:
         """`$ts` of each row.  Of a damaged run, that of the first readable row behind it, which is
         no earlier."""
         try:
-            return run.columns.ts_ms
+            return run.times
         except Corrupt:
             return np.full(run.count, self._time_behind(run))
 
     def _time_behind(self, run: Run) -> int:
         for later in self.runs[bisect_right(self.runs.starts, run.first_seq) :]:
             try:
-                return int(later.columns.ts_ms[0])
+                return int(later.times[0])
             except Corrupt:
                 continue
         return self.last_ts_ms

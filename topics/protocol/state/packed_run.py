@@ -1,0 +1,288 @@
+"""The packed run: records of one topic that Kafka's clients wrote, in memory.
+
+It keeps the batches as they came, and a flag a record.  Columns and text, by which every other reader knows records,
+are those of a hot run that is made of the batches when somebody asks: the run is *open* then.  What is asked most,
+times and bytes, needs no opening, and neither do deletes by seq, expiry, eviction and Kafka's own reads.
+
+To open many records takes long: `is_warm` says whether little is missing, and a thread makes the rest (`warm`).
+"""
+
+import copy
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.batches.codecs import unpacked
+from topics.protocol.batches.header import HEADER_BYTES, header_of
+from topics.protocol.batches.to_text import text_of
+from topics.protocol.model.ports import Span, TagMatch
+from topics.protocol.model.records import (
+    DELETED,
+    LIVE,
+    PACKED,
+    RUN_TEXT_BYTES_MAX,
+    Batch,
+    Buffer,
+    Columns,
+    PackedBatch,
+    StoredText,
+    Text,
+)
+from topics.protocol.state.hot_run import HotRun
+from topics.protocol.state.unsealed_run import UnsealedRun
+
+PACKED_ROW_BYTES: Final = 2
+"""What a record costs beside its batch: a flag, and room for one; an estimate for the memory bound."""
+PACKED_BATCH_BYTES: Final = 192
+"""What a batch costs beside its bytes; an estimate."""
+RECORDS_MAX: Final = 8192
+"""Records of a packed run, but for one batch of more: it is opened as a whole."""
+OPENED_AT_ONCE: Final = 64
+"""Records that are opened where they are asked for; more are opened on a thread."""
+UNPACKED_BYTES_MAX: Final = 64 << 20
+"""Of one batch; none that is larger was let in."""
+_ROWS_FIRST: Final = 16
+
+
+class _Place(NamedTuple):
+    """Where a batch stands in its run, and when it was appended."""
+
+    row: int
+    records: int
+    ts_ms: int
+    text: Text
+
+
+class PackedRun(UnsealedRun):
+    """A run that grows by record batches; implements `ports.Run`.
+
+    Args:
+        first_seq: Seq of row 0.
+        tag_bytes_max: A longer key is no tag.
+    """
+
+    form: Final = PACKED
+
+    def __init__(self, first_seq: int, *, tag_bytes_max: int) -> None:
+        super().__init__(first_seq)
+        self._tag_bytes_max = tag_bytes_max
+        self._batches: list[_Place] = []
+        self._rows: list[int] = []
+        self._room = np.zeros(_ROWS_FIRST, np.uint8)
+        self._times: NDArray[np.int64] | None = None
+        self._open = HotRun(first_seq)
+        """The first records, opened."""
+        self._opened = 0
+        """How many batches of it are."""
+        self._made: tuple[int, list[Batch]] = (0, [])
+        """What a thread has opened, and from which batch on."""
+
+    def takes(self, batch: PackedBatch, first_seq: int, records_max: int, full_bytes: int) -> bool:
+        """Whether the batch may follow the last row; as `HotRun.takes`."""
+        rows = self.count + batch.records
+        return (
+            not self.frozen
+            and self.first_seq + self.count == first_seq
+            and rows <= min(records_max, RECORDS_MAX)
+            and self.text_bytes < full_bytes
+            and self.text_bytes + len(batch.text) < RUN_TEXT_BYTES_MAX
+        )
+
+    def append(self, batch: PackedBatch) -> None:
+        """Take a batch as the next rows.  Its bytes are kept, not copied."""
+        rows = self.count + batch.records
+        if rows > len(self._room):
+            room = np.zeros(max(2 * len(self._room), rows), np.uint8)
+            room[: self.count] = self.flags
+            self._room = room
+        self._batches.append(_Place(self.count, batch.records, batch.ts_ms, batch.text))
+        self._rows.append(self.count)
+        self.count = rows
+        self.text_bytes += len(batch.text)
+        self.memory_bytes += hot_bytes_of_packed(batch)
+        self._times = None
+
+    # ------------------------------------------------------------------ what needs no opening
+
+    @property
+    def flags(self) -> NDArray[np.uint8]:
+        return self._room[: self.count]
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        if self._times is None:
+            times = np.array([each.ts_ms for each in self._batches], np.int64)
+            self._times = np.repeat(times, [each.records for each in self._batches])
+        return self._times
+
+    def weights(self, rows: NDArray[np.int64], gone: int = 0) -> NDArray[np.int64]:
+        return packed_weights(
+            rows,
+            gone,
+            self.flags,
+            np.array(self._rows, np.int64),
+            np.array([len(each.text) for each in self._batches], np.int64),
+        )
+
+    def delete(self, rows: NDArray[np.int64]) -> None:
+        self.dead += int(np.count_nonzero(self._room[rows] == LIVE))
+        self._room[rows] = DELETED
+
+    def delete_span(self, lo: int, hi: int) -> None:
+        self.delete(np.arange(lo, hi))
+
+    def delete_marked(self, marked: NDArray[np.bool_]) -> None:
+        self.delete(np.flatnonzero(marked))
+
+    @property
+    def known_dead(self) -> int:
+        return self.dead
+
+    def deleted_rows(self) -> NDArray[np.int64]:
+        return np.flatnonzero(self.flags != LIVE)
+
+    def batches(self, lo: int, hi: int) -> Iterator[_Place]:
+        """The batches that have one of rows [lo, hi), whole."""
+        at = bisect_right(self._rows, lo) - 1
+        while at < len(self._batches) and self._rows[at] < hi:
+            yield self._batches[at]
+            at += 1
+
+    # ------------------------------------------------------------------ opening
+
+    @property
+    def is_warm(self) -> bool:
+        first, made = self._made
+        opened = first + len(made) if first == self._opened else self._opened
+        return opened == len(self._rows) or self.count - self._rows[opened] <= OPENED_AT_ONCE
+
+    def warm(self) -> None:
+        """*Blocking.* Open what is not open; on a thread, while the run may grow."""
+        first = self._opened
+        made = [self._text_of(each) for each in self._batches[first:]]
+        self._made = first, made
+
+    def _text_of(self, place: _Place) -> Batch:
+        raw = memoryview(bytes_of(place.text))
+        header = header_of(raw)
+        records = unpacked(header.codec, raw[HEADER_BYTES:], UNPACKED_BYTES_MAX)
+        return text_of(
+            header,
+            records,
+            first_seq=self.first_seq + place.row,
+            ts_ms=place.ts_ms,
+            tag_bytes_max=self._tag_bytes_max,
+        )
+
+    def _whole(self) -> HotRun:
+        """All of it, open."""
+        if self._open.count < self.count:
+            (first, made), self._made = self._made, (0, [])
+            for batch in made if first == self._opened else ():
+                self._open.append(batch)
+                self._opened += 1
+            for place in self._batches[self._opened :]:
+                self._open.append(self._text_of(place))
+                self._opened += 1
+        return self._open
+
+    @property
+    def columns(self) -> Columns:
+        return self._whole().columns
+
+    def node_ids(self, nodes: Sequence[str]) -> NDArray[np.uint32]:
+        return np.empty(0, np.uint32)  # no client of Kafka has a node
+
+    def node(self, node_id: int) -> str:
+        raise AssertionError(node_id)
+
+    def tag(self, tag_id: int) -> str:
+        return self._whole().tag(tag_id)
+
+    def tag_ids(self, match: TagMatch, rows: tuple[int, int] | None = None) -> NDArray[np.uint32]:
+        return self._whole().tag_ids(match, rows)
+
+    def tag_rows(self, match: TagMatch) -> NDArray[np.int64]:
+        return self._whole().tag_rows(match)
+
+    def read(self, spans: Sequence[Span]) -> list[Buffer] | None:
+        return self._whole().read(spans) if self.is_warm else None
+
+    def read_blocking(self, spans: Sequence[Span]) -> list[Buffer]:
+        return self._whole().read_blocking(spans)
+
+    def views(self, spans: Sequence[Span]) -> list[Sequence[Buffer]] | None:
+        return self._whole().views(spans) if self.is_warm else None
+
+    def still(self) -> "PackedRun":
+        """The batches that there are; opened apart, since two threads may ask."""
+        still = copy.copy(self)
+        still._batches, still._rows = self._batches.copy(), self._rows.copy()
+        still._open = self._open.still()
+        return still
+
+    # ------------------------------------------------------------------ cutting
+
+    def cut(self, row: int) -> "PackedRun":
+        """Keep the rows below `row`, where a batch begins, and take no more; the others become the run
+        returned."""
+        at = self._rows.index(row)
+        rest = PackedRun(self.first_seq + row, tag_bytes_max=self._tag_bytes_max)
+        for each in self._batches[at:]:
+            rest.append(PackedBatch(each.text, each.ts_ms, each.records))
+        dead = self.deleted_rows()
+        rest.delete(dead[dead >= row] - row)
+        self.dead -= rest.dead
+        self.count = row
+        self.text_bytes -= rest.text_bytes
+        self.memory_bytes -= rest.memory_bytes
+        del self._batches[at:], self._rows[at:]
+        self._times, self._made, self.frozen = None, (0, []), True
+        self._open, self._opened = HotRun(self.first_seq), 0
+        return rest
+
+
+def bytes_of(text: Text) -> bytes:
+    """The bytes of a batch; *blocking* where they are in a file."""
+    if isinstance(text, StoredText):
+        return bytes(text.read_blocking(0, text.size_bytes))
+    return bytes(text)
+
+
+def hot_bytes_of_packed(batch: PackedBatch) -> int:
+    """What a batch adds to a run's `memory_bytes`."""
+    return len(batch.text) + batch.records * PACKED_ROW_BYTES + PACKED_BATCH_BYTES
+
+
+def packed_weights(
+    rows: NDArray[np.int64],
+    gone: int,
+    flags: NDArray[np.uint8],
+    firsts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """What live rows of a packed run count for, if they go in their order.
+
+    All that live of a batch count for their share of its bytes, rounded down; so what one counts for
+    depends on how many are left.
+
+    Args:
+        rows: Live rows, ascending, at least `gone`.
+        gone: Rows below this are gone, whatever their flags.
+        flags: Of all rows.
+        firsts: First row of each batch; `sizes` its bytes.
+    """
+    if not len(rows):
+        return np.empty(0, np.int64)
+    ends = np.append(firsts[1:], len(flags))
+    alive = np.concatenate([[0], np.cumsum((flags == LIVE) & (np.arange(len(flags)) >= gone))])
+    batch = np.searchsorted(firsts, rows, "right") - 1
+    begins = np.flatnonzero(np.diff(batch, prepend=-1))
+    before = np.arange(len(rows)) - np.repeat(begins, np.diff(begins, append=len(rows)))
+    left = (alive[ends] - alive[firsts])[batch] - before
+    size, records = sizes[batch], (ends - firsts)[batch]
+    shares: NDArray[np.int64] = size * left // records - size * (left - 1) // records
+    return shares
