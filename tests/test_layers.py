@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "protocol/cluster": PURE | DRIVER | {"topics.protocol.cluster"},
     "protocol/faces": PURE | STATE | {"topics.protocol.faces"},
     "store": PURE
-    | MODEL
+    | BATCHES
     | {"os", "mmap", "threading", "time", "io", "pathlib", "xxhash", "topics.store"},
     "client": STDLIB
     | {"certifi", "httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"},

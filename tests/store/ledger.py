@@ -29,7 +29,7 @@ from topics.protocol.model.events import (
     TopicImage,
 )
 from topics.protocol.model.ports import Run, SealEntry, SealPiece, Span, Store
-from topics.protocol.model.records import DELETED, Batch, Buffer, Columns, StoredText
+from topics.protocol.model.records import DELETED, TEXT, Batch, Buffer, Columns, StoredText
 
 Tags = Sequence[str | None]
 Content = dict[int, dict[int, bytes]]
@@ -55,6 +55,7 @@ class HotRun:
         self, first_seq: int, texts: Sequence[bytes], *, tags: Tags = (), nodes: Tags = ()
     ) -> None:
         count = len(texts)
+        self.form = TEXT
         self.first_seq = first_seq
         self.count = count
         self.text = b"".join(text + b"," for text in texts)

@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sim.files import SimFiles
 
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.ports import SealEntry, SealPiece
 from topics.store import segment
+from topics.store.drafts import CHUNK_BYTES
 from topics.store.files import OsFiles, write_all
 from topics.store.layout import BLOCK, SEGMENT_HEADER, digest, segment_name
-from topics.store.segment import CHUNK_BYTES, BlockDigests, Shape
+from topics.store.segment import BlockDigests
 
 from .disks import begun, fail_next
 from .ledger import HotRun, entry_of, live_rows, row_text
@@ -163,24 +164,6 @@ def test_a_seal_gives_way_to_other_threads() -> None:
     assert [bytes(run.read_blocking([(0, 4)])[0]) for run in found] == [
         run.text[:-1] for run in runs
     ]
-
-
-SIZES = st.integers(0, 70_000)
-
-
-@settings(deadline=None)
-@given(st.builds(Shape, *[SIZES] * 7))
-def test_parts_of_a_section_lie_apart_and_aligned(shape: Shape) -> None:
-    """The parts of a section are in order, aligned to 8 bytes, and do not overlap."""
-    parts = shape.parts()
-    end = 0
-    for name, (at, dtype, items) in parts.items():
-        assert at % 8 == 0, name
-        assert end <= at < end + 8, name
-        end = at + items * dtype.itemsize
-
-    assert shape.section_bytes == parts["end"][0]
-    assert 0 <= shape.blocks * BLOCK - shape.text_bytes < BLOCK
 
 
 INSTANCE = b"\x01" * 8

@@ -26,11 +26,13 @@ from topics.store.layout import segment_name
 class Handle:
     """An open segment: its file, its run table and, once it is used, the map of its columns."""
 
-    __slots__ = ("_map", "columns", "file", "header", "parts", "path", "table")
+    __slots__ = ("_map", "checked", "columns", "file", "header", "parts", "path", "table")
 
     def __init__(self, files: Files, number: int, instance: bytes) -> None:
         name = segment_name(number)
         self.path = f"{files.path}/{name}"
+        self.checked: set[int] = set()
+        """Runs whose section was compared with its digest."""
         self.columns: dict[int, Columns] = {}
         self.parts: dict[tuple[int, str], NDArray[Any]] = {}
         self._map: memoryview | None = None
@@ -55,27 +57,33 @@ class Handle:
         return self.table[index]
 
     def part(self, index: int, name: str) -> NDArray[Any]:
-        """A part of a run's section, as `segment.Shape` names them, through the map.
+        """A part of a run's section, as `drafts.Shape` names them, through the map.  The first call
+        compares the whole section with its digest.
 
         Raises:
             Corrupt: The section does not verify, or the file is shorter than it was.
         """
         part = self.parts.get((index, name))
         if part is None:
-            self.checked_columns(index)
             row = self.row(index)
+            self._check(index, row)
             at, dtype, items = segment.shape_of(row).parts()[name]
             part = self._mapped(dtype, items, int(row["section_offset"]) + at)
             self.parts[index, name] = part
         return part
 
+    def _check(self, index: int, row: Any) -> None:
+        if index not in self.checked:
+            self._check_size()
+            segment.check_section(self.file, self.path, row)
+            self.checked.add(index)
+
     def checked_columns(self, index: int) -> Columns:
-        """The columns of a run.  The first call compares the run's whole section with its digest."""
+        """The columns of a run of text; as `part`."""
         columns = self.columns.get(index)
         if columns is None:
             row = self.row(index)
-            self._check_size()
-            segment.check_section(self.file, self.path, row)
+            self._check(index, row)
             placed = segment.shape_of(row).parts()
             base = int(row["section_offset"])
             columns = Columns(

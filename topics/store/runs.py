@@ -18,6 +18,7 @@ from topics.protocol.model.ports import Span, StoreStats, TagMatch
 from topics.protocol.model.records import DELETED, LIVE, TEXT, Buffer, Columns
 from topics.store.handle import Handle, Segment
 from topics.store.layout import BLOCK, digest
+from topics.store.opened_runs import OpenedRuns
 
 NEAR_BYTES: Final = 16 << 10
 """Spans with smaller gaps between them are read with one call."""
@@ -37,6 +38,7 @@ class Home(Protocol):
 
     lock: threading.RLock
     stats: StoreStats
+    opened: OpenedRuns
 
     def handle(self, owner: Segment) -> Handle: ...
 
@@ -46,7 +48,7 @@ class Home(Protocol):
 class SealedRun:
     """A run of a segment file; implements `ports.Run`."""
 
-    form: Final = TEXT
+    form: int = TEXT
 
     __slots__ = (
         *("_checked", "_dead", "_heap", "_deletions", "_pinned", "_segment", "_segments"),
@@ -119,7 +121,7 @@ class SealedRun:
     def times(self) -> NDArray[np.int64]:
         return self.columns.ts_ms
 
-    def weights(self, rows: NDArray[np.int64], gone: int = 0) -> NDArray[np.uint32]:
+    def weights(self, rows: NDArray[np.int64], gone: int = 0) -> NDArray[Any]:
         return self.columns.size[rows]
 
     def _verified(self, handle: Handle) -> Columns:
@@ -335,7 +337,7 @@ class SealedRun:
 
     def _read(self, spans: Sequence[Span], *, nowait: bool) -> list[Buffer] | None:
         handle = self._opened()
-        ranges = _byte_ranges(self._verified(handle), spans)
+        ranges = byte_ranges(self._verified(handle), spans)
         buffers: list[Buffer] = []
         at = 0
         while at < len(ranges):
@@ -400,7 +402,7 @@ def _fill(handle: Handle, view: memoryview, offset: int) -> None:
         filled += step
 
 
-def _byte_ranges(columns: Columns, spans: Sequence[Span]) -> list[tuple[int, int]]:
+def byte_ranges(columns: Columns, spans: Sequence[Span]) -> list[tuple[int, int]]:
     """Byte range of each span's text, without its final comma."""
     offset, size = columns.offset, columns.size
     ranges = []

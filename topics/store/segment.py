@@ -5,23 +5,20 @@ them.  Invariant: digests form a tree, from the header over the run table and ea
 every block of text.  Only the delete flags lie outside of it, because only they change.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.model.errors import CannotRead, Corrupt, ReadFailed
+from topics.protocol.model.errors import CannotRead, Corrupt
 from topics.protocol.model.events import RunRef
-from topics.protocol.model.ports import Run, SealEntry, SealPiece, Span
+from topics.protocol.model.ports import SealEntry
 from topics.protocol.model.records import (
-    COLUMN_DTYPES,
-    DELETED,
-    RUN_TEXT_BYTES_MAX,
     Buffer,
-    Columns,
 )
+from topics.store.drafts import CHUNK_BYTES, Draft, Shape, draft_run, section_head
 from topics.store.files import File, Files, discard, read_at_most, write_all, write_parts
 from topics.store.layout import (
     BLOCK,
@@ -44,60 +41,10 @@ from topics.store.layout import (
     version_of,
 )
 
-CHUNK_BYTES: Final = 1 << 20
-"""Text written at a time while a segment is built: 0.2 ms, as a rule."""
 PIECE_BYTES: Final = 8 << 10
 """What a piece counts for beside its text before the thread gives way."""
 
 TABLE_OFFSET: Final = SECTOR
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The sizes of the parts of a run's section; the sizes determine the offsets.
-
-    Every part begins on a multiple of 8 bytes from the section's start:
-    columns, tag offsets (tags + 1), posting offsets (tags + 1), postings, tag bytes,
-    node offsets (nodes + 1), node bytes, block digests.
-    """
-
-    count: int
-    text_bytes: int
-    tag_count: int
-    posting_count: int
-    tag_bytes: int
-    node_count: int
-    node_bytes: int
-    columns: int = len(COLUMN_DTYPES)
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.text_bytes // BLOCK)
-
-    def parts(self) -> dict[str, tuple[int, np.dtype[Any], int]]:
-        """Part -> (offset in the section, dtype, items), in file order."""
-        u1, u4, u8 = np.dtype("|u1"), np.dtype("<u4"), np.dtype("<u8")
-        had = list(COLUMN_DTYPES.items())[: self.columns]
-        wanted = [(name, dtype, self.count) for name, dtype in had]
-        wanted += [
-            ("tag_offsets", u4, self.tag_count + 1),
-            ("posting_offsets", u4, self.tag_count + 1),
-            ("postings", u4, self.posting_count),
-            ("tag_text", u1, self.tag_bytes),
-            ("node_offsets", u4, self.node_count + 1),
-            ("node_text", u1, self.node_bytes),
-            ("blocks", u8, self.blocks),
-        ]
-        at, placed = 0, {}
-        for name, dtype, items in wanted:
-            placed[name] = (at, dtype, items)
-            at = aligned(at + items * dtype.itemsize, 8)
-        placed["end"] = (at, u1, 0)
-        return placed
-
-    @property
-    def section_bytes(self) -> int:
-        return self.parts()["end"][0]
 
 
 # -- reading -----------------------------------------------------------------------------------
@@ -201,22 +148,6 @@ def read_exact(file: File, path: str, offset: int, size: int) -> memoryview:
 # -- building ----------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Draft:
-    """A run to be written: its parts by name, until they are in the file, its flags, and the source of
-    its text; `digest` covers what the file has of its section."""
-
-    entry: SealEntry
-    shape: Shape
-    parts: dict[str, NDArray[Any]]
-    flags: NDArray[np.uint8]
-    digest: Digest = field(default_factory=Digest)
-
-    @property
-    def count(self) -> int:
-        return self.shape.count
-
-
 def build(
     files: Files, number: int, *, instance: bytes, batch: int, entries: Sequence[SealEntry]
 ) -> list[RunRef]:
@@ -299,7 +230,14 @@ def _write(
     )
     write_all(file, header, 0)
     return [
-        RunRef(number, index, draft.entry.first_seq, draft.count, draft.shape.text_bytes)
+        RunRef(
+            number,
+            index,
+            draft.entry.first_seq,
+            draft.count,
+            draft.shape.text_bytes,
+            draft.shape.form,
+        )
         for index, draft in enumerate(drafts)
     ]
 
@@ -311,7 +249,7 @@ def _write_sections(file: File, entries: Sequence[SealEntry], pace: "_Pace") -> 
     drafts = []
     for entry in entries:
         draft = draft_run(entry)
-        head = _section_head(draft)
+        head = section_head(draft)
         write_all(file, head, at)
         draft.digest.update(head)
         draft.parts = {}
@@ -347,104 +285,16 @@ def _starts(sizes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.cumsum(sizes, dtype=np.uint64) - sizes
 
 
-def draft_run(entry: SealEntry) -> Draft:
-    """Columns, string tables and flags of a run that joins the pieces of an entry."""
-    pieces = [(piece, piece.run.columns, piece.flags == DELETED) for piece in entry.pieces]
-    dead = np.concatenate([gone for _, _, gone in pieces])
-    parts: dict[str, NDArray[Any]] = {
-        name: np.concatenate(
-            [getattr(columns, name)[piece.lo : piece.hi] for piece, columns, _ in pieces],
-            dtype=dtype,
-        )
-        for name, dtype in COLUMN_DTYPES.items()
-    }
-    for name in ("size", "data_size", "meta_size", "node_id", "tag_id"):
-        parts[name][dead] = 0
-    ends = np.cumsum(parts["size"] + (parts["size"] > 0), dtype=np.uint64)
-    text_bytes = int(ends[-1])
-    assert text_bytes < RUN_TEXT_BYTES_MAX
-    parts["offset"][0], parts["offset"][1:] = 0, ends[:-1]
-    tags, parts["tag_id"] = _interned(pieces, "tag_id")
-    nodes, parts["node_id"] = _interned(pieces, "node_id")
-    parts["posting_offsets"], parts["postings"] = _postings(parts["tag_id"], len(tags))
-    parts["tag_offsets"], parts["tag_text"] = _string_table(tags)
-    parts["node_offsets"], parts["node_text"] = _string_table(nodes)
-    flags = np.where(dead, DELETED, 0).astype(np.uint8)
-    shape = Shape(
-        count=len(flags),
-        text_bytes=text_bytes,
-        tag_count=len(tags),
-        posting_count=len(parts["postings"]),
-        tag_bytes=len(parts["tag_text"]),
-        node_count=len(nodes),
-        node_bytes=len(parts["node_text"]),
-    )
-    return Draft(entry, shape, parts, flags)
-
-
-def _interned(
-    pieces: Sequence[tuple[SealPiece, Columns, NDArray[np.bool_]]], name: str
-) -> tuple[list[bytes], NDArray[np.uint32]]:
-    """The strings that live rows use, in byte order, and the id of each row's string."""
-    if not any(getattr(c, name)[piece.lo : piece.hi].any() for piece, c, _ in pieces):
-        return [], np.zeros(sum(len(dead) for _, _, dead in pieces), np.uint32)
-    used: list[tuple[NDArray[np.uint32], list[bytes]]] = []
-    for piece, columns, dead in pieces:
-        ids = np.unique(np.where(dead, 0, getattr(columns, name)[piece.lo : piece.hi]))
-        ids = ids[ids > 0]
-        look = piece.run.tag if name == "tag_id" else piece.run.node
-        used.append((ids, [look(each).encode() for each in ids.tolist()]))
-    strings = sorted({each for _, found in used for each in found})
-    rank = {each: index + 1 for index, each in enumerate(strings)}
-    rows = []
-    for (piece, columns, dead), (ids, found) in zip(pieces, used, strict=True):
-        column = np.where(dead, 0, getattr(columns, name)[piece.lo : piece.hi])
-        ranks = np.array([0, *(rank[each] for each in found)], np.uint32)
-        rows.append(ranks[np.searchsorted(np.concatenate([[0], ids]), column)])
-    return strings, np.concatenate(rows, dtype=np.uint32)
-
-
-def _postings(
-    tag_ids: NDArray[np.uint32], tags: int
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Rows by tag: those of id t are postings[offsets[t - 1]:offsets[t]], ascending."""
-    if not tags:
-        return np.zeros(1, np.uint32), np.empty(0, np.uint32)
-    order = np.argsort(tag_ids, kind="stable")
-    counts = np.bincount(tag_ids, minlength=tags + 1)
-    offsets = np.concatenate([[0], np.cumsum(counts[1:])]).astype(np.uint32)
-    return offsets, order[counts[0] :].astype(np.uint32)
-
-
-def _string_table(strings: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-    """Offsets, shape (n + 1,), and bytes: string i is text[offsets[i]:offsets[i + 1]]."""
-    offsets = np.zeros(len(strings) + 1, np.uint32)
-    np.cumsum([len(each) for each in strings], out=offsets[1:], dtype=np.uint32)
-    return offsets, np.frombuffer(b"".join(strings), np.uint8)
-
-
-def _section_head(draft: Draft) -> bytearray:
-    """The section up to the digests of the blocks of text, which are its last part."""
-    placed = draft.shape.parts()
-    section = bytearray(placed["blocks"][0])
-    for name, part in draft.parts.items():
-        at, dtype, items = placed[name]
-        assert (part.dtype, part.shape) == (dtype, (items,)), name
-        section[at : at + part.nbytes] = part.tobytes()
-    return section
-
-
 def _write_text(file: File, draft: Draft, offset: int, pace: "_Pace") -> bytes:
     """Write the text of live rows, piece by piece; returns the digests of its blocks, 8 bytes each."""
     digests = BlockDigests()
     written = 0
-    for piece in draft.entry.pieces:
-        for parts in _chunks(piece):
-            write_parts(file, parts, offset + written)
-            for part in parts:
-                digests.update(part)
-                written += len(part)
-            pace.did(sum(map(len, parts)) + PIECE_BYTES)
+    for parts in draft.chunks():
+        write_parts(file, parts, offset + written)
+        for part in parts:
+            digests.update(part)
+            written += len(part)
+        pace.did(sum(map(len, parts)) + PIECE_BYTES)
     assert written == draft.shape.text_bytes
     return np.array(digests.end(), "<u8").tobytes()
 
@@ -501,32 +351,3 @@ class BlockDigests:
         if self._open_bytes:
             self._close()
         return self._digests
-
-
-def _chunks(piece: SealPiece) -> Iterator[list[Buffer]]:
-    """The text of a piece's live rows, commas included, a chunk at a time; text in memory as it lies
-    there."""
-    run, columns = piece.run, piece.run.columns
-    for lo, hi in _live_spans(piece):
-        while lo < hi:
-            limit = int(columns.offset[lo]) + CHUNK_BYTES
-            cut = lo + int(np.searchsorted(columns.offset[lo:hi], limit))
-            cut = min(max(cut, lo + 1), hi)
-            views = run.views([(lo, cut)])
-            yield [*(_read_again(run, (lo, cut)) if views is None else views[0]), b","]
-            lo = cut
-
-
-def _read_again(run: Run, span: Span) -> list[Buffer]:
-    """The text of rows of a sealed run.  Raises Corrupt, ReadFailed."""
-    try:
-        return run.read_blocking([span])
-    except OSError as error:
-        raise ReadFailed.of(error) from error
-
-
-def _live_spans(piece: SealPiece) -> list[Span]:
-    """Spans [lo, hi) of live rows that have text."""
-    kept = (piece.flags != DELETED) & (piece.run.columns.size[piece.lo : piece.hi] > 0)
-    edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)) + piece.lo
-    return [(int(lo), int(hi)) for lo, hi in edges.reshape(-1, 2)]

@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from topics.protocol.model.errors import Corrupt, ReadFailed, is_unread
 from topics.protocol.model.events import RunRef, UnflaggedRows
 from topics.protocol.model.ports import Contents, SealEntry, StoreStats
-from topics.protocol.model.records import DELETED
+from topics.protocol.model.records import DELETED, PACKED
 from topics.store import segment
 from topics.store.files import File, Files, discard, write_all
 from topics.store.handle import Access, Handle, HandleTurn, Segment
 from topics.store.layout import numbers, segment_name
+from topics.store.opened_runs import OpenedRuns
+from topics.store.packed_runs import PackedSealedRun
 from topics.store.runs import NEAREST, Deletion, SealedRun
 
 OPEN_SEGMENTS_MAX: Final = 256
@@ -46,6 +48,7 @@ class Segments:
     ) -> None:
         self.lock = threading.RLock()
         self.stats = stats
+        self.opened = OpenedRuns()
         self.next_number = 1
         self.next_lsn = 0
         """The lsn that a delete applied now will be written with; 0 during replay."""
@@ -72,7 +75,8 @@ class Segments:
             owner = self._known.get(ref.segment)
             if owner is None:
                 owner = self._known[ref.segment] = Segment(ref.segment)
-            run = SealedRun(self, owner, ref, topic_id)
+            kind = PackedSealedRun if ref.form == PACKED else SealedRun
+            run = kind(self, owner, ref, topic_id)
             if self._unflagged:
                 deletion = self._unflagged.get((ref.segment, ref.index))
                 if deletion is not None:
@@ -142,6 +146,7 @@ class Segments:
             if owner is not None:
                 self._retain(owner)
             raise
+        self.opened.drop(number)
 
     def _release(self, number: int) -> Segment | None:
         """Keep a segment open for its readers alone; call under the lock."""

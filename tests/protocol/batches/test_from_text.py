@@ -106,7 +106,7 @@ def test_what_came_by_kafka_is_given_back_as_it_came(seed: int) -> None:
     """Key, value, headers and time of records of every kind, once they are text. (§3)"""
     sent = some_records(random.Random(seed), 60)
     data = batch(records_of(sent), len(sent))
-    made = text_of(
+    made, _ = text_of(
         header_of(data), data[HEADER_BYTES:], first_seq=41, ts_ms=NOW_MS, tag_bytes_max=256
     )
 
@@ -126,6 +126,6 @@ def test_a_header_of_any_bytes_comes_back() -> None:
         (b"k", b"1", [(b"g", b'{"$base64"')], 0),
     ]
     data = batch(records_of(sent), len(sent))
-    made = text_of(header_of(data), data[61:], first_seq=41, ts_ms=NOW_MS, tag_bytes_max=9)
+    made, _ = text_of(header_of(data), data[61:], first_seq=41, ts_ms=NOW_MS, tag_bytes_max=9)
 
     assert [each[3] for each in given_back(run_of(made))] == [list(each[2]) for each in sent]

@@ -18,9 +18,11 @@ from .builder import NOW_MS, Record, batch, records_of, some_records
 def shown(records: list[Record], *, tag_bytes_max: int = 256, **fields: Any) -> Batch:
     data = batch(records_of(records), len(records), **fields)
     header = checked_header(data)
-    return text_of(
+    made, offsets = text_of(
         header, data[HEADER_BYTES:], first_seq=5, ts_ms=NOW_MS, tag_bytes_max=tag_bytes_max
     )
+    assert offsets.tolist() == list(range(len(records)))
+    return made
 
 
 def texts(made: Batch) -> list[bytes]:

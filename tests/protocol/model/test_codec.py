@@ -116,7 +116,10 @@ def packed_appends(draw: Any) -> RecordsAppended:
         topic_id=draw(SEQ),
         first_seq=draw(SEQ),
         batch=PackedBatch(
-            draw(st.binary(min_size=2, max_size=200)), draw(st.integers(0, 2**53)), draw(U32)
+            draw(st.binary(min_size=4, max_size=200)),
+            draw(st.integers(0, 2**53)),
+            draw(U32),
+            draw(st.integers(-1, 2**53)),
         ),
         floors=Floors(draw(SEQ), draw(SEQ), draw(SEQ)),
         count=draw(SEQ),
@@ -282,7 +285,7 @@ def test_shared_text_has_the_frame_of_the_joined_text(
 def test_a_record_batch_may_stay_in_its_file() -> None:
     """A large one is read where it lies, as text is."""
     data = bytes(range(256)) * 100
-    event = RecordsAppended(1, 2, 3, PackedBatch(data, 4, 5), Floors(), 5, len(data), 99)
+    event = RecordsAppended(1, 2, 3, PackedBatch(data, 4, 5, 6), Floors(), 5, len(data), 99)
     body = encoded(TopicDeleted(1, 7), event)
 
     def stored(at: int, size: int) -> StoredText:
@@ -302,7 +305,7 @@ def test_a_record_batch_may_stay_in_its_file() -> None:
 
 
 def test_a_record_batch_that_is_cut_is_refused() -> None:
-    event = RecordsAppended(1, 2, 3, PackedBatch(b"batch" * 9, 4, 5), Floors(), 5, 45, 99)
+    event = RecordsAppended(1, 2, 3, PackedBatch(b"batch" * 9, 4, 5, 6), Floors(), 5, 45, 99)
     frame = frame_of(event)
     fields = codec.FRAME_HEADER.unpack_from(frame)
     cut = len(frame) - 16

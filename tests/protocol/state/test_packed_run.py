@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from topics.protocol.state.packed_run import (
     PACKED_ROW_BYTES,
     RECORDS_MAX,
     PackedRun,
-    packed_weights,
 )
 
 from ..batches.builder import NOW_MS, Record, batch, records_of, some_records
@@ -32,7 +30,7 @@ from ..batches.builder import NOW_MS, Record, batch, records_of, some_records
 
 def batch_of(records: Sequence[Record], *, codec: int = 0, ts_ms: int = NOW_MS) -> PackedBatch:
     data = packed(codec, records_of(records))
-    return PackedBatch(batch(data, len(records), attributes=codec), ts_ms, len(records))
+    return PackedBatch(batch(data, len(records), attributes=codec), ts_ms, len(records), NOW_MS)
 
 
 def numbered(count: int, *, first: int = 0, ts_ms: int = NOW_MS) -> PackedBatch:
@@ -64,7 +62,7 @@ def test_batches_are_kept_as_they_came() -> None:
     assert run.memory_bytes == run.text_bytes + 5 * PACKED_ROW_BYTES + 2 * PACKED_BATCH_BYTES
     for _ in range(2):
         assert run.times.tolist() == [NOW_MS] * 3 + [NOW_MS + 5] * 2
-    assert [each.text for each in run.batches(0, 5)] == [one.text, other.text]
+    assert [run.batch(each) for each in run.batches(0, 5)] == [one.text, other.text]
     assert [each.row for each in run.batches(2, 4)] == [0, 3]
     assert [each.row for each in run.batches(3, 5)] == [3]
 
@@ -80,7 +78,7 @@ def test_a_run_takes_what_follows_until_it_is_full() -> None:
     assert not takes(first_seq=45)
     assert not takes(records_max=3)
     assert not takes(full_bytes=run.text_bytes)
-    huge = PackedBatch(few.text, NOW_MS, RECORDS_MAX)
+    huge = PackedBatch(few.text, NOW_MS, RECORDS_MAX, NOW_MS)
     assert not run.takes(huge, 44, 1 << 20, 1 << 20)
     run.frozen = True
     assert not takes()
@@ -113,7 +111,7 @@ def test_a_batch_counts_for_the_share_that_lives(seed: int) -> None:
         for each in run.batches(0, run.count):
             rows = range(row, row + each.records)
             left = sum(r >= gone and run.flags[r] == LIVE for r in rows)
-            found += len(each.text) * left // each.records
+            found += each.size_bytes * left // each.records
             row += each.records
         return found
 
@@ -246,7 +244,7 @@ def texts(data: bytes) -> list[Text]:
 @pytest.mark.parametrize("kind", range(3))
 def test_a_batch_may_lie_in_pieces_or_in_a_file(kind: int) -> None:
     one = numbered(2)
-    run = run_of(PackedBatch(texts(bytes(one.text))[kind], NOW_MS, 2))  # type: ignore[arg-type]
+    run = run_of(PackedBatch(texts(bytes(one.text))[kind], NOW_MS, 2, NOW_MS))  # type: ignore[arg-type]
 
     assert len(shown(run)) == 2
     assert run.text_bytes == len(one.text)
@@ -257,18 +255,3 @@ def test_records_of_any_kind_are_shown() -> None:
     run = run_of(batch_of(sent))
 
     assert len(shown(run)) == 200
-
-
-def test_weights_are_asked_for_by_rows() -> None:
-    """Of batches of 10 and 7 bytes, two records each."""
-    flags = np.zeros(4, np.uint8)
-    firsts, sizes = np.array([0, 2]), np.array([10, 7])
-
-    def weights(rows: list[int], gone: int = 0) -> Any:
-        return packed_weights(np.array(rows), gone, flags, firsts, sizes).tolist()
-
-    assert weights([0, 1, 2, 3]) == [5, 5, 4, 3]
-    assert weights([3]) == [4]
-    assert weights([1, 3], gone=1) == [5, 4]
-    flags[2] = DELETED
-    assert weights([3]) == [3]

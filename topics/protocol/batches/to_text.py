@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import orjson
 from msgspec import Raw
+from numpy.typing import NDArray
 
 from topics.protocol.batches.header import Header
 from topics.protocol.batches.records import Field, fields, headers_of
@@ -26,14 +27,22 @@ _TRIED_TOGETHER: Final = 256
 
 
 def text_of(
-    header: Header, data: Buffer, *, first_seq: int, ts_ms: int, tag_bytes_max: int
-) -> Batch:
-    """The records as an append of them would be stored.
+    header: Header,
+    data: Buffer,
+    *,
+    first_seq: int,
+    ts_ms: int,
+    tag_bytes_max: int = 0,
+    tagged: NDArray[np.bool_] | None = None,
+) -> tuple[Batch, NDArray[np.int64]]:
+    """The records as an append of them would be stored, and the offset of each in its batch.
 
     Args:
         data: Sound records, unpacked.
+        first_seq: Of the record with offset 0.
         ts_ms: When they were appended.
         tag_bytes_max: A longer key is no tag.
+        tagged: Where it is known already, whether the key of each offset is a tag.
     """
     raw = bytes(data)
     found = list(fields(raw, header.records, header.last_delta + 1))
@@ -42,7 +51,8 @@ def text_of(
         for each in found
     ]
     forms, datas = _shown(values)
-    tags, keys = _tags(raw, found, tag_bytes_max)
+    offsets = np.fromiter((each.offset for each in found), np.int64, len(found))
+    tags, keys = _tags(raw, found, tag_bytes_max, None if tagged is None else tagged[offsets])
     metas, headers = _metas(raw, found)
     start = b',"$ts":%d' % ts_ms
     pieces: list[Buffer] = [b"},"] * (3 * len(found))
@@ -62,7 +72,7 @@ def text_of(
     form_of |= np.fromiter(map(bool, keys), np.bool_, count) * np.uint8(HAS_KEY)
     form_of |= np.fromiter(map(bool, headers), np.bool_, count) * np.uint8(HAS_HEADERS)
     has_meta = metas.count(None) < count
-    return Batch(
+    batch = Batch(
         text=b"".join(pieces),
         ts_ms=ts_ms,
         size=size,
@@ -73,6 +83,7 @@ def text_of(
         tags=tags if tags.count(None) < count else None,
         form=form_of,
     )
+    return batch, offsets
 
 
 # -- values ----------------------------------------------------------------------------------------------
@@ -148,7 +159,10 @@ def is_json(value: bytes | None) -> bool:
 
 
 def _tags(
-    raw: bytes, found: Sequence[Field], tag_bytes_max: int
+    raw: bytes,
+    found: Sequence[Field],
+    tag_bytes_max: int,
+    tagged: NDArray[np.bool_] | None,
 ) -> tuple[list[str | None], list[bytes]]:
     """The tag of each record, and what says its key where that is no tag."""
     tags: list[str | None] = [None] * len(found)
@@ -158,7 +172,7 @@ def _tags(
         if size < 0:
             continue
         key = raw[each.key_at : each.key_at + size]
-        if 0 < size <= tag_bytes_max:
+        if tagged[at] if tagged is not None else 0 < size <= tag_bytes_max:
             try:
                 tags[at] = key.decode()
                 continue

@@ -12,15 +12,15 @@ is due again.
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 import numpy as np
 
 from topics.protocol.engine import Engine
 from topics.protocol.model.events import RunRef, RunsSealed
-from topics.protocol.model.ports import Run, SealEntry, SealPiece
-from topics.protocol.model.records import LIVE
+from topics.protocol.model.ports import PackedSource, Run, SealEntry, SealPiece
+from topics.protocol.model.records import DELETED, LIVE, PACKED
 from topics.protocol.state.checkpoint import Images
 from topics.protocol.state.hot_memory import freeze
 from topics.protocol.state.topic import Topic
@@ -347,7 +347,8 @@ class SealBuilder:
         text_bytes = sum(r.text_bytes for r in group) + run.text_bytes
         last = group[-1]
         return (
-            last.first_seq + last.count == run.first_seq
+            last.form == run.form
+            and last.first_seq + last.count == run.first_seq
             and rows <= self._limits.segment_max_records
             and text_bytes <= self._limits.segment_max_bytes
         )
@@ -358,6 +359,8 @@ class SealBuilder:
         size = _size(run)
         while i and (before := topic.runs[i - 1]).ref is not None:
             if _size(before) > MERGE_FACTOR * size or not self._fits([before, *group], run):
+                break
+            if before.form != run.form:
                 break
             if self._sealing.is_avoided(topic, before):
                 break
@@ -376,10 +379,12 @@ class SealBuilder:
         for run in runs:
             lo = min(max(first_above - run.first_seq, 0), run.count)
             if lo < run.count:
-                pieces.append(SealPiece(run, lo, run.count, run.flags[lo:].copy()))
+                pieces.append(_piece(run, lo))
         if not pieces:
             return
-        for part in _without_dead_stretches(pieces):
+        # A batch that is dead leaves no more than its row in a table.
+        parts = [pieces] if runs[0].form == PACKED else _without_dead_stretches(pieces)
+        for part in parts:
             first = part[0].run.first_seq + part[0].lo
             self._entries.append(SealEntry(topic.topic_id, first, tuple(part)))
         self._ends.append(len(self._entries))
@@ -392,6 +397,15 @@ class SealBuilder:
 
     def _live_bytes(self, run: Run) -> int:
         return run.text_bytes if run.ref is None else self._segments.live_bytes(run.ref)
+
+
+def _piece(run: Run, lo: int) -> SealPiece:
+    """A run from a row on; of batches, from the first row of the one that has it, with the rows before
+    as deleted."""
+    flags = run.flags.copy()
+    flags[:lo] = DELETED
+    first = next(cast(PackedSource, run).batches(lo, lo + 1)).row if run.form == PACKED else lo
+    return SealPiece(run, first, run.count, flags[first:])
 
 
 def _without_dead_stretches(pieces: list[SealPiece]) -> list[list[SealPiece]]:

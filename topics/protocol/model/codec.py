@@ -130,6 +130,7 @@ class PackedHead(msgspec.Struct, frozen=True, array_like=True):
     topic_id: int
     first_seq: int
     ts_ms: int
+    max_ms: int
     text_bytes: int
     floors: Floors
     count: int
@@ -200,6 +201,7 @@ def _encode_packed(event: RecordsAppended, batch: PackedBatch) -> Frame:
             event.topic_id,
             event.first_seq,
             batch.ts_ms,
+            batch.max_ms,
             len(text),
             event.floors,
             event.count,
@@ -357,7 +359,7 @@ def _decode_packed_frame(
         now_ms=head.now_ms,
         topic_id=head.topic_id,
         first_seq=head.first_seq,
-        batch=PackedBatch(text, head.ts_ms, records),
+        batch=PackedBatch(text, head.ts_ms, records, head.max_ms),
         floors=head.floors,
         count=head.count,
         size_bytes=head.size_bytes,

@@ -50,7 +50,8 @@ class Hole(msgspec.Struct, frozen=True, array_like=True):
 class RunRef(msgspec.Struct, frozen=True, array_like=True):
     """Where a sealed run is: the `index`-th run of segment file `segment`.
 
-    It covers seqs [first_seq, first_seq + count - 1]; `text_bytes` is its payload, commas included.
+    It covers seqs [first_seq, first_seq + count - 1]; `text_bytes` is its payload, commas included;
+    `form` is that of its records (`records.PACKED`).
     """
 
     segment: int
@@ -58,6 +59,7 @@ class RunRef(msgspec.Struct, frozen=True, array_like=True):
     first_seq: int
     count: int
     text_bytes: int
+    form: int = 0
 
     @property
     def last_seq(self) -> int:

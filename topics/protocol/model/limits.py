@@ -7,8 +7,12 @@ being claimed; 0: it does not.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from topics.protocol.model.errors import ErrorCode, Rejection
+
+UNPACKED_BYTES_MAX: Final = 64 << 20
+"""Of the records of one batch of Kafka's, unpacked; none that has more was let in."""
 
 
 @dataclass(frozen=True, slots=True)

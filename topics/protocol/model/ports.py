@@ -5,7 +5,7 @@ one test suite runs over both.  Calls marked *blocking* run on a worker thread, 
 engine's thread; a store is not thread-safe beyond that.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -183,6 +183,41 @@ class Run(Protocol):
 
     def still(self) -> "Run":
         """The run as it is now, for a thread that reads: this one may grow meanwhile."""
+
+
+class BatchPlace(NamedTuple):
+    """A record batch in a packed run.
+
+    Attributes:
+        row: Its first row; it has `records`, live or not.
+        ts_ms: When it was appended.
+        max_ms: The greatest time that its producer, or the server, gave a record.
+        size_bytes: As it came; `stored_bytes` without the records that were dropped since, 0 where none
+            is left.
+        at: Its number in the run.
+    """
+
+    row: int
+    records: int
+    ts_ms: int
+    max_ms: int
+    size_bytes: int
+    stored_bytes: int
+    at: int
+
+
+class PackedSource(Run, Protocol):
+    """What a run of form PACKED has besides."""
+
+    def batches(self, lo: int, hi: int) -> Iterator[BatchPlace]:
+        """The batches that have one of rows [lo, hi), whole."""
+
+    def batch(self, place: BatchPlace) -> Buffer:
+        """*Blocking.* The bytes of a batch that has some.  Raises Corrupt, ReadFailed."""
+
+    @property
+    def tag_column(self) -> NDArray[np.uint32]:
+        """The id of each row's tag, for `Run.tag`; *blocking* where the run has to be opened."""
 
 
 class Extent(NamedTuple):

@@ -176,11 +176,13 @@ class PackedBatch(msgspec.Struct, frozen=True):
         text: The record batch, its base offset set; stored only where a log is followed.
         ts_ms: Commit time of all of them.
         records: n.
+        max_ms: The greatest time of a record, as its producer or the server says.
     """
 
     text: Text
     ts_ms: int
     records: int
+    max_ms: int
     nodes: ClassVar[None] = None
     tags: ClassVar[None] = None
 

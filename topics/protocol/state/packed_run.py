@@ -10,7 +10,7 @@ To open many records takes long: `is_warm` says whether little is missing, and a
 import copy
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from topics.protocol.batches.codecs import unpacked
 from topics.protocol.batches.header import HEADER_BYTES, header_of
 from topics.protocol.batches.to_text import text_of
-from topics.protocol.model.ports import Span, TagMatch
+from topics.protocol.batches.weights import packed_weights
+from topics.protocol.model.limits import UNPACKED_BYTES_MAX
+from topics.protocol.model.ports import BatchPlace, Span, TagMatch
 from topics.protocol.model.records import (
     DELETED,
     LIVE,
@@ -42,18 +44,7 @@ RECORDS_MAX: Final = 8192
 """Records of a packed run, but for one batch of more: it is opened as a whole."""
 OPENED_AT_ONCE: Final = 64
 """Records that are opened where they are asked for; more are opened on a thread."""
-UNPACKED_BYTES_MAX: Final = 64 << 20
-"""Of one batch; none that is larger was let in."""
 _ROWS_FIRST: Final = 16
-
-
-class _Place(NamedTuple):
-    """Where a batch stands in its run, and when it was appended."""
-
-    row: int
-    records: int
-    ts_ms: int
-    text: Text
 
 
 class PackedRun(UnsealedRun):
@@ -69,7 +60,8 @@ class PackedRun(UnsealedRun):
     def __init__(self, first_seq: int, *, tag_bytes_max: int) -> None:
         super().__init__(first_seq)
         self._tag_bytes_max = tag_bytes_max
-        self._batches: list[_Place] = []
+        self._batches: list[BatchPlace] = []
+        self._texts: list[Text] = []
         self._rows: list[int] = []
         self._room = np.zeros(_ROWS_FIRST, np.uint8)
         self._times: NDArray[np.int64] | None = None
@@ -98,7 +90,13 @@ class PackedRun(UnsealedRun):
             room = np.zeros(max(2 * len(self._room), rows), np.uint8)
             room[: self.count] = self.flags
             self._room = room
-        self._batches.append(_Place(self.count, batch.records, batch.ts_ms, batch.text))
+        size_bytes, at = len(batch.text), len(self._batches)
+        self._batches.append(
+            BatchPlace(
+                self.count, batch.records, batch.ts_ms, batch.max_ms, size_bytes, size_bytes, at
+            )
+        )
+        self._texts.append(batch.text)
         self._rows.append(self.count)
         self.count = rows
         self.text_bytes += len(batch.text)
@@ -124,7 +122,7 @@ class PackedRun(UnsealedRun):
             gone,
             self.flags,
             np.array(self._rows, np.int64),
-            np.array([len(each.text) for each in self._batches], np.int64),
+            np.array([each.size_bytes for each in self._batches], np.int64),
         )
 
     def delete(self, rows: NDArray[np.int64]) -> None:
@@ -144,12 +142,19 @@ class PackedRun(UnsealedRun):
     def deleted_rows(self) -> NDArray[np.int64]:
         return np.flatnonzero(self.flags != LIVE)
 
-    def batches(self, lo: int, hi: int) -> Iterator[_Place]:
-        """The batches that have one of rows [lo, hi), whole."""
+    def batches(self, lo: int, hi: int) -> Iterator[BatchPlace]:
         at = bisect_right(self._rows, lo) - 1
         while at < len(self._batches) and self._rows[at] < hi:
             yield self._batches[at]
             at += 1
+
+    def batch(self, place: BatchPlace) -> Buffer:
+        text = self._texts[place.at]
+        return text if isinstance(text, bytes) else bytes_of(text)
+
+    @property
+    def tag_column(self) -> NDArray[np.uint32]:
+        return self.columns.tag_id
 
     # ------------------------------------------------------------------ opening
 
@@ -165,8 +170,8 @@ class PackedRun(UnsealedRun):
         made = [self._text_of(each) for each in self._batches[first:]]
         self._made = first, made
 
-    def _text_of(self, place: _Place) -> Batch:
-        raw = memoryview(bytes_of(place.text))
+    def _text_of(self, place: BatchPlace) -> Batch:
+        raw = memoryview(self.batch(place))
         header = header_of(raw)
         records = unpacked(header.codec, raw[HEADER_BYTES:], UNPACKED_BYTES_MAX)
         return text_of(
@@ -175,7 +180,7 @@ class PackedRun(UnsealedRun):
             first_seq=self.first_seq + place.row,
             ts_ms=place.ts_ms,
             tag_bytes_max=self._tag_bytes_max,
-        )
+        )[0]
 
     def _whole(self) -> HotRun:
         """All of it, open."""
@@ -221,6 +226,7 @@ class PackedRun(UnsealedRun):
         """The batches that there are; opened apart, since two threads may ask."""
         still = copy.copy(self)
         still._batches, still._rows = self._batches.copy(), self._rows.copy()
+        still._texts = self._texts.copy()
         still._open = self._open.still()
         return still
 
@@ -232,14 +238,14 @@ class PackedRun(UnsealedRun):
         at = self._rows.index(row)
         rest = PackedRun(self.first_seq + row, tag_bytes_max=self._tag_bytes_max)
         for each in self._batches[at:]:
-            rest.append(PackedBatch(each.text, each.ts_ms, each.records))
+            rest.append(PackedBatch(self._texts[each.at], each.ts_ms, each.records, each.max_ms))
         dead = self.deleted_rows()
         rest.delete(dead[dead >= row] - row)
         self.dead -= rest.dead
         self.count = row
         self.text_bytes -= rest.text_bytes
         self.memory_bytes -= rest.memory_bytes
-        del self._batches[at:], self._rows[at:]
+        del self._batches[at:], self._texts[at:], self._rows[at:]
         self._times, self._made, self.frozen = None, (0, []), True
         self._open, self._opened = HotRun(self.first_seq), 0
         return rest
@@ -255,34 +261,3 @@ def bytes_of(text: Text) -> bytes:
 def hot_bytes_of_packed(batch: PackedBatch) -> int:
     """What a batch adds to a run's `memory_bytes`."""
     return len(batch.text) + batch.records * PACKED_ROW_BYTES + PACKED_BATCH_BYTES
-
-
-def packed_weights(
-    rows: NDArray[np.int64],
-    gone: int,
-    flags: NDArray[np.uint8],
-    firsts: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """What live rows of a packed run count for, if they go in their order.
-
-    All that live of a batch count for their share of its bytes, rounded down; so what one counts for
-    depends on how many are left.
-
-    Args:
-        rows: Live rows, ascending, at least `gone`.
-        gone: Rows below this are gone, whatever their flags.
-        flags: Of all rows.
-        firsts: First row of each batch; `sizes` its bytes.
-    """
-    if not len(rows):
-        return np.empty(0, np.int64)
-    ends = np.append(firsts[1:], len(flags))
-    alive = np.concatenate([[0], np.cumsum((flags == LIVE) & (np.arange(len(flags)) >= gone))])
-    batch = np.searchsorted(firsts, rows, "right") - 1
-    begins = np.flatnonzero(np.diff(batch, prepend=-1))
-    before = np.arange(len(rows)) - np.repeat(begins, np.diff(begins, append=len(rows)))
-    left = (alive[ends] - alive[firsts])[batch] - before
-    size, records = sizes[batch], (ends - firsts)[batch]
-    shares: NDArray[np.int64] = size * left // records - size * (left - 1) // records
-    return shares

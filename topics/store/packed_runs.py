@@ -1,0 +1,158 @@
+"""Sealed runs of record batches, as readers see them.
+
+The segment has the batches, a table of them, and a tag a record: times, bytes and tags are answered from there.  Text and
+the other columns are made of the batches when somebody asks, on a thread, and kept as long as there is room among those
+of other runs (`OpenedRuns`).
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.batches.codecs import unpacked
+from topics.protocol.batches.header import HEADER_BYTES, BatchError, header_of
+from topics.protocol.batches.to_text import text_of
+from topics.protocol.batches.weights import packed_weights
+from topics.protocol.model.errors import Corrupt, ReadFailed
+from topics.protocol.model.limits import UNPACKED_BYTES_MAX
+from topics.protocol.model.ports import BatchPlace, Span
+from topics.protocol.model.records import COLUMN_DTYPES, PACKED, Batch, Buffer, Columns
+from topics.store.opened_runs import Opened
+from topics.store.runs import SealedRun, byte_ranges
+
+
+class PackedSealedRun(SealedRun):
+    """A run of record batches in a segment file; implements `ports.Run` and `ports.PackedSource`."""
+
+    __slots__ = ()
+    form = PACKED
+
+    # -- what needs no opening -----------------------------------------------------------------
+
+    def batches(self, lo: int, hi: int) -> Iterator[BatchPlace]:
+        handle = self._opened()
+        firsts, offsets = self._part(handle, "batch_row"), self._part(handle, "batch_offset")
+        ts_ms, max_ms = self._part(handle, "batch_ts_ms"), self._part(handle, "batch_max_ms")
+        sizes = self._part(handle, "batch_bytes")
+        for at in range(max(bisect_right(firsts, lo) - 1, 0), len(firsts)):
+            row = int(firsts[at])
+            if row >= hi:
+                return
+            end = int(firsts[at + 1]) if at + 1 < len(firsts) else self.count
+            stored_bytes = int(offsets[at + 1]) - int(offsets[at])
+            place = (int(ts_ms[at]), int(max_ms[at]), int(sizes[at]), stored_bytes, at)
+            yield BatchPlace(row, end - row, *place)
+
+    def batch(self, place: BatchPlace) -> Buffer:
+        found = self.batch_now(place, nowait=False)
+        assert found is not None
+        return found
+
+    def batch_now(self, place: BatchPlace, *, nowait: bool = True) -> Buffer | None:
+        """The bytes of a batch; None where a disk would have to be waited for."""
+        handle = self._opened()
+        self._part(handle, "batch_row")
+        lo = int(self._part(handle, "batch_offset")[place.at])
+        try:
+            return self._fetch(handle, lo, lo + place.stored_bytes, nowait)
+        except OSError as error:
+            raise ReadFailed.of(error) from error
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        handle = self._opened()
+        firsts = self._part(handle, "batch_row")
+        ends = np.append(firsts[1:], np.uint32(self.count))
+        return np.repeat(self._part(handle, "batch_ts_ms"), ends - firsts)
+
+    def weights(self, rows: NDArray[np.int64], gone: int = 0) -> NDArray[np.int64]:
+        handle = self._opened()
+        firsts = self._part(handle, "batch_row").astype(np.int64)
+        sizes = self._part(handle, "batch_bytes").astype(np.int64)
+        return packed_weights(rows, gone, self.flags, firsts, sizes)
+
+    @property
+    def tag_column(self) -> NDArray[np.uint32]:
+        return self._part(self._opened(), "tag_id")
+
+    # -- what does -----------------------------------------------------------------------------
+
+    @property
+    def _key(self) -> tuple[int, int]:
+        return self.segment, self.index
+
+    @property
+    def is_warm(self) -> bool:
+        return self._segments.opened.find(self._key) is not None
+
+    def warm(self) -> None:
+        self._whole()
+
+    @property
+    def columns(self) -> Columns:
+        return self._whole().columns
+
+    def _whole(self) -> Opened:
+        """All of it, open.  Raises Corrupt, ReadFailed."""
+        found = self._segments.opened.find(self._key)
+        if found is None:
+            found = self._made()
+            self._segments.opened.keep(self._key, found)
+        return found
+
+    def _made(self) -> Opened:
+        tags = self.tag_column
+        columns = {name: np.zeros(self.count, dtype) for name, dtype in COLUMN_DTYPES.items()}
+        columns["ts_ms"][:], columns["tag_id"][:] = self.times, tags
+        texts: list[Buffer] = []
+        at = 0
+        for place in self.batches(0, self.count):
+            rows = slice(place.row, place.row + place.records)
+            columns["offset"][rows] = at
+            if not place.stored_bytes:
+                continue
+            made, offsets = self._text_of(place)
+            own = offsets + place.row
+            ends = np.cumsum(made.size + np.uint32(1), dtype=np.int64)
+            for name in ("size", "data_size", "meta_size", "form"):
+                column = getattr(made, name)
+                if column is not None:
+                    columns[name][own] = column
+            # A row whose record was dropped has no text: its offset is that of the next one.
+            sizes = columns["size"][rows].astype(np.int64)
+            sizes += sizes > 0
+            columns["offset"][rows] = at + np.cumsum(sizes) - sizes
+            at += int(ends[-1])
+            texts.append(made.text)  # type: ignore[arg-type]
+        return Opened(Columns(**columns), memoryview(b"".join(texts)))
+
+    def _text_of(self, place: BatchPlace) -> tuple[Batch, NDArray[np.int64]]:
+        """The records of a batch as text, and which of its rows they are."""
+        raw = memoryview(self.batch(place))
+        header = header_of(raw)
+        try:
+            records = unpacked(header.codec, raw[HEADER_BYTES:], UNPACKED_BYTES_MAX)
+            tagged = self.tag_column[place.row : place.row + place.records] != 0
+            return text_of(
+                header,
+                records,
+                first_seq=self.first_seq + place.row,
+                ts_ms=place.ts_ms,
+                tagged=tagged,
+            )
+        except BatchError as error:
+            path = self._opened().path
+            raise self._damaged(Corrupt(path, 0, f"a record batch: {error}")) from error
+
+    def read(self, spans: Sequence[Span]) -> list[Buffer] | None:
+        opened = self._segments.opened.find(self._key)
+        return None if opened is None else _cut(opened, spans)
+
+    def read_blocking(self, spans: Sequence[Span]) -> list[Buffer]:
+        return _cut(self._whole(), spans)
+
+
+def _cut(opened: Opened, spans: Sequence[Span]) -> list[Buffer]:
+    return [opened.text[lo:hi] for lo, hi in byte_ranges(opened.columns, spans)]
