@@ -170,7 +170,12 @@ class Harness:
 
     def diff(self, from_seq: int | None = 0, name: str = "t", **fields: object) -> Any:
         body = orjson.dumps({"from_seq": from_seq, **fields})
-        return shown(self.ask(parse_diff(name, body, self.limits)))
+        found = self.ask(parse_diff(name, body, self.limits))
+        if isinstance(found, Parked):  # while a thread opens batches
+            self.work_off()
+            [page] = self.woken()
+            return page
+        return shown(found)
 
     def seqs(self, from_seq: int | None = 0, **fields: Any) -> list[int]:
         return [r["$seq"] for r in self.diff(from_seq, **fields)["records"]]

@@ -1,5 +1,6 @@
 """Sealed runs of record batches: what they say is what the run in memory said."""
 
+import errno
 import random
 from collections.abc import Sequence
 from typing import Any, cast
@@ -11,7 +12,7 @@ from sim.files import SimFiles
 
 from topics.protocol.batches.codecs import packed
 from topics.protocol.batches.header import checked_header, header_of
-from topics.protocol.model.errors import Corrupt, DamagedRun
+from topics.protocol.model.errors import Corrupt, DamagedRun, ReadFailed
 from topics.protocol.model.ports import PackedSource, SealEntry, SealPiece
 from topics.protocol.model.records import DELETED, LIVE, PACKED, PackedBatch
 from topics.protocol.model.tags import equals
@@ -197,6 +198,19 @@ def test_a_batch_that_is_none_is_damage(monkeypatch: pytest.MonkeyPatch) -> None
 
     with pytest.raises(DamagedRun, match="a record batch: not zstd"):
         _ = run.columns
+
+
+def test_a_batch_that_the_disk_does_not_give_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = sealed(store_in(SimFiles()), hot(3))
+    place = next(run.batches(0, 1))
+
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "unreadable")
+
+    monkeypatch.setattr(PackedSealedRun, "_fetch", broken)
+
+    with pytest.raises(ReadFailed, match="unreadable"):
+        run.batch(place)
 
 
 def test_batches_are_found_by_the_rows_that_are_asked_for() -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork
+from topics.protocol.decide.batches import BatchCommands
 from topics.protocol.decide.partial_scans import PartialScans
 from topics.protocol.decide.push_streams import PushStream
 from topics.protocol.decide.queues import QueueCommands
@@ -110,6 +111,7 @@ class Engine:
             **self.watch_commands.commands,
             **self.router_commands.commands,
             **self.queue_commands.commands,
+            **BatchCommands(self.unit).commands,
         }
 
     # ------------------------------------------------------------------ the shell's side

@@ -53,7 +53,6 @@ class PackedSealedRun(SealedRun):
     def batch_now(self, place: BatchPlace, *, nowait: bool = True) -> Buffer | None:
         """The bytes of a batch; None where a disk would have to be waited for."""
         handle = self._opened()
-        self._part(handle, "batch_row")
         lo = int(self._part(handle, "batch_offset")[place.at])
         try:
             return self._fetch(handle, lo, lo + place.stored_bytes, nowait)

@@ -13,7 +13,7 @@ from topics.protocol.batches.header import (
     checked_header,
     crc_of,
     header_of,
-    place,
+    placed,
     renew_crc,
 )
 
@@ -58,10 +58,11 @@ def test_what_is_not_one_whole_batch_is_not_taken(data: bytes, is_corrupt: bool,
 
 
 def test_a_log_sets_what_the_crc_does_not_cover() -> None:
-    data = bytearray(batch(record(0), 1))
+    sent = batch(record(0), 1)
 
-    place(data, 41, 7)
+    data = placed(sent, 41, 7)
 
+    assert data[16:] == sent[16:]
     header = checked_header(data)
     assert (header.base_offset, header.leader_epoch) == (41, 7)
 

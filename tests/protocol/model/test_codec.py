@@ -24,6 +24,7 @@ from topics.protocol.model.events import (
     Loss,
     Marks,
     PlaceReached,
+    ProducerIdsReserved,
     RecordsAppended,
     RecordsDeleted,
     RouterConfigured,
@@ -65,6 +66,7 @@ SMALL: list[Event] = [
     JobsReleased(1, 2, 0, [1], [3]),
     PlaceReached(1, LogPlace(2, 3, 4, b"c" * 16, 5), LogPlace(1, 1, 3, b"m" * 16, 2), 7),
     TimePassed(9),
+    ProducerIdsReserved(9, 2**61),
 ]
 
 CAUSES = [None, Forwarded(3, 2**53), DeadLettered(2, b"\1" * 16, 1, 4, 5)]

@@ -39,6 +39,8 @@ TABLE: list[tuple[Command, set[str]]] = [
     (commands.DeleteTopic("in.a"), {"in.a"}),
     (commands.Append(config=TopicConfig(), **APPEND), {"in.a"}),
     (commands.Append(config=LETTERS, is_configuring=True, **APPEND), {"in.a", "in.letters"}),
+    (commands.AppendBatch("in.a", b""), {"in.a"}),
+    (commands.ReserveProducerIds(1), set()),
     (commands.Diff("in.a", **DIFF), {"in.a"}),
     (commands.ReadPage("in.a", 0, 1, 1, False, True, None), {"in.a"}),
     (commands.DeleteRecords("in.a", 1, None), {"in.a"}),

@@ -21,6 +21,7 @@ from topics.protocol.model.events import (
     Checkpoint,
     LogPlace,
     PlaceReached,
+    ProducerIdsReserved,
     TopicImage,
     UnflaggedRows,
 )
@@ -359,7 +360,7 @@ def test_a_place_is_in_the_checkpoint_of_a_clusters_node_alone() -> None:
     engine = Harness()
     engine.append("a")
     plain = b"".join(_checkpoint(engine).pieces())
-    assert len(msgspec.msgpack.decode(plain)) == len(Checkpoint.__struct_fields__) - 2
+    assert len(msgspec.msgpack.decode(plain)) == len(Checkpoint.__struct_fields__) - 3
 
     place = LogPlace(2, 3, 4, b"c" * 16, 5)
     reached = PlaceReached(1, place, place, 7)
@@ -369,6 +370,19 @@ def test_a_place_is_in_the_checkpoint_of_a_clusters_node_alone() -> None:
     again = State(engine.limits, engine.store)
     again.restore(msgspec.msgpack.decode(raw, type=Checkpoint))
     assert again.place == reached
+
+
+def test_reserved_ids_of_producers_are_the_last_field() -> None:
+    """What stands before is there then, too, with nothing to say. (FORMAT.md)"""
+    engine = Harness()
+    engine.append("a")
+    engine.engine.state.apply(ProducerIdsReserved(1, 5000))
+
+    for image in (_checkpoint(engine), whole_image(engine.engine.state)):
+        raw = b"".join(image.pieces())
+        again = State(engine.limits, engine.store)
+        again.restore(msgspec.msgpack.decode(raw, type=Checkpoint))
+        assert (again.producer_ids, again.place) == (5000, None)
 
 
 @pytest.mark.parametrize("has_place", [False, True])

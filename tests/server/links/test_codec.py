@@ -46,6 +46,8 @@ ONE_OF_EACH: list[Command] = [
     commands.GetTopic("t", touch=False),
     commands.ListTopics("p", 5, "a", touch=True),
     commands.DeleteTopic("t", if_empty=True),
+    commands.AppendBatch("t", b"batch", waits_for_sync=False),
+    commands.ReserveProducerIds(7),
     commands.Diff("t", 1, 2, 3, 4, ("n", "m"), SUBJECT, True, False, 5, "e-1"),
     commands.ReadPage("t", 1, 2, 3, include_tags=True, include_meta=False, epoch="e-1"),
     commands.DeleteRecords("t", 5, RANGE, erase=True),

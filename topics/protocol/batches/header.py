@@ -118,10 +118,11 @@ def crc_of(data: Buffer) -> int:
     return found
 
 
-def place(data: bytearray | memoryview, base_offset: int, leader_epoch: int, at: int = 0) -> None:
-    """Set what is outside the CRC in a batch of a log."""
-    length: int = _PLACED.unpack_from(data, at)[1]
-    _PLACED.pack_into(data, at, base_offset, length, leader_epoch)
+def placed(data: Buffer, base_offset: int, leader_epoch: int) -> bytes:
+    """A batch with its place in a log, which is outside the CRC."""
+    length: int = _PLACED.unpack_from(data)[1]
+    head = _PLACED.pack(base_offset, length, leader_epoch)
+    return b"".join((head, memoryview(data)[_PLACED.size :]))
 
 
 def renew_crc(data: bytearray | memoryview) -> None:

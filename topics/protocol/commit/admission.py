@@ -69,6 +69,15 @@ class Admission:
         pressed = not command.disable_backpressure
         return self._event(topic, batch, now_ms, key=key, pressed=pressed)
 
+    def batched(
+        self, topic: Topic, batch: Batch | PackedBatch, now_ms: int
+    ) -> tuple[RecordsAppended, int]:
+        """The event of a batch that is the topic's next records already."""
+        cap = topic.config.cap_records
+        if topic.config.discard == "reject" and cap:
+            self._require_space(topic, "cap_records", topic.count + len(batch), cap)
+        return self._event(topic, batch, now_ms)
+
     def copied(
         self,
         topic: Topic,

@@ -45,6 +45,7 @@ from topics.protocol.model.events import (
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment, Room
 from topics.protocol.model.outcomes import SYNCED, WRITTEN, Fetch, Gate, Wake
+from topics.protocol.model.records import Batch, PackedBatch
 from topics.protocol.state.hot_memory import hot_bytes_of
 from topics.protocol.state.run_list import packed_spans
 from topics.protocol.state.state import State
@@ -378,15 +379,28 @@ class UnitOfWork:
         Raises:
             Rejection: A cap, a quota or a limit refuses it.
         """
-        queue = self.state.queues.get(topic.topic_id)
-        if queue is not None:
-            queue.settle(self.state.now_ms)
+        self.let_leases_end(topic)
         try:
             return self.admission.appended(topic, command, now_ms)
         except Rejection as refusal:
-            if refusal.code is not ErrorCode.THROTTLED or not self._free(refusal, now_ms):
+            if not self._may_free(refusal, now_ms):
                 raise
             return self.admission.appended(topic, command, now_ms)
+
+    def admit_batch(
+        self, topic: Topic, batch: Batch | PackedBatch, now_ms: int
+    ) -> tuple[RecordsAppended, int]:
+        """The same of a batch that is the topic's next records already."""
+        self.let_leases_end(topic)
+        try:
+            return self.admission.batched(topic, batch, now_ms)
+        except Rejection as refusal:
+            if not self._may_free(refusal, now_ms):
+                raise
+            return self.admission.batched(topic, batch, now_ms)
+
+    def _may_free(self, refusal: Rejection, now_ms: int) -> bool:
+        return refusal.code is ErrorCode.THROTTLED and self._free(refusal, now_ms)
 
     def _free(self, refusal: Rejection, now_ms: int) -> bool:
         """Let time pass for what a limit counts; whether that freed anything."""

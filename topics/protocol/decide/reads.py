@@ -56,7 +56,7 @@ class Reads:
         if known is not None:
             return _page_of(topic, known.records, known.next_seq, None, known.scanned)
         reading, recreated = _reading(topic, command)
-        selection = select(topic, reading)
+        selection = select(topic, msgspec.structs.replace(reading, opens=False))
         if recreated is not None:
             selection.tombstone = recreated
         if selection.is_partial:

@@ -93,6 +93,7 @@ class Compaction:
         now_ms = self._engine.advance(now_ms)
         self._engine.unit.expire_due(now_ms, TOPICS_MAX)
         self._state.keys.forget_old(now_ms)
+        self._state.producers.forget_old(now_ms)
         state = self._state
         state.compact_some()
         self._look_at_recovered()

@@ -26,6 +26,7 @@ from topics.protocol.model.events import (
     JobsLeased,
     JobsReleased,
     PlaceReached,
+    ProducerIdsReserved,
     RecordsAppended,
     RecordsDeleted,
     RouterConfigured,
@@ -70,6 +71,7 @@ CODES: Final[dict[type[Event], int]] = {
     ScatteredDeleted: 17,
     PlaceReached: 18,
     TimePassed: 19,
+    ProducerIdsReserved: 24,
 }
 """Codes are part of the format: they are added to, never given out again."""
 

@@ -90,6 +90,25 @@ class Append(OnBehalf, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, draft=draft)
 
 
+class AppendBatch(msgspec.Struct, frozen=True):
+    """A record batch of Kafka's to append to a topic that is there.
+
+    Attributes:
+        data: The batch, sound, as it came.
+        waits_for_sync: The answer waits for what the topic's class promises; else for the write alone.
+    """
+
+    topic: str
+    data: bytes
+    waits_for_sync: bool = True
+
+
+class ReserveProducerIds(msgspec.Struct, frozen=True):
+    """Ids for producers that no other producer of this history has, or will have."""
+
+    count: int
+
+
 class Diff(msgspec.Struct, frozen=True):
     """Read from a cursor, or from a time where `from_ts` is given (§3)."""
 
@@ -261,6 +280,8 @@ Command: TypeAlias = (
     | ListTopics
     | DeleteTopic
     | Append
+    | AppendBatch
+    | ReserveProducerIds
     | Diff
     | ReadPage
     | DeleteRecords
@@ -363,6 +384,8 @@ FACTS: Final[Mapping[type, Facts]] = {
     ListTopics: _LIST,
     DeleteTopic: _CHANGE,
     Append: Facts(_configured, _none),
+    AppendBatch: _CHANGE,
+    ReserveProducerIds: Facts(_none, _none),
     Diff: _RECORDS._replace(waits=_waits),
     ReadPage: _RECORDS,
     DeleteRecords: _CHANGE,

@@ -332,6 +332,13 @@ class JobsReleased(msgspec.Struct, frozen=True, array_like=True):
     deliveries: Sequence[int]
 
 
+class ProducerIdsReserved(msgspec.Struct, frozen=True, array_like=True):
+    """Ids of producers below `through` may be given out, each once."""
+
+    now_ms: int
+    through: int
+
+
 class LogPlace(msgspec.Struct, frozen=True, array_like=True):
     """A place behind a unit in the log that a cluster's nodes share (`cluster.replica.Place`)."""
 
@@ -378,6 +385,7 @@ Event: TypeAlias = (
     | ScatteredDeleted
     | PlaceReached
     | TimePassed
+    | ProducerIdsReserved
 )
 
 
@@ -408,6 +416,16 @@ class QueueImage(msgspec.Struct, frozen=True, array_like=True):
     dead_lettered: int
     fresh_from: int
     jobs: list[JobImage]
+
+
+class ProducerImage(msgspec.Struct, frozen=True, array_like=True):
+    """A producer of Kafka's, and what it wrote last: five batches, the oldest first, each as number of the first
+    record (u32), records (u32, 0: none) and first seq (u64), big-endian."""
+
+    producer_id: int
+    epoch: int
+    ts_ms: int
+    batches: bytes
 
 
 class LossImage(msgspec.Struct, frozen=True, array_like=True):
@@ -443,6 +461,7 @@ class TopicImage(msgspec.Struct, array_like=True):
     keys: list[KeyImage]
     queue: QueueImage | None = None
     losses: dict[str, LossImage] = {}
+    producers: list[ProducerImage] = []
 
 
 class RouterImage(msgspec.Struct, frozen=True, array_like=True):
@@ -473,7 +492,8 @@ class Checkpoint(msgspec.Struct, array_like=True):
     """The engine's state between two events, at a boundary between two log files.
 
     `place` is that of a cluster's node; `unflagged` is what the log before the boundary deleted and no
-    file says.  Where there is neither, its bytes do not have the fields.
+    file says; `producer_ids` are reserved below that.  Fields at the end that have nothing to say are not
+    in its bytes.
     """
 
     now_ms: int
@@ -483,6 +503,7 @@ class Checkpoint(msgspec.Struct, array_like=True):
     routers: list[RouterImage] = []
     place: PlaceReached | None = None
     unflagged: Sequence[UnflaggedRows] = ()
+    producer_ids: int = 0
 
     def pieces(self) -> Iterator[Buffer]:
         yield encode_image(self)

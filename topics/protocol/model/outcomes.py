@@ -191,6 +191,27 @@ class Appended(Outcome, frozen=True):
     deduped: bool = False
 
 
+class BatchAppended(Outcome, frozen=True):
+    """A record batch took the seqs [first_seq, first_seq + count), now or, `deduped`, before.
+
+    Attributes:
+        floor: Records below this seq may be lost.
+    """
+
+    topic: str
+    first_seq: int
+    count: int
+    floor: int
+    deduped: bool = False
+
+
+class ProducerIds(Outcome, frozen=True):
+    """Ids [first, first + count) are nobody else's."""
+
+    first: int
+    count: int
+
+
 class Gap(msgspec.Struct, frozen=True):
     """Seqs [gap_from, gap_to] are lost to this reader (§3.3)."""
 

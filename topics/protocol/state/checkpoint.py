@@ -37,6 +37,7 @@ from topics.protocol.state.hot_run import is_volatile
 from topics.protocol.state.idempotency import IdempotencyKeys
 from topics.protocol.state.jobs_taken import JobsTaken
 from topics.protocol.state.losses import Losses
+from topics.protocol.state.producers import Producers
 from topics.protocol.state.queues import Queues
 from topics.protocol.state.routers import Routers
 from topics.protocol.state.topic import Topic, epoch_of
@@ -60,8 +61,8 @@ Encoded: TypeAlias = bytes | tuple[Buffer, ...]
 _NONE: Final = array_header(0)
 _NO_QUEUE: Final = encode_image(None)
 _NO_LOSSES: Final = encode_image({})
-_OPEN: Final = _NONE + _NONE + _NO_QUEUE + _NO_LOSSES
-"""How an image ends whose runs, keys, queue and losses are not in it."""
+_OPEN: Final = _NONE + _NONE + _NO_QUEUE + _NO_LOSSES + _NONE
+"""How an image ends whose runs, keys, queue, losses and producers are not in it."""
 
 
 class ImageSource(Protocol):
@@ -72,6 +73,8 @@ class ImageSource(Protocol):
     by_id: dict[int, Topic]
     memory: HotMemory
     keys: IdempotencyKeys
+    producers: Producers
+    producer_ids: int
     queues: Queues
     routers: Routers
     place: PlaceReached | None
@@ -87,14 +90,16 @@ class EncodedCheckpoint(msgspec.Struct, frozen=True):
     routers: Sequence[bytes]
     place: PlaceReached | None = None
     unflagged: Sequence[UnflaggedRows] = ()
+    producer_ids: int = 0
 
     def with_unflagged(self, unflagged: Sequence[UnflaggedRows]) -> "EncodedCheckpoint":
         return msgspec.structs.replace(self, unflagged=unflagged)
 
     def pieces(self) -> Iterator[Buffer]:
         """In order; each time anew."""
-        last = 2 if self.unflagged else 1 if self.place is not None else 0
-        yield array_header(len(Checkpoint.__struct_fields__) - 2 + last)
+        ends = (self.place is not None, bool(self.unflagged), self.producer_ids > 0)
+        last = max((nth for nth, said in enumerate(ends, 1) if said), default=0)
+        yield array_header(len(Checkpoint.__struct_fields__) - len(ends) + last)
         yield encode_image(self.now_ms)
         yield encode_image(self.next_topic_id)
         yield array_header(len(self.topics))
@@ -106,10 +111,8 @@ class EncodedCheckpoint(msgspec.Struct, frozen=True):
         yield encode_image(self.next_router_id)
         yield array_header(len(self.routers))
         yield from self.routers
-        if last:
-            yield encode_image(self.place)
-        if self.unflagged:
-            yield encode_image(self.unflagged)
+        for end in (self.place, self.unflagged, self.producer_ids)[:last]:
+            yield encode_image(end)
 
 
 class _Taken(msgspec.Struct):
@@ -125,11 +128,12 @@ class _Taken(msgspec.Struct):
     keys: tuple[Buffer, ...]
     queue: bytes | JobsTaken
     losses: bytes
+    producers: tuple[Buffer, ...]
 
     def encoded(self) -> Encoded:
         queue = [self.queue] if isinstance(self.queue, bytes) else self.queue.pieces()
-        keys = self.keys or (_NONE,)
-        pieces = (self.head, encode_image(self.runs), *keys, *queue, self.losses)
+        keys, producers = self.keys or (_NONE,), self.producers or (_NONE,)
+        pieces = (self.head, encode_image(self.runs), *keys, *queue, self.losses, *producers)
         if sum(map(len, pieces)) <= JOINED_BYTES:
             return b"".join(pieces)
         return pieces
@@ -158,7 +162,7 @@ class Images:
         self._jobs: dict[int, JobsTaken] = {}
         self._is_last = False
         self.keeps_leases = False
-        self._at = (0, 0, 0)
+        self._at = (0, 0, 0, 0)
         self._place: PlaceReached | None = None
 
     # ------------------------------------------------------------------ changes
@@ -188,7 +192,12 @@ class Images:
         self.give_up()
         state = self._state
         self._is_last = is_last
-        self._at = (state.now_ms, state.next_topic_id, state.routers.next_id)
+        self._at = (
+            state.now_ms,
+            state.next_topic_id,
+            state.routers.next_id,
+            state.producer_ids,
+        )
         self._place = state.place
         self._due, self.changed = self.changed, {}
         self._due_routers, self.changed_routers = self.changed_routers, {}
@@ -253,6 +262,7 @@ class Images:
             self._keys_of(topic.topic_id),
             self._queue_of(topic),
             encode_image(losses) if losses else _NO_LOSSES,
+            self._producers_of(topic.topic_id),
         )
 
     def _keys_of(self, topic_id: int) -> tuple[Buffer, ...]:
@@ -262,6 +272,10 @@ class Images:
         self._state.keys.forget_old_of(topic_id, self._state.now_ms, FORGET_MAX)
         count, pieces = keys.pieces()
         return (array_header(count), *pieces) if count else ()
+
+    def _producers_of(self, topic_id: int) -> tuple[Buffer, ...]:
+        rows = list(self._state.producers.rows(topic_id))
+        return (array_header(len(rows)), b"".join(rows)) if rows else ()
 
     def _queue_of(self, topic: Topic) -> bytes | JobsTaken:
         queue = self._state.queues.get(topic.topic_id)
@@ -309,7 +323,7 @@ class Images:
         """All images, as they were at the boundary; does not change any more."""
         for unfinished in (self._due, self._due_routers, self._jobs, self._taken):
             assert not unfinished
-        now_ms, next_topic_id, next_router_id = self._at
+        now_ms, next_topic_id, next_router_id, producer_ids = self._at
         return EncodedCheckpoint(
             now_ms,
             next_topic_id,
@@ -317,6 +331,7 @@ class Images:
             next_router_id,
             tuple(self._routers.values()),
             self._place,
+            producer_ids=producer_ids,
         )
 
 
@@ -330,10 +345,19 @@ def whole_image(state: ImageSource, *, keeps_leases: bool = False) -> Checkpoint
         if (queue := state.queues.get(topic.topic_id)) is not None:
             lasting = keeps_leases or topic.config.leases_durable
             image.queue = queue.image(lasting=lasting)
+        image.producers = state.producers.images(topic.topic_id)
         topics.append(image)
     routers = [router.image() for router in state.routers.by_id.values()]
     next_id = state.routers.next_id
-    return Checkpoint(state.now_ms, state.next_topic_id, topics, next_id, routers, state.place)
+    return Checkpoint(
+        state.now_ms,
+        state.next_topic_id,
+        topics,
+        next_id,
+        routers,
+        state.place,
+        producer_ids=state.producer_ids,
+    )
 
 
 def topic_image(topic: Topic) -> TopicImage:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from topics.protocol.model.limits import LOOKS_MAX, SCAN_ROWS_MAX
 from topics.protocol.model.ports import Extent, Run, Span, TagMatch
-from topics.protocol.model.records import LIVE
+from topics.protocol.model.records import LIVE, PACKED
 from topics.protocol.state.run_list import WINDOW_FIRST, WINDOW_MAX, spans_of
 from topics.protocol.state.topic import Tombstone, Topic, look_cost
 
@@ -28,6 +28,8 @@ class ReadQuery(msgspec.Struct, frozen=True):
         skip_nodes: Records of these nodes are left out (§4.5).
         match: Only records whose tag matches; None keeps all.
         through: The last seq that may be shown, where that is below what is published.
+        opens: A run of record batches is opened where it is met; else the selection ends before one that
+            is not open, whose opening takes long.
     """
 
     from_seq: int
@@ -36,6 +38,7 @@ class ReadQuery(msgspec.Struct, frozen=True):
     skip_nodes: tuple[str, ...] = ()
     match: TagMatch | None = None
     through: int | None = None
+    opens: bool = True
 
 
 class Selection(msgspec.Struct):
@@ -47,7 +50,8 @@ class Selection(msgspec.Struct):
         next_seq: Cursor after the last seq looked at.
         scanned: Rows looked at.
         tombstone: The loss that the cursor met, if any; the records stand behind it.
-        is_partial: It ended because it had looked at as many runs as one turn may.
+        is_partial: It ended because it had looked at as many runs as one turn may, or before one that
+            has to be opened.
     """
 
     extents: list[Extent]
@@ -95,6 +99,9 @@ def _collect(topic: Topic, cursor: int, end_seq: int, query: ReadQuery) -> Selec
     for run, lo in topic.runs.reaching(max(cursor, topic.gone_through()) + 1):
         stop = min(run.count, end_seq + 1 - run.first_seq)
         if stop <= lo:
+            break
+        if not query.opens and run.form == PACKED and not run.is_warm:
+            page.next_seq, page.is_partial = run.first_seq + lo - 1, True
             break
         if looks is not None:
             if looks <= 0:

@@ -19,6 +19,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.protocol.batches.header import header_of
 from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.events import (
     Cause,
@@ -32,6 +33,7 @@ from topics.protocol.model.events import (
     JobsReleased,
     Marks,
     PlaceReached,
+    ProducerIdsReserved,
     RecordsAppended,
     RecordsDeleted,
     RouterConfigured,
@@ -51,6 +53,7 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Run, RunSource
+from topics.protocol.model.records import PackedBatch
 from topics.protocol.state.checkpoint import Images, restored_topic, whole_image
 from topics.protocol.state.expiry import DueTimes
 from topics.protocol.state.floors import floors_with, risen
@@ -58,6 +61,7 @@ from topics.protocol.state.hot_memory import HotMemory
 from topics.protocol.state.hot_run import is_volatile
 from topics.protocol.state.idempotency import IdempotencyKeys
 from topics.protocol.state.losses import reason_of
+from topics.protocol.state.producers import Producers
 from topics.protocol.state.queues import Queues
 from topics.protocol.state.routers import Routers
 from topics.protocol.state.sealed_runs import carry_deletes, cut_hot_runs
@@ -80,6 +84,8 @@ class State:
         total_bytes, records_total: Live text and live records of all topics.
         appended_total: Records that were appended since the start; a replay does not count.
         keys: Idempotency keys.
+        producers: Producers of Kafka's, and what they wrote last.
+        producer_ids: Ids of producers are reserved below this; 0: none is.
         expiry: When the next record of a topic with a `ttl_ms` may be past its time.
         lossy: How many seqs a restart lost, of topics whose counters include their records.
         queues: Jobs of the topics that are queues, by topic id.
@@ -104,6 +110,8 @@ class State:
         self.records_total = 0
         self.appended_total = 0
         self.keys = IdempotencyKeys(self._key_window_ms)
+        self.producers = Producers()
+        self.producer_ids = 0
         self.expiry = DueTimes()
         self.lossy: dict[int, int] = {}
         self.queues = Queues(limits)
@@ -130,6 +138,7 @@ class State:
             ScatteredDeleted: self._scattered_deleted,
             PlaceReached: self._place_reached,
             TimePassed: self._time_passed,
+            ProducerIdsReserved: self._ids_reserved,
         }
 
     def apply(self, event: Event) -> None:
@@ -237,6 +246,7 @@ class State:
         del self.topics[topic.name]
         self._names.remove(topic.name)
         self.keys.remove(topic.topic_id)
+        self.producers.remove(topic.topic_id)
         self.expiry.forget(topic.topic_id)
         self.queues.remove(topic.topic_id)
         for run in topic.runs:
@@ -271,9 +281,16 @@ class State:
             self.keys.remember(
                 topic.topic_id, event.key, first_seq, n, event.now_ms, volatile=volatile
             )
+        if isinstance(batch, PackedBatch) and isinstance(batch.text, bytes):
+            # Another process, which reads the log, leaves it there, and decides about no batch.
+            header = header_of(batch.text)
+            self.producers.note(topic.topic_id, header, first_seq, batch.ts_ms)
         topic.check()
         if event.cause is not None:
             self._caused(event.cause, n)
+
+    def _ids_reserved(self, event: ProducerIdsReserved) -> None:
+        self.producer_ids = max(self.producer_ids, event.through)
 
     def _caused(self, cause: Cause, copies: int) -> None:
         match cause:
@@ -518,6 +535,11 @@ class State:
         """The state as a checkpoint keeps it, all in one go: without what lives in memory only."""
         return whole_image(self, keeps_leases=self.images.keeps_leases)
 
+    @property
+    def history(self) -> str:
+        """16 hex digits, which no other history of a directory has."""
+        return self._store.instance_id
+
     def restore(self, checkpoint: Checkpoint) -> None:
         """Begin with a checkpoint; what it says lived in memory only is lost here."""
         assert not self.topics
@@ -525,6 +547,8 @@ class State:
         self.place = checkpoint.place
         for image in checkpoint.topics:
             self._restore_topic(image)
+        self.producers.restored()
+        self.producer_ids = checkpoint.producer_ids
         self.next_topic_id = checkpoint.next_topic_id
         for router in checkpoint.routers:
             self.images.keep_router(router.router_id)
@@ -543,6 +567,7 @@ class State:
             # Of logged records alone: one whose record lives in memory only is in no image.
             window_ms = image.config.idempotency_window_ms
             self.keys.restore(topic.topic_id, image.keys, window_ms)
+        self.producers.restore(topic.topic_id, image.producers)
         if image.config.ttl_ms and image.count:
             # When its first record expires is in a column, and replay opens no run: look soon.
             self.expiry.set(topic.topic_id, 0)

@@ -1,0 +1,415 @@
+"""Record batches of Kafka's in a topic: appended, read by both kinds of client, and gone as any other record."""
+
+import random
+from typing import Any
+
+import pytest
+
+from protocol.durable import Durable
+from protocol.harness import START_MS, Harness, refusal
+from topics.protocol.batches.codecs import packed
+from topics.protocol.batches.header import checked_header
+from topics.protocol.decide import batches
+from topics.protocol.faces.http.records import parse_diff
+from topics.protocol.model.commands import AppendBatch, ReserveProducerIds
+from topics.protocol.model.errors import ErrorCode
+from topics.protocol.model.events import ProducerIdsReserved
+from topics.protocol.model.outcomes import BatchAppended, Gate, Parked, ProducerIds
+from topics.protocol.model.records import PACKED, TEXT
+from topics.protocol.state.producers import Fenced, OutOfOrder, TooOld
+from topics.store.files import read_whole
+
+from ..batches.builder import NOW_MS, Record, batch, records_of, some_records
+
+
+def sent(*records: Record, codec: int = 0, **fields: Any) -> bytes:
+    data = packed(codec, records_of(records))
+    return batch(data, len(records), attributes=codec, **fields)
+
+
+def values(*found: bytes) -> list[Record]:
+    return [(b"k%d" % (nth % 2), value, (), 0) for nth, value in enumerate(found)]
+
+
+def put(engine: Harness, *records: Record, name: str = "t", **fields: Any) -> BatchAppended:
+    found = engine.ask(AppendBatch(name, sent(*records, **fields)))
+    assert isinstance(found, BatchAppended)
+    return found
+
+
+def datas(engine: Harness, **fields: Any) -> list[Any]:
+    return [record["data"] for record in read(engine, **fields)["records"]]
+
+
+def read(engine: Harness, **fields: Any) -> Any:
+    return engine.diff(0, **fields)
+
+
+def test_a_batch_takes_the_next_seqs_and_is_read_as_json() -> None:
+    """Its bytes are in the log as they came, but for its place. (§3)"""
+    engine = Harness()
+    engine.put()
+    engine.append({"by": "http"})
+
+    first = put(engine, *values(b'{"by": "kafka"}', b"2"), codec=4)
+    second = put(engine, *values(b"3"))
+    engine.append({"by": "http", "n": 4})
+
+    assert (first.first_seq, first.count, first.floor) == (2, 2, 1)
+    assert second.first_seq == 4
+    assert datas(engine) == [{"by": "http"}, {"by": "kafka"}, 2, 3, {"by": "http", "n": 4}]
+    event = engine.events[2]
+    assert checked_header(event.batch.text).base_offset == 1
+    assert event.batch.text[16:] == sent(*values(b'{"by": "kafka"}', b"2"), codec=4)[16:]
+    runs = engine.topic().runs
+    assert [run.form for run in runs] == [TEXT, PACKED, TEXT]
+    assert engine.state()["bytes"] == engine.topic().recount()[1]
+
+
+def test_keys_are_tags() -> None:
+    engine = Harness()
+    engine.put()
+    put(engine, *values(b"1", b"2", b"3"))
+    engine.append({"data": 4, "tag": "k1"})
+
+    assert datas(engine, match="k1") == [2, 4]
+    assert engine.delete(match="k1")["deleted"] == 2
+    assert datas(engine, include_tags=True) == [1, 3]
+    assert engine.purge(filter="k0", keep=1)["purged"] == 1
+    assert datas(engine) == [3]
+    assert engine.topic().recount() == (1, engine.topic().size_bytes)
+
+
+def test_a_batch_for_no_topic_is_refused() -> None:
+    """Nothing is made by a write of Kafka's."""
+    engine = Harness()
+
+    assert refusal(put, engine, *values(b"1")).code is ErrorCode.TOPIC_NOT_FOUND
+    assert not engine.engine.state.topics
+
+
+def sealed(engine: Harness) -> None:
+    """All that a topic has in memory is in a segment."""
+    engine.sealing.press()
+    engine.seal()
+    engine.drive(engine.schedule._checkpoint())
+    assert all(run.ref is not None for run in engine.topic().runs)
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_what_is_left_of_a_batch_counts_for_its_share(is_sealed: bool) -> None:
+    """In the topic's bytes, rounded down, whatever was deleted, and however it is stored. (§1.2)"""
+    engine = Durable()
+    engine.put()
+    size = len(sent(*values(b"1", b"2", b"3")))
+    put(engine, *values(b"1", b"2", b"3"))
+    assert engine.state()["bytes"] == size
+
+    for left, match in ((2, "k1"), (0, "k0")):
+        if is_sealed:
+            sealed(engine)
+        engine.delete(match=match)
+        assert engine.state()["bytes"] == size * left // 3
+
+
+def test_a_cap_cuts_into_a_batch() -> None:
+    """Its first records are lost, and readers are told. (§3.3)"""
+    engine = Harness()
+    engine.put(cap_records=2)
+    put(engine, *values(b"1", b"2", b"3"))
+    put(engine, *values(b"4"))
+
+    assert engine.datas("t") == [(1, 2, "cap"), 3, 4]
+    assert engine.topic().recount() == (2, engine.topic().size_bytes)
+    engine.put(cap_records=0, cap_bytes=engine.topic().size_bytes)
+    assert put(engine, *values(b"5", b"6")).floor > 3
+    assert engine.datas("t")[-2:] == [5, 6]
+    assert engine.topic().recount()[1] == engine.topic().size_bytes
+
+
+def test_a_full_topic_refuses_a_batch() -> None:
+    engine = Harness()
+    engine.put(cap_records=2, discard="reject")
+
+    assert refusal(put, engine, *values(b"1", b"2", b"3")).code is ErrorCode.TOPIC_FULL
+    engine.put(cap_bytes=50, discard="reject")
+    assert refusal(put, engine, *values(b"1")).code is ErrorCode.TOPIC_FULL
+    engine.put()
+    engine.room_bytes = 0
+    assert refusal(put, engine, *values(b"1")).code is ErrorCode.THROTTLED
+    assert datas(engine) == []
+
+
+def test_what_has_expired_elsewhere_refuses_no_batch() -> None:
+    """A quota counts what lives. (§11)"""
+    engine = Harness(max_total_bytes=200)
+    engine.put("old", ttl_ms=1000)
+    engine.put()
+    engine.append("x" * 150, name="old")
+    assert refusal(put, engine, *values(b"1")).code is ErrorCode.THROTTLED
+
+    engine.now_ms += 2000
+
+    assert put(engine, *values(b"1")).first_seq == 1
+
+
+def test_memory_that_is_full_refuses_a_batch() -> None:
+    """Until what is there is sealed. (§11)"""
+    engine = Harness(max_hot_bytes=1000)
+    engine.put()
+    put(engine, *values(b'"%b"' % (b"x" * 700)))
+
+    assert refusal(put, engine, *values(b'"%b"' % (b"x" * 700))).code is ErrorCode.THROTTLED
+    engine.sealing.press()
+    engine.seal()
+    assert put(engine, *values(b'"%b"' % (b"x" * 700))).first_seq == 2
+
+
+def test_records_of_a_batch_expire() -> None:
+    """By when they were appended, not by what their producer says. (§1.2)"""
+    engine = Harness()
+    engine.put(ttl_ms=1000)
+    put(engine, *values(b"1", b"2"))
+    engine.now_ms += 600
+    put(engine, *values(b"3"))
+    engine.now_ms += 600
+
+    assert engine.datas("t") == [(1, 2, "ttl"), 3]
+    engine.now_ms += 1000
+    assert engine.state()["count"] == engine.state()["bytes"] == 0
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_erased_records_are_in_no_file(codec: int) -> None:
+    """Also inside a batch of which others live: it is made without them. (§5)"""
+    engine = Durable()
+    engine.put()
+    put(engine, *values(*(b'"secret-%d"' % nth for nth in range(6))), codec=codec)
+    sealed(engine)
+    engine.delete(match="k1")
+    engine.rewrite()
+    for _ in range(3):
+        engine.drive(engine.schedule.round(checkpoint=True))
+        engine.append(0)
+
+    assert datas(engine)[:3] == ["secret-0", "secret-2", "secret-4"]
+    held = [engine.files.open(name) for name in engine.files.names()]
+    whole = b"".join(bytes(read_whole(engine.files, file.name)) for file in held)
+    assert codec or b"secret-0" in whole
+    assert b"secret-1" not in whole
+    first: Any = engine.topic().runs[0]
+    assert checked_header(first.batch(next(first.batches(0, 1)))).records == 3
+
+
+def test_a_queue_hands_out_records_of_batches() -> None:
+    engine = Harness()
+    engine.put("q", type="queue")
+    put(engine, *values(b'{"job": 1}', b'{"job": 2}'), name="q")
+
+    claim = engine.claim(max=1)
+    assert [job["data"] for job in claim["claimed"]] == [{"job": 1}]
+    assert engine.ack(1)["acked"] == 1
+    assert engine.counters() == (1, 0, 0)
+    assert engine.topic("q").recount() == (1, engine.topic("q").size_bytes)
+
+
+def test_a_router_copies_records_of_batches_as_text() -> None:
+    """With what Kafka needs to have them back. (§3)"""
+    engine = Harness()
+    engine.put("s")
+    engine.route()
+    put(engine, (b"k", b"two", [(b"h", b"x")], 5), name="s")
+    engine.work_off()
+
+    [record] = engine.diff(0, name="d", include_tags=True)["records"]
+    assert (record["data"], record["$form"], record["$tag"]) == ("two", "text", "k")
+    assert record["meta"]["h"] == "x"
+    assert engine.topic("d").runs[0].form == TEXT
+
+
+def test_ephemeral_topics_have_text() -> None:
+    """No log has their records, so nobody needs the bytes of a batch. (§0.10)"""
+    engine = Harness()
+    engine.put(durability="ephemeral")
+    put(
+        engine,
+        (b"k", b"two", (), 5),
+        (None, b"3", (), 0),
+        codec=2,
+        producer_id=7,
+        producer_epoch=0,
+        sequence=0,
+    )
+
+    assert datas(engine) == ["two", 3]
+    assert engine.topic().runs[0].form == TEXT
+    again = put(
+        engine,
+        (b"k", b"two", (), 5),
+        (None, b"3", (), 0),
+        codec=2,
+        producer_id=7,
+        producer_epoch=0,
+        sequence=0,
+    )
+    assert (again.first_seq, again.deduped) == (1, True)
+
+
+# -- producers -------------------------------------------------------------------------------------------
+
+
+def by(producer: int, sequence: int, *, epoch: int = 0) -> dict[str, int]:
+    return {"producer_id": producer, "producer_epoch": epoch, "sequence": sequence}
+
+
+@pytest.mark.parametrize("end", ["kill", "stop", "checkpoint"])
+def test_a_batch_is_stored_once_however_the_server_ended(end: str) -> None:
+    """What a producer wrote last comes out of its batches, or of a checkpoint. (KIP-98)"""
+    engine = Durable()
+    engine.put()
+    for n in range(7):
+        put(engine, *values(b"%d" % n), **by(9, n))
+    if end == "checkpoint":
+        engine.drive(engine.schedule.round(checkpoint=True))
+    engine = engine.stop() if end == "stop" else engine.kill()
+
+    again = put(engine, *values(b"4"), **by(9, 4))
+
+    assert (again.first_seq, again.deduped, again.gate) == (5, True, Gate.NOW)
+    assert isinstance(refusal(put, engine, *values(b"9"), **by(9, 9)), OutOfOrder)
+    assert put(engine, *values(b"7"), **by(9, 7)).first_seq == 8
+    assert isinstance(refusal(put, engine, *values(b"9"), **by(9, 1)), TooOld)
+    assert put(engine, *values(b"8"), **by(9, 0, epoch=1)).first_seq == 9
+    assert isinstance(refusal(put, engine, *values(b"9"), **by(9, 8)), Fenced)
+    assert datas(engine) == list(range(9))
+
+
+def test_a_batch_that_is_not_shown_yet_is_answered_when_it_is() -> None:
+    engine = Harness(auto=False)
+    engine.put(durability="fsync")
+    first = put(engine, *values(b"1"), **by(9, 0))
+    again = put(engine, *values(b"1"), **by(9, 0))
+    early = engine.ask(AppendBatch("t", sent(*values(b"2")), waits_for_sync=False))
+
+    assert (first.gate, again.gate) == (Gate.SYNCED, Gate.SYNCED)
+    assert isinstance(early, BatchAppended)
+    assert early.gate is Gate.WRITTEN
+
+
+def test_ids_of_producers_are_given_once() -> None:
+    """A block is durable before its first id is given; a history begins where no other does. (KIP-98)"""
+    engine = Durable()
+    first = engine.ask(ReserveProducerIds(1000))
+    assert isinstance(first, ProducerIds)
+    assert first.gate is Gate.SYNCED
+    assert 0 <= first.first < 1 << 62
+    assert first.first % (1 << 20) == 0
+    engine.drive(engine.schedule.round(checkpoint=True))
+
+    for restarted in (engine.kill(), engine.kill().stop()):
+        found = restarted.ask(ReserveProducerIds(10))
+        assert isinstance(found, ProducerIds)
+        assert found.first >= first.first + 1000
+    assert isinstance(engine.events[-1], ProducerIdsReserved)
+    assert len({batches._first_id(history) for history in ("0a" * 8, "0b" * 8, "00" * 8)}) == 3
+
+
+# -- both faces, in any order ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_records_of_both_faces_are_as_a_dictionary_has_them(seed: int) -> None:
+    """Whatever is written, deleted, sealed, rewritten and restarted in between."""
+    dice = random.Random(seed)
+    engine: Any = Durable()
+    engine.put()
+    model: dict[int, Any] = {}
+    tags: dict[int, str] = {}
+
+    def append_batch() -> None:
+        records = [
+            (b"k%d" % dice.randint(0, 3), b"%d" % dice.randint(0, 10**9), (), 0)
+            for _ in range(dice.choice((1, 2, 40, 90)))
+        ]
+        found = put(engine, *records, codec=dice.randint(0, 4))
+        for nth, (key, value, _, _) in enumerate(records):
+            model[found.first_seq + nth] = int(value or b"")
+            tags[found.first_seq + nth] = (key or b"").decode()
+
+    def append_text() -> None:
+        found = engine.append({"data": dice.randint(0, 99), "tag": f"k{dice.randint(0, 3)}"})
+        [seq] = found["seqs"]
+        [record] = engine.diff(seq - 1, include_tags=True)["records"]
+        model[seq], tags[seq] = record["data"], record["$tag"]
+
+    def delete() -> None:
+        tag, before = f"k{dice.randint(0, 3)}", dice.randint(1, len(tags) + 1)
+        gone = [seq for seq in model if seq < before and tags[seq] == tag]
+        assert engine.delete(match=tag, before_seq=before)["deleted"] == len(gone)
+        for seq in gone:
+            del model[seq]
+
+    def delete_all_before() -> None:
+        before = dice.randint(1, max(len(tags) // 2, 1))
+        engine.delete(before_seq=before)
+        for seq in [seq for seq in model if seq < before]:
+            del model[seq]
+
+    def restart() -> None:
+        nonlocal engine
+        engine = engine.kill() if dice.random() < 0.5 else engine.stop()
+
+    steps = (
+        *(append_batch,) * 4, *(append_text,) * 3, *(delete,) * 3, delete_all_before, restart,
+        lambda: sealed(engine), lambda: engine.seal(), lambda: engine.rewrite(),
+        lambda: engine.drive(engine.schedule.round(checkpoint=dice.random() < 0.5)),
+    )  # fmt: skip
+    for _ in range(60):
+        dice.choice(steps)()
+        assert engine.topic().recount() == (len(model), engine.topic().size_bytes)
+    found = {}
+    cursor = 0
+    while True:
+        page = engine.diff(cursor, include_tags=True, limit=dice.choice((7, 500)))
+        found |= {r["$seq"]: (r["data"], r["$tag"]) for r in page["records"]}
+        cursor = page["next_from_seq"]
+        if page["caught_up"]:
+            break
+    assert found == {seq: (value, tags[seq]) for seq, value in sorted(model.items())}
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_records_of_every_kind_are_read(is_sealed: bool) -> None:
+    records = some_records(random.Random(5), 150)
+    engine = Durable()
+    engine.put()
+    put(engine, *records, codec=3)
+    if is_sealed:
+        sealed(engine)
+
+    found = read(engine, limit=200)["records"]
+
+    assert len(found) == 150
+    assert found[0]["$ts"] == START_MS
+    assert {each.get("$form") for each in found} == {None, "text", "base64", "null"}
+    assert NOW_MS == START_MS
+
+
+def test_a_read_waits_while_a_thread_opens_batches() -> None:
+    """To make text of many records takes longer than a turn may. (§3)"""
+    engine = Harness(auto=False)
+    engine.put()
+    put(engine, *values(*(b"%d" % nth for nth in range(200))))
+    engine.sync()
+    run = engine.topic().runs[0]
+    assert not run.is_warm
+
+    parked = engine.ask(parse_diff("t", b'{"from_seq": 0, "limit": 3}', engine.limits))
+    assert isinstance(parked, Parked)
+    assert not run.is_warm
+    engine.work_off()
+
+    [page] = engine.woken()
+    assert [record["data"] for record in page["records"]] == [0, 1, 2]
+    assert run.is_warm
+    assert engine.seqs(197) == [198, 199, 200]
