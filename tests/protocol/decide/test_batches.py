@@ -11,7 +11,7 @@ from topics.protocol.batches.codecs import packed
 from topics.protocol.batches.header import checked_header
 from topics.protocol.decide import batches
 from topics.protocol.faces.http.records import parse_diff
-from topics.protocol.model.commands import AppendBatch, ReserveProducerIds
+from topics.protocol.model.commands import AppendBatch, DeleteRecords, ReserveProducerIds
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.events import ProducerIdsReserved
 from topics.protocol.model.outcomes import BatchAppended, Gate, Parked, ProducerIds
@@ -55,7 +55,7 @@ def test_a_batch_takes_the_next_seqs_and_is_read_as_json() -> None:
     second = put(engine, *values(b"3"))
     engine.append({"by": "http", "n": 4})
 
-    assert (first.first_seq, first.count, first.floor) == (2, 2, 1)
+    assert (first.first_seq, first.count, first.start_seq) == (2, 2, 1)
     assert second.first_seq == 4
     assert datas(engine) == [{"by": "http"}, {"by": "kafka"}, 2, 3, {"by": "http", "n": 4}]
     event = engine.events[2]
@@ -122,7 +122,7 @@ def test_a_cap_cuts_into_a_batch() -> None:
     assert engine.datas("t") == [(1, 2, "cap"), 3, 4]
     assert engine.topic().recount() == (2, engine.topic().size_bytes)
     engine.put(cap_records=0, cap_bytes=engine.topic().size_bytes)
-    assert put(engine, *values(b"5", b"6")).floor > 3
+    assert put(engine, *values(b"5", b"6")).start_seq > 3
     assert engine.datas("t")[-2:] == [5, 6]
     assert engine.topic().recount()[1] == engine.topic().size_bytes
 
@@ -413,3 +413,25 @@ def test_a_read_waits_while_a_thread_opens_batches() -> None:
     assert [record["data"] for record in page["records"]] == [0, 1, 2]
     assert run.is_warm
     assert engine.seqs(197) == [198, 199, 200]
+
+
+@pytest.mark.parametrize("durability", ["disk", "ephemeral"])
+def test_a_trim_moves_where_the_log_begins_for_kafkas_readers_alone(durability: str) -> None:
+    """Readers of HTTP pass over what was asked to go in silence. (§3.3)"""
+    engine: Any = Durable()
+    engine.put(durability=durability)
+    put(engine, *values(b"1", b"2", b"3"))
+    engine.append(4)
+
+    engine.ask(DeleteRecords("t", 3, None, trims=True))
+
+    assert engine.datas("t") == [3, 4]
+    assert engine.topic().floors.start_seq == 3
+    assert engine.topic().evict_floor == 1
+    engine.ask(DeleteRecords("t", 2, None, trims=True))
+    assert engine.topic().floors.start_seq == 3
+    engine.ask(DeleteRecords("t", 1 << 60, None, trims=True))
+    assert engine.topic().floors.start_seq == 5
+    if durability == "disk":
+        assert engine.kill().topic().floors.start_seq == 5
+        assert put(engine.kill(), *values(b"5")).start_seq == 5

@@ -76,7 +76,7 @@ class BatchCommands:
             topic.name,
             event.first_seq,
             len(event.batch),
-            topic.evict_floor,
+            topic.floors.start_seq,
             gate=SYNCED if synced and command.waits_for_sync else WRITTEN,
             is_logged=True,
             is_fsync=topic.durability.waits_for_sync,
@@ -104,7 +104,7 @@ class BatchCommands:
             topic.name,
             known.first_seq,
             known.records,
-            topic.evict_floor,
+            topic.floors.start_seq,
             deduped=True,
             gate=Gate.NOW if last_seq <= topic.published_seq else SYNCED,
         )

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Generator, Sequence
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
+from topics.protocol.commit.unit_of_work import UnitOfWork, logs_deletes, no_such_topic
 from topics.protocol.decide.partial_scans import Finding, PartialScans
 from topics.protocol.model.access import Scope
 from topics.protocol.model.commands import Append, DeleteRecords, Purge
-from topics.protocol.model.events import TopicCreated
+from topics.protocol.model.events import FloorsRaised, TopicCreated
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import (
     SYNCED,
@@ -104,12 +106,24 @@ class RecordCommands:
         topic = self._unit.topic(command.topic, moment.now_ms)
 
         def outcome(deleted: int, gate: Gate) -> Deleted:
+            if command.trims and command.before_seq is not None:
+                self._trim(topic, command.before_seq - 1)
             if command.erase:
                 return _gone(Deleted, topic, deleted, gate, erases=topic.topic_id)
             return _gone(Deleted, topic, deleted, gate)
 
         finding = Finding(topic, command.match, command.before_seq)
         return self._remove(finding, 0, outcome, token, moment)
+
+    def _trim(self, topic: Topic, through: int) -> None:
+        """Raise the floor of readers of Kafka, in the turn in which what is below was deleted."""
+        through = min(through, topic.head_seq)
+        if through > topic.floors.trim_through:
+            floors = replace(topic.floors, trim_through=through)
+            event = FloorsRaised(
+                self._state.now_ms, topic.topic_id, floors, topic.count, topic.size_bytes
+            )
+            self._unit.emit(event, logged=logs_deletes(topic))
 
     def purge(self, command: Purge, token: object, moment: Moment) -> Outcome | Parked:
         """A delete in NATS's words (ADR-10)."""

@@ -141,13 +141,14 @@ class DeleteRecords(msgspec.Struct, frozen=True):
     """Remove what lies below `before_seq` and matches; at least one is given (§5).
 
     With `erase`, the answer waits until the bytes of every deleted record of the topic have left
-    the segments and the log.
+    the segments and the log.  With `trims`, the log begins at `before_seq` for readers of Kafka from now on.
     """
 
     topic: str
     before_seq: int | None
     match: Match | None
     erase: bool = False
+    trims: bool = False
 
 
 class Purge(msgspec.Struct, frozen=True):

@@ -23,16 +23,24 @@ from topics.protocol.model.records import Batch, Buffer, PackedBatch
 class Floors(msgspec.Struct, frozen=True, array_like=True):
     """The greatest seq of a live record that was lost, by cause; 0 where none was.
 
-    `evict_floor` of the contract is one more than the greatest of the three.
+    `evict_floor` of the contract is one more than the greatest of the three.  Records through `trim_through`
+    were deleted by a trim, which is no loss: readers of HTTP pass over them in silence, and those of Kafka
+    are told that their place is gone.
     """
 
     cap_through: int = 0
     ttl_through: int = 0
     crash_through: int = 0
+    trim_through: int = 0
 
     @property
     def evict_floor(self) -> int:
         return max(self.cap_through, self.ttl_through, self.crash_through) + 1
+
+    @property
+    def start_seq(self) -> int:
+        """Where the log begins for readers of Kafka."""
+        return max(self.evict_floor, self.trim_through + 1)
 
 
 class Hole(msgspec.Struct, frozen=True, array_like=True):

@@ -195,13 +195,13 @@ class BatchAppended(Outcome, frozen=True):
     """A record batch took the seqs [first_seq, first_seq + count), now or, `deduped`, before.
 
     Attributes:
-        floor: Records below this seq may be lost.
+        start_seq: Where the topic begins now.
     """
 
     topic: str
     first_seq: int
     count: int
-    floor: int
+    start_seq: int
     deduped: bool = False
 
 

@@ -15,6 +15,7 @@ def risen(floors: Floors, other: Floors) -> Floors:
         max(floors.cap_through, other.cap_through),
         max(floors.ttl_through, other.ttl_through),
         max(floors.crash_through, other.crash_through),
+        max(floors.trim_through, other.trim_through),
     )
 
 
@@ -26,4 +27,5 @@ def floors_with(floors: Floors, *, cap_through: int = 0, ttl_through: int = 0) -
         max(floors.cap_through, cap_through),
         max(floors.ttl_through, ttl_through),
         floors.crash_through,
+        floors.trim_through,
     )

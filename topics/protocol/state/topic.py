@@ -245,6 +245,7 @@ class Topic:
         assert floors.cap_through <= head_seq
         assert floors.ttl_through <= head_seq
         assert floors.crash_through <= head_seq
+        assert floors.trim_through <= head_seq
         assert self.count >= 0
         assert self.size_bytes >= 0
 
