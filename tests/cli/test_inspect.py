@@ -79,7 +79,7 @@ def test_a_clean_stop(stopped: Path, run: Any) -> None:
     done = run("inspect", stopped)
 
     assert done.exit_code == 0, done.output
-    assert "format 2, instance " in done.stdout
+    assert "format 4, instance " in done.stdout
     assert "stopped cleanly" in done.stdout
     assert "0000000001.seg" in done.stdout
     assert done.stdout.endswith("\nEverything verifies.\n")

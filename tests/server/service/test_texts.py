@@ -336,7 +336,7 @@ def test_an_answer_outlives_its_run() -> None:
 
     run.append(render_batch([b'"new"'] * 100, first_seq=301, ts_ms=1))
     run.delete(np.arange(300))
-    run.packed()
+    run.compacted()
     del run
 
     assert joined(found) == before

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import orjson
 from msgspec import Raw
 from numpy.typing import NDArray
 
@@ -22,6 +21,7 @@ from topics.protocol.model.render import ONE_LINE
 
 _MANY: Final = msgspec.json.Decoder(list[Raw])
 _ONE: Final = msgspec.json.Decoder(Raw)
+_encode: Final = msgspec.json.Encoder().encode
 _TRIED_TOGETHER: Final = 256
 """Values whose grammar is verified as one array; of fewer, the others are known sooner where it is not JSON."""
 
@@ -109,7 +109,7 @@ def _formed(value: bytes | None) -> tuple[bytes, bytes]:
     if value is None:
         return b',"$form":"null"', b"null"
     try:
-        return b',"$form":"text"', orjson.dumps(value.decode())
+        return b',"$form":"text"', _encode(value.decode())
     except UnicodeDecodeError:
         return b',"$form":"base64"', b'"%b"' % b64encode(value)
 
@@ -195,13 +195,13 @@ def _metas(raw: bytes, found: Sequence[Field]) -> tuple[list[bytes | None], list
 def _meta(headers: Sequence[tuple[bytes, bytes | None]]) -> tuple[bytes, bytes]:
     shown = [(name.decode(errors="replace"), _header(value)) for name, value in headers]
     members = dict(shown)
-    meta = orjson.dumps(members)
+    meta = _encode(members)
     if len(members) == len(headers) and all(
         name.encode() == own for (name, _), (own, _) in zip(shown, headers, strict=True)
     ):
         return meta, b""
     pairs = [(_header(name), _header(value)) for name, value in headers]
-    return meta, b',"$headers":' + orjson.dumps(pairs)
+    return meta, b',"$headers":' + _encode(pairs)
 
 
 def _header(value: bytes | None) -> Any:

@@ -1,0 +1,42 @@
+"""Which of Kafka's codes a refusal is: a client does what the code says."""
+
+import pytest
+
+from topics.protocol.commit.unit_of_work import no_such_topic, not_ready_yet, read_only
+from topics.protocol.faces.kafka import errors
+from topics.protocol.faces.kafka.errors import code_of
+from topics.protocol.model.errors import TRY_AGAIN, ErrorCode, Rejection, unreadable
+from topics.protocol.model.limits import throttled
+from topics.protocol.state.producers import Fenced, OutOfOrder, TooOld
+
+RETRIABLE = {
+    errors.NOT_LEADER_OR_FOLLOWER,
+    errors.REQUEST_TIMED_OUT,
+}
+"""Of those that are used for what passes by itself."""
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [
+        (no_such_topic("t"), errors.UNKNOWN_TOPIC_OR_PARTITION),
+        (not_ready_yet(5), errors.REQUEST_TIMED_OUT),
+        (throttled("max_topics", 5), errors.POLICY_VIOLATION),
+        (throttled("max_hot_bytes", 5), errors.REQUEST_TIMED_OUT),
+        (read_only(lacks_space=False), errors.KAFKA_STORAGE_ERROR),
+        (unreadable("corrupt", 1, 2), errors.KAFKA_STORAGE_ERROR),
+        (Fenced(ErrorCode.INVALID_REQUEST, ""), errors.INVALID_PRODUCER_EPOCH),
+        (OutOfOrder(ErrorCode.INVALID_REQUEST, ""), errors.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (TooOld(ErrorCode.INVALID_REQUEST, ""), errors.DUPLICATE_SEQUENCE_NUMBER),
+        (Rejection(ErrorCode.TOPIC_FULL, ""), errors.POLICY_VIOLATION),
+        (Rejection(ErrorCode.INTERNAL, ""), errors.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_refusal_has_a_code(refusal: Rejection, code: int) -> None:
+    assert code_of(refusal) == code
+
+
+@pytest.mark.parametrize("code", sorted(TRY_AGAIN, key=str))
+def test_what_passes_by_itself_is_tried_again(code: ErrorCode) -> None:
+    """A client that gets another code gives its batch up. (§0.6)"""
+    assert code_of(Rejection(code, "")) in RETRIABLE

@@ -1,0 +1,89 @@
+"""Kafka's error codes, and which of them a refusal is.
+
+Where Kafka's protocol has room for a sentence, the refusal's own stands there; the code decides what a client does: whether
+it tries again, asks where the leader is, or gives up.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.state.producers import Fenced, OutOfOrder, TooOld
+
+NONE: Final = 0
+UNKNOWN_SERVER_ERROR: Final = -1
+OFFSET_OUT_OF_RANGE: Final = 1
+CORRUPT_MESSAGE: Final = 2
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+LEADER_NOT_AVAILABLE: Final = 5
+NOT_LEADER_OR_FOLLOWER: Final = 6
+REQUEST_TIMED_OUT: Final = 7
+MESSAGE_TOO_LARGE: Final = 10
+COORDINATOR_NOT_AVAILABLE: Final = 15
+INVALID_TOPIC: Final = 17
+INVALID_REQUIRED_ACKS: Final = 21
+TOPIC_AUTHORIZATION_FAILED: Final = 29
+GROUP_AUTHORIZATION_FAILED: Final = 30
+CLUSTER_AUTHORIZATION_FAILED: Final = 31
+INVALID_TIMESTAMP: Final = 32
+UNSUPPORTED_SASL_MECHANISM: Final = 33
+ILLEGAL_SASL_STATE: Final = 34
+UNSUPPORTED_VERSION: Final = 35
+TOPIC_ALREADY_EXISTS: Final = 36
+INVALID_PARTITIONS: Final = 37
+INVALID_REPLICATION_FACTOR: Final = 38
+INVALID_CONFIG: Final = 40
+INVALID_REQUEST: Final = 42
+UNSUPPORTED_FOR_MESSAGE_FORMAT: Final = 43
+POLICY_VIOLATION: Final = 44
+OUT_OF_ORDER_SEQUENCE_NUMBER: Final = 45
+DUPLICATE_SEQUENCE_NUMBER: Final = 46
+INVALID_PRODUCER_EPOCH: Final = 47
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
+KAFKA_STORAGE_ERROR: Final = 56
+SASL_AUTHENTICATION_FAILED: Final = 58
+FETCH_SESSION_ID_NOT_FOUND: Final = 70
+FENCED_LEADER_EPOCH: Final = 74
+UNKNOWN_LEADER_EPOCH: Final = 75
+UNSUPPORTED_COMPRESSION_TYPE: Final = 76
+INVALID_RECORD: Final = 87
+UNKNOWN_TOPIC_ID: Final = 100
+
+_OF_PRODUCERS: Final[Mapping[type[Rejection], int]] = {
+    Fenced: INVALID_PRODUCER_EPOCH,
+    OutOfOrder: OUT_OF_ORDER_SEQUENCE_NUMBER,
+    TooOld: DUPLICATE_SEQUENCE_NUMBER,
+}
+_CODES: Final[Mapping[ErrorCode, int]] = {
+    ErrorCode.INVALID_REQUEST: INVALID_REQUEST,
+    ErrorCode.BATCH_TOO_LARGE: MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_TOO_LARGE: MESSAGE_TOO_LARGE,
+    ErrorCode.PAYLOAD_TOO_LARGE: MESSAGE_TOO_LARGE,
+    ErrorCode.UNAUTHORIZED: SASL_AUTHENTICATION_FAILED,
+    ErrorCode.FORBIDDEN: TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.TOPIC_NOT_FOUND: UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_FOUND: UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.TOPIC_EXISTS_INCOMPATIBLE: TOPIC_ALREADY_EXISTS,
+    ErrorCode.TOPIC_FULL: POLICY_VIOLATION,
+    ErrorCode.THROTTLED: REQUEST_TIMED_OUT,
+    ErrorCode.NOT_READY: NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.SHUTTING_DOWN: NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_LEADER: NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REPLICA_BEHIND: NOT_LEADER_OR_FOLLOWER,
+}
+_QUOTAS: Final = frozenset({"max_topics"})
+"""Limits that do not pass by waiting."""
+_STORAGE: Final = frozenset({"read_only", "corrupt", "read_error"})
+
+
+def code_of(refusal: Rejection) -> int:
+    """The error code of a refusal; `UNKNOWN_SERVER_ERROR` for what no client of Kafka's can be told."""
+    code = _OF_PRODUCERS.get(type(refusal))
+    if code is not None:
+        return code
+    detail = refusal.detail or {}
+    if detail.get("reason") in _STORAGE:
+        return KAFKA_STORAGE_ERROR
+    if detail.get("limit") in _QUOTAS:
+        return POLICY_VIOLATION
+    return _CODES.get(refusal.code, UNKNOWN_SERVER_ERROR)
