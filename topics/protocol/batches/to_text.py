@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from topics.protocol.batches.header import Header
 from topics.protocol.batches.records import Field, fields, headers_of
-from topics.protocol.model.records import FORMED, HAS_HEADERS, HAS_KEY, Batch, Buffer
-from topics.protocol.model.render import ONE_LINE
+from topics.protocol.model.records import FORMED, HAS_HEADERS, HAS_KEY, ONE_LINE, Batch, Buffer
 
 _MANY: Final = msgspec.json.Decoder(list[Raw])
 _ONE: Final = msgspec.json.Decoder(Raw)

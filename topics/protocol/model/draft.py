@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.model.records import Batch, SharedText
-from topics.protocol.model.render import ONE_LINE, JsonText, heads_of, tail_of
+from topics.protocol.model.records import ONE_LINE, Batch, SharedText
+from topics.protocol.model.render import JsonText, heads_of, tail_of
 
 PIECE_BYTES: Final = 1 << 20
 """Text of a piece, or that of one record: an answer that refers to a part of a piece keeps all of it."""

@@ -202,3 +202,5 @@ class PackedBatch(msgspec.Struct, frozen=True):
 
 META_KEY_SIZE: Final = len(b',"meta":')
 DATA_KEY_SIZE: Final = len(b',"data":')
+ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
+"""What makes one line of a JSON text: outside of its strings a line may end anywhere, inside nowhere."""

@@ -13,7 +13,13 @@ import numpy as np
 import orjson
 
 from topics.protocol.model.ports import Run, Span
-from topics.protocol.model.records import DATA_KEY_SIZE, META_KEY_SIZE, Batch, Buffer
+from topics.protocol.model.records import (
+    DATA_KEY_SIZE,
+    META_KEY_SIZE,
+    ONE_LINE,
+    Batch,
+    Buffer,
+)
 
 JsonText: TypeAlias = Any
 """Anything that `b"".join` takes: bytes, a memoryview, `msgspec.Raw` (a buffer without the ABC).
@@ -24,7 +30,6 @@ Text that may be long is joined and not formatted: `b"%b"` grows its result as i
 _DATA_AND_BRACE: Final = DATA_KEY_SIZE + 1
 _COPIED_BYTES: Final = 64 << 10
 """Text that is copied whole to be cut: slices of it cost less than views."""
-ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
 _CR, _LF = 13, 10
 
 
