@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.batches.from_text import batch_of_text, zigzag
+from topics.protocol.batches.from_text import batch_of_text
 from topics.protocol.batches.header import HEADER_BYTES, checked_header, header_of
 from topics.protocol.batches.records import fields, headers_of
 from topics.protocol.batches.to_text import text_of
@@ -94,11 +94,6 @@ def test_meta_and_node_are_headers() -> None:
         [(b"topics.node", b"w-1")],
         [],
     ]
-
-
-def test_numbers_are_varints() -> None:
-    for number in (0, 1, 63, 64, 8191, 8192, 1 << 40, -1, -5000):
-        assert zigzag(number) == builder.zigzag(number)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -220,6 +220,23 @@ def test_a_run_stands_still_for_who_reads() -> None:
     assert len(shown(run)) == 4
 
 
+def test_a_run_that_stands_still_is_opened_apart() -> None:
+    """The thread that seals opens it while the run itself is open in part."""
+    run = run_of(numbered(2))
+    shown(run)
+    run.append(batch_of([(None, b'"%b"' % (b"x" * 900), (), 0)] * 40))
+    arenas = list(run._open._arenas)
+
+    assert len(shown(run.still())) == 42
+
+    assert run._open.count == 2
+    assert run._open._arenas == arenas
+    assert len(shown(run)) == 42
+    bases = run._open._bases
+    assert len(set(bases)) == len(bases)
+    assert len(shown(run.still())) == 42
+
+
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_replay_cuts_a_run_where_a_batch_begins(is_open: bool) -> None:
     run = run_of(numbered(3), numbered(4, first=3))

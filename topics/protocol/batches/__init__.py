@@ -2,6 +2,7 @@
 
     header      the 61 bytes at the begin: what a batch says of itself
     records     what is in it: whether it is sound, and where each record's fields are
+    varints     how numbers are written
     codecs      the four compressions, each within a bound
     to_text     records of a batch as the text that HTTP's clients read
     from_text   records that HTTP's clients wrote as a batch

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from topics.protocol.batches.header import Header, batch_of
+from topics.protocol.batches.varints import zigzag_of
 from topics.protocol.model.ports import Run, Span
 from topics.protocol.model.records import DATA_KEY_SIZE, FORMED, META_KEY_SIZE, Buffer
 
@@ -27,25 +28,7 @@ _TIME: Final = re.compile(rb',"\$time":(-?\d+)')
 _HEADERS: Final = re.compile(rb',"\$headers":(.*)', re.DOTALL)
 
 
-def zigzag(number: int) -> bytes:
-    """A number as a signed varint."""
-    if 0 <= number < len(_SMALL):
-        return _SMALL[number]
-    return _zigzag(number)
-
-
-def _zigzag(number: int) -> bytes:
-    number = (number << 1) ^ (number >> 63)
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-_SMALL: Final = tuple(map(_zigzag, range(8192)))
-_NULL: Final = _zigzag(-1)
+_NULL: Final = zigzag_of(-1)
 
 
 def batch_of_text(
@@ -91,9 +74,9 @@ def batch_of_text(
                 if node_id and node_id not in nodes:
                     nodes[node_id] = _sized(NODE_HEADER) + _sized(run.node(node_id).encode())
                 headers = _headers(_of_meta(meta), nodes.get(node_id))
-            delta, offset = zigzag(time_ms - first_ms), zigzag(row - first_row)
+            delta, offset = zigzag_of(time_ms - first_ms), zigzag_of(row - first_row)
             length = 1 + len(delta) + len(offset) + len(key) + len(shown) + len(headers)
-            out += (zigzag(length), b"\0", delta, offset, key, shown, headers)
+            out += (zigzag_of(length), b"\0", delta, offset, key, shown, headers)
             max_ms = max(max_ms, time_ms)
         count += hi - lo
     last_delta = spans[-1][1] - 1 - first_row
@@ -105,7 +88,7 @@ def batch_of_text(
 
 
 def _sized(value: bytes | None) -> bytes:
-    return _NULL if value is None else zigzag(len(value)) + value
+    return _NULL if value is None else zigzag_of(len(value)) + value
 
 
 def _headers(pairs: Sequence[tuple[bytes, bytes | None]], node: bytes | None = None) -> bytes:
@@ -113,7 +96,7 @@ def _headers(pairs: Sequence[tuple[bytes, bytes | None]], node: bytes | None = N
     parts = [part for name, value in pairs for part in (_sized(name), _sized(value))]
     if node is not None:
         parts.append(node)
-    return zigzag(len(pairs) + (node is not None)) + b"".join(parts)
+    return zigzag_of(len(pairs) + (node is not None)) + b"".join(parts)
 
 
 def _of_meta(meta: bytes) -> list[tuple[bytes, bytes | None]]:

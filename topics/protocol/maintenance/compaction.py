@@ -56,7 +56,10 @@ class RunInspection(msgspec.Struct, frozen=True):
             return records, self.run.text_bytes if records else 0
         rows = np.flatnonzero(alive) + self.lo
         text = int(self.run.weights(rows, self.lo).sum(dtype=np.int64))
-        return records, text + (records if self.run.form == TEXT else 0)
+        if self.run.form == TEXT:
+            return records, text + records
+        # Records count for their share of the batch as it came, which may be more than is left of it.
+        return records, min(text, self.run.text_bytes)
 
 
 class Remains(NamedTuple):

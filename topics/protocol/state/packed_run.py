@@ -91,12 +91,12 @@ class PackedRun(UnsealedRun):
             room[: self.count] = self.flags
             self._room = room
         size_bytes, at = len(batch.text), len(self._batches)
+        self._texts.append(batch.text)  # first: a thread that opens the run finds each batch's text
         self._batches.append(
             BatchPlace(
                 self.count, batch.records, batch.ts_ms, batch.max_ms, size_bytes, size_bytes, at
             )
         )
-        self._texts.append(batch.text)
         self._rows.append(self.count)
         self.count = rows
         self.text_bytes += len(batch.text)
@@ -227,7 +227,11 @@ class PackedRun(UnsealedRun):
         still = copy.copy(self)
         still._batches, still._rows = self._batches.copy(), self._rows.copy()
         still._texts = self._texts.copy()
-        still._open = self._open.still()
+        if self._open.count == self.count:
+            still._open = self._open.still()
+        else:
+            # What opens the rest would write into the memory of what is open here.
+            still._open, still._opened, still._made = HotRun(self.first_seq), 0, (0, [])
         return still
 
     # ------------------------------------------------------------------ cutting

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final, TypeAlias
 
+from topics.protocol.batches.varints import varint_of
 from topics.protocol.faces.kafka.schema import Field, Message, Shape, message
 from topics.protocol.model.records import Buffer
 
@@ -93,21 +94,6 @@ def varint(data: memoryview, at: int) -> tuple[int, int]:
     if number >> 32:
         raise Malformed("a varint of more than 32 bits")
     return number, at
-
-
-def varint_of(number: int) -> bytes:
-    """A number of up to 32 bits as an unsigned varint."""
-    if number < 128:
-        return _SMALL[number]
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-_SMALL: Final = tuple(bytes((number,)) for number in range(128))
 
 
 def size_of(records: Any) -> int:
