@@ -25,4 +25,4 @@ def _made(number: int) -> bytes:
 
 
 _SMALL: Final = tuple(map(_made, range(1 << 14)))
-"""Those of one byte and of two: nearly all lengths and differences."""
+"""Varints of one byte and of two: nearly all lengths and differences."""
