@@ -53,7 +53,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"msgspec", "orjson", "opentelemetry", "confluent_kafka"}
     | DRIVER - DECIDE
     | COMMIT - STATE
-    | {"topics.protocol.model", "topics.protocol.state", "topics.protocol.faces.http"}
+    | {"topics.protocol.model", "topics.protocol.state", "topics.protocol.faces"}
+    | {"topics.protocol.batches"}
     | {"topics.protocol.cluster"}
     | {"topics.server", "topics.store", "topics.settings", "topics.backup"},
     "backup": PURE | STATE | {"topics.store", "topics.backup"},
@@ -226,7 +227,7 @@ SERVER: list[set[str]] = [
     {"access", "page"},
     {"service"},
     {"observing", "runtime"},
-    {"http"},
+    {"http", "kafka"},
     {"transport"},
     {"links"},
     {"cluster"},

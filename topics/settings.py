@@ -114,6 +114,16 @@ def _host(text: str) -> str:
     return host
 
 
+def _advertised(text: str) -> str:
+    host, _, port = text.strip().rpartition(":")
+    host = _host(host) if host else ""
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise ValueError("host:port")
+    if host in _ANY:
+        raise ValueError("an address that clients can reach, as host:port")
+    return f"{host}:{port}"
+
+
 def _path(text: str) -> Path:
     if "\0" in text:
         raise ValueError("a path")
@@ -192,6 +202,8 @@ def _row(
 
 NETWORK: Final = "Network"
 ACCESS: Final = "Access"
+_ANY: Final = ("0.0.0.0", "::")
+KAFKA: Final = "Kafka's clients"
 STORAGE: Final = "Storage"
 REQUESTS: Final = "Requests"
 QUEUES: Final = "Queues"
@@ -258,6 +270,24 @@ class Settings:
     )
     probe_auth: bool = _row(
         False, _flag, ACCESS, "Ask for a key on health and readiness too.", is_flag=True
+    )
+
+    kafka: bool = _row(True, _flag, KAFKA, "Serve Kafka's clients, on the same port.", is_flag=True)
+    kafka_port: int | None = _row(
+        None, _integer(1, 65_535), KAFKA, "Another port, for Kafka's clients alone."
+    )
+    kafka_advertised: str | None = _row(
+        None,
+        _advertised,
+        KAFKA,
+        "host:port that Kafka's clients are told; by default that by which they came.",
+    )
+    kafka_auto_create: bool = _row(
+        True,
+        _flag,
+        KAFKA,
+        "Let a client of Kafka's make a topic by asking for it.",
+        is_flag=True,
     )
 
     data_dir: Path = _row(
@@ -543,9 +573,6 @@ def _refuse_no_node(settings: Settings) -> None:
             f"the other nodes cannot reach this one by {settings.host}:{settings.port}: set "
             "TOPICS_CLUSTER_URL to its address"
         )
-
-
-_ANY: Final = ("0.0.0.0", "::")
 
 
 def _refuse_strangers(settings: Settings) -> None:

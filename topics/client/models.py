@@ -164,6 +164,8 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_deliveries: int = 0
     dead_letter: str | None = None
     leases_durable: bool = False
+    max_message_bytes: int | None = None
+    message_timestamp_type: str | None = None
 
 
 class Configured(msgspec.Struct, frozen=True, kw_only=True):

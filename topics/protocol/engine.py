@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork
 from topics.protocol.decide.batches import BatchCommands
+from topics.protocol.decide.fetches import Fetches
 from topics.protocol.decide.partial_scans import PartialScans
 from topics.protocol.decide.push_streams import PushStream
 from topics.protocol.decide.queues import QueueCommands
@@ -32,6 +33,7 @@ from topics.protocol.model.commands import (
     Command,
     DeleteRecords,
     Diff,
+    FetchBatches,
     Purge,
     ReadPage,
 )
@@ -100,6 +102,7 @@ class Engine:
         self.push_streams = self.queue_commands.streams
         self.scans = PartialScans(self.unit)
         self.reads = Reads(self.unit, self.scans)
+        self.fetches = Fetches(self.unit)
         self._records = RecordCommands(self.unit, self.scans)
         topics = TopicCommands(
             self.unit, has_room=self.router_commands.on_room, dropped=self._on_dropped
@@ -112,6 +115,7 @@ class Engine:
             **self.router_commands.commands,
             **self.queue_commands.commands,
             **BatchCommands(self.unit).commands,
+            **self.fetches.commands,
         }
 
     # ------------------------------------------------------------------ the shell's side
@@ -139,6 +143,8 @@ class Engine:
                 return decide(command, moment)
             if type(command) is Diff:
                 return self.reads.diff(command, token, moment.now_ms)
+            if type(command) is FetchBatches:
+                return self.fetches.fetch(command, token, moment.now_ms)
             if type(command) is Claim:
                 return self.queue_commands.claim(command, token, moment)
             if type(command) is DeleteRecords:
@@ -286,12 +292,14 @@ class Engine:
         """A parked command's time is over: it is answered with what there is, which is nothing; one
         that is still looking is answered when it has looked."""
         self.scans.hurry(token)
+        self.fetches.timeout(token)
         self.reads.timeout(self.state.topics.get(topic_name), token)
 
     def forget(self, topic_name: str, token: object) -> None:
         """The client of a parked command is gone."""
         self.queue_commands.forget(token)
         self.scans.forget(token)
+        self.fetches.forget(token)
         self.reads.forget(self.state.topics.get(topic_name), token)
 
     def release_all(self) -> None:
@@ -299,6 +307,7 @@ class Engine:
         why = Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping; nothing was done")
         self.scans.refuse_all(why)
         self.reads.release_all()
+        self.fetches.release_all()
         self.queue_commands.release_all()
 
     def finish_recovery(self, recovery: Recovery, now_ms: int) -> None:
@@ -403,6 +412,7 @@ class Engine:
         active[topic_id] = None
         self.watches.on_published(topic.topic_id)
         self.reads.on_published(topic)
+        self.fetches.on_published(topic)
         # Asked of every write: most topics have neither a router nor a worker.
         if self.state.routers.by_id:
             self.router_commands.on_published(topic)
@@ -418,6 +428,7 @@ class Engine:
     def _on_removed(self, topic: Topic) -> None:
         self.watches.on_removed(topic.topic_id)
         self.reads.recent.forget(topic.topic_id)
+        self.fetches.on_removed(topic)
         self.router_commands.on_room(topic)
         self.queue_commands.on_removed(topic)
 
@@ -428,6 +439,7 @@ class Engine:
         self.watches.on_deleted(topic)
         self.reads.recent.forget(topic.topic_id)
         self.reads.on_deleted(topic)
+        self.fetches.on_deleted(topic)
 
 
 def _topics_of(event: Event) -> Iterator[int]:

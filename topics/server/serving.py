@@ -50,6 +50,14 @@ class ServerSettings(ProcessSettings, Protocol):
     def readers(self) -> int: ...
     @property
     def busy_poll_us(self) -> int: ...
+    @property
+    def kafka(self) -> bool: ...
+    @property
+    def kafka_port(self) -> int | None: ...
+    @property
+    def kafka_advertised(self) -> str | None: ...
+    @property
+    def kafka_auto_create(self) -> bool: ...
 
 
 class Readers(Protocol):
@@ -214,8 +222,9 @@ class _Server:
         self._stop.reload = lambda: _reload(runtime, readers)
         http1 = Http1 if readers is None else readers.http1
         http2 = later_imports.http2 if readers is None else readers.http2
+        kafka = self._kafka(runtime)
         # What comes between two runtimes waits in the kernel.
-        server = await accept(self._listener.dup(), lambda: Connection(shared, http1, http2))
+        server = await accept(self._listener.dup(), lambda: Connection(shared, http1, http2, kafka))
         try:
             try:
                 if not self._is_anew:
@@ -230,6 +239,20 @@ class _Server:
             server.close()
             for connection in list(shared.connections):
                 connection.abort()
+
+    def _kafka(self, runtime: ServedRuntime) -> "Callable[[Any], Any] | None":
+        """Makes the speakers of Kafka's clients; None where they are not served."""
+        settings = self._settings
+        if not settings.kafka:
+            return None
+        exchange = runtime.exchange
+        return later_imports.KafkaFace(
+            lambda: exchange.parts,
+            exchange.on_revoked.append,
+            settings.kafka_advertised,
+            auto_create=settings.kafka_auto_create,
+            frame_bytes_max=settings.limits.max_body_bytes,
+        ).speaker
 
     async def _until_signalled(
         self, runtime: ServedRuntime, collector: Collector, readers: "Readers | None", shared: Any

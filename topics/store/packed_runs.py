@@ -17,7 +17,7 @@ from topics.protocol.batches.to_text import text_of
 from topics.protocol.batches.weights import packed_weights
 from topics.protocol.model.errors import Corrupt, ReadFailed
 from topics.protocol.model.limits import UNPACKED_BYTES_MAX
-from topics.protocol.model.ports import BatchPlace, Span
+from topics.protocol.model.ports import BatchPlace, BatchSlice, Span
 from topics.protocol.model.records import COLUMN_DTYPES, PACKED, Batch, Buffer, Columns
 from topics.store.opened_runs import Opened
 from topics.store.runs import SealedRun, byte_ranges
@@ -46,18 +46,35 @@ class PackedSealedRun(SealedRun):
             yield BatchPlace(row, end - row, *place)
 
     def batch(self, place: BatchPlace) -> Buffer:
-        found = self.batch_now(place, nowait=False)
+        return self.stored(place.at, place.at + 1)[0]
+
+    def slice_of(self, lo: int, hi: int, most_bytes: int) -> BatchSlice:
+        handle = self._opened()
+        firsts, offsets = self._part(handle, "batch_row"), self._part(handle, "batch_offset")
+        first = int(firsts.searchsorted(lo, "right")) - 1
+        last = int(firsts.searchsorted(hi, "left"))
+        before = int(offsets[first])
+        end = int(offsets[first + 1 : last + 1].searchsorted(before + most_bytes, "right")) + first
+        row = int(firsts[end]) if end < len(firsts) else self.count
+        return BatchSlice(first, end, row, int(offsets[end]) - before)
+
+    def stored(self, first: int, end: int) -> Sequence[Buffer]:
+        found = self._stored(first, end, nowait=False)
         assert found is not None
         return found
 
-    def batch_now(self, place: BatchPlace, *, nowait: bool = True) -> Buffer | None:
-        """The bytes of a batch; None where a disk would have to be waited for."""
+    def stored_now(self, first: int, end: int) -> Sequence[Buffer] | None:
+        return self._stored(first, end, nowait=True)
+
+    def _stored(self, first: int, end: int, *, nowait: bool) -> Sequence[Buffer] | None:
         handle = self._opened()
-        lo = int(self._part(handle, "batch_offset")[place.at])
+        offsets = self._part(handle, "batch_offset")
         try:
-            return self._fetch(handle, lo, lo + place.stored_bytes, nowait)
+            # They lie side by side.
+            found = self._fetch(handle, int(offsets[first]), int(offsets[end]), nowait)
         except OSError as error:
             raise ReadFailed.of(error) from error
+        return None if found is None else [found]
 
     @property
     def times(self) -> NDArray[np.int64]:

@@ -7,7 +7,10 @@ from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.model.commands import (
     FACTS,
     AppendBatch,
+    DescribeTopics,
     Diff,
+    FetchBatches,
+    FindPlaces,
     ReserveProducerIds,
     RestsOn,
     waits_for_news,
@@ -32,6 +35,9 @@ def test_every_command_has_a_route() -> None:
     assert set(made) == FACTS.keys() - {
         AppendBatch,
         ReserveProducerIds,
+        FetchBatches,
+        FindPlaces,
+        DescribeTopics,
     }  # Kafka's clients have these
 
 

@@ -41,6 +41,17 @@ TABLE: list[tuple[Command, set[str]]] = [
     (commands.Append(config=LETTERS, is_configuring=True, **APPEND), {"in.a", "in.letters"}),
     (commands.AppendBatch("in.a", b""), {"in.a"}),
     (commands.ReserveProducerIds(1), set()),
+    (
+        commands.FetchBatches(
+            [commands.FetchPart("in.a", None, 0, 1), commands.FetchPart("in.b", None, 0, 1)],
+            1,
+            1,
+            1,
+        ),
+        {"in.a", "in.b"},
+    ),
+    (commands.FindPlaces([("in.a", True), ("in.b", False)]), {"in.a", "in.b"}),
+    (commands.DescribeTopics(["in.a"], ["e-1"]), {"in.a"}),
     (commands.Diff("in.a", **DIFF), {"in.a"}),
     (commands.ReadPage("in.a", 0, 1, 1, False, True, None), {"in.a"}),
     (commands.DeleteRecords("in.a", 1, None), {"in.a"}),

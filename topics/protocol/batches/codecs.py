@@ -21,6 +21,10 @@ _XERIAL_BYTES: Final = 16
 _BLOCK: Final = Struct(">i")
 
 
+class UnknownCodec(BatchError):
+    """A compression of a number that Kafka has not."""
+
+
 def unpacked(codec: int, data: Buffer, bound_bytes: int) -> Buffer:
     """The records of a compressed batch.
 
@@ -32,7 +36,7 @@ def unpacked(codec: int, data: Buffer, bound_bytes: int) -> Buffer:
             raise BatchError(_too_large(bound_bytes))
         return data
     if codec >= len(NAMES):
-        raise BatchError(f"a compression of number {codec}")
+        raise UnknownCodec(f"a compression of number {codec}")
     if codec == SNAPPY and bytes(data[: len(_XERIAL)]) == _XERIAL:
         return _of_blocks(memoryview(data)[_XERIAL_BYTES:], bound_bytes)
     return _unpacked(_library(codec), data, bound_bytes, codec)

@@ -20,7 +20,13 @@ CRC_FROM: Final = 21
 _PLACED: Final = Struct(">qii")
 _CRC: Final = Struct(">I")
 _CRC_AT: Final = 17
+_ATTRIBUTES: Final = Struct(">h")
+_TIME: Final = Struct(">q")
+_MAX_MS_AT: Final = 35
+LEADER_EPOCH: Final = 0
+"""Of a server that has no others beside it."""
 MAGIC: Final = 2
+MAGIC_AT: Final = 16
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
@@ -123,6 +129,16 @@ def placed(data: Buffer, base_offset: int, leader_epoch: int) -> bytes:
     length: int = _PLACED.unpack_from(data)[1]
     head = _PLACED.pack(base_offset, length, leader_epoch)
     return b"".join((head, memoryview(data)[_PLACED.size :]))
+
+
+def timed(data: Buffer, base_offset: int, leader_epoch: int, time_ms: int) -> bytes:
+    """A batch with its place in a log, and the time of its append for that of each record (`LogAppendTime`)."""
+    out = bytearray(placed(data, base_offset, leader_epoch))
+    (attributes,) = _ATTRIBUTES.unpack_from(out, CRC_FROM)
+    _ATTRIBUTES.pack_into(out, CRC_FROM, attributes | LOG_APPEND_TIME)
+    _TIME.pack_into(out, _MAX_MS_AT, time_ms)
+    renew_crc(out)
+    return bytes(out)
 
 
 def renew_crc(data: bytearray | memoryview) -> None:

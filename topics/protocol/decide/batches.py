@@ -8,14 +8,23 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from topics.protocol.batches.codecs import unpacked
-from topics.protocol.batches.header import HEADER_BYTES, Header, header_of, placed
+from topics.protocol.batches.header import (
+    HEADER_BYTES,
+    LEADER_EPOCH,
+    Header,
+    header_of,
+    placed,
+    timed,
+)
 from topics.protocol.batches.to_text import text_of
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.model.commands import AppendBatch, ReserveProducerIds
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import ProducerIdsReserved
 from topics.protocol.model.limits import UNPACKED_BYTES_MAX
 from topics.protocol.model.moment import Moment
+from topics.protocol.model.names import quote
 from topics.protocol.model.outcomes import (
     SYNCED,
     WRITTEN,
@@ -28,8 +37,8 @@ from topics.protocol.model.records import Batch, PackedBatch
 from topics.protocol.state.producers import Written
 from topics.protocol.state.topic import Topic
 
-LEADER_EPOCH: Final = 0
-"""Of a server that has no others beside it."""
+UNPACKED_TIMES: Final = 8
+"""Times `max_message_bytes` that a batch may have once it is unpacked."""
 _HISTORY_BITS: Final = 42
 _FIRST_SHIFT: Final = 20
 """The first id of a history is a multiple of 2²⁰ below 2⁶², by its name, which is random."""
@@ -58,6 +67,7 @@ class BatchCommands:
         if topic.config.ttl_ms:
             self._unit.expire(topic, now_ms)
         header = header_of(command.data)
+        _require_size(topic, command)
         if header.producer_id >= 0:
             known = self._state.producers.repeated(topic.topic_id, header, now_ms)
             if known is not None:
@@ -77,6 +87,7 @@ class BatchCommands:
             event.first_seq,
             len(event.batch),
             topic.floors.start_seq,
+            append_time_ms=event.batch.ts_ms if topic.config.has_append_time else None,
             gate=SYNCED if synced and command.waits_for_sync else WRITTEN,
             is_logged=True,
             is_fsync=topic.durability.waits_for_sync,
@@ -88,6 +99,9 @@ class BatchCommands:
         """The batch as the topic's next records."""
         first_seq, ts_ms = topic.head_seq + 1, max(now_ms, topic.last_ts_ms)
         if topic.durability.is_logged:
+            if topic.config.has_append_time:
+                data = timed(command.data, first_seq - 1, LEADER_EPOCH, ts_ms)
+                return PackedBatch(data, ts_ms, header.records, ts_ms)
             data = placed(command.data, first_seq - 1, LEADER_EPOCH)
             return PackedBatch(data, ts_ms, header.records, header.max_ms)
         records = unpacked(
@@ -116,6 +130,24 @@ class BatchCommands:
         first = self._state.producer_ids or _first_id(self._state.history)
         self._unit.emit(ProducerIdsReserved(moment.now_ms, first + command.count))
         return ProducerIds(first, command.count, gate=SYNCED, is_logged=True)
+
+
+def _require_size(topic: Topic, command: AppendBatch) -> None:
+    """Raises Rejection: the batch is larger than the topic takes."""
+    most = topic.config.batch_bytes_max
+    if command.size_bytes > most:
+        raise Rejection(
+            ErrorCode.BATCH_TOO_LARGE,
+            f"a record batch of {command.size_bytes} bytes, and topic {quote(topic.name)} takes {most}",
+            {"max": most},
+        )
+    if command.unpacked_bytes > UNPACKED_TIMES * most:
+        raise Rejection(
+            ErrorCode.BATCH_TOO_LARGE,
+            f"a record batch of {command.unpacked_bytes} bytes once it is unpacked, more than "
+            f"{UNPACKED_TIMES} times what topic {quote(topic.name)} takes",
+            {"max": UNPACKED_TIMES * most},
+        )
 
 
 def _first_id(history: str) -> int:

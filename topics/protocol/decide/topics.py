@@ -9,10 +9,17 @@ import msgspec
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.model.access import Caller
-from topics.protocol.model.commands import DeleteTopic, GetTopic, ListTopics, PutTopic
+from topics.protocol.model.commands import (
+    DeleteTopic,
+    DescribeTopics,
+    GetTopic,
+    ListTopics,
+    PutTopic,
+)
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import TopicConfigured, TopicDeleted
+from topics.protocol.model.fetched import TopicFacts, TopicsDescribed
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import (
     Gate,
@@ -57,6 +64,7 @@ class TopicCommands:
             PutTopic: self._put,
             GetTopic: self._get,
             ListTopics: self._list,
+            DescribeTopics: self._describe,
             DeleteTopic: self._delete,
         }
 
@@ -126,7 +134,7 @@ class TopicCommands:
     def _list(self, command: ListTopics, moment: Moment) -> TopicsListed:
         """§1.3: by name, so that a page goes on rightly whatever came and went between."""
         size = command.page_size
-        page = self._page(command, size + 1)
+        page = self._page(command.caller, command.prefix, command.after, size + 1)
         shown, is_last = page[:size], len(page) <= size
         summaries = self._summaries(shown, moment.now_ms)
         if command.touch:
@@ -134,15 +142,32 @@ class TopicCommands:
                 note_read(self._state.topics[name], moment.now_ms)
         return TopicsListed(summaries, None if is_last else shown[-1])
 
-    def _page(self, command: ListTopics, size: int) -> list[str]:
+    def _describe(self, command: DescribeTopics, moment: Moment) -> TopicsDescribed:
+        """Topics by their names or epochs, or a page of all that the caller may see."""
+        state, names, next_after = self._state, list(command.names), None
+        if command.after is not None:
+            size = command.page_size
+            names = self._page(command.caller, "", command.after, size + 1)
+            if len(names) > size:
+                names.pop()
+                next_after = names[-1]
+        found = [state.topics[name] for name in names if name in state.topics]
+        for epoch in command.epochs:
+            topic = state.by_id.get(int(epoch.rpartition("-")[2], 16))
+            if topic is not None and topic.epoch == epoch and command.caller.covers(topic.name):
+                found.append(topic)
+        facts = [TopicFacts(each.name, each.epoch, each.config) for each in found]
+        return TopicsDescribed(facts, state.history, next_after)
+
+    def _page(self, caller: Caller, prefix: str, after: str, size: int) -> list[str]:
         """The first names after the page before, of those that the caller may see."""
         names, page = self._state.names, list[str]()
-        for prefix in command.caller.prefixes_within(command.prefix):
-            start = bisect_left(names, max(prefix, command.after))
-            if start < len(names) and names[start] == command.after:
+        for begin in caller.prefixes_within(prefix):
+            start = bisect_left(names, max(begin, after))
+            if start < len(names) and names[start] == after:
                 start += 1
             near = names[start : start + size - len(page)]
-            page += [name for name in near if name.startswith(prefix)]
+            page += [name for name in near if name.startswith(begin)]
             if len(page) == size:
                 break
         return page

@@ -27,7 +27,7 @@ from topics.protocol.driver.maintenance import MaintenanceDriver
 from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.driver.throttle import SOFT, WAIT_MS_MAX, Throttle, overloaded
 from topics.protocol.engine import Engine
-from topics.protocol.model.commands import Append, Command
+from topics.protocol.model.commands import Append, AppendBatch, Command, Write
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Store
@@ -64,7 +64,7 @@ class _DelayedWrite(msgspec.Struct, eq=False):
 
     @property
     def size_bytes(self) -> int:
-        return sum(map(len, self.command.datas)) if isinstance(self.command, Append) else 0
+        return self.command.size_bytes if isinstance(self.command, Append | AppendBatch) else 0
 
 
 class DelayedWrites:
@@ -134,7 +134,7 @@ class DelayedWrites:
 
     # ------------------------------------------------------------------ what comes
 
-    def submit(self, command: Append, deliver: Deliver) -> Reply | Ticket:
+    def submit(self, command: Write, deliver: Deliver) -> Reply | Ticket:
         """Decide a write now, or in its turn.  Raises Rejection."""
         if self.waiting or self.load.lag_ms >= 1.0:
             waiting = self._give_way(command, deliver)
@@ -157,7 +157,7 @@ class DelayedWrites:
             now_ms = self._steady_ms()
             return self._put(_DelayedWrite(command, deliver, now_ms, now_ms + RETRY_MS, need_bytes))
 
-    def _give_way(self, command: Append, deliver: Deliver) -> Ticket | None:
+    def _give_way(self, command: Write, deliver: Deliver) -> Ticket | None:
         """Have a write wait for those of higher priority; None where it need not.  Raises Rejection
         where it would wait too long (429, §0.6)."""
         now_ms, queued_bytes = self._steady_ms(), self._waiting_bytes
@@ -179,7 +179,7 @@ class DelayedWrites:
         return self._counted(delayed)
 
     def _throttled(
-        self, command: Append, deliver: Deliver, pressure: float, *, is_free: bool
+        self, command: Write, deliver: Deliver, pressure: float, *, is_free: bool
     ) -> _DelayedWrite | None:
         """The write with its time; None where it need not wait.  Raises Rejection where it would
         wait too long (429, §0.6).
@@ -189,14 +189,13 @@ class DelayedWrites:
         """
         now_ms = self._steady_ms()
         self._require_patience(command, now_ms, pressure, 0)
-        size_bytes = sum(map(len, command.datas))
-        wait_ms = self._throttle.wait_ms(size_bytes, now_ms, pressure)
+        wait_ms = self._throttle.wait_ms(command.size_bytes, now_ms, pressure)
         if wait_ms < 1 and is_free:
             return None
         return _DelayedWrite(command, deliver, now_ms, now_ms + wait_ms)
 
     def _require_patience(
-        self, command: Append, now_ms: int, pressure: float, waited_ms: float
+        self, command: Write, now_ms: int, pressure: float, waited_ms: float
     ) -> None:
         """Refuse a write that would wait too long for room, with what it waited before."""
         if command.disable_backpressure:
@@ -248,7 +247,7 @@ class DelayedWrites:
         if refusal.need_bytes:
             return self._asks_room(refusal.need_bytes)
         detail = refusal.detail or {}
-        if not isinstance(command, Append) or detail.get("limit") != "max_hot_bytes":
+        if not isinstance(command, Append | AppendBatch) or detail.get("limit") != "max_hot_bytes":
             return False
         topic = self._engine.state.topics.get(command.topic)
         is_logged = topic is None or topic.durability.is_logged
@@ -281,7 +280,7 @@ class DelayedWrites:
             self._uncount(delayed)
             return
         command, pressure = delayed.command, self.pressure()
-        assert isinstance(command, Append)
+        assert isinstance(command, Append | AppendBatch)
         try:
             # By what it was to wait: a loop that lags rings late, which is not the write's fault.
             waited_ms = delayed.at_ms - delayed.since_ms
@@ -324,7 +323,7 @@ class DelayedWrites:
             if may_wait:
                 self._put_back(delayed, now_ms)
                 if self._may_find_room(delayed.command, refusal):
-                    if isinstance(delayed.command, Append):
+                    if isinstance(delayed.command, Append | AppendBatch):
                         delayed.need_bytes = refusal.need_bytes
                     self._counted(delayed)
                     return False

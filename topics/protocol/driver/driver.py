@@ -27,10 +27,12 @@ from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.model.commands import (
     Append,
+    AppendBatch,
     Claim,
     Command,
     DeleteRecords,
     Diff,
+    FetchBatches,
     Purge,
     waits_for_news,
 )
@@ -55,7 +57,7 @@ class Read(msgspec.Struct, frozen=True):
 Step: TypeAlias = LogStep | Call | Read
 
 
-Parking: TypeAlias = Diff | Claim | DeleteRecords | Purge
+Parking: TypeAlias = Diff | Claim | DeleteRecords | FetchBatches | Purge
 """Commands that may have to wait for records or jobs, or go on in parts, before their answer."""
 
 
@@ -273,7 +275,7 @@ class Driver:
             found = self._acceptance.admit(command, deliver)
             if found is not None:
                 return found
-        if type(command) is Append:
+        if type(command) is Append or type(command) is AppendBatch:
             return self._delayed.submit(command, deliver)
         engine = self.engine
         barrier = engine.barrier_for(command) if engine.state.routers.by_id else None
@@ -362,9 +364,12 @@ class Driver:
     # ------------------------------------------------------------------ commands that park
 
     def _park(self, command: Parking, token: object, parked: Parked, deliver: Deliver) -> Ticket:
+        # A fetch is of several topics, and is known by its token alone.
+        topic = "" if isinstance(command, FetchBatches) else command.topic
+
         def cancel() -> None:
             if self._parked.pop(token, None) is not None:
-                self.engine.forget(command.topic, token)
+                self.engine.forget(topic, token)
 
         if parked.wait_ms is not None:
             self._deadlines_made += 1
@@ -374,7 +379,7 @@ class Driver:
                 # Most deadlines are of commands that were answered before.
                 self._deadlines = [each for each in self._deadlines if each[2] in self._parked]
                 heapify(self._deadlines)
-        self._parked[token] = ParkedCommand(command.topic, deliver)
+        self._parked[token] = ParkedCommand(topic, deliver)
         # A delete that goes on in parts is parked as well, and waits for no news.
         return Ticket(cancel, waits_for_news=waits_for_news(command))
 

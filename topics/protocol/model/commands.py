@@ -9,7 +9,7 @@ anything, whether it waits, and what must be at hand where it is decided.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -77,6 +77,11 @@ class Append(OnBehalf, frozen=True, kw_only=True):
     disable_backpressure: bool
     draft: Draft | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        """Of the records' `data`."""
+        return sum(map(len, self.datas))
+
     def drafted(self, first_seq: int, ts_ms: int, pause: Callable[[], None]) -> "Append":
         """The same with its text rendered, for the seqs and the time that it will probably get."""
         draft = draft_of(
@@ -96,17 +101,74 @@ class AppendBatch(msgspec.Struct, frozen=True):
     Attributes:
         data: The batch, sound, as it came.
         waits_for_sync: The answer waits for what the topic's class promises; else for the write alone.
+        unpacked_bytes: Its records, once they are unpacked.
     """
 
     topic: str
     data: bytes
     waits_for_sync: bool = True
+    unpacked_bytes: int = 0
+
+    disable_backpressure: ClassVar[bool] = False
+
+    @property
+    def size_bytes(self) -> int:
+        """As it came."""
+        return len(self.data)
+
+
+Write: TypeAlias = Append | AppendBatch
+"""What waits before it is decided, where it must (§0.6)."""
 
 
 class ReserveProducerIds(msgspec.Struct, frozen=True):
     """Ids for producers that no other producer of this history has, or will have."""
 
     count: int
+
+
+class FetchPart(msgspec.Struct, frozen=True):
+    """What a fetch asks of one topic.
+
+    Attributes:
+        epoch: The instance that is meant; None: whichever is there.
+        after_seq: Records behind this seq are wanted.
+        budget_bytes: Bytes of batches at most.
+    """
+
+    topic: str
+    epoch: str | None
+    after_seq: int
+    budget_bytes: int
+
+
+class FetchBatches(msgspec.Struct, frozen=True):
+    """Record batches behind cursors, for a client of Kafka's.
+
+    Attributes:
+        budget_bytes: Of all parts; the first batch is shown whatever its size.
+        least_bytes: The fetch waits for so many, up to `wait_ms`.
+    """
+
+    parts: Sequence[FetchPart]
+    budget_bytes: int
+    least_bytes: int
+    wait_ms: int
+
+
+class FindPlaces(msgspec.Struct, frozen=True):
+    """Where topics begin and end; and, where the second of a part is true, in which rows a time is."""
+
+    parts: Sequence[tuple[str, bool]]
+
+
+class DescribeTopics(OnBehalf, frozen=True):
+    """Names, epochs and configs: of some names, of some epochs, or of a page of all names after `after`."""
+
+    names: Sequence[str] = ()
+    epochs: Sequence[str] = ()
+    after: str | None = None
+    page_size: int = 0
 
 
 class Diff(msgspec.Struct, frozen=True):
@@ -283,6 +345,9 @@ Command: TypeAlias = (
     | Append
     | AppendBatch
     | ReserveProducerIds
+    | FetchBatches
+    | FindPlaces
+    | DescribeTopics
     | Diff
     | ReadPage
     | DeleteRecords
@@ -367,7 +432,19 @@ def _ends(command: PutRouter) -> Iterable[str]:
     return command.config.source, command.config.dest
 
 
-def _waits(command: Diff) -> bool:
+def _parts(command: FetchBatches) -> Iterable[str]:
+    return [part.topic for part in command.parts]
+
+
+def _places(command: FindPlaces) -> Iterable[str]:
+    return [name for name, _ in command.parts]
+
+
+def _described(command: DescribeTopics) -> Iterable[str]:
+    return command.names
+
+
+def _waits(command: Diff | FetchBatches) -> bool:
     return command.wait_ms > 0
 
 
@@ -387,6 +464,9 @@ FACTS: Final[Mapping[type, Facts]] = {
     Append: Facts(_configured, _none),
     AppendBatch: _CHANGE,
     ReserveProducerIds: Facts(_none, _none),
+    FetchBatches: Facts(_parts, _none, is_read=True, waits=_waits),
+    FindPlaces: Facts(_places, _none, is_read=True),
+    DescribeTopics: Facts(_described, _none, is_read=True),
     Diff: _RECORDS._replace(waits=_waits),
     ReadPage: _RECORDS,
     DeleteRecords: _CHANGE,

@@ -3,6 +3,7 @@
 from typing import Final, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from topics.protocol.model.durability import DURABILITIES, Durability, DurabilityClass
 
@@ -14,12 +15,17 @@ PRIORITY_MAX: Final = 1000
 LEASE_MS_MIN: Final = 100
 LEASE_MS_MAX: Final = 86_400_000
 CLAIM_JITTER_MS_MAX: Final = 5000
+MESSAGE_BYTES: Final = 1_048_588
+"""A record batch of Kafka's clients, where a topic says nothing else: Kafka's own bound."""
+MESSAGE_BYTES_MAX: Final = 2**31 - 1
+TimestampType = Literal["CreateTime", "LogAppendTime"]
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A topic's config in force, every field resolved; echoed whole in every answer.
 
-    The queue fields (`lease_ms` and after) are kept and inert on a log.
+    The queue fields (`lease_ms` and after) are kept and inert on a log.  The last two are of record batches
+    that Kafka's clients send; where they are not given they are shown nowhere.
     """
 
     type: TopicType = "log"
@@ -39,6 +45,19 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_deliveries: int = 0
     dead_letter: str | None = None
     leases_durable: bool = False
+    max_message_bytes: int | UnsetType = UNSET
+    message_timestamp_type: TimestampType | UnsetType = UNSET
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """Of a record batch, as it comes."""
+        given = self.max_message_bytes
+        return MESSAGE_BYTES if given is UNSET else given
+
+    @property
+    def has_append_time(self) -> bool:
+        """Records of Kafka's clients get the time of their append for that of their producer."""
+        return self.message_timestamp_type == "LogAppendTime"
 
     @property
     def durability_class(self) -> DurabilityClass:

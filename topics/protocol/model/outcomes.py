@@ -196,6 +196,7 @@ class BatchAppended(Outcome, frozen=True):
 
     Attributes:
         start_seq: Where the topic begins now.
+        append_time_ms: The time that all records got; None: they keep their producer's.
     """
 
     topic: str
@@ -203,6 +204,7 @@ class BatchAppended(Outcome, frozen=True):
     count: int
     start_seq: int
     deduped: bool = False
+    append_time_ms: int | None = None
 
 
 class ProducerIds(Outcome, frozen=True):

@@ -206,8 +206,28 @@ class BatchPlace(NamedTuple):
     at: int
 
 
+class BatchSlice(NamedTuple):
+    """Neighbouring batches of a packed run: their numbers [first, end), the row behind them, and the bytes that
+    are stored of them."""
+
+    first: int
+    end: int
+    row: int
+    size_bytes: int
+
+
 class PackedSource(Run, Protocol):
     """What a run of form PACKED has besides."""
+
+    def slice_of(self, lo: int, hi: int, most_bytes: int) -> BatchSlice:
+        """The batches from that of row `lo` to that of row `hi` - 1, as far as they have no more bytes; looks at
+        few of them."""
+
+    def stored(self, first: int, end: int) -> Sequence[Buffer]:
+        """*Blocking.* The bytes of batches [first, end), in order.  Raises Corrupt, ReadFailed."""
+
+    def stored_now(self, first: int, end: int) -> Sequence[Buffer] | None:
+        """As `stored`; None where a disk would have to be waited for."""
 
     def batches(self, lo: int, hi: int) -> Iterator[BatchPlace]:
         """The batches that have one of rows [lo, hi), whole."""

@@ -8,9 +8,9 @@ To open many records takes long: `is_warm` says whether little is missing, and a
 """
 
 import copy
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from topics.protocol.batches.header import HEADER_BYTES, header_of
 from topics.protocol.batches.to_text import text_of
 from topics.protocol.batches.weights import packed_weights
 from topics.protocol.model.limits import UNPACKED_BYTES_MAX
-from topics.protocol.model.ports import BatchPlace, Span, TagMatch
+from topics.protocol.model.ports import BatchPlace, BatchSlice, Span, TagMatch
 from topics.protocol.model.records import (
     DELETED,
     LIVE,
@@ -63,6 +63,8 @@ class PackedRun(UnsealedRun):
         self._batches: list[BatchPlace] = []
         self._texts: list[Text] = []
         self._rows: list[int] = []
+        self._ends: list[int] = []
+        """Bytes of all batches up to each."""
         self._room = np.zeros(_ROWS_FIRST, np.uint8)
         self._times: NDArray[np.int64] | None = None
         self._open = HotRun(first_seq)
@@ -100,6 +102,7 @@ class PackedRun(UnsealedRun):
         self._rows.append(self.count)
         self.count = rows
         self.text_bytes += len(batch.text)
+        self._ends.append(self.text_bytes)
         self.memory_bytes += hot_bytes_of_packed(batch)
         self._times = None
 
@@ -151,6 +154,21 @@ class PackedRun(UnsealedRun):
     def batch(self, place: BatchPlace) -> Buffer:
         text = self._texts[place.at]
         return text if isinstance(text, bytes) else bytes_of(text)
+
+    def slice_of(self, lo: int, hi: int, most_bytes: int) -> BatchSlice:
+        first = bisect_right(self._rows, lo) - 1
+        last = bisect_left(self._rows, hi, first)
+        before = self._ends[first - 1] if first else 0
+        end = bisect_right(self._ends, before + most_bytes, first, last)
+        row = self._rows[end] if end < len(self._rows) else self.count
+        return BatchSlice(first, end, row, self._ends[end - 1] - before if end > first else 0)
+
+    def stored(self, first: int, end: int) -> Sequence[Buffer]:
+        return [bytes_of(text) for text in self._texts[first:end]]
+
+    def stored_now(self, first: int, end: int) -> Sequence[Buffer] | None:
+        texts: Sequence[Any] = self._texts[first:end]
+        return None if any(isinstance(text, StoredText) for text in texts) else texts
 
     @property
     def tag_column(self) -> NDArray[np.uint32]:
@@ -226,7 +244,7 @@ class PackedRun(UnsealedRun):
         """The batches that there are; opened apart, since two threads may ask."""
         still = copy.copy(self)
         still._batches, still._rows = self._batches.copy(), self._rows.copy()
-        still._texts = self._texts.copy()
+        still._texts, still._ends = self._texts.copy(), self._ends.copy()
         if self._open.count == self.count:
             still._open = self._open.still()
         else:
@@ -249,7 +267,7 @@ class PackedRun(UnsealedRun):
         self.count = row
         self.text_bytes -= rest.text_bytes
         self.memory_bytes -= rest.memory_bytes
-        del self._batches[at:], self._texts[at:], self._rows[at:]
+        del self._batches[at:], self._texts[at:], self._rows[at:], self._ends[at:]
         self._times, self._made, self.frozen = None, (0, []), True
         self._open, self._opened = HotRun(self.first_seq), 0
         return rest

@@ -77,6 +77,8 @@ class TopicsExchange:
         self._beats = Beats()
         self.more: list[Callable[[], Iterable[metrics.Family]]] = []
         """What else metrics are made of: the transport's."""
+        self.on_revoked: list[Callable[[Caller], None]] = []
+        """What else ends where a key is removed."""
 
     def begin(self, head: Head, connection: int = 0) -> Answer | Admitted:
         """See `interface.Exchange`; `connection` is the number of the connection (`ConnectionExchange`)."""
@@ -185,6 +187,11 @@ class TopicsExchange:
         return reporters(self._runtime, self._scraping, self.history)
 
     @property
+    def parts(self) -> tuple[Service, Slots, Guard | None]:
+        """What another face of this server shares with this one."""
+        return self._service, self.slots, self._guard
+
+    @property
     def keys(self) -> KeyRing | None:
         """The keys in force; None where the server has none."""
         return None if self._guard is None else self._guard.keys
@@ -220,6 +227,8 @@ class TopicsExchange:
     def _revoke(self, caller: Caller) -> None:
         self._runtime.engine.revoke(caller)
         self.slots.revoke(caller)
+        for revoke in self.on_revoked:
+            revoke(caller)
 
 
 class ConnectionExchange:

@@ -8,9 +8,12 @@ that speaks HTTP/2 finds it there, or waits for some milliseconds.
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from topics.distribution import install
 
 if TYPE_CHECKING:
     from topics.server.http.interface import Exchange
@@ -37,6 +40,59 @@ def http2(connection: "Connection", exchange: "Exchange | None" = None) -> "Spea
     from topics.server.transport.http2 import Http2
 
     return Http2(connection, exchange)
+
+
+class KafkaFace:
+    """Makes the speakers of Kafka's clients.  Nothing of their protocol is loaded before the first comes.
+
+    Args:
+        parts: Service, slots and guard of the server, as `KafkaExchange` takes them.
+        on_revoked: Takes what is to be called when a key was removed.
+        advertised: `host:port` that clients are told; None: that by which they came.
+        frame_bytes_max: Of a request.
+    """
+
+    def __init__(
+        self,
+        parts: Callable[[], tuple[Any, Any, Any]],
+        on_revoked: Callable[[Callable[[Any], None]], None],
+        advertised: str | None,
+        *,
+        auto_create: bool,
+        frame_bytes_max: int,
+    ) -> None:
+        self._parts = parts
+        self._on_revoked = on_revoked
+        self._advertised = advertised
+        self._auto_create = auto_create
+        self._frame_bytes_max = frame_bytes_max
+        self._exchange: Any = None
+        self._is_missing = False
+
+    def speaker(self, connection: "Connection") -> "Speaker | None":
+        """The speaker of a connection; None where the libraries that it needs are not installed."""
+        if self._is_missing:
+            return None
+        if find_spec("cramjam") is None or find_spec("crc32c") is None:
+            self._is_missing = True
+            log.error("Kafka's clients cannot be served: %s", install("kafka"))
+            return None
+        from topics.server.kafka.call import Rules
+        from topics.server.kafka.exchange import KafkaExchange
+        from topics.server.transport.kafka import Kafka
+
+        if self._exchange is None:
+            rules = Rules(_split(self._advertised), self._auto_create)
+            self._exchange = KafkaExchange(*self._parts(), rules)
+            self._on_revoked(self._exchange.revoke)
+        return Kafka(connection, self._exchange, self._frame_bytes_max)
+
+
+def _split(advertised: str | None) -> tuple[str, int] | None:
+    if advertised is None:
+        return None
+    host, _, port = advertised.rpartition(":")
+    return host, int(port)
 
 
 def load(names: Sequence[str] = LATER) -> threading.Thread:

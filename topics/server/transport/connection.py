@@ -40,6 +40,8 @@ from topics.server.transport.speaker import Speaker
 log = logging.getLogger("topics.http")
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+KAFKA_FIRST: Final = b"\0"
+"""The first byte of a client of Kafka's: the length of a first frame, which is below 16 MiB."""
 HIGH_BYTES: Final = 64 << 10
 LOW_BYTES: Final = 16 << 10
 """Bytes written and not taken at which the speaker has to wait, and at which it may go on."""
@@ -55,7 +57,8 @@ class Connection(asyncio.Protocol):
     """The protocol of an accepted socket.
 
     Args:
-        speakers: Make an HTTP/1.1 and an HTTP/2 speaker of a connection.
+        http1, http2: Make an HTTP/1.1 and an HTTP/2 speaker of a connection.
+        kafka: Makes one of Kafka's frames; None, here or of the call: Kafka's clients are not served.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Connection(asyncio.Protocol):
         shared: Shared,
         http1: "Callable[[Connection], Speaker]",
         http2: "Callable[[Connection], Speaker]",
+        kafka: "Callable[[Connection], Speaker | None] | None" = None,
     ) -> None:
         self.shared = shared
         self._loop_s = shared.loop.time
@@ -75,7 +79,7 @@ class Connection(asyncio.Protocol):
         self.deadline = Deadline(shared.loop, self._on_due)
         """The speaker's; the time is the loop's."""
         self.state = CHOOSING
-        self._http1, self._http2 = http1, http2
+        self._http1, self._http2, self._kafka = http1, http2, kafka
         self._transport: asyncio.Transport
         self._speaker: Speaker | None = None
         self._inbox = Inbox()
@@ -268,6 +272,8 @@ class Connection(asyncio.Protocol):
             if begin:
                 self.deadline.set(self.shared.loop.time() + self.shared.timeouts.head_s)
             return False
+        if begin.startswith(KAFKA_FIRST):
+            return self._choose_kafka()
         is_http2 = begin == PREFACE
         if not is_http2 and is_foreign(self._inbox.piece):
             self.finish()
@@ -275,6 +281,16 @@ class Connection(asyncio.Protocol):
         make = self._http2 if is_http2 else self._http1
         self._move(ConnectionInput.CHOSEN)
         self._speaker = make(self)
+        return True
+
+    def _choose_kafka(self) -> bool:
+        speaker = None if self._kafka is None else self._kafka(self)
+        if speaker is None:
+            log.info("%s speaks Kafka's protocol, which is not served here", self.client)
+            self.finish()
+            return False
+        self._move(ConnectionInput.CHOSEN)
+        self._speaker = speaker
         return True
 
     def _move(self, what: ConnectionInput) -> None:
@@ -398,6 +414,12 @@ class Connection(asyncio.Protocol):
             self.finish()
         elif self.state is OPEN and self._speaker is not None:
             self._speaker.drain()
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """Host and port by which the client came."""
+        found: Any = self._transport.get_extra_info("sockname")
+        return (str(found[0]), int(found[1])) if isinstance(found, tuple) else ("", 0)
 
     @property
     def unsent_bytes(self) -> int:

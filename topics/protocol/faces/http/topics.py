@@ -33,8 +33,10 @@ from topics.protocol.model import outcomes
 from topics.protocol.model.commands import DeleteTopic, GetTopic, ListTopics, PutTopic
 from topics.protocol.model.config import (
     CLAIM_JITTER_MS_MAX,
+    MESSAGE_BYTES_MAX,
     PRIORITY_MAX,
     Discard,
+    TimestampType,
     TopicConfig,
     TopicType,
 )
@@ -64,6 +66,8 @@ class ConfigBody(msgspec.Struct):
     max_deliveries: Natural | None = None
     dead_letter: str | None = None
     leases_durable: bool | None = None
+    max_message_bytes: Natural | None = None
+    message_timestamp_type: TimestampType | None = None
 
 
 TOPIC_DEFAULTS: Final = TopicConfig()
@@ -103,6 +107,12 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
         max_deliveries=natural("max_deliveries"),
         dead_letter=body.dead_letter,
         leases_durable=given(body.leases_durable, default.leases_durable),
+        max_message_bytes=(
+            UNSET
+            if body.max_message_bytes is None
+            else clamp(body.max_message_bytes, 1, MESSAGE_BYTES_MAX)
+        ),
+        message_timestamp_type=given(body.message_timestamp_type, UNSET),
     )
 
 

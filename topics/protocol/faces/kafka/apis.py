@@ -5,10 +5,11 @@ A client asks for this list first (KIP-35), and then uses the highest version th
 
 from collections.abc import Mapping
 from struct import Struct, error
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from topics.protocol.faces.kafka.codec import Malformed, varint
+from topics.protocol.faces.kafka.codec import Malformed, decode, encode, varint
 from topics.protocol.faces.kafka.schema import message, types
+from topics.protocol.model.records import Buffer
 
 _HEAD: Final = Struct(">hhih")
 """API, version, number of the request, bytes of the client's name."""
@@ -32,7 +33,13 @@ SERVED: Final[Mapping[int, Api]] = {
     1: Api("Fetch", 4, 18),
     2: Api("ListOffsets", 1, 11),
     3: Api("Metadata", 0, 13),
+    8: Api("OffsetCommit", 2, 10),
+    9: Api("OffsetFetch", 1, 10),
     10: Api("FindCoordinator", 0, 6),
+    11: Api("JoinGroup", 0, 9),
+    12: Api("Heartbeat", 0, 4),
+    13: Api("LeaveGroup", 0, 5),
+    14: Api("SyncGroup", 0, 5),
     17: Api("SaslHandshake", 1, 1),
     18: Api("ApiVersions", 0, 4),
     19: Api("CreateTopics", 2, 7),
@@ -121,3 +128,32 @@ def versions(error_code: int = 0) -> object:
     T = types("ApiVersionsResponse")
     listed = [T.ApiVersion(key, api.first, api.last) for key, api in sorted(SERVED.items())]
     return T.ApiVersionsResponse(error_code=error_code, api_keys=listed)
+
+
+# -- Produce in versions that are announced and refused --------------------------------------------------
+
+_COUNT: Final = Struct(">i")
+_SIZE: Final = Struct(">h")
+_PART: Final = Struct(">ihq")
+_NO_ID: Final = b"\xff\xff"
+"""The name of no transaction, which versions from 3 on begin with."""
+
+
+def old_produce(frame: memoryview, asked: Asked) -> Any:
+    """The body of a Produce below `PRODUCE_FIRST`, which is not described any more: as that version, but for the name
+    of the transaction.  Raises Malformed."""
+    data = memoryview(_NO_ID + bytes(frame[asked.at :]))
+    return decode("ProduceRequest", PRODUCE_FIRST, data)
+
+
+def of_old_produce(asked: Asked, response: Any) -> list[Buffer]:
+    """Its response: version 2 as `PRODUCE_FIRST`, 1 without the time of the append, 0 without the throttle as well."""
+    if asked.version == PRODUCE_FIRST - 1:
+        return encode("ProduceResponse", PRODUCE_FIRST, response)
+    out = bytearray(_COUNT.pack(len(response.responses)))
+    for topic in response.responses:
+        name = topic.name.encode()
+        out += _SIZE.pack(len(name)) + name + _COUNT.pack(len(topic.partition_responses))
+        for part in topic.partition_responses:
+            out += _PART.pack(part.index, part.error_code, part.base_offset)
+    return [bytes(out) + (_COUNT.pack(response.throttle_time_ms) if asked.version else b"")]

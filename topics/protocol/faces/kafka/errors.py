@@ -7,6 +7,9 @@ it tries again, asks where the leader is, or gives up.
 from collections.abc import Mapping
 from typing import Final
 
+from topics.protocol.batches.codecs import UnknownCodec
+from topics.protocol.batches.header import BatchError
+from topics.protocol.batches.sound import BadTime, OldForm, RecordTooLarge
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.state.producers import Fenced, OutOfOrder, TooOld
 
@@ -74,6 +77,19 @@ _CODES: Final[Mapping[ErrorCode, int]] = {
 _QUOTAS: Final = frozenset({"max_topics"})
 """Limits that do not pass by waiting."""
 _STORAGE: Final = frozenset({"read_only", "corrupt", "read_error"})
+
+
+_OF_BATCHES: Final[Mapping[type[BatchError], int]] = {
+    OldForm: UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    BadTime: INVALID_TIMESTAMP,
+    RecordTooLarge: MESSAGE_TOO_LARGE,
+    UnknownCodec: UNSUPPORTED_COMPRESSION_TYPE,
+}
+
+
+def code_of_batch(error: BatchError) -> int:
+    """The error code of a batch that is not taken."""
+    return _OF_BATCHES.get(type(error), CORRUPT_MESSAGE if error.is_corrupt else INVALID_RECORD)
 
 
 def code_of(refusal: Rejection) -> int:

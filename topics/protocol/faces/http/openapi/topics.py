@@ -48,6 +48,12 @@ _CONFIG: Final[Fields] = defaults(
         "max_deliveries": says("Queues: then a job goes to `dead_letter`; 0: never."),
         "dead_letter": says("Queues: the topic for jobs that were delivered too often.", TOPIC),
         "leases_durable": says("Queues: whether leases survive a crash."),
+        "max_message_bytes": says(
+            "The largest record batch of a client of Kafka's, 1048588 bytes where it is absent."
+        ),
+        "message_timestamp_type": says(
+            "Whose time records of Kafka's clients have: their producer's where it is absent."
+        ),
     },
 )
 

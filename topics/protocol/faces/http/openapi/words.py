@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec import UNSET
 
 from topics.protocol.model.limits import FRAME_BYTES_DEFAULT, LIMIT_DEFAULT
 from topics.protocol.model.names import TOPIC_PATTERN
@@ -33,7 +34,7 @@ def defaults(config: msgspec.Struct, words: Fields) -> Fields:
     for name in ("type", "durability"):
         known.pop(name, None)
     return {
-        name: said if known.get(name) is None else {**said, "default": known[name]}
+        name: said if known.get(name) in (None, UNSET) else {**said, "default": known[name]}
         for name, said in words.items()
     }
 

@@ -1,0 +1,59 @@
+"""Whether a batch that a producer sends is taken.
+
+What is acknowledged can be read: a batch that cannot would stop every consumer at its offset.
+"""
+
+from topics.protocol.batches.codecs import unpacked
+from topics.protocol.batches.header import (
+    CONTROL,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL,
+    BatchError,
+    checked_header,
+)
+from topics.protocol.batches.records import verified
+from topics.protocol.model.limits import UNPACKED_BYTES_MAX
+from topics.protocol.model.records import Buffer
+
+
+class OldForm(BatchError):
+    """Records as clients sent them before Kafka 0.11."""
+
+
+class BadTime(BatchError):
+    """Times that no producer sets so."""
+
+
+class RecordTooLarge(BatchError):
+    """A record of more bytes than a server takes."""
+
+
+def require_sound(data: Buffer, record_bytes_max: int) -> int:
+    """Verify one whole batch: its bytes, what it says of itself, and each record.
+
+    Returns:
+        Bytes of its records, once they are unpacked.
+
+    Raises:
+        BatchError: It is not taken.
+    """
+    if len(data) > MAGIC_AT and data[MAGIC_AT] < MAGIC:
+        raise OldForm(f"records of form {data[MAGIC_AT]}; form {MAGIC} is taken, Kafka 0.11's")
+    header = checked_header(data)
+    if header.attributes & (TRANSACTIONAL | CONTROL):
+        raise BatchError("a record or a mark of a transaction, which topics has not")
+    if header.records <= 0 or header.last_delta != header.records - 1:
+        raise BatchError(f"{header.records} records with a last offset of {header.last_delta}")
+    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.sequence < 0):
+        raise BatchError("a producer without an epoch or without a sequence")
+    if header.has_append_time:
+        raise BadTime("the time of the append is for the server to set")
+    records = unpacked(header.codec, memoryview(data)[HEADER_BYTES:], UNPACKED_BYTES_MAX)
+    sound = verified(records, header.records)
+    if sound.longest > record_bytes_max:
+        raise RecordTooLarge(f"a record of {sound.longest} bytes, and {record_bytes_max} are taken")
+    if header.first_ms + sound.max_delta != header.max_ms:
+        raise BadTime("the greatest time of the batch is that of no record")
+    return len(records)

@@ -1,0 +1,127 @@
+"""What a fetch shows (Kafka's Fetch and ListOffsets): where its bytes are, and not the bytes themselves.
+
+A face has the bytes read, on a thread where they are many or in a file (`service/batches.py`).
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.ports import BatchPlace, PackedSource, Run, Span
+
+
+class Missing(Enum):
+    """Why a part of a fetch has no records."""
+
+    TOPIC = "topic"
+    """No topic of that name."""
+    INSTANCE = "instance"
+    """The topic was deleted since, and perhaps made again."""
+    OFFSET = "offset"
+    """The place is below where the log begins, or behind its head."""
+
+
+class StoredBatches(msgspec.Struct, frozen=True):
+    """Batches [first, end) of a packed run, of which every record is live."""
+
+    run: PackedSource
+    first: int
+    end: int
+
+
+class CutBatch(msgspec.Struct, frozen=True):
+    """A batch of a packed run, of which some records are live: those of `kept`, shape (place.records,)."""
+
+    run: PackedSource
+    place: BatchPlace
+    kept: NDArray[np.bool_]
+
+
+class TextBatch(msgspec.Struct, frozen=True):
+    """Records of a run of text, which are to become a batch."""
+
+    run: Run
+    spans: Sequence[Span]
+
+
+class NoRecords(msgspec.Struct, frozen=True):
+    """A batch of no records: no seq of (after_seq, last_seq] is live."""
+
+    after_seq: int
+    last_seq: int
+
+
+Piece: TypeAlias = StoredBatches | CutBatch | TextBatch | NoRecords
+
+
+class FetchedPart(msgspec.Struct, frozen=True):
+    """What one part of a fetch shows.
+
+    Attributes:
+        pieces: In order.
+        head_seq: The last seq that is shown: the high watermark.
+        start_seq: Where the log begins.
+        size_bytes: Of the pieces, as stored.
+    """
+
+    topic: str
+    pieces: Sequence[Piece] = ()
+    head_seq: int = 0
+    start_seq: int = 1
+    size_bytes: int = 0
+    missing: Missing | None = None
+
+
+class Fetched(Outcome, frozen=True):
+    """One part for each part that was asked for, in order."""
+
+    parts: Sequence[FetchedPart]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a topic begins and ends, and where in it a time is looked for.
+
+    Attributes:
+        rows: (run, lo, hi) of the shown rows, ascending, where a time was asked for; those below `from_seq`
+            are gone.
+    """
+
+    topic: str
+    head_seq: int = 0
+    start_seq: int = 1
+    rows: Sequence[tuple[Run, int, int]] = ()
+    from_seq: int = 1
+    missing: Missing | None = None
+
+
+class PlacesFound(Outcome, frozen=True):
+    """One place for each that was asked for, in order."""
+
+    places: Sequence[Place]
+
+
+class TopicFacts(msgspec.Struct, frozen=True):
+    """What metadata tells of a topic."""
+
+    name: str
+    epoch: str
+    config: TopicConfig
+
+
+class TopicsDescribed(Outcome, frozen=True):
+    """The topics that there are, of those that were asked for.
+
+    Attributes:
+        history: Names the data, whatever process serves them.
+        next_after: Where a list goes on; None: it is whole.
+    """
+
+    topics: Sequence[TopicFacts]
+    history: str
+    next_after: str | None = None

@@ -1,0 +1,189 @@
+"""One request of a client of Kafka's, and the client."""
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import msgspec
+
+from topics.protocol.driver.reply import Reply, Ticket
+from topics.protocol.faces.kafka.apis import Asked
+from topics.protocol.faces.kafka.schema import types
+from topics.protocol.model.access import ANYONE, Caller, Scope
+from topics.protocol.model.commands import Command
+from topics.protocol.model.errors import Rejection
+from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.permission import permitted
+from topics.server.kafka.steps import Later, Steps
+from topics.server.service.service import Service
+from topics.server.service.shell import ThreadCall
+from topics.server.service.slots import Slot, Slots
+
+T = TypeVar("T")
+
+NODE: int = 1
+"""The number of a server that is alone."""
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What the settings say of this face.
+
+    Attributes:
+        advertised: Host and port that clients are told; None: those by which they came.
+        auto_create: A client may have a topic made by asking for its metadata.
+    """
+
+    advertised: tuple[str, int] | None = None
+    auto_create: bool = True
+
+
+class Client:
+    """A connection, as its requests know it.
+
+    Attributes:
+        address: Where it comes from.
+        local: The host and port by which it came.
+        caller: Who it is, once it has logged in.
+        may_ask: It needs no login, or has logged in.
+        mechanism: It has begun to log in by this.
+    """
+
+    def __init__(self, address: str, local: tuple[str, int], *, may_ask: bool) -> None:
+        self.address = address
+        self.local = local
+        self.caller: Caller = ANYONE
+        self.may_ask = may_ask
+        self.mechanism: str | None = None
+
+
+class Call:
+    """A request that is carried out.
+
+    Attributes:
+        request: Decoded, by `faces.kafka.schema`.
+        T: The classes of its response.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        rules: Rules,
+        slots: Slots,
+        client: Client,
+        asked: Asked,
+        request: Any,
+    ) -> None:
+        assert asked.api is not None
+        self.service = service
+        self.rules = rules
+        self.client = client
+        self.version = asked.version
+        self.request = request
+        self.slot = Slot(slots, client.address, client.caller)
+        self.T: SimpleNamespace = types(asked.api.name + "Response")
+
+    # ------------------------------------------------------------------ who asks
+
+    @property
+    def caller(self) -> Caller:
+        return self.client.caller
+
+    def lacks(self, scope: Scope, name: str | None = None) -> Rejection | None:
+        """Why the client may not do what a scope is for, with a topic of that name; None: it may."""
+        caller = self.caller
+        if not caller.is_key:
+            return None
+        try:
+            caller.require_scopes(frozenset((scope,)))
+            if name is not None:
+                caller.require_name(name)
+        except Rejection as refusal:
+            return refusal
+        return None
+
+    @property
+    def host(self) -> tuple[str, int]:
+        """Where clients are told that this server is."""
+        return self.rules.advertised or self.client.local
+
+    # ------------------------------------------------------------------ waiting
+
+    def begin(self, command: Command, *, holds: bool = True) -> "Submitted":
+        """Submit a command.  Raises Rejection."""
+        if self.caller.is_key:
+            command = permitted(command, self.caller)
+        later: Later[Reply] = Later(holds=holds)
+        found = self.service.submit(command, later.come, self.slot)
+        if isinstance(found, Reply):
+            later.come(found)
+            return Submitted(later, None)
+        return Submitted(later, found)
+
+    def ask(self, command: Command, *, holds: bool = True) -> Steps[Any]:
+        """The outcome of a command.  Raises Rejection."""
+        return (yield from self.begin(command, holds=holds).outcome())
+
+    def thread(
+        self,
+        start: Callable[[Callable[[], T]], ThreadCall[T]],
+        call: Callable[[], T],
+        *,
+        holds: bool = False,
+    ) -> Steps[T]:
+        """What a call returns that a thread makes; raises what it raises."""
+        later: Later[T | Exception] = Later(holds=holds)
+
+        def guarded() -> Any:
+            try:
+                return call()
+            except Exception as error:
+                return error
+
+        work = start(guarded)
+        work.add_done_callback(lambda done: None if done.cancelled() else later.come(done.result()))
+        try:
+            found = yield later
+        finally:
+            if not later.is_there:
+                work.cancel()
+        if isinstance(found, Exception):
+            raise found
+        return found  # type: ignore[no-any-return]
+
+    def pause(self, delay_s: float) -> Steps[None]:
+        """Let others have their turn."""
+        later: Later[None] = Later()
+        self.service.shell.later(delay_s, lambda: later.come(None))
+        yield later
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """A command that was submitted."""
+
+    later: Later[Reply]
+    ticket: Ticket | None
+
+    def reply(self) -> Steps[Outcome | Exception]:
+        """Its outcome, or why there is none."""
+        try:
+            reply = yield self.later
+        finally:
+            if not self.later.is_there and self.ticket is not None:
+                self.ticket.cancel()
+        return reply.result  # type: ignore[no-any-return]
+
+    def outcome(self) -> Steps[Outcome]:
+        """Its outcome.  Raises Rejection."""
+        found = yield from self.reply()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def cancel(self) -> None:
+        if not self.later.is_there and self.ticket is not None:
+            self.ticket.cancel()
+
+
+def listed(names: Iterable[T]) -> list[T]:
+    """The same, each once, in their order."""
+    return list(dict.fromkeys(names))

@@ -1,0 +1,193 @@
+"""Kafka's requests in, answers out, for all connections of a server.
+
+A frame becomes a request (`faces/kafka`), a handler for its API carries that out, and its answer becomes buffers.  What
+is no request ends its connection, as in Kafka.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from topics.protocol.faces.kafka.apis import (
+    API_VERSIONS,
+    PRODUCE,
+    PRODUCE_FIRST,
+    Asked,
+    asked_of,
+    head_of,
+    of_old_produce,
+    old_produce,
+    versions,
+)
+from topics.protocol.faces.kafka.codec import Malformed, decode, encode
+from topics.protocol.faces.kafka.errors import UNSUPPORTED_VERSION
+from topics.protocol.model.access import Caller
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.records import Buffer
+from topics.server.access.guard import Guard
+from topics.server.kafka import groups
+from topics.server.kafka.call import Call, Client, Rules
+from topics.server.kafka.configs import describe_configs
+from topics.server.kafka.fetch import fetch
+from topics.server.kafka.login import authenticate, handshake
+from topics.server.kafka.offsets import delete_records, list_offsets, offset_for_leader_epoch
+from topics.server.kafka.produce import Unanswerable, produce, refused_version
+from topics.server.kafka.producers import IdBlock, find_coordinator, init_producer_id
+from topics.server.kafka.steps import Running, Steps
+from topics.server.kafka.topics import create_topics, delete_topics, describe_cluster, metadata
+from topics.server.service.service import Service
+from topics.server.service.shell import READY
+from topics.server.service.slots import Slots
+
+log = logging.getLogger("topics.kafka")
+
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
+_OPEN: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
+"""What a client may ask before it has logged in."""
+
+
+class Refused(Exception):
+    """A connection that has to end, and why."""
+
+
+class KafkaExchange:
+    """Requests of one server.
+
+    Args:
+        slots: As HTTP's: both faces share what a client may have in flight.
+        guard: The keys; None where the server has none.
+    """
+
+    def __init__(
+        self, service: Service, slots: Slots, guard: Guard | None = None, rules: Rules | None = None
+    ) -> None:
+        self._service = service
+        self._slots = slots
+        self._guard = guard
+        self._rules = rules or Rules()
+        self._clients: dict[Client, Callable[[], None]] = {}
+        block = IdBlock()
+        self._handlers: Mapping[int, Callable[[Call], Steps[Any]]] = {
+            PRODUCE: produce,
+            1: fetch,
+            2: list_offsets,
+            3: metadata,
+            8: groups.commit,
+            9: groups.offsets,
+            10: find_coordinator,
+            11: groups.join,
+            12: groups.heartbeat,
+            13: groups.leave,
+            14: groups.sync,
+            SASL_HANDSHAKE: handshake,
+            API_VERSIONS: _versions,
+            19: create_topics,
+            20: delete_topics,
+            21: delete_records,
+            22: lambda call: init_producer_id(call, block),
+            23: offset_for_leader_epoch,
+            32: describe_configs,
+            SASL_AUTHENTICATE: lambda call: authenticate(call, guard),
+            60: describe_cluster,
+        }
+
+    def connected(self, address: str, local: tuple[str, int], end: Callable[[], None]) -> Client:
+        """A connection; `end` ends it, where its key is removed."""
+        client = Client(address, local, may_ask=self._guard is None)
+        self._clients[client] = end
+        return client
+
+    def gone(self, client: Client) -> None:
+        """The connection is over."""
+        self._clients.pop(client, None)
+
+    def revoke(self, caller: Caller) -> None:
+        """A key was removed: the connections that it logged in end."""
+        for client, end in list(self._clients.items()):
+            if client.caller is caller:
+                end()
+
+    def begin(
+        self, client: Client, frame: memoryview, ended: "Callable[[Running[Answered]], None]"
+    ) -> "Running[Answered]":
+        """Carry out a request.
+
+        Args:
+            frame: Without its length.
+            ended: Called when the answer is there, or there will be none.
+
+        Raises:
+            Refused: The connection ends.
+        """
+        if self._service.shell.phase is not READY:
+            raise Refused("the server does not serve now")
+        try:
+            asked = asked_of(frame)
+            if not client.may_ask and asked.key not in _OPEN:
+                raise Refused(f"a request of API {asked.key} before a login")
+            if client.caller.is_revoked:
+                raise Refused("its key is not valid any more")
+            steps = self._steps(client, frame, asked)
+        except Malformed as error:
+            raise Refused(str(error)) from error
+        return Running(steps, ended)
+
+    def _steps(self, client: Client, frame: memoryview, asked: Asked) -> "Steps[Answered]":
+        if asked.api is None:
+            if asked.key == API_VERSIONS:
+                return _at_once(
+                    _framed(asked, encode("ApiVersionsResponse", 0, versions(UNSUPPORTED_VERSION)))
+                )
+            raise Refused(f"API {asked.key} in version {asked.version}, which is not served")
+        name = asked.api.name
+        if asked.key == PRODUCE and asked.version < PRODUCE_FIRST:
+            call = self._call(client, asked, old_produce(frame, asked))
+            return _at_once(_framed(asked, of_old_produce(asked, refused_version(call))))
+        call = self._call(client, asked, decode(name + "Request", asked.version, frame, asked.at))
+        return self._carried_out(call, asked, name + "Response")
+
+    def _call(self, client: Client, asked: Asked, request: Any) -> Call:
+        return Call(self._service, self._rules, self._slots, client, asked, request)
+
+    def _carried_out(self, call: Call, asked: Asked, response: str) -> "Steps[Answered]":
+        slot, caller = call.slot, call.caller
+        try:
+            slot.begin_request()
+            if caller.is_key:
+                self._slots.of_keys.enter(caller, slot)
+        except Rejection as refusal:
+            slot.close()
+            raise Refused(refusal.message) from refusal
+        try:
+            answer = yield from self._handlers[asked.key](call)
+        except Unanswerable as error:
+            raise Refused(str(error)) from error
+        except Rejection as refusal:
+            if refusal.code not in (ErrorCode.UNAUTHORIZED, ErrorCode.SHUTTING_DOWN):
+                log.exception("a request of API %d was refused as a whole", asked.key)
+            raise Refused(refusal.message) from refusal
+        finally:
+            slot.close()
+        if answer is None:
+            return ()
+        return _framed(asked, encode(response, asked.version, answer))
+
+
+Answered = Sequence[Buffer]
+"""An answer without its length; nothing where a request has none."""
+
+
+def _versions(call: Call) -> Steps[Any]:
+    """What is served."""
+    return versions()
+    yield
+
+
+def _at_once(answer: Answered) -> Steps[Answered]:
+    return answer
+    yield
+
+
+def _framed(asked: Asked, body: Sequence[Buffer]) -> Answered:
+    return [head_of(asked), *body]

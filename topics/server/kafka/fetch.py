@@ -1,0 +1,141 @@
+"""Fetch: batches behind the offsets of a client, now or once there are enough.
+
+Fetch sessions are not kept: a full request gets session 0, and any other is told to begin anew (KIP-227 allows both).
+"""
+
+from typing import Any, Final, NamedTuple
+
+from topics.protocol.batches.header import LEADER_EPOCH
+from topics.protocol.batches.shown import still
+from topics.protocol.faces.kafka import errors
+from topics.protocol.faces.kafka.names import epoch_of, is_shown
+from topics.protocol.model.commands import DescribeTopics, FetchBatches, FetchPart
+from topics.protocol.model.errors import Rejection
+from topics.protocol.model.fetched import Fetched, FetchedPart, Missing
+from topics.protocol.model.records import Buffer
+from topics.server.kafka.call import Call
+from topics.server.kafka.steps import Steps
+from topics.server.service import batches
+
+FETCH_BYTES_MAX: Final = 8 << 20
+"""Of one answer, whatever the client allows."""
+WAIT_MS_MAX: Final = 30_000
+_FINAL_EPOCH: Final = -1
+_BUSY_MS: Final = 1000
+"""What a client is to wait that may not have another fetch wait here."""
+_CODES: Final = {
+    Missing.TOPIC: errors.UNKNOWN_TOPIC_OR_PARTITION,
+    Missing.INSTANCE: errors.UNKNOWN_TOPIC_ID,
+    Missing.OFFSET: errors.OFFSET_OUT_OF_RANGE,
+}
+
+
+class _Asked(NamedTuple):
+    """A partition that is asked for, and the error that it has, 0 where none."""
+
+    topic: Any
+    part: Any
+    name: str
+    code: int
+
+
+def fetch(call: Call) -> Steps[Any]:
+    """Read batches."""
+    request, T = call.request, call.T
+    if request.session_id != 0:
+        return T.FetchResponse(error_code=errors.FETCH_SESSION_ID_NOT_FOUND)
+    asked = yield from _asked(call)
+    parts = [_wanted(each, call.version) for each in asked if not each.code]
+    wait_ms = min(request.max_wait_ms, WAIT_MS_MAX) if len(parts) == len(asked) else 0
+    throttle_ms = 0
+    if wait_ms > 0 and request.min_bytes > 0:
+        try:
+            call.slot.begin_poll()
+        except Rejection:
+            wait_ms, throttle_ms = 0, _BUSY_MS
+    budget_bytes = max(min(request.max_bytes, FETCH_BYTES_MAX), 0)
+    command = FetchBatches(parts, budget_bytes, max(request.min_bytes, 0), max(wait_ms, 0))
+    fetched: Fetched = yield from call.ask(command, holds=False)
+    found = batches.read_now(fetched.parts)
+    if found is None:
+        parts_still = [still(each) for each in fetched.parts]
+        shell = call.service.shell
+        found = yield from call.thread(shell.page_in_thread, lambda: batches.read(parts_still))
+    read = iter(zip(fetched.parts, found, strict=True))
+    by_topic: dict[int, Any] = {}
+    for each in asked:
+        answer = (
+            _refused(T, each.part.partition, each.code)
+            if each.code
+            else _answer(T, each.part.partition, *next(read))
+        )
+        topic = by_topic.get(id(each.topic))
+        if topic is None:
+            topic = by_topic[id(each.topic)] = T.FetchableTopicResponse(
+                topic=each.topic.topic, topic_id=each.topic.topic_id, partitions=[]
+            )
+        topic.partitions.append(answer)
+    return T.FetchResponse(throttle_time_ms=throttle_ms, responses=list(by_topic.values()))
+
+
+def _asked(call: Call) -> Steps[list[_Asked]]:
+    request, by_epoch = call.request, {}
+    if call.version >= 13:
+        epochs = [epoch_of(topic.topic_id) for topic in request.topics]
+        described = yield from call.ask(DescribeTopics(epochs=epochs))
+        by_epoch = {each.epoch: each.name for each in described.topics}
+    found = []
+    for topic in request.topics:
+        name, code = topic.topic, 0
+        if call.version >= 13:
+            name = by_epoch.get(epoch_of(topic.topic_id), "")
+            code = 0 if name else errors.UNKNOWN_TOPIC_ID
+        if not code and call.lacks("read", name) is not None:
+            code = errors.TOPIC_AUTHORIZATION_FAILED
+        if not code and not is_shown(name):
+            code = errors.UNKNOWN_TOPIC_OR_PARTITION
+        for part in topic.partitions:
+            own = code or (errors.UNKNOWN_TOPIC_OR_PARTITION if part.partition != 0 else 0)
+            own = own or error_of_epoch(part.current_leader_epoch)
+            found.append(_Asked(topic, part, name, own))
+    return found
+
+
+def error_of_epoch(epoch: int) -> int:
+    """What is wrong with the epoch of a leader that a client knows; 0: nothing, or the client knows none."""
+    if epoch in (_FINAL_EPOCH, LEADER_EPOCH):
+        return 0
+    return errors.UNKNOWN_LEADER_EPOCH if epoch > LEADER_EPOCH else errors.FENCED_LEADER_EPOCH
+
+
+def _wanted(asked: _Asked, version: int) -> FetchPart:
+    part = asked.part
+    epoch = epoch_of(asked.topic.topic_id) if version >= 13 else None
+    # Below 0 there is no offset at all: it is as far out as one may be.
+    after_seq = part.fetch_offset if part.fetch_offset >= 0 else 1 << 62
+    return FetchPart(asked.name, epoch, after_seq, max(part.partition_max_bytes, 0))
+
+
+def _refused(T: Any, index: int, code: int) -> Any:
+    return T.PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
+
+
+def _answer(T: Any, index: int, part: FetchedPart, found: "batches.Bytes") -> Any:
+    code, records = 0, list[Buffer]()
+    if part.missing is not None:
+        code = _CODES[part.missing]
+    elif isinstance(found, batches.Unreadable):
+        code = errors.KAFKA_STORAGE_ERROR
+    else:
+        records = found
+    if code and part.missing is not Missing.OFFSET:
+        return _refused(T, index, code)
+    return T.PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=part.head_seq,
+        last_stable_offset=part.head_seq,
+        log_start_offset=part.start_seq - 1,
+        aborted_transactions=None,
+        records=records,
+    )

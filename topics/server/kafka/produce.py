@@ -1,0 +1,202 @@
+"""Produce: each partition's batch is verified, then appended.
+
+All batches of a request are decided in one turn, in their order, before a later request of the connection is.  What is
+acknowledged can be read: a batch that could not would stop every consumer at its offset.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from topics.protocol.batches.header import HEADER_BYTES, BatchError
+from topics.protocol.batches.sound import require_sound
+from topics.protocol.faces.kafka import errors
+from topics.protocol.faces.kafka.apis import PRODUCE_FIRST
+from topics.protocol.faces.kafka.names import epoch_of
+from topics.protocol.model.commands import AppendBatch, DescribeTopics
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.outcomes import BatchAppended
+from topics.server.kafka.call import Call, Submitted
+from topics.server.kafka.steps import Steps
+
+APART_BYTES: Final = 64 << 10
+"""Records of a request from which on a thread verifies them."""
+RETRY_S: Final = 0.1
+"""A write that the server has no room for is tried again after this, as long as its client waits."""
+NO_OFFSET: Final = -1
+
+
+class Unanswerable(Exception):
+    """A write with `acks=0` was refused: its connection ends."""
+
+
+class _Refused(NamedTuple):
+    code: int
+    message: str
+
+
+class _Part(NamedTuple):
+    """What a request has for one partition, and why that is refused, if it is."""
+
+    name: str
+    topic_id: bytes
+    partition: int
+    data: bytes
+    refused: _Refused | None
+    unpacked_bytes: int = 0
+
+
+def produce(call: Call) -> Steps[Any]:
+    """Append the batches of a request."""
+    request = call.request
+    parts = yield from _parts(call)
+    if request.acks not in (0, 1, -1):
+        why = _Refused(errors.INVALID_REQUIRED_ACKS, "acks is -1, 0 or 1")
+        parts = [part._replace(refused=why) for part in parts]
+    elif request.transactional_id is not None:
+        why = _Refused(errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "topics has no transactions")
+        parts = [part._replace(refused=why) for part in parts]
+    record_bytes = call.service.shell.limits.max_record_bytes
+    if _is_much(parts):
+        shell = call.service.shell
+        parts = yield from call.thread(
+            shell.decode_in_thread,
+            lambda: [_checked(part, record_bytes) for part in parts],
+            holds=True,
+        )
+    else:
+        parts = [_checked(part, record_bytes) for part in parts]
+    submitted = []
+    for part in parts:
+        submitted.append((yield from _begun(call, part)))
+    answers = []
+    for part, each in zip(parts, submitted, strict=True):
+        found = (yield from each.reply()) if isinstance(each, Submitted) else each
+        answers.append(_answer(call, part, found))
+    if request.acks == 0:
+        failed = next((each for each in answers if each.error_code), None)
+        if failed is not None:
+            # Nobody reads a word of it: the end of the connection is all that this client can be told.
+            raise Unanswerable(failed.error_message)
+        return None
+    return _response(call, parts, answers)
+
+
+def _parts(call: Call) -> Steps[list[_Part]]:
+    request, by_id = call.request, {}
+    if call.version >= 13:
+        ids = [topic.topic_id for topic in request.topic_data]
+        described = yield from call.ask(DescribeTopics(epochs=[epoch_of(each) for each in ids]))
+        by_id = {each.epoch: each.name for each in described.topics}
+    found = []
+    for topic in request.topic_data:
+        name, refused = topic.name, None
+        if call.version >= 13:
+            name = by_id.get(epoch_of(topic.topic_id), "")
+            if not name:
+                refused = _Refused(errors.UNKNOWN_TOPIC_ID, "no topic has this id")
+        if refused is None and (lacks := call.lacks("write", name)) is not None:
+            refused = _Refused(errors.TOPIC_AUTHORIZATION_FAILED, lacks.message)
+        for part in topic.partition_data:
+            why = refused
+            if why is None and part.index != 0:
+                why = _Refused(
+                    errors.UNKNOWN_TOPIC_OR_PARTITION, "the topic has partition 0 and no other"
+                )
+            data = b"" if part.records is None else part.records
+            found.append(_Part(name, topic.topic_id, part.index, data, why))
+    return found
+
+
+def _is_much(parts: list[_Part]) -> bool:
+    size = 0
+    for part in parts:
+        is_packed = len(part.data) >= HEADER_BYTES and part.data[22] & 7
+        size += len(part.data) * 8 if is_packed else len(part.data)
+    return size >= APART_BYTES
+
+
+def _checked(part: _Part, record_bytes_max: int) -> _Part:
+    """The part, with its batch as bytes of its own; refused where the batch is not sound."""
+    if part.refused is not None:
+        return part._replace(data=b"")
+    try:
+        unpacked_bytes = require_sound(part.data, record_bytes_max)
+    except BatchError as error:
+        why = _Refused(errors.code_of_batch(error), str(error))
+        return part._replace(data=b"", refused=why)
+    return part._replace(data=bytes(part.data), unpacked_bytes=unpacked_bytes)
+
+
+def _begun(call: Call, part: _Part) -> Steps[Submitted | _Refused]:
+    """Submit a batch; where there is no room now, wait for some as long as the client does."""
+    if part.refused is not None:
+        return part.refused
+    command = AppendBatch(
+        part.name,
+        part.data,
+        waits_for_sync=call.request.acks == -1,
+        unpacked_bytes=part.unpacked_bytes,
+    )
+    left_s = call.request.timeout_ms / 1000
+    while True:
+        try:
+            return call.begin(command, holds=False)
+        except Rejection as refusal:
+            if refusal.code is not ErrorCode.THROTTLED or left_s < RETRY_S:
+                return _Refused(errors.code_of(refusal), refusal.message)
+        left_s -= RETRY_S
+        yield from call.pause(RETRY_S)
+
+
+def _answer(call: Call, part: _Part, found: object) -> Any:
+    T = call.T
+    if isinstance(found, BatchAppended):
+        return T.PartitionProduceResponse(
+            index=part.partition,
+            base_offset=found.first_seq - 1,
+            log_append_time_ms=-1 if found.append_time_ms is None else found.append_time_ms,
+            log_start_offset=found.start_seq - 1,
+        )
+    if isinstance(found, Rejection):
+        found = _Refused(errors.code_of(found), found.message)
+    if not isinstance(found, _Refused):
+        raise found  # type: ignore[misc]
+    return T.PartitionProduceResponse(
+        index=part.partition,
+        error_code=found.code,
+        base_offset=NO_OFFSET,
+        error_message=found.message,
+    )
+
+
+def _response(call: Call, parts: list[_Part], answers: list[Any]) -> Any:
+    T = call.T
+    by_topic: dict[tuple[str, bytes], list[Any]] = {}
+    for part, answer in zip(parts, answers, strict=True):
+        by_topic.setdefault((part.name, part.topic_id), []).append(answer)
+    topics = [
+        T.TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=each)
+        for (name, topic_id), each in by_topic.items()
+    ]
+    return T.ProduceResponse(responses=topics)
+
+
+def refused_version(call: Call) -> Any:
+    """Versions below `PRODUCE_FIRST` are announced, and refused."""
+    T = call.T
+    why = f"topics takes Produce from version {PRODUCE_FIRST} on"
+    topics = [
+        T.TopicProduceResponse(
+            name=topic.name,
+            partition_responses=[
+                T.PartitionProduceResponse(
+                    index=part.index,
+                    error_code=errors.UNSUPPORTED_VERSION,
+                    base_offset=NO_OFFSET,
+                    error_message=why,
+                )
+                for part in topic.partition_data
+            ],
+        )
+        for topic in call.request.topic_data
+    ]
+    return T.ProduceResponse(responses=topics)

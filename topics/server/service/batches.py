@@ -1,0 +1,68 @@
+"""The record batches that a fetch shows, read: on the event loop where they are little, else on a thread, in steps."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from topics.protocol.batches.header import BatchError
+from topics.protocol.batches.shown import bytes_of, cost_of
+from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.fetched import FetchedPart
+from topics.protocol.model.records import Buffer
+from topics.server.service.giving_way import GivingWay
+from topics.server.service.texts import TURN_BYTES, log_damage
+
+TURN_RECORDS: Final = 128
+"""Records of one answer that the event loop takes one by one."""
+
+
+class Unreadable(NamedTuple):
+    """A part of a fetch cannot be read."""
+
+    reason: str
+
+
+Bytes: TypeAlias = list[Buffer] | Unreadable
+
+
+def read_now(parts: Sequence[FetchedPart]) -> list[Bytes] | None:
+    """The bytes of each part; None where a thread has to read them."""
+    records, size = cost_of(parts)
+    if records > TURN_RECORDS or size > TURN_BYTES:
+        return None
+    found: list[Bytes] = []
+    for part in parts:
+        each = _read(part, None)
+        if each is None:
+            return None
+        found.append(each)
+    return found
+
+
+def read(parts: Sequence[FetchedPart]) -> list[Bytes]:
+    """*Blocking.* The bytes of each part."""
+    pause, found = GivingWay(), list[Bytes]()
+    for part in parts:
+        each = _read(part, pause)
+        assert each is not None
+        found.append(each)
+    return found
+
+
+def _read(part: FetchedPart, pause: GivingWay | None) -> Bytes | None:
+    """The bytes of a part; None where there is no thread to wait for a disk, and one has to."""
+    out: list[Buffer] = []
+    try:
+        for piece in part.pieces:
+            made = bytes_of(piece, blocking=pause is not None)
+            if made is None:
+                return None
+            out += made
+            if pause is not None:
+                pause()
+    except (Corrupt, BatchError) as damage:
+        log_damage(damage)
+        return Unreadable("corrupt")
+    except OSError as error:
+        log_damage(error)
+        return Unreadable("read_error")
+    return out
