@@ -1,5 +1,6 @@
 """Five real engines over one log, whatever goes wrong: a seed decides everything."""
 
+import os
 from collections import Counter
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from .engine_bugs import BUGS, find
 from .engine_world import ENGINE_KINDS, told_engine_world
 
-SAMPLE, FULL = 48, 1200
+SAMPLE, FULL = 48, int(os.environ.get("TOPICS_TESTS_WORLDS", "1200"))
 """Worlds of the default run, and of `pytest -m long tests/cluster`."""
 
 

@@ -51,7 +51,7 @@ def metadata(call: Call) -> Steps[Any]:
 
 
 def _named(call: Call) -> Steps[tuple[list[Any], str]]:
-    """Those of the names and ids of the request, of which some are made; and the name of the data."""
+    """The topics that the request names, of which some are made; and the name of the data."""
     request, T = call.request, call.T
     names = listed([each.name for each in request.topics if each.name is not None])
     ids = listed([each.topic_id for each in request.topics if each.name is None])
