@@ -428,7 +428,6 @@ class Engine:
     def _on_removed(self, topic: Topic) -> None:
         self.watches.on_removed(topic.topic_id)
         self.reads.recent.forget(topic.topic_id)
-        self.fetches.on_removed(topic)
         self.router_commands.on_room(topic)
         self.queue_commands.on_removed(topic)
 

@@ -155,11 +155,6 @@ class Fetches:
         for parked in list(self._of_topic.get(topic.topic_id, {}).values()):
             self._look_again(topic, parked)
 
-    def on_removed(self, topic: Topic) -> None:
-        """A topic's records were deleted or lost, or it was deleted: what waits for it looks again at once,
-        since its place may be gone."""
-        self.on_published(topic)
-
     def on_deleted(self, topic: Topic) -> None:
         for parked in list(self._of_topic.get(topic.topic_id, {}).values()):
             self._answer(parked)

@@ -139,12 +139,19 @@ class Call:
             except Exception as error:
                 return error
 
+        is_given_up = False
+
+        def on_done(done: ThreadCall[Any]) -> None:
+            if not is_given_up:
+                later.come(done.result())
+
         work = start(guarded)
-        work.add_done_callback(lambda done: None if done.cancelled() else later.come(done.result()))
+        work.add_done_callback(on_done)
         try:
             found = yield later
         finally:
             if not later.is_there:
+                is_given_up = True
                 work.cancel()
         if isinstance(found, Exception):
             raise found

@@ -1,0 +1,194 @@
+"""Fetch: what clients read, how long they wait, and what is refused (§1, §3)."""
+
+from typing import Any
+
+import pytest
+from protocol.batches.builder import zigzag
+from protocol.consumer import Consumed, records
+
+from topics.protocol.faces.kafka import errors
+from topics.protocol.faces.kafka.schema import types
+from topics.protocol.model.errors import Corrupt
+from topics.server.kafka import fetch
+from topics.server.service import batches
+
+from .desk import KafkaDesk, some
+
+
+@pytest.fixture
+def desk() -> KafkaDesk:
+    made = KafkaDesk()
+    made.create()
+    return made
+
+
+def values(part: Any) -> list[bytes | None]:
+    return [each.value for each in read(part)]
+
+
+def read(part: Any) -> list[Consumed]:
+    data, found = bytes(part.records), list[Consumed]()
+    while data:
+        size = 12 + int.from_bytes(data[8:12], "big")
+        found += records(data[:size])
+        data = data[size:]
+    return found
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_records_come_back_with_the_marks_of_the_log(desk: KafkaDesk, version: int) -> None:
+    desk.produce(some(b"1", b"2"), some(b"3"))
+    found = desk.fetch(0, version=version)
+    assert values(found) == [b"1", b"2", b"3"]
+    assert (found.high_watermark, found.last_stable_offset, found.error_code) == (3, 3, 0)
+    assert found.log_start_offset == (0 if version >= 5 else -1)
+    assert found.aborted_transactions is None
+    end = desk.fetch(3, version=version)
+    assert (bytes(end.records), end.error_code) == (b"", 0)
+
+
+def test_a_topic_is_named_by_its_id_from_version_13_on(desk: KafkaDesk) -> None:
+    topic_id = desk.create("u").topic_id
+    desk.produce(some(b"1"), name="u")
+    T = types("FetchRequest")
+
+    def ask(topic_id: bytes) -> Any:
+        part = T.FetchPartition(fetch_offset=0, partition_max_bytes=99)
+        topic = T.FetchTopic(topic_id=topic_id, partitions=[part])
+        found = desk.ask("Fetch", 18, max_bytes=99, topics=[topic]).responses[0]
+        assert found.topic_id == topic_id
+        return found.partitions[0]
+
+    assert values(ask(topic_id)) == [b"1"]
+    assert ask(b"\x7f" * 16).error_code == errors.UNKNOWN_TOPIC_ID
+
+
+def test_a_fetch_waits_for_a_record_or_for_its_time(desk: KafkaDesk) -> None:
+    fields = desk.fetching(0, min_bytes=1, max_wait_ms=500)
+    first, second = (desk.begin("Fetch", 12, **fields) for _ in range(2))
+    assert not first.is_over
+    assert not first.holds, "requests behind a waiting fetch are begun"
+    desk.produce(some(b"1"))
+    for running in (first, second):
+        (topic,) = desk.answer(running, "Fetch", 12).responses
+        assert values(topic.partitions[0]) == [b"1"]
+
+    waiting = desk.begin("Fetch", 12, **desk.fetching(1, min_bytes=1, max_wait_ms=500))
+    desk.shell.advance(499)
+    assert not waiting.is_over
+    desk.shell.advance(1)
+    (topic,) = desk.answer(waiting, "Fetch", 12).responses
+    assert (values(topic.partitions[0]), topic.partitions[0].high_watermark) == ([], 1)
+
+
+def test_places_outside_the_log_are_out_of_range(desk: KafkaDesk) -> None:
+    """At once, whatever the fetch would wait. (§3)"""
+    desk.produce(some(b"1"))
+    for offset in (2, -5, 1 << 62):
+        found = desk.fetch(offset, min_bytes=1, max_wait_ms=500)
+        assert (found.error_code, found.high_watermark) == (errors.OFFSET_OUT_OF_RANGE, 1)
+
+
+def partition(desk: KafkaDesk, **fields: Any) -> Any:
+    T = types("FetchRequest")
+    part = T.FetchPartition(**{"fetch_offset": 0, "partition_max_bytes": 99, **fields})
+    topic = T.FetchTopic(topic="t", partitions=[part])
+    asked = {"max_bytes": 99, "min_bytes": 1, "max_wait_ms": 500}
+    return desk.ask("Fetch", 12, topics=[topic], **asked).responses[0].partitions[0]
+
+
+def test_epochs_and_partitions_that_are_not_ours(desk: KafkaDesk) -> None:
+    desk.produce(some(b"1"))
+    assert partition(desk, current_leader_epoch=0).error_code == 0
+    assert partition(desk, current_leader_epoch=1).error_code == errors.UNKNOWN_LEADER_EPOCH
+    assert partition(desk, current_leader_epoch=-2).error_code == errors.FENCED_LEADER_EPOCH
+    found = partition(desk, partition=3)
+    assert (found.error_code, found.partition_index) == (errors.UNKNOWN_TOPIC_OR_PARTITION, 3)
+
+
+def test_a_topic_that_is_not_there_or_has_no_name_of_kafka_is_unknown(desk: KafkaDesk) -> None:
+    assert desk.fetch(0, name="u").error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert desk.fetch(0, name="a:b").error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_several_partitions_keep_the_order_of_the_request(desk: KafkaDesk) -> None:
+    """Those that are refused stand among those that are not."""
+    desk.create("u")
+    desk.produce(some(b"1"))
+    desk.produce(some(b"2"), name="u")
+    T = types("FetchRequest")
+    topics = [
+        T.FetchTopic(
+            topic=name,
+            partitions=[
+                T.FetchPartition(partition=index, partition_max_bytes=1 << 20) for index in (1, 0)
+            ],
+        )
+        for name in ("u", "t")
+    ]
+    found = desk.ask("Fetch", 12, max_bytes=1 << 20, topics=topics).responses
+    assert [each.topic for each in found] == ["u", "t"]
+    assert [[part.partition_index for part in each.partitions] for each in found] == [[1, 0]] * 2
+    assert [values(each.partitions[1]) for each in found] == [[b"2"], [b"1"]]
+
+
+def test_a_session_is_not_kept(desk: KafkaDesk) -> None:
+    """A full request gets session 0, and a client that has another begins anew (KIP-227). (§1)"""
+    found = desk.ask("Fetch", 12, session_id=7, session_epoch=1, max_bytes=1)
+    assert (found.error_code, found.responses) == (errors.FETCH_SESSION_ID_NOT_FOUND, [])
+    for epoch in (-1, 0):
+        found = desk.ask("Fetch", 12, session_epoch=epoch, **desk.fetching(0))
+        assert (found.error_code, found.session_id) == (0, 0)
+
+
+def test_who_may_not_wait_any_more_is_answered_and_told_to_pause() -> None:
+    """As many fetches wait as long polls may. (129)"""
+    desk = KafkaDesk(max_long_polls_per_ip=1)
+    desk.create()
+    fields = desk.fetching(0, min_bytes=1, max_wait_ms=500)
+    waiting = desk.begin("Fetch", 12, **fields)
+    found = desk.ask("Fetch", 12, **fields)
+    assert found.throttle_time_ms == 1000
+    waiting.cancel()
+    assert not desk.begin("Fetch", 12, **fields).is_over
+
+
+def test_much_text_is_made_a_batch_on_a_thread(
+    desk: KafkaDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "TURN_RECORDS", 0)
+    text = desk.shell.host
+    assert text is not None
+    desk.produce(some(b"1"))
+    desk.shell.submit(append_of(b"2"), lambda _: None)
+    assert values(desk.fetch(0)) == [b"1", b"2"]
+
+
+def append_of(data: bytes) -> Any:
+    from topics.protocol.faces.http.append_body import parse_append
+    from topics.protocol.model.limits import Limits
+
+    body = b'{"records": [{"data": ' + data + b"}]}"
+    return parse_append("t", body, Limits(), return_seqs=True, header_key=None)
+
+
+def test_what_cannot_be_read_is_an_error_of_its_partition(
+    desk: KafkaDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.produce(some(b"1"))
+
+    def broken(*_: object, **__: object) -> None:
+        raise Corrupt("a", 0, "digest")
+
+    monkeypatch.setattr(batches, "bytes_of", broken)
+    found = desk.fetch(0)
+    assert (found.error_code, bytes(found.records)) == (errors.KAFKA_STORAGE_ERROR, b"")
+
+
+def test_an_answer_has_a_bound_whatever_its_client_allows(
+    desk: KafkaDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "FETCH_BYTES_MAX", 100)
+    desk.produce(some(b"1" * 50), some(b"2" * 50))
+    assert values(desk.fetch(0, max_bytes=1 << 30)) == [b"1" * 50]
+    assert zigzag(50) in bytes(desk.fetch(0).records)

@@ -1,0 +1,207 @@
+"""Metadata, and topics that clients make and delete (§1, §4, §7, 123, 124)."""
+
+from typing import Any
+
+import pytest
+
+from topics.protocol.faces.kafka import errors
+from topics.protocol.faces.kafka.schema import types
+from topics.server.kafka import topics as topics_of
+from topics.server.kafka.call import Rules
+
+from .desk import KafkaDesk, some
+
+
+def metadata(desk: KafkaDesk, *names: str, version: int = 13, **fields: Any) -> Any:
+    T = types("MetadataRequest")
+    asked = [T.MetadataRequestTopic(name=name) for name in names]
+    return desk.ask("Metadata", version, topics=asked, **fields)
+
+
+def test_metadata_names_this_server_and_one_partition() -> None:
+    desk = KafkaDesk()
+    made = desk.create()
+    for version in range(14):
+        found = metadata(desk, "t", version=version)
+        (node,) = found.brokers
+        assert (node.node_id, node.host, node.port) == (1, "127.0.0.1", 4000)
+        (topic,) = found.topics
+        assert (topic.name, topic.error_code) == ("t", 0)
+        (part,) = topic.partitions
+        assert (part.partition_index, part.leader_id, part.replica_nodes) == (0, 1, [1])
+        assert topic.topic_id == (made.topic_id if version >= 10 else bytes(16))
+    assert found.cluster_id == "0" * 16
+    assert found.controller_id == 1
+
+
+def test_an_address_may_be_advertised() -> None:
+    """Behind NAT a client cannot come back by the address that it came by. (§7)"""
+    desk = KafkaDesk(rules=Rules(advertised=("kafka.example", 9092)))
+    (node,) = metadata(desk).brokers
+    assert (node.host, node.port) == ("kafka.example", 9092)
+    (node,) = desk.ask("DescribeCluster").brokers
+    assert (node.host, node.port) == ("kafka.example", 9092)
+
+
+@pytest.mark.parametrize("page", [1, 2, 500])
+def test_all_topics_are_listed_a_page_at_a_time(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is all, from version 1 on; version 0 has an empty list for that."""
+    monkeypatch.setattr(topics_of, "PAGE", page)
+    desk = KafkaDesk()
+    for name in ("c", "a", "b"):
+        desk.create(name)
+    for found in (desk.ask("Metadata", 12, topics=None), metadata(desk, version=0)):
+        assert [each.name for each in found.topics] == ["a", "b", "c"]
+    assert metadata(desk, version=1).topics == []
+
+
+def test_a_topic_is_made_by_asking_for_it() -> None:
+    """Where the client and the server allow it. (124)"""
+    desk = KafkaDesk()
+    found = metadata(desk, "t", "t", version=4, allow_auto_topic_creation=False)
+    assert [each.error_code for each in found.topics] == [errors.UNKNOWN_TOPIC_OR_PARTITION]
+    (made,) = metadata(desk, "t", version=4).topics
+    assert (made.error_code, len(made.partitions)) == (0, 1)
+    desk = KafkaDesk(rules=Rules(auto_create=False))
+    (found,) = metadata(desk, "t").topics
+    assert (found.error_code, found.name) == (errors.UNKNOWN_TOPIC_OR_PARTITION, "t")
+
+
+@pytest.mark.parametrize("name", ["_schemas", ".x", "-x", "a b", "x" * 250, "a:b", ""])
+def test_names_that_are_none_here(name: str) -> None:
+    """Neither by asking nor by creating. (123)"""
+    desk = KafkaDesk()
+    (found,) = metadata(desk, name).topics
+    assert found.error_code == errors.INVALID_TOPIC
+    made = desk.create(name)
+    assert made.error_code == errors.INVALID_TOPIC
+    assert made.error_message
+
+
+def test_no_more_topics_than_there_may_be() -> None:
+    desk = KafkaDesk(max_topics=1)
+    assert desk.create().error_code == 0
+    (found,) = metadata(desk, "u").topics
+    assert found.error_code == errors.POLICY_VIOLATION
+    made = desk.create("u")
+    assert (made.error_code, bool(made.error_message)) == (errors.POLICY_VIOLATION, True)
+
+
+def test_topics_are_found_by_their_ids() -> None:
+    desk = KafkaDesk()
+    made = desk.create()
+    T = types("MetadataRequest")
+    asked = [
+        T.MetadataRequestTopic(name=None, topic_id=each) for each in (made.topic_id, b"\x7f" * 16)
+    ]
+    found, missing = desk.ask("Metadata", 12, topics=asked).topics
+    assert (found.name, found.topic_id) == ("t", made.topic_id)
+    assert (missing.name, missing.error_code) == (None, errors.UNKNOWN_TOPIC_ID)
+
+
+def test_the_cluster_is_this_server() -> None:
+    for version in range(3):
+        found = KafkaDesk().ask("DescribeCluster", version)
+        assert [each.broker_id for each in found.brokers] == [found.controller_id] == [1]
+        assert found.cluster_id == "0" * 16
+
+
+# ---------------------------------------------------------------------- made
+
+
+def create(desk: KafkaDesk, *topics: Any, **fields: Any) -> Any:
+    return desk.ask("CreateTopics", topics=list(topics), timeout_ms=9, **fields).topics
+
+
+def new(name: str = "t", **fields: Any) -> Any:
+    given = {"num_partitions": -1, "replication_factor": -1, **fields}
+    return types("CreateTopicsRequest").CreatableTopic(name=name, **given)
+
+
+def test_a_topic_is_made_with_its_configs() -> None:
+    desk = KafkaDesk()
+    made = desk.create(retention_ms="1000", max_message_bytes="500", segment_bytes="7")
+    assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 1, 1)
+    config = desk.shell.engine.state.topics["t"].config
+    assert (config.ttl_ms, config.batch_bytes_max) == (1000, 500)
+    assert metadata(desk, "t").topics[0].topic_id == made.topic_id
+
+
+def test_a_topic_is_not_made_twice() -> None:
+    desk = KafkaDesk()
+    desk.create()
+    again = desk.create()
+    assert again.error_code == errors.TOPIC_ALREADY_EXISTS
+    assert again.error_message
+    twice = create(desk, new("u"), new("u"))
+    assert [each.error_code for each in twice] == [errors.INVALID_REQUEST] * 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"num_partitions": 1, "replication_factor": 1}, 0),
+        ({"num_partitions": 2}, errors.INVALID_PARTITIONS),
+        ({"num_partitions": 0}, errors.INVALID_PARTITIONS),
+        ({"replication_factor": 3}, errors.INVALID_REPLICATION_FACTOR),
+        ({"assignments": [[1]]}, 0),
+        ({"assignments": [[1, 2]]}, errors.INVALID_REPLICATION_FACTOR),
+        ({"assignments": [[1], [1]]}, errors.INVALID_PARTITIONS),
+        ({"assignments": [[1]], "num_partitions": 1}, errors.INVALID_REQUEST),
+    ],
+)
+def test_one_partition_and_one_replica(fields: dict[str, Any], code: int) -> None:
+    T = types("CreateTopicsRequest")
+    given = dict(fields)
+    if "assignments" in given:
+        given["assignments"] = [
+            T.CreatableReplicaAssignment(partition_index=index, broker_ids=nodes)
+            for index, nodes in enumerate(given["assignments"])
+        ]
+    (made,) = create(KafkaDesk(), new(**given))
+    assert made.error_code == code
+    assert bool(made.error_message) is bool(code)
+
+
+def test_a_config_that_nobody_knows_is_refused_and_one_may_only_be_tried() -> None:
+    desk = KafkaDesk()
+    found = desk.create(no_such="1")
+    assert found.error_code == errors.INVALID_CONFIG
+    assert "no.such" in found.error_message
+    (tried,) = create(desk, new(), validate_only=True)
+    assert tried.error_code == 0
+    assert not desk.shell.engine.state.topics
+
+
+# ---------------------------------------------------------------------- deleted
+
+
+def test_topics_are_deleted_by_name_or_by_id() -> None:
+    desk = KafkaDesk()
+    made = [desk.create(name) for name in ("a", "b", "c")]
+    T = types("DeleteTopicsRequest")
+    found = desk.ask("DeleteTopics", 4, topic_names=["a", "x"]).responses
+    assert [(each.name, each.error_code) for each in found] == [
+        *(("a", 0), ("x", errors.UNKNOWN_TOPIC_OR_PARTITION))
+    ]
+    states = [
+        T.DeleteTopicState(name="b"),
+        T.DeleteTopicState(name=None, topic_id=made[2].topic_id),
+        T.DeleteTopicState(name=None, topic_id=made[2].topic_id),
+    ]
+    found = desk.ask("DeleteTopics", 6, topics=states).responses
+    assert [(each.name, each.error_code) for each in found] == [
+        *(("b", 0), ("c", 0), (None, errors.UNKNOWN_TOPIC_ID))
+    ]
+    assert found[0].topic_id == made[1].topic_id
+    assert not desk.shell.engine.state.topics
+
+
+def test_what_the_log_refuses_is_told() -> None:
+    desk = KafkaDesk()
+    desk.create()
+    desk.produce(some(b"1"))
+    desk.shell.engine.on_failed()
+    (found,) = desk.ask("DeleteTopics", 5, topic_names=["t"]).responses
+    assert (found.error_code, bool(found.error_message)) == (errors.KAFKA_STORAGE_ERROR, True)
+    assert desk.create("u").error_code == errors.KAFKA_STORAGE_ERROR
