@@ -382,6 +382,7 @@ UNTESTED = {
     "protocol/faces/http/rendering.py": "test_answers renders every outcome with it",
     "protocol/faces/http/statuses.py": "a table: test_docs holds it to docs/api.md",
     "protocol/maintenance/steps.py": TYPES,
+    "protocol/model/fetched.py": TYPES,
     "protocol/model/limits.py": TYPES,
     "protocol/model/ports.py": "types: store/test_ports holds each store to them",
     "protocol/model/records.py": TYPES,

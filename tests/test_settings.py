@@ -121,6 +121,12 @@ def test_an_empty_variable_is_not_set() -> None:
         ("TOPICS_ALLOWED_HOSTS", "*"),
         ("TOPICS_ALLOWED_HOSTS", "::1"),
         ("TOPICS_ALLOWED_HOSTS", "a.test b.test"),
+        ("TOPICS_KAFKA_ADVERTISED", "kafka.test"),
+        ("TOPICS_KAFKA_ADVERTISED", ":9092"),
+        ("TOPICS_KAFKA_ADVERTISED", "kafka.test:0"),
+        ("TOPICS_KAFKA_ADVERTISED", "0.0.0.0:9092"),
+        ("TOPICS_KAFKA_ADVERTISED", "[::]:9092"),
+        ("TOPICS_KAFKA_PORT", "0"),
     ],
 )
 def test_a_bad_value_names_its_variable(env: str, text: str) -> None:
@@ -270,6 +276,16 @@ def test_a_server_with_keys_may_listen_anywhere(name: str) -> None:
     assert load({"TOPICS_HOST": "0.0.0.0", name: "hush-77"}).host == "0.0.0.0"
     with pytest.raises(BadSetting, match="there are no API keys"):
         load({"TOPICS_HOST": "0.0.0.0", name: ""})
+
+
+def test_a_port_for_kafkas_clients_needs_them_served() -> None:
+    """And is another than that of both faces. (§7)"""
+    with pytest.raises(BadSetting, match="TOPICS_KAFKA=0"):
+        load({"TOPICS_KAFKA_PORT": "9092", "TOPICS_KAFKA": "0"})
+    with pytest.raises(BadSetting, match="leave it out"):
+        load({"TOPICS_KAFKA_PORT": "4000"})
+    given = load({"TOPICS_KAFKA_PORT": "9092", "TOPICS_KAFKA_ADVERTISED": "[2001:db8::1]:9092"})
+    assert (given.kafka_port, given.kafka_advertised) == (9092, "2001:db8::1:9092")
 
 
 def test_an_unsafe_combination_cannot_be_built() -> None:

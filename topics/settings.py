@@ -432,6 +432,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         _refuse_strangers(self)
+        _refuse_half_a_face(self)
         if self.cluster_kafka is not None:
             _refuse_no_node(self)
 
@@ -573,6 +574,20 @@ def _refuse_no_node(settings: Settings) -> None:
             f"the other nodes cannot reach this one by {settings.host}:{settings.port}: set "
             "TOPICS_CLUSTER_URL to its address"
         )
+
+
+def _refuse_half_a_face(settings: Settings) -> None:
+    if settings.kafka_port is not None and not settings.kafka:
+        raise BadSetting(
+            "TOPICS_KAFKA_PORT is set and TOPICS_KAFKA=0 serves no client of Kafka's: unset one of them"
+        )
+    if settings.kafka_port is not None and settings.kafka_port == settings.port:
+        raise BadSetting(
+            f"TOPICS_KAFKA_PORT {settings.kafka_port} is TOPICS_PORT, which serves Kafka's clients "
+            "already: leave it out"
+        )
+    if settings.kafka_port is not None and settings.cluster_kafka is not None:
+        raise BadSetting("TOPICS_KAFKA_PORT is set, and a node of a cluster serves no client of Kafka's")
 
 
 def _refuse_strangers(settings: Settings) -> None:

@@ -22,6 +22,7 @@ from topics.server.process.signals import Stop
 from topics.server.runtime.collector import Collector
 from topics.server.transport.listener import (
     accept,
+    listen,
     max_connections,
 )
 
@@ -50,6 +51,8 @@ class ServerSettings(ProcessSettings, Protocol):
     def readers(self) -> int: ...
     @property
     def busy_poll_us(self) -> int: ...
+    @property
+    def cluster_kafka(self) -> str | None: ...
     @property
     def kafka(self) -> bool: ...
     @property
@@ -154,10 +157,21 @@ class _Server:
         self._is_anew = False
         """Another runtime was there before, whose log failed for want of space."""
         self._is_full_again = False
+        self._kafka_listener: socket.socket | None = None
 
     async def run(self) -> None:
         """Serve until a signal.  A log that failed for want of space is opened anew as soon as there is
         some, as a start opens it, by another runtime behind the same socket."""
+        settings = self._settings
+        if settings.kafka_port is not None:
+            self._kafka_listener = listen(settings.host, settings.kafka_port)
+        try:
+            await self._until_the_end()
+        finally:
+            if self._kafka_listener is not None:
+                self._kafka_listener.close()
+
+    async def _until_the_end(self) -> None:
         pauses = Pauses()
         while not await self._live():
             self._is_anew = True
@@ -224,7 +238,12 @@ class _Server:
         http2 = later_imports.http2 if readers is None else readers.http2
         kafka = self._kafka(runtime)
         # What comes between two runtimes waits in the kernel.
-        server = await accept(self._listener.dup(), lambda: Connection(shared, http1, http2, kafka))
+        servers = [
+            await accept(self._listener.dup(), lambda: Connection(shared, http1, http2, kafka))
+        ]
+        if self._kafka_listener is not None:
+            only = self._kafka_listener.dup()
+            servers.append(await accept(only, lambda: Connection(shared, None, None, kafka)))
         try:
             try:
                 if not self._is_anew:
@@ -236,14 +255,15 @@ class _Server:
             await self._go_down(runtime, shared, readers, is_end=is_end)
             return is_end
         finally:
-            server.close()
+            for server in servers:
+                server.close()
             for connection in list(shared.connections):
                 connection.abort()
 
     def _kafka(self, runtime: ServedRuntime) -> "Callable[[Any], Any] | None":
         """Makes the speakers of Kafka's clients; None where they are not served."""
         settings = self._settings
-        if not settings.kafka:
+        if not settings.kafka or settings.cluster_kafka is not None:
             return None
         exchange = runtime.exchange
         return later_imports.KafkaFace(

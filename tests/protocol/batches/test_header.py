@@ -15,6 +15,7 @@ from topics.protocol.batches.header import (
     header_of,
     placed,
     renew_crc,
+    timed,
 )
 
 from .builder import NOW_MS, batch, record
@@ -65,6 +66,15 @@ def test_a_log_sets_what_the_crc_does_not_cover() -> None:
     assert data[16:] == sent[16:]
     header = checked_header(data)
     assert (header.base_offset, header.leader_epoch) == (41, 7)
+
+
+def test_a_log_may_set_the_time_of_all_records() -> None:
+    """`LogAppendTime`: the greatest time is that of each, and the CRC covers it."""
+    data = timed(batch(record(0), 1, attributes=4), 41, 7, NOW_MS + 9)
+
+    header = checked_header(data)
+    assert (header.base_offset, header.leader_epoch) == (41, 7)
+    assert (header.max_ms, header.has_append_time, header.codec) == (NOW_MS + 9, True, 4)
 
 
 def test_a_changed_batch_gets_another_crc() -> None:

@@ -57,15 +57,15 @@ class Connection(asyncio.Protocol):
     """The protocol of an accepted socket.
 
     Args:
-        http1, http2: Make an HTTP/1.1 and an HTTP/2 speaker of a connection.
+        http1, http2: Make an HTTP/1.1 and an HTTP/2 speaker of a connection; None: HTTP is not served.
         kafka: Makes one of Kafka's frames; None, here or of the call: Kafka's clients are not served.
     """
 
     def __init__(
         self,
         shared: Shared,
-        http1: "Callable[[Connection], Speaker]",
-        http2: "Callable[[Connection], Speaker]",
+        http1: "Callable[[Connection], Speaker] | None",
+        http2: "Callable[[Connection], Speaker] | None",
         kafka: "Callable[[Connection], Speaker | None] | None" = None,
     ) -> None:
         self.shared = shared
@@ -265,15 +265,20 @@ class Connection(asyncio.Protocol):
     def _choose(self) -> bool:
         """Choose the speaker by the first bytes, which stay in the inbox for it."""
         begin = self._inbox.first(len(PREFACE))
-        if not begin and self.is_ended:
+        if begin.startswith(KAFKA_FIRST):
+            return self._choose_kafka()
+        if not begin:
+            if self.is_ended:
+                self.finish()
+            return False
+        if self._http1 is None or self._http2 is None:
+            log.info("%s speaks no Kafka on the port of Kafka's clients", self.client)
             self.finish()
             return False
         if len(begin) < len(PREFACE) and PREFACE.startswith(begin) and not self.is_ended:
             if begin:
                 self.deadline.set(self.shared.loop.time() + self.shared.timeouts.head_s)
             return False
-        if begin.startswith(KAFKA_FIRST):
-            return self._choose_kafka()
         is_http2 = begin == PREFACE
         if not is_http2 and is_foreign(self._inbox.piece):
             self.finish()
