@@ -587,7 +587,9 @@ def _refuse_half_a_face(settings: Settings) -> None:
             "already: leave it out"
         )
     if settings.kafka_port is not None and settings.cluster_kafka is not None:
-        raise BadSetting("TOPICS_KAFKA_PORT is set, and a node of a cluster serves no client of Kafka's")
+        raise BadSetting(
+            "TOPICS_KAFKA_PORT is set, and a node of a cluster serves no client of Kafka's"
+        )
 
 
 def _refuse_strangers(settings: Settings) -> None:

@@ -221,5 +221,5 @@ def test_batches_are_found_by_the_rows_that_are_asked_for() -> None:
         assert list(run.batches(place.row, place.row + 1)) == [place]
         assert list(run.batches(place.row + place.records - 1, run.count)) == places[place.at :]
     assert header_of(run.batch(places[0])).records == places[0].records
-    assert cast(PackedSource, run).tag_column.shape == (run.count,)
+    assert cast(PackedSource, run).tags()[0].shape == (run.count,)
     assert DELETED not in run.flags

@@ -263,8 +263,9 @@ def _packed(entry: SealEntry) -> Draft:
             left.append(_left(source, place, row + first, dead))
         # Another thread may be opening the run for a reader.
         still = cast(PackedSource, piece.run.still())
-        ids.append(np.where(piece.flags == DELETED, 0, still.tag_column[piece.lo : piece.hi]))
-        looks.append(still.tag)
+        own, look = still.tags()
+        ids.append(np.where(piece.flags == DELETED, 0, own[piece.lo : piece.hi]))
+        looks.append(look)
         row += piece.hi - piece.lo
     sizes = np.array([each.size_bytes for each in left], np.uint64)
     parts: dict[str, NDArray[Any]] = {

@@ -6,7 +6,7 @@ of other runs (`OpenedRuns`).
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,8 +89,11 @@ class PackedSealedRun(SealedRun):
         sizes = self._part(handle, "batch_bytes").astype(np.int64)
         return packed_weights(rows, gone, self.flags, firsts, sizes)
 
+    def tags(self) -> tuple[NDArray[np.uint32], Callable[[int], str]]:
+        return self._tag_ids, self.tag
+
     @property
-    def tag_column(self) -> NDArray[np.uint32]:
+    def _tag_ids(self) -> NDArray[np.uint32]:
         return self._part(self._opened(), "tag_id")
 
     # -- what does -----------------------------------------------------------------------------
@@ -119,7 +122,7 @@ class PackedSealedRun(SealedRun):
         return found
 
     def _made(self) -> Opened:
-        tags = self.tag_column
+        tags = self._tag_ids
         columns = {name: np.zeros(self.count, dtype) for name, dtype in COLUMN_DTYPES.items()}
         columns["ts_ms"][:], columns["tag_id"][:] = self.times, tags
         texts: list[Buffer] = []
@@ -150,7 +153,7 @@ class PackedSealedRun(SealedRun):
         header = header_of(raw)
         try:
             records = unpacked(header.codec, raw[HEADER_BYTES:], UNPACKED_BYTES_MAX)
-            tagged = self.tag_column[place.row : place.row + place.records] != 0
+            tagged = self._tag_ids[place.row : place.row + place.records] != 0
             return text_of(
                 header,
                 records,

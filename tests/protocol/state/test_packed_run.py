@@ -272,3 +272,18 @@ def test_records_of_any_kind_are_shown() -> None:
     run = run_of(batch_of(sent))
 
     assert len(shown(run)) == 200
+
+
+def test_tags_are_known_without_opening() -> None:
+    """And are those that the opened run has. (§0.6)"""
+    dice = random.Random(7)
+    run = run_of(numbered(9), *(batch_of(some_records(dice, n), codec=4) for n in (3, 90, 1)))
+
+    ids, tag = run.tags()
+
+    shut = [tag(each) if each else None for each in ids.tolist()]
+    opened = run.columns.tag_id.tolist()
+    assert shut == [run.tag(each) if each else None for each in opened]
+    assert len({each for each in shut if each}) > 3
+    ids, tag = run.tags()
+    assert [tag(each) if each else None for each in ids.tolist()] == shut

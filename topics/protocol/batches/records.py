@@ -25,6 +25,8 @@ _ROUNDS: Final = 8
 """Headers of a record that are looked at side by side with those of others; more are looked at one by one."""
 _PAD_BYTES: Final = 16
 """Zeros behind the records: a varint that begins at their end is read, and then seen to lie outside."""
+_ZIGZAG: Final = (np.arange(128) >> 1) ^ -(np.arange(128) & 1)
+"""Numbers of one byte."""
 _INT_BYTES: Final = 5
 _LONG_BYTES: Final = 10
 Int64s: TypeAlias = NDArray[np.int64]
@@ -100,6 +102,21 @@ def fields(data: Buffer, count: int, span: int) -> Iterator[Field]:
     else:
         columns = [column.tolist() for column in _many(data, count, span)]
         yield from map(Field, *columns)
+
+
+def keys(data: Buffer, count: int, span: int) -> tuple[Int64s, Int64s, Int64s]:
+    """Of each of some sound records its offset, and where its key begins and how large it is, −1 where there is
+    none; shape (count,) each.  Raises BatchError."""
+    if count <= FEW:
+        found = [(each.offset, each.key_at, each.key_size) for each in _few(data, count, span)]
+        columns = np.array(found, np.int64).reshape(-1, 3)
+        return columns[:, 0], columns[:, 1], columns[:, 2]
+    # Sound already: what stands behind the keys is not looked at.
+    padded, starts, _ = _lengths(data, count)
+    _, at = _varints(padded, starts + 1, _LONG_BYTES)
+    offsets, at = _varints(padded, at, _INT_BYTES)
+    sizes, begins = _varints(padded, at, _INT_BYTES)
+    return offsets, begins, sizes
 
 
 def headers_of(data: Buffer, field: Field) -> list[tuple[bytes, bytes | None]]:
@@ -182,37 +199,42 @@ def _end_of_headers(data: Buffer, at: int, count: int, end: int) -> int:
 # -- side by side ----------------------------------------------------------------------------------------
 
 
-def _lengths(data: Buffer, count: int) -> tuple[Int64s, Int64s]:
-    """Where each record begins, behind its length, and ends."""
-    starts: list[int] = []
-    ends: list[int] = []
-    at, begins, reached = 0, starts.append, ends.append
+def _lengths(data: Buffer, count: int) -> tuple[NDArray[np.uint8], Int64s, Int64s]:
+    """The data with zeros behind them; where each record begins, behind its length, and where it ends."""
+    places: list[int] = []
+    at, note = 0, places.append
     try:
         for _ in range(count):
+            note(at)
             size = data[at]
-            at += 1
-            if size > 127:
-                high = data[at]
-                at += 1
-                if high < 128:  # most records have 64 to 8,191 bytes
-                    size = size & 127 | high << 7
-                else:
-                    signed, at = _varint(data, at - 2, _INT_BYTES)
-                    size = 2 * signed if signed > 0 else 1
-            begins(at)
-            # Of a negative length, which is odd, the end lies behind all.
-            at += size >> 1 if not size & 1 else len(data)
-            reached(at)
+            if size < 128:
+                at += 1 + (size >> 1)
+                continue
+            high = data[at + 1]
+            if high < 128:  # most records have 64 to 8,191 bytes
+                at += 2 + ((size & 127 | high << 7) >> 1)
+            else:
+                signed, behind = _varint(data, at, _INT_BYTES)
+                at = behind + max(signed, 0)
     except IndexError:
         raise BatchError("records end before the last one") from None
     if at != len(data):
         raise BatchError(f"{len(data) - at} bytes behind the last record")
-    return np.array(starts, np.int64), np.array(ends, np.int64)
+    padded = np.zeros(at + _PAD_BYTES, np.uint8)
+    padded[:at] = np.frombuffer(data, np.uint8)
+    lengths = np.array(places, np.int64)
+    if (padded[lengths] & 1).any():
+        raise BatchError("a record of a negative length")
+    ends = np.append(lengths[1:], at)
+    _, starts = _varints(padded, lengths, _INT_BYTES)
+    return padded, starts, ends
 
 
 def _varints(data: NDArray[np.uint8], at: Int64s, bytes_max: int) -> tuple[Int64s, Int64s]:
     """Signed varints that begin at some places of padded data, and where they end."""
     byte = data[at]
+    if byte.max() < 128:
+        return _ZIGZAG[byte], at + 1
     found = byte.astype(np.uint64) & 127
     ends = at + 1
     more = np.flatnonzero(byte > 127)
@@ -220,20 +242,24 @@ def _varints(data: NDArray[np.uint8], at: Int64s, bytes_max: int) -> tuple[Int64
     while len(more):
         if shift == 7 * bytes_max:
             raise BatchError("a number of too many bytes")
-        byte = data[ends[more]]
-        found[more] |= (byte & 127).astype(np.uint64) << np.uint64(shift)
-        ends[more] += 1
-        more = more[byte > 127]
+        if len(more) == len(at):  # all of them: their sizes are much alike
+            byte = data[ends]
+            found |= (byte & 127).astype(np.uint64) << np.uint64(shift)
+            ends += 1
+            more = np.flatnonzero(byte > 127)
+        else:
+            byte = data[ends[more]]
+            found[more] |= (byte & 127).astype(np.uint64) << np.uint64(shift)
+            ends[more] += 1
+            more = more[byte > 127]
         shift += 7
     return (found >> np.uint64(1)).view(np.int64) ^ -(found & np.uint64(1)).view(np.int64), ends
 
 
 def _many(data: Buffer, count: int, span: int) -> _Fields:
-    starts, ends = _lengths(data, count)
+    padded, starts, ends = _lengths(data, count)
     if (starts == ends).any():
         raise BatchError("a record of no bytes")
-    padded = np.zeros(len(data) + _PAD_BYTES, np.uint8)
-    padded[: len(data)] = np.frombuffer(data, np.uint8)
     deltas, at = _varints(padded, starts + 1, _LONG_BYTES)
     offsets, at = _varints(padded, np.minimum(at, ends), _INT_BYTES)
     # Each may be as many beyond its number as are gone; and they ascend.

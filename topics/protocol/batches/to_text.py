@@ -21,6 +21,8 @@ from topics.protocol.model.records import FORMED, HAS_HEADERS, HAS_KEY, ONE_LINE
 _MANY: Final = msgspec.json.Decoder(list[Raw])
 _ONE: Final = msgspec.json.Decoder(Raw)
 _encode: Final = msgspec.json.Encoder().encode
+_FIRST: Final = frozenset(b'{["-0123456789tfn \t\r\n')
+"""With which a JSON text begins."""
 _TRIED_TOGETHER: Final = 256
 """Values whose grammar is verified as one array; of fewer, the others are known sooner where it is not JSON."""
 
@@ -115,19 +117,20 @@ def _formed(value: bytes | None) -> tuple[bytes, bytes]:
 
 def are_json(values: Sequence[bytes | None]) -> list[bool]:
     """Whether each is a JSON text that an append takes as `data`."""
-    found: list[bool] = []
-    for at in range(0, len(values), _TRIED_TOGETHER):
-        part = values[at : at + _TRIED_TOGETHER]
-        found += [True] * len(part) if _all_json(part) else map(is_json, part)
+    found = [bool(value) and value[0] in _FIRST for value in values]  # type: ignore[index]
+    likely = [at for at, is_likely in enumerate(found) if is_likely]
+    for first in range(0, len(likely), _TRIED_TOGETHER):
+        part = likely[first : first + _TRIED_TOGETHER]
+        texts: list[Any] = [values[at] for at in part]
+        if not _all_json(texts):
+            for at, text in zip(part, texts, strict=True):
+                found[at] = is_json(text)
     return found
 
 
-def _all_json(values: Sequence[bytes | None]) -> bool:
+def _all_json(values: Sequence[bytes]) -> bool:
     """Whether all are: as one array they are as many, and the same bytes."""
-    if None in values:
-        return False
-    texts: Sequence[Any] = values
-    joined = b"[%b]" % b",".join(texts)
+    joined = b"[%b]" % b",".join(values)
     try:
         joined.decode()
         read = _MANY.decode(joined)
@@ -136,10 +139,10 @@ def _all_json(values: Sequence[bytes | None]) -> bool:
     return len(read) == len(values) and all(map(_is_same, read, values))
 
 
-def _is_same(read: Raw, value: bytes | None) -> bool:
+def _is_same(read: Raw, value: bytes) -> bool:
     """Whether what was read is the value, but for space around it."""
     found = bytes(read)
-    return found == value or (value is not None and found == value.strip(b" \t\r\n"))
+    return found == value or found == value.strip(b" \t\r\n")
 
 
 def is_json(value: bytes | None) -> bool:
@@ -155,6 +158,15 @@ def is_json(value: bytes | None) -> bool:
 
 
 # -- keys and headers ------------------------------------------------------------------------------------
+
+
+def is_utf8(key: bytes) -> bool:
+    """Whether a key can be a tag, but for its size."""
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _tags(

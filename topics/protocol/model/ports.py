@@ -235,9 +235,9 @@ class PackedSource(Run, Protocol):
     def batch(self, place: BatchPlace) -> Buffer:
         """*Blocking.* The bytes of a batch that has some.  Raises Corrupt, ReadFailed."""
 
-    @property
-    def tag_column(self) -> NDArray[np.uint32]:
-        """The id of each row's tag, for `Run.tag`; *blocking* where the run has to be opened."""
+    def tags(self) -> tuple[NDArray[np.uint32], Callable[[int], str]]:
+        """*Blocking.* The id of each row's tag, shape (count,), 0 where there is none; and the tag of an id.
+        Does not open the run."""
 
 
 class Extent(NamedTuple):

@@ -9,7 +9,7 @@ To open many records takes long: `is_warm` says whether little is missing, and a
 
 import copy
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from topics.protocol.batches.codecs import unpacked
 from topics.protocol.batches.header import HEADER_BYTES, header_of
-from topics.protocol.batches.to_text import text_of
+from topics.protocol.batches.records import keys
+from topics.protocol.batches.to_text import is_utf8, text_of
 from topics.protocol.batches.weights import packed_weights
 from topics.protocol.model.limits import UNPACKED_BYTES_MAX
 from topics.protocol.model.ports import BatchPlace, BatchSlice, Span, TagMatch
@@ -170,9 +171,30 @@ class PackedRun(UnsealedRun):
         texts: Sequence[Any] = self._texts[first:end]
         return None if any(isinstance(text, StoredText) for text in texts) else texts
 
-    @property
-    def tag_column(self) -> NDArray[np.uint32]:
-        return self.columns.tag_id
+    def tags(self) -> tuple[NDArray[np.uint32], Callable[[int], str]]:
+        if self._open.count == self.count:
+            return self._open.columns.tag_id, self._open.tag
+        ids, known = np.zeros(self.count, np.uint32), dict[bytes, int]()
+        for place in self._batches:
+            self._note_tags(place, ids[place.row : place.row + place.records], known)
+        tags = {tag_id: key for key, tag_id in known.items()}
+        return ids, lambda tag_id: tags[tag_id].decode()
+
+    def _note_tags(
+        self, place: BatchPlace, ids: NDArray[np.uint32], known: dict[bytes, int]
+    ) -> None:
+        """Set the ids of the tags of one batch, new ones behind those that are known."""
+        raw = memoryview(self.batch(place))
+        header = header_of(raw)
+        data = bytes(unpacked(header.codec, raw[HEADER_BYTES:], UNPACKED_BYTES_MAX))
+        rows, starts, sizes = keys(data, header.records, header.last_delta + 1)
+        tagged = np.flatnonzero((sizes > 0) & (sizes <= self._tag_bytes_max))
+        begins, stops = starts[tagged].tolist(), (starts + sizes)[tagged].tolist()
+        found = [data[begin:stop] for begin, stop in zip(begins, stops, strict=True)]
+        for key in dict.fromkeys(found):
+            if key not in known:
+                known[key] = len(known) + 1 if is_utf8(key) else 0
+        ids[rows[tagged]] = list(map(known.__getitem__, found))
 
     # ------------------------------------------------------------------ opening
 
