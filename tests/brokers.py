@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 from uuid import uuid4
 
 VERSION: Final = "4.3.1"
@@ -137,6 +137,14 @@ class Broker:
         port: Where clients reach it, on 127.0.0.1.
     """
 
+    flags: ClassVar[Sequence[str]] = (
+        f"-Xmx{HEAP_MB}m",
+        "-XX:+UseSerialGC",
+        # The small compiler: a broker of a test lives for a minute, of which the other one takes half.
+        "-XX:TieredStopAtLevel=1",
+    )
+    """Of Java."""
+
     def __init__(self, folder: Path, number: int, port: int, properties: str) -> None:
         self.number, self.port, self.folder = number, port, folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -148,9 +156,7 @@ class Broker:
         self._run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties))
 
     def _command(self, name: str, *arguments: str) -> list[str]:
-        # The small compiler: a broker of a test lives for a minute, of which the other one takes half.
-        flags = [f"-Xmx{HEAP_MB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        return [java(), *flags, "-cp", f"{jars()}/*", name, *arguments]
+        return [java(), *self.flags, "-cp", f"{jars()}/*", name, *arguments]
 
     def _run(self, name: str, *arguments: str) -> None:
         done = subprocess.run(
@@ -170,6 +176,12 @@ class Broker:
             self._process = subprocess.Popen(
                 self._command("kafka.Kafka", str(self._properties)), stdout=out, stderr=out
             )
+
+    @property
+    def pid(self) -> int:
+        """Of a broker that was started."""
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def is_started(self) -> bool:

@@ -21,6 +21,10 @@ _XERIAL_BYTES: Final = 16
 _BLOCK: Final = Struct(">i")
 
 
+class TooMuch(BatchError):
+    """More than the bound, once it is unpacked."""
+
+
 class UnknownCodec(BatchError):
     """A compression of a number that Kafka has not."""
 
@@ -33,7 +37,7 @@ def unpacked(codec: int, data: Buffer, bound_bytes: int) -> Buffer:
     """
     if codec == 0:
         if len(data) > bound_bytes:
-            raise BatchError(_too_large(bound_bytes))
+            raise TooMuch(_too_large(bound_bytes))
         return data
     if codec >= len(NAMES):
         raise UnknownCodec(f"a compression of number {codec}")
@@ -65,11 +69,12 @@ def _unpacked(library: Any, data: Buffer, bound_bytes: int, codec: int) -> memor
         size = int(into(data, room))
     except Exception as error:  # of the library's own class, which says no more than its text
         if "buffer" in str(error).lower():
-            raise BatchError(_too_large(bound_bytes)) from error
+            raise TooMuch(_too_large(bound_bytes)) from error
         raise BatchError(f"not {NAMES[codec]}: {error}", is_corrupt=True) from error
     if size > bound_bytes:
-        raise BatchError(_too_large(bound_bytes))
-    return memoryview(room[:size].tobytes())
+        raise TooMuch(_too_large(bound_bytes))
+    # No copy, which would keep the interpreter for as long as it takes.
+    return room.data[:size]
 
 
 def _of_blocks(blocks: memoryview, bound_bytes: int) -> bytes:

@@ -30,14 +30,19 @@ class RecordTooLarge(BatchError):
     """A record of more bytes than a server takes."""
 
 
-def require_sound(data: Buffer, record_bytes_max: int) -> int:
+def require_sound(
+    data: Buffer, record_bytes_max: int, bound_bytes: int = UNPACKED_BYTES_MAX
+) -> int:
     """Verify one whole batch: its bytes, what it says of itself, and each record.
+
+    Args:
+        bound_bytes: Of its records, unpacked.
 
     Returns:
         Bytes of its records, once they are unpacked.
 
     Raises:
-        BatchError: It is not taken.
+        BatchError: It is not taken; `TooMuch`, where nothing else is wrong up to there.
     """
     if len(data) > MAGIC_AT and data[MAGIC_AT] < MAGIC:
         raise OldForm(f"records of form {data[MAGIC_AT]}; form {MAGIC} is taken, Kafka 0.11's")
@@ -50,7 +55,7 @@ def require_sound(data: Buffer, record_bytes_max: int) -> int:
         raise BatchError("a producer without an epoch or without a sequence")
     if header.has_append_time:
         raise BadTime("the time of the append is for the server to set")
-    records = unpacked(header.codec, memoryview(data)[HEADER_BYTES:], UNPACKED_BYTES_MAX)
+    records = unpacked(header.codec, memoryview(data)[HEADER_BYTES:], bound_bytes)
     sound = verified(records, header.records)
     if sound.longest > record_bytes_max:
         raise RecordTooLarge(f"a record of {sound.longest} bytes, and {record_bytes_max} are taken")

@@ -6,13 +6,15 @@ acknowledged can be read: a batch that could not would stop every consumer at it
 
 from typing import Any, Final, NamedTuple
 
-from topics.protocol.batches.header import HEADER_BYTES, BatchError
+from topics.protocol.batches.codecs import TooMuch
+from topics.protocol.batches.header import BatchError
 from topics.protocol.batches.sound import require_sound
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.apis import PRODUCE_FIRST
 from topics.protocol.faces.kafka.names import epoch_of
 from topics.protocol.model.commands import AppendBatch, DescribeTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.limits import UNPACKED_BYTES_MAX
 from topics.protocol.model.outcomes import BatchAppended
 from topics.server.kafka.call import Call, Submitted
 from topics.server.kafka.steps import Steps
@@ -54,16 +56,17 @@ def produce(call: Call) -> Steps[Any]:
     elif request.transactional_id is not None:
         why = _Refused(errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "topics has no transactions")
         parts = [part._replace(refused=why) for part in parts]
-    record_bytes = call.service.shell.limits.max_record_bytes
-    if _is_much(parts):
-        shell = call.service.shell
+    shell = call.service.shell
+    record_bytes = shell.limits.max_record_bytes
+    checked = _checked_now(parts, record_bytes)
+    if checked is None:
         parts = yield from call.thread(
             shell.decode_in_thread,
             lambda: [_checked(part, record_bytes) for part in parts],
             holds=True,
         )
     else:
-        parts = [_checked(part, record_bytes) for part in parts]
+        parts = checked
     submitted = []
     for part in parts:
         submitted.append((yield from _begun(call, part)))
@@ -106,21 +109,30 @@ def _parts(call: Call) -> Steps[list[_Part]]:
     return found
 
 
-def _is_much(parts: list[_Part]) -> bool:
-    size = 0
-    for part in parts:
-        is_packed = len(part.data) >= HEADER_BYTES and part.data[22] & 7
-        size += len(part.data) * 8 if is_packed else len(part.data)
-    return size >= APART_BYTES
+def _checked_now(parts: list[_Part], record_bytes_max: int) -> list[_Part] | None:
+    """As `_checked`, of all parts; None where that is much: a small batch may unpack to a thousand times its
+    size."""
+    if sum(len(part.data) for part in parts) >= APART_BYTES:
+        return None
+    try:
+        return [_checked(part, record_bytes_max, APART_BYTES) for part in parts]
+    except TooMuch:
+        return None
 
 
-def _checked(part: _Part, record_bytes_max: int) -> _Part:
-    """The part, with its batch as bytes of its own; refused where the batch is not sound."""
+def _checked(part: _Part, record_bytes_max: int, bound_bytes: int = UNPACKED_BYTES_MAX) -> _Part:
+    """The part, with its batch as bytes of its own; refused where the batch is not sound.
+
+    Raises:
+        TooMuch: The bound is lower than that of all batches, and exceeded.
+    """
     if part.refused is not None:
         return part._replace(data=b"")
     try:
-        unpacked_bytes = require_sound(part.data, record_bytes_max)
+        unpacked_bytes = require_sound(part.data, record_bytes_max, bound_bytes)
     except BatchError as error:
+        if isinstance(error, TooMuch) and bound_bytes < UNPACKED_BYTES_MAX:
+            raise
         why = _Refused(errors.code_of_batch(error), str(error))
         return part._replace(data=b"", refused=why)
     return part._replace(data=bytes(part.data), unpacked_bytes=unpacked_bytes)
