@@ -39,11 +39,14 @@ POM: Final = """\
   <dependencies>{}</dependencies>
 </project>
 """
-KAFKA: Final = f"""\
+KAFKA: Final = "".join(
+    f"""\
 <dependency>
-  <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
+  <groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId><version>{VERSION}</version>
 </dependency>
 """
+    for artifact in ("kafka_2.13", "kafka-tools")
+)
 # All that it needs and PySpark does not bring, by name: what Spark's jars ask for themselves is a
 # second Hadoop, from repositories beside Central.
 CONNECTOR: Final = "".join(
@@ -81,7 +84,7 @@ def jars() -> Path:
     Raises:
         NoBrokers: Without Maven, or without a way to Maven Central.
     """
-    return _fetched(VERSION, KAFKA)
+    return _fetched(f"{VERSION}-tools", KAFKA)
 
 
 def connector_jars() -> Path:

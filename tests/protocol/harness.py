@@ -414,7 +414,7 @@ def _read(records: Records) -> bytes:
     for run, spans in records.extents:
         # Right behind a write a page may be on its way to the disk, and then a read has to wait.
         found = run.read(spans) or run.read_blocking(spans)
-        if not records.is_verbatim():
+        if not records.is_verbatim(run, spans):
             found = project(
                 run,
                 spans,

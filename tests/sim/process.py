@@ -630,7 +630,7 @@ def texts_of(records: Records) -> list[Buffer]:
         texts = run.read(spans)
         if texts is None:
             texts = run.read_blocking(spans)
-        if not records.is_verbatim():
+        if not records.is_verbatim(run, spans):
             texts = project(
                 run,
                 spans,

@@ -28,6 +28,7 @@ class PackedSealedRun(SealedRun):
 
     __slots__ = ()
     form = PACKED
+    has_forms = True
 
     # -- what needs no opening -----------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class SealedRun:
     form: int = TEXT
 
     __slots__ = (
-        *("_checked", "_dead", "_heap", "_deletions", "_pinned", "_segment", "_segments"),
+        *("_checked", "_dead", "_forms", "_heap", "_deletions", "_pinned", "_segment", "_segments"),
         *("count", "first_seq", "index", "ref", "text_bytes", "topic_id"),
     )
 
@@ -69,6 +69,7 @@ class SealedRun:
         self._heap: NDArray[np.uint8] | None = None
         self._deletions: list[tuple[int, Deletion]] | tuple[()] = ()
         self._dead: int | None = None
+        self._forms: bool | None = None
 
     def __repr__(self) -> str:
         return (
@@ -116,6 +117,12 @@ class SealedRun:
     @property
     def columns(self) -> Columns:
         return self._verified(self._opened())
+
+    @property
+    def has_forms(self) -> bool:
+        if self._forms is None:
+            self._forms = bool(self.columns.form.any())
+        return self._forms
 
     @property
     def times(self) -> NDArray[np.int64]:

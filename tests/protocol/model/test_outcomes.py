@@ -7,6 +7,7 @@ import pytest
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.outcomes import Fetch, Grant, Granted, Jobs, Records
 from topics.protocol.model.ports import Extent
+from topics.protocol.state.hot_run import HotRun
 
 
 class Run:
@@ -47,7 +48,7 @@ def test_an_error_of_a_fetch_is_its_result(error: Exception) -> None:
 )
 def test_records_are_served_as_they_lie_or_cut(changes: dict[str, bool], is_verbatim: bool) -> None:
     """A slice of the stored text, unless something is put in or left out. (§0.4)"""
-    assert Records([], **changes).is_verbatim() is is_verbatim
+    assert Records([], **changes).is_verbatim(HotRun(1), [(0, 1)]) is is_verbatim
 
 
 def test_jobs_for_a_thread_have_runs_that_do_not_grow() -> None:

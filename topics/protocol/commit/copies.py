@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from topics.protocol.model.ports import Extent, Run, Span
 from topics.protocol.model.records import (
     DATA_KEY_SIZE,
+    HAS_HEADERS,
     META_KEY_SIZE,
     Batch,
     Buffer,
     SharedText,
 )
-from topics.protocol.model.render import JsonText
+from topics.protocol.model.render import JsonText, node_part
 from topics.protocol.state.run_list import rows_of
 
 Stamp = Callable[[int], dict[str, bytes]]
@@ -39,6 +40,8 @@ _SPARE_SHARE: Final = 8
 """A record is shared where what surrounds it in memory is at most such a part of it: whoever refers to
 a part of some bytes holds all of them."""
 
+_HEADERS: Final = b',"$headers":'
+_TIME: Final = b',"$time":'
 _SEQ_KEY_SIZE: Final = len(b'{"$seq":')
 _TS_KEY_SIZE: Final = len(b',"$ts":')
 _POWERS: Final = 10 ** np.arange(1, 19, dtype=np.int64)
@@ -57,6 +60,7 @@ class Copies:
         nodes, tags: One (or None) each, or None where none has one.
         ends: What follows the tail of each: a stamped `meta` and the last brace; None where there is
             none.
+        form: As in `Batch`.
     """
 
     tails: list[JsonText]
@@ -67,6 +71,7 @@ class Copies:
     nodes: list[str | None] | None = None
     tags: list[str | None] | None = None
     ends: list[bytes] | None = None
+    form: NDArray[np.uint8] | None = None
 
     def __len__(self) -> int:
         return len(self.tails)
@@ -93,6 +98,7 @@ class Copies:
             None if self.nodes is None else self.nodes[part],
             None if self.tags is None else self.tags[part],
             None if self.ends is None else self.ends[part],
+            None if self.form is None else self.form[part],
         )
 
     def render(self, first_seq: int, ts_ms: int) -> Batch:
@@ -117,6 +123,7 @@ class Copies:
             tags=self.tags,
             src_seq=self.seqs,
             hops=self.hops,
+            form=self.form,
         )
 
 
@@ -192,6 +199,11 @@ def gather(
         _joined([(piece.nodes, len(piece)) for piece in pieces]),
         _joined([(piece.tags, len(piece)) for piece in pieces]),
         None if stamp is None else [end for piece in pieces for end in piece.ends or ()],
+        None
+        if all(piece.form is None for piece in pieces)
+        else np.concatenate(
+            [np.zeros(len(p), np.uint8) if p.form is None else p.form for p in pieces]
+        ),
     )
 
 
@@ -249,6 +261,13 @@ def _cut(
         ]
         ends = [_end(meta) for meta in metas]
         meta_size = np.fromiter(map(len, metas), np.uint32, len(metas))
+    form = columns.form[rows].copy() if run.has_forms else None
+    if form is not None:
+        starts_of, ends_at, rows_at = starts.tolist(), (starts + size).tolist(), seqs.tolist()
+        for i in np.flatnonzero(form).tolist():
+            record = bytes(view[starts_of[i] : ends_at[i]])
+            row = rows_at[i] - run.first_seq
+            tails[i], form[i] = _formed(run, row, record, node=node, is_stamped=stamp is not None)
     hops = columns.hops[rows]
     return Copies(
         tails,
@@ -259,6 +278,7 @@ def _cut(
         _texts_of(columns.node_id[rows], run.node) if node else None,
         _texts_of(columns.tag_id[rows], run.tag) if tag else None,
         ends,
+        form,
     )
 
 
@@ -288,6 +308,10 @@ def _cut_one(
     if stamp is not None:
         meta = stamped(bytes(view[data_end + META_KEY_SIZE : size - 1]), stamp(seq))
         ends, meta_size = [_end(meta)], len(meta)
+    form = None
+    if run.has_forms and columns.form[row]:
+        tail, kind = _formed(run, row, bytes(view), node=node, is_stamped=stamp is not None)
+        form = np.array([kind], np.uint8)
     hops = min(int(columns.hops[row]), 254) + 1 if hop else 0
     node_id, tag_id = int(columns.node_id[row]), int(columns.tag_id[row])
     return Copies(
@@ -299,6 +323,39 @@ def _cut_one(
         [run.node(node_id)] if node and node_id else None,
         [run.tag(tag_id)] if tag and tag_id else None,
         ends,
+        form,
+    )
+
+
+def _formed(
+    run: Run, row: int, record: bytes, *, node: bool, is_stamped: bool
+) -> tuple[JsonText, int]:
+    """The tail of a record of Kafka's, and its form as a copy: its head says all that a client of Kafka's gave, also
+    what the source's own head and place say."""
+    columns = run.columns
+    meta_size, form = int(columns.meta_size[row]), int(columns.form[row])
+    data_end = len(record) - 1 - (meta_size + META_KEY_SIZE if meta_size else 0)
+    head_end = data_end - int(columns.data_size[row]) - DATA_KEY_SIZE
+    seq, ts_ms = run.first_seq + row, int(columns.ts_ms[row])
+    head = record[_SEQ_KEY_SIZE + _TS_KEY_SIZE + len(str(seq)) + len(str(ts_ms)) : head_end]
+    if not node and (node_id := int(columns.node_id[row])):
+        head = head[len(node_part(run.node(node_id))) :]
+    before, mark, headers = head.partition(_HEADERS)
+    if _TIME not in before:
+        before += b"%b%d" % (_TIME, ts_ms)
+    if is_stamped and not mark:
+        # The stamp is in `meta`, and no header.
+        mark, headers = _HEADERS, _pairs(record[data_end + META_KEY_SIZE : -1])
+        form |= HAS_HEADERS
+    rest = record[head_end : data_end if is_stamped else len(record)]
+    return _kept(b"".join((before, mark, headers, rest))), form
+
+
+def _pairs(meta: bytes) -> bytes:
+    """The headers that a `meta` is made of, as a list of pairs."""
+    members = _META.decode(meta) if meta else {}
+    return b"[%b]" % b",".join(
+        [b"[%b,%b]" % (_quoted(name), bytes(value)) for name, value in members.items()]
     )
 
 

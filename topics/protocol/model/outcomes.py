@@ -16,8 +16,9 @@ import msgspec
 from topics.protocol.model.config import RouterConfig, TopicConfig, TopicType
 from topics.protocol.model.durability import Durability
 from topics.protocol.model.events import Loss
-from topics.protocol.model.ports import Extent
+from topics.protocol.model.ports import Extent, Run, Span
 from topics.protocol.model.records import Buffer
+from topics.protocol.model.render import hides
 
 
 class Gate(Enum):
@@ -252,8 +253,11 @@ class Records(msgspec.Struct, frozen=True):
         """The same for a thread, which needs runs that do not grow meanwhile."""
         return msgspec.structs.replace(self, extents=_still(self.extents))
 
-    def is_verbatim(self) -> bool:
-        return not self.tags and self.meta and self.data and not self.inserts
+    def is_verbatim(self, run: Run, spans: Sequence[Span]) -> bool:
+        """Whether some records of a run are shown as they are stored."""
+        if self.tags or not (self.meta and self.data) or self.inserts:
+            return False
+        return not hides(run, spans, tags=False, meta=True)
 
 
 def _still(extents: Sequence[Extent]) -> list[Extent]:

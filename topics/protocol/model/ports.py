@@ -74,6 +74,10 @@ class Run(Protocol):
         """TEXT or PACKED."""
 
     @property
+    def has_forms(self) -> bool:
+        """Whether `columns.form` of some row may not be 0."""
+
+    @property
     def count(self) -> int:
         """Rows; the last seq is `first_seq + count - 1`."""
 

@@ -15,6 +15,8 @@ import orjson
 from topics.protocol.model.ports import Run, Span
 from topics.protocol.model.records import (
     DATA_KEY_SIZE,
+    HAS_HEADERS,
+    HAS_KEY,
     META_KEY_SIZE,
     ONE_LINE,
     Batch,
@@ -31,6 +33,8 @@ _DATA_AND_BRACE: Final = DATA_KEY_SIZE + 1
 _COPIED_BYTES: Final = 64 << 10
 """Text that is copied whole to be cut: slices of it cost less than views."""
 _CR, _LF = 13, 10
+_KEY: Final = b',"$key":"'
+_HEADERS: Final = b',"$headers":'
 
 
 def render_batch(
@@ -80,10 +84,10 @@ def heads_of(
     """What stands before the data of each record."""
     stamp = b',"$ts":%d' % ts_ms
     if nodes is None or isinstance(nodes, str):
-        middle = stamp + _node_part(nodes) + b',"data":'
+        middle = stamp + node_part(nodes) + b',"data":'
         middles: Sequence[bytes] | repeat[bytes] = repeat(middle, len(seqs))
     else:
-        known = {node: stamp + _node_part(node) + b',"data":' for node in set(nodes)}
+        known = {node: stamp + node_part(node) + b',"data":' for node in set(nodes)}
         middles = [known[node] for node in nodes]
     return [b'{"$seq":%d%b' % part for part in zip(seqs, middles, strict=True)]
 
@@ -97,7 +101,7 @@ def _render_one(
     data: JsonText, seq: int, ts_ms: int, node: str | None, tags: Sequence[str | None] | None
 ) -> Batch:
     """A single record, the common case, without the arrays that pay for many."""
-    part = b"" if node is None else _node_part(node)
+    part = b"" if node is None else node_part(node)
     text = b"".join((b'{"$seq":%d,"$ts":%d%b,"data":' % (seq, ts_ms, part), data, b"},"))
     if _LF in text or _CR in text:
         text = text.translate(ONE_LINE)
@@ -107,8 +111,30 @@ def _render_one(
     return Batch(text, ts_ms, size, data_size, None, node, tags)
 
 
-def _node_part(node: str | None) -> bytes:
+def node_part(node: str | None) -> bytes:
+    """What says the node in the head of a record."""
     return b"" if node is None else b',"$node":' + orjson.dumps(node)
+
+
+def hides(run: Run, spans: Sequence[Span], *, tags: bool, meta: bool) -> bool:
+    """Whether the heads of some records have what such a reader does not see: `$key` without tags, `$headers`
+    without `meta`."""
+    hidden = (0 if tags else HAS_KEY) | (0 if meta else HAS_HEADERS)
+    if not hidden or not run.has_forms:
+        return False
+    form = run.columns.form
+    return any((form[lo:hi] & hidden).any() for lo, hi in spans)
+
+
+def _shown_head(head: bytes, form: int, *, tags: bool, meta: bool) -> bytes:
+    """The head of a record of Kafka's, without what its reader does not see."""
+    if form & HAS_HEADERS and not meta:
+        head = head[: head.index(_HEADERS)]  # the last of it
+    if form & HAS_KEY and not tags:
+        begin = head.index(_KEY)
+        end = head.index(b'"', begin + len(_KEY)) + 1
+        head = head[:begin] + head[end:]
+    return head
 
 
 def project(
@@ -153,6 +179,7 @@ def _projected(
     data_size = columns.data_size[lo:hi].tolist()
     meta_size = columns.meta_size[lo:hi].tolist()
     tag_id = columns.tag_id[lo:hi].tolist() if tags else [0] * (hi - lo)
+    forms = columns.form[lo:hi].tolist() if run.has_forms else repeat(0, hi - lo)
     shown: dict[int, bytes] = {0: b""}
     for i in set(tag_id) - {0}:
         shown[i] = b',"$tag":' + orjson.dumps(run.tag(i))
@@ -160,25 +187,31 @@ def _projected(
     if data and meta and len(text) <= _COPIED_BYTES:
         raw = text if isinstance(text, bytes) else bytes(text)
         first = offset[0]
-        for at, whole, tail, more, tagged in zip(
-            offset, size, data_size, meta_size, tag_id, strict=True
+        for at, whole, tail, more, tagged, form in zip(
+            offset, size, data_size, meta_size, tag_id, forms, strict=True
         ):
             at -= first
             end = at + whole
             # Behind the head: `data`, `meta` where there is one, the last brace.
             cut = end - tail - _DATA_AND_BRACE - (more + META_KEY_SIZE if more else 0)
-            out.append(raw[at:cut] + next(inserts) + shown[tagged] + raw[cut:end])
+            head = raw[at:cut]
+            if form:
+                head = _shown_head(head, form, tags=tags, meta=meta)
+            out.append(head + next(inserts) + shown[tagged] + raw[cut:end])
         return out
     view: JsonText = memoryview(text)
-    for i in range(hi - lo):
+    for i, form in zip(range(hi - lo), forms, strict=True):
         at = offset[i] - offset[0]
         meta_full = meta_size[i] + META_KEY_SIZE if meta_size[i] else 0
         data_end = at + size[i] - 1 - meta_full
         head_end = data_end - data_size[i] - DATA_KEY_SIZE
+        head = view[at:head_end]
+        if form:
+            head = _shown_head(bytes(head), form, tags=tags, meta=meta)
         out.append(
             b"".join(
                 (
-                    view[at:head_end],
+                    head,
                     next(inserts),
                     shown[tag_id[i]],
                     view[head_end:data_end] if data else b"",

@@ -128,6 +128,7 @@ class HotRun(UnsealedRun):
     """A run that grows by batches of text; implements `ports.Run`."""
 
     form: Final = TEXT
+    has_forms = False
 
     def __init__(self, first_seq: int, *, volatile: bool = False, base_bytes: int = 0) -> None:
         super().__init__(first_seq, volatile=volatile, base_bytes=base_bytes)
@@ -291,6 +292,7 @@ class HotRun(UnsealedRun):
             put("hops", row, batch.hops.item())
         if batch.form is not None:
             put("form", row, batch.form.item())
+            self.has_forms = True
 
     def _own_nodes(self) -> _Strings:
         if self._nodes is _NO_STRINGS:
@@ -322,6 +324,7 @@ class HotRun(UnsealedRun):
             columns["hops"][new] = batch.hops
         if batch.form is not None:
             columns["form"][new] = batch.form
+            self.has_forms = True
 
     def _store_text(self, text: Text) -> int:
         """Place text behind the last; returns its offset in the run."""

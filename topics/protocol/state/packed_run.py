@@ -57,6 +57,7 @@ class PackedRun(UnsealedRun):
     """
 
     form: Final = PACKED
+    has_forms: Final = True
 
     def __init__(self, first_seq: int, *, tag_bytes_max: int) -> None:
         super().__init__(first_seq)

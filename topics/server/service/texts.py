@@ -122,7 +122,8 @@ def _texts(records: Records, *, blocking: bool) -> list[Buffer] | None:
     left_bytes = TURN_BYTES
     inserts = iter(records.inserts) if records.inserts else None
     for run, spans in records.extents:
-        views = run.views(spans) if records.is_verbatim() else None
+        is_verbatim = records.is_verbatim(run, spans)
+        views = run.views(spans) if is_verbatim else None
         if views is not None:
             _join(out, views)
             continue
@@ -134,7 +135,7 @@ def _texts(records: Records, *, blocking: bool) -> list[Buffer] | None:
             texts = run.read_blocking(part) if blocking else run.read(part)
             if texts is None:
                 return None
-            if not records.is_verbatim():
+            if not is_verbatim:
                 view = {"tags": records.tags, "meta": records.meta, "data": records.data}
                 texts = project(run, part, texts, inserts=inserts, **view)
             _join(out, ([text] for text in texts))

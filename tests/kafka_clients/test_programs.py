@@ -1,0 +1,68 @@
+"""Programs of others, unchanged: kcat, Kafka's own tools, and clients in Go and JavaScript."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests import brokers
+
+from .conftest import HERE, run
+
+COUNT = 30
+RECORDS = [f"{at} k {at}" for at in range(COUNT)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_kcat(bootstrap: str, topic: str, codec: str, http: httpx.Client) -> None:
+    kcat = shutil.which("kcat")
+    if kcat is None:
+        pytest.skip("needs kcat")
+    lines = "".join(f"k:{at}\n" for at in range(COUNT))
+    run(kcat, "-b", bootstrap, "-P", "-t", topic, "-K:", "-z", codec, stdin=lines)
+    line = (kcat, "-b", bootstrap, "-C", "-t", topic, "-e", "-q", "-o", "beginning")
+    assert run(*line, "-f", "%o %k %s\n").splitlines() == RECORDS
+    assert http.get(f"topics/{topic}").json()["count"] == COUNT
+
+
+@pytest.mark.parametrize("name", ["franz", "sarama", "segment"])
+def test_clients_in_go(go: Callable[[str], Path], bootstrap: str, topic: str, name: str) -> None:
+    assert run(go(name), bootstrap, topic, COUNT).splitlines() == RECORDS
+
+
+def test_kafkajs(kafkajs: Path, bootstrap: str, http: httpx.Client) -> None:
+    """It creates, writes with and without compression, and asks for offsets."""
+    program = HERE / "programs" / "js" / "client.js"
+    found = run("node", program, bootstrap, "of-js", COUNT, NODE_PATH=str(kafkajs))
+    assert found.split() == ["0", str(COUNT)]
+    records = http.post("topics/of-js/diff", json={"include_tags": True}).json()["records"]
+    assert [(each["$tag"], each["data"]) for each in records] == [("k", at) for at in range(COUNT)]
+
+
+def tool(name: str, *arguments: object, stdin: str = "") -> str:
+    try:
+        java, jars = brokers.java(), brokers.jars()
+    except brokers.NoBrokers as error:
+        pytest.skip(str(error))
+    flags = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*")
+    return run(java, *flags, f"org.apache.kafka.tools.{name}", *arguments, stdin=stdin)
+
+
+@pytest.mark.kafka
+def test_tools_of_kafka(bootstrap: str, topic: str) -> None:
+    """The console's producer and consumer, the one that measures, and the one that lists."""
+    server = ("--bootstrap-server", bootstrap)
+    lines = "".join(f"{at}\n" for at in range(COUNT))
+    tool("ConsoleProducer", *server, "--topic", topic, stdin=lines)
+    read = ("--topic", topic, "--partition", 0, "--offset", "earliest", "--max-messages", COUNT)
+    found = tool("consumer.ConsoleConsumer", *server, *read, "--timeout-ms", 30_000)
+    assert found.split() == [str(at) for at in range(COUNT)]
+    perf = ("--num-records", 5000, "--record-size", 100, "--throughput", -1)
+    props = ("--command-property", f"bootstrap.servers={bootstrap}")
+    assert "5000 records sent" in tool("ProducerPerformance", "--topic", topic, *perf, *props)
+    assert topic in tool("TopicCommand", *server, "--list").split()
+    assert "PartitionCount: 1" in tool("TopicCommand", *server, "--describe", "--topic", topic)
+    offsets = tool("GetOffsetShell", *server, "--topic", topic)
+    assert offsets.strip() == f"{topic}:0:{COUNT + 5000}"
