@@ -109,7 +109,6 @@ class Engine:
         )
         self._decide: dict[type, Callable[[Any, Moment], Outcome]] = {
             Append: self._records.append,
-            ReadPage: self.reads.page,
             **topics.commands,
             **self.watch_commands.commands,
             **self.router_commands.commands,
@@ -143,6 +142,8 @@ class Engine:
                 return decide(command, moment)
             if type(command) is Diff:
                 return self.reads.diff(command, token, moment.now_ms)
+            if type(command) is ReadPage:
+                return self.reads.page(command, token, moment)
             if type(command) is FetchBatches:
                 return self.fetches.fetch(command, token, moment.now_ms)
             if type(command) is Claim:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from protocol.state.test_packed_run import numbered
 from store import ledger
 from store.ledger import Ledger, entry_of
 
@@ -16,9 +17,11 @@ from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent, SealEntry, SealPiece, Span
 from topics.protocol.model.render import render_batch
 from topics.protocol.state.hot_run import HotRun
+from topics.protocol.state.packed_run import PackedRun
 from topics.server.service.texts import (
     STEP_BYTES,
     TURN_BYTES,
+    is_large,
     of_jobs,
     one_by_one,
     read,
@@ -340,3 +343,16 @@ def test_an_answer_outlives_its_run() -> None:
     del run
 
     assert joined(found) == before
+
+
+def test_batches_that_are_not_open_are_read_on_a_thread() -> None:
+    """Their sizes are not known before, and to open them takes long. (§3)"""
+    run = PackedRun(1, tag_bytes_max=256)
+    run.append(numbered(100))
+    records = Records([Extent(run, [(0, 2)])], inserts=[b"", b""])
+    assert of_jobs(records, blocking=False) is None
+    assert is_large(records)
+    assert run._opened == 0
+    run.warm()
+    assert of_jobs(records, blocking=False) is not None
+    assert not is_large(records)

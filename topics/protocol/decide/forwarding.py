@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.copies import Copies, Stamp, gather
 from topics.protocol.commit.unit_of_work import UnitOfWork, waits_for_room
+from topics.protocol.decide.partial_scans import Warming
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.events import CursorsMoved, Forwarded, Loss
 from topics.protocol.model.moment import Moment, earlier
@@ -291,8 +292,12 @@ class Forwarding:
             VISIT_BYTES,
             match=router.match,
             through=None if plan is None else plan.through,
+            opens=False,
         )
         page = select(source, reading)
+        if page.is_partial and page.next_seq <= reading.from_seq:
+            self._open(router, source)
+            return
         assert page.tombstone is None
         extents = page.extents if allowed is None else _within(page.extents, allowed)
         left.rows -= page.scanned // SCANNED_ROWS_EACH
@@ -415,6 +420,21 @@ class Forwarding:
                 return None
             texts.append(text)
         return extents, texts
+
+    def _open(self, router: Router, source: Topic) -> None:
+        """Have a thread open the run of record batches that the router stands before."""
+        cursor = self._cursor(router)
+        plan = self._plans[router] = _Plan([], cursor)
+        run, _ = next(source.runs.reaching(max(cursor, source.gone_through()) + 1))
+
+        def done(result: list[list[Buffer]] | Exception) -> None:
+            if isinstance(result, Exception):
+                plan.texts = result
+            elif self._plans.get(router) is plan:
+                del self._plans[router]
+            self.mark(router.source_id)
+
+        self._unit.fetches.append(Warming((), done, [run]))
 
     def _fetch(self, router: Router, extents: list[Extent], through: int) -> None:
         plan = self._plans[router] = _Plan(extents, through)

@@ -58,6 +58,40 @@ class Warming(Fetch):
         return []
 
 
+class Openings:
+    """Runs of record batches that a thread opens for streams that stand before them.
+
+    Args:
+        opened: Called for a topic whose run is open now, or cannot be opened.
+    """
+
+    def __init__(self, unit: UnitOfWork, opened: Callable[[int], None]) -> None:
+        self._unit = unit
+        self._opened = opened
+        self._asked: set[int] = set()
+        self._failed: dict[int, Run] = {}
+
+    def awaits(self, topic: Topic, cursor: int) -> bool:
+        """Whether a thread opens the run that holds what follows a seq; False where that failed: whoever looks at
+        the run meets its damage."""
+        topic_id = topic.topic_id
+        run, _ = next(topic.runs.reaching(max(cursor, topic.gone_through()) + 1))
+        if self._failed.get(topic_id) is run:
+            return False
+        if topic_id not in self._asked:
+            self._asked.add(topic_id)
+
+            def done(result: object) -> None:
+                self._asked.discard(topic_id)
+                self._failed.pop(topic_id, None)
+                if isinstance(result, Exception):
+                    self._failed[topic_id] = run
+                self._opened(topic_id)
+
+            self._unit.fetches.append(Warming((), done, [run]))
+        return True
+
+
 class _Running(msgspec.Struct, eq=False):
     """A scan that is not at its end."""
 

@@ -69,13 +69,34 @@ class Reads:
         self._park(topic, command, token, reading, selection)
         return Parked(command.wait_ms)
 
-    def page(self, command: ReadPage, moment: Moment) -> StablePage:
+    def page(self, command: ReadPage, token: object, moment: Moment) -> StablePage | Parked:
         """§3.4."""
         topic = self._unit.topic(command.topic, moment.now_ms)
         note_read(topic, moment.now_ms)
-        from_seq, recreated = _place(topic, command.from_seq, command.epoch)
-        selection = select(topic, ReadQuery(from_seq, command.limit, command.budget_bytes))
-        stone = selection.tombstone = recreated or selection.tombstone
+
+        def asked() -> tuple[ReadQuery, Tombstone | None]:
+            from_seq, recreated = _place(topic, command.from_seq, command.epoch)
+            return ReadQuery(from_seq, command.limit, command.budget_bytes), recreated
+
+        query, recreated = asked()
+        selection = select(topic, msgspec.structs.replace(query, opens=False))
+        selection.tombstone = recreated or selection.tombstone
+        if selection.is_partial:
+            filling = Filling(topic, asked, selection)
+            self._scans.begin(topic, token, self._page_on(topic, command, filling))
+            return Parked(None)
+        return self._stable(topic, command, selection)
+
+    def _page_on(
+        self, topic: Topic, command: ReadPage, filling: Filling
+    ) -> Generator[Sequence[Run], Moment, StablePage]:
+        """Fill a page of which some has to be opened first."""
+        while not filling.is_over:
+            yield topic.cold_from(filling.next_seq + 1)
+            filling.go_on()
+        return self._stable(topic, command, filling.page())
+
+    def _stable(self, topic: Topic, command: ReadPage, selection: Selection) -> StablePage:
         key = key_of(topic, command)
         known = None if key is None else self.recent.find(topic, key)
         if known is not None and known.next_seq == selection.next_seq:
@@ -86,21 +107,30 @@ class Reads:
         return StablePage(
             records=records,
             next_seq=selection.next_seq,
-            gap=_gap(stone),
-            tag=page_tag(topic.epoch, command, selection, stone),
+            gap=_gap(selection.tombstone),
+            tag=page_tag(topic.epoch, command, selection, selection.tombstone),
         )
 
     def _read_on(
-        self, topic: Topic, command: Diff, token: object, filling: Filling
+        self,
+        topic: Topic,
+        command: Diff,
+        token: object,
+        filling: Filling,
+        reading: ReadQuery | None = None,
     ) -> Generator[Sequence[Run], Moment, Page | None]:
-        """Fill a page that ended because a turn looks at so many runs only (§3.2)."""
+        """Fill a page that ended because a turn looks at so many runs only (§3.2).
+
+        Args:
+            reading: Of a reader that has waited already.
+        """
         while not filling.is_over:
             yield topic.cold_from(filling.next_seq + 1)
             filling.go_on()
         page = filling.page()
         waits = command.wait_ms and not self._scans.is_late(token)
         if waits and _is_idle(topic, page):
-            self._park(topic, command, token, _reading(topic, command)[0], page)
+            self._park(topic, command, token, reading or _reading(topic, command)[0], page)
             return None
         return _page(topic, page, command)
 
@@ -153,7 +183,15 @@ class Reads:
         self._parked.clear()
 
     def _look_again(self, topic: Topic, poll: _LongPoll) -> None:
-        page = self._select(topic, poll)
+        page = self._select(topic, poll, opens=False)
+        if page.is_partial:
+            self.forget(topic, poll.token)
+            reading, command = poll.reading, poll.command
+            filling = Filling(topic, lambda: (_since(topic, command, reading), None), page)
+            self._scans.begin(
+                topic, poll.token, self._read_on(topic, command, poll.token, filling, reading)
+            )
+            return
         if _is_idle(topic, page):
             poll.reading = _moved(poll.reading, page.next_seq)
             return
@@ -165,12 +203,9 @@ class Reads:
         self._unit.wakes.append(Wake(poll.token, _page(topic, page, poll.command)))
 
     @staticmethod
-    def _select(topic: Topic, poll: _LongPoll) -> Selection:
-        if poll.command.from_ts is not None:
-            # Records that came while it waited may be older than what it waits for.
-            reached = max(poll.reading.from_seq, seek(topic, poll.command.from_ts))
-            poll.reading = _moved(poll.reading, reached)
-        return select(topic, poll.reading)
+    def _select(topic: Topic, poll: _LongPoll, *, opens: bool = True) -> Selection:
+        poll.reading = _since(topic, poll.command, poll.reading)
+        return select(topic, msgspec.structs.replace(poll.reading, opens=opens))
 
 
 def _page(topic: Topic, page: Selection, command: Diff, text: PageText | None = None) -> Page:
@@ -227,6 +262,13 @@ def _is_idle(topic: Topic, page: Selection) -> bool:
     at.  A page that only skipped, and ended before the head, is answered, so that the reader asks on
     (§3.2)."""
     return not page.count and page.tombstone is None and page.next_seq >= topic.published_seq
+
+
+def _since(topic: Topic, command: Diff, reading: ReadQuery) -> ReadQuery:
+    """What a reader that waits looks for now: records that came meanwhile may be older than what it waits for."""
+    if command.from_ts is None:
+        return reading
+    return _moved(reading, max(reading.from_seq, seek(topic, command.from_ts)))
 
 
 def _moved(reading: ReadQuery, from_seq: int) -> ReadQuery:

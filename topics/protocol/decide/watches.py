@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
+from topics.protocol.decide.partial_scans import Openings
 from topics.protocol.decide.topics import effective_priority, note_read
 from topics.protocol.model.access import ANYONE, Caller, unknown_key
 from topics.protocol.model.commands import Begin, CreateWatch, View
@@ -36,7 +37,8 @@ class WatchCommands:
         self._limits = limits
         self._unit = unit
         self._gate = gate
-        self.watches = Watches(self._shown, limits, copies_before)
+        openings = Openings(unit, lambda topic_id: self.watches.on_published(topic_id))
+        self.watches = Watches(self._shown, limits, copies_before, openings.awaits)
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             CreateWatch: self._create_watch
         }

@@ -34,6 +34,7 @@ from topics.protocol.model.commands import (
     Diff,
     FetchBatches,
     Purge,
+    ReadPage,
     waits_for_news,
 )
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, WriteFailed
@@ -57,7 +58,7 @@ class Read(msgspec.Struct, frozen=True):
 Step: TypeAlias = LogStep | Call | Read
 
 
-Parking: TypeAlias = Diff | Claim | DeleteRecords | FetchBatches | Purge
+Parking: TypeAlias = Diff | ReadPage | Claim | DeleteRecords | FetchBatches | Purge
 """Commands that may have to wait for records or jobs, or go on in parts, before their answer."""
 
 

@@ -87,12 +87,14 @@ class Watches:
         find: Callable[[str], Topic | None],
         limits: Limits,
         copies_before: Callable[[Topic], Copies | None] = lambda _: None,
+        awaits_opening: Callable[[Topic, int], bool] = lambda _, __: False,
     ) -> None:
         """
         Args:
             find: Gives the present instance of a name, without its expired records.
             copies_before: The copies that a topic is still to get before a stream that was sent all of
                 it is at its end; None where there are none.
+            awaits_opening: Whether the run behind a cursor is being opened: `on_published` follows.
         """
         self.session_shares = Shares(
             "max_watch_sessions", limits.max_watch_sessions, per_ip=limits.max_watch_sessions_per_ip
@@ -117,6 +119,7 @@ class Watches:
         """Of topics that were deleted lately, for watchers that come from another process."""
         self.fanouts = Fanouts(lambda topic_id: self._by_topic.get(topic_id, ()), self._news_for)
         self.copies_before = copies_before
+        self._awaits_opening = awaits_opening
 
     # ------------------------------------------------------------------ sessions
 
@@ -434,7 +437,10 @@ class Watches:
     def _records(self, stream: Stream, watched: Watched, topic: Topic) -> Frame | None:
         through = topic.synced_seq if watched.view.strong else topic.published_seq
         cursor = watched.cursor
-        frame, to_seq = self._page(topic, cursor, watched.view, through)
+        found = self._page(topic, cursor, watched.view, through)
+        if found is None:
+            return None
+        frame, to_seq = found
         watched.cursor = to_seq
         if to_seq < through:
             watched.step(WatchStep.CUT_SHORT)
@@ -480,13 +486,16 @@ class Watches:
         ):
             return None
         through = topic.synced_seq if watched.view.strong else topic.published_seq
-        frame, to_seq = self._page(topic, watched.cursor, watched.view, through)
-        return News(frame, watched.cursor, to_seq, watched.view) if to_seq == through else None
+        found = self._page(topic, watched.cursor, watched.view, through)
+        if found is None or found[1] != through:
+            return None
+        return News(found[0], watched.cursor, through, watched.view)
 
     def _page(
         self, topic: Topic, cursor: int, view: View, through: int
-    ) -> tuple[RecordFrame | None, int]:
-        """The frame from a cursor, and the cursor behind it; one for all streams with the same view."""
+    ) -> tuple[RecordFrame | None, int] | None:
+        """The frame from a cursor, and the cursor behind it; one for all streams with the same view.  None where
+        what follows is being opened: its streams are woken then."""
         # With the head given, every removal and every expiry shows in the count.
         state = topic.head_seq, topic.published_seq, topic.count, topic.config.dedupe_node
         key = cursor, through, state, view
@@ -495,7 +504,12 @@ class Watches:
             return known
         skip = view.nodes if topic.config.dedupe_node else ()
         budget_bytes = min(view.budget_bytes, FRAME_TEXT_BYTES)
-        page = select(topic, ReadQuery(cursor, view.limit, budget_bytes, skip, view.match, through))
+        query = ReadQuery(cursor, view.limit, budget_bytes, skip, view.match, through, opens=False)
+        page = select(topic, query)
+        if page.is_partial and page.next_seq <= cursor:
+            if self._awaits_opening(topic, cursor):
+                return None
+            page = select(topic, msgspec.structs.replace(query, opens=True))
         assert page.tombstone is None
         frame = None
         if page.count:

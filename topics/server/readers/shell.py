@@ -236,7 +236,6 @@ class ReaderShell:
             self.reads[self.follower.note_read(topic, self.now_ms)] = self.now_ms
         self._work_soon()
         if isinstance(result, Parked):
-            assert isinstance(command, Diff)  # a page of a cache waits for nothing
             return self._park(command, token, result, deliver)
         return Reply(result)
 
@@ -253,7 +252,9 @@ class ReaderShell:
                     raise
         return self.engine.submit(command, token=token, moment=self.moment)
 
-    def _park(self, command: Diff, token: object, parked: Parked, deliver: Deliver) -> Ticket:
+    def _park(
+        self, command: Diff | ReadPage, token: object, parked: Parked, deliver: Deliver
+    ) -> Ticket:
         def cancel() -> None:
             if self._parked.pop(token, None) is not None:
                 self.engine.forget(command.topic, token)
@@ -264,7 +265,7 @@ class ReaderShell:
             heappush(self._deadlines, (at_ms, self._deadlines_made, token))
             self._set_alarm()
         self._parked[token] = command.topic, deliver
-        return Ticket(cancel, waits_for_news=command.wait_ms > 0)
+        return Ticket(cancel, waits_for_news=waits_for_news(command))
 
     def release(self, topic_id: int) -> None:
         """Answer the reads that wait for a topic: it is another process's now."""

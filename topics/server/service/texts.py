@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection, unreadable
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent, Run, Span
-from topics.protocol.model.records import Buffer
+from topics.protocol.model.records import PACKED, Buffer
 from topics.protocol.model.render import project
 
 log = logging.getLogger("topics.service")
@@ -93,8 +93,11 @@ def one_by_one(records: Records) -> Iterator[Buffer | Exception]:
 def is_large(records: Records) -> bool:
     """Whether there is more text than the event loop makes in one go; not where that cannot be
     read."""
+    extents = records.extents
+    if any(run.form == PACKED and not run.is_warm for run, _ in extents):
+        return True
     try:
-        return sum(_size(*extent) for extent in records.extents) > TURN_BYTES
+        return sum(_size(*extent) for extent in extents) > TURN_BYTES
     except (Corrupt, OSError):
         return False
 
@@ -127,6 +130,8 @@ def _texts(records: Records, *, blocking: bool) -> list[Buffer] | None:
         if views is not None:
             _join(out, views)
             continue
+        if not blocking and run.form == PACKED and not run.is_warm:
+            return None  # its sizes are not known before it is open
         if not blocking:
             left_bytes -= _size(run, spans)
             if left_bytes < 0:
