@@ -112,7 +112,7 @@ def test_a_topic_that_is_not_there_or_has_no_name_of_kafka_is_unknown(desk: Kafk
 
 
 def test_several_partitions_keep_the_order_of_the_request(desk: KafkaDesk) -> None:
-    """Those that are refused stand among those that are not."""
+    """What is refused stands among what is not."""
     desk.create("u")
     desk.produce(some(b"1"))
     desk.produce(some(b"2"), name="u")
