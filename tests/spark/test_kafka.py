@@ -1,12 +1,14 @@
-"""A job that was written for Kafka's source, over the same records in Kafka and in a topic."""
+"""A job that was written for Kafka's source, over the same records in Kafka and in a topic; and the source itself, over
+a server of ours that speaks Kafka's protocol."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pytest
 
+from bench.flights import Server
 from tests import brokers
 from tests.spark.conftest import Reads, settle
 from topics import Client, NewRecord
@@ -23,20 +25,34 @@ SAME = ("key", "value", "topic", "partition", "timestamp", "headers")
 here, which Kafka says by another number than that of a producer's time."""
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[brokers.Brokers]:
+class Ours(NamedTuple):
+    """A server of ours in the place of a broker."""
+
+    bootstrap: str
+
+
+@pytest.fixture(scope="module", params=["Kafka", "topics"])
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[brokers.Brokers | Ours]:
     try:
         brokers.java()
         brokers.jars()
         brokers.connector_jars()
     except brokers.NoBrokers as error:
         pytest.skip(str(error))
-    with brokers.running() as running:
-        yield running
+    if request.param == "Kafka":
+        with brokers.running() as running:
+            yield running
+        return
+    server = Server(tmp_path_factory.mktemp("broker"))
+    server.start()
+    yield Ours(server.url.removeprefix("http://"))
+    server.end()
 
 
 @pytest.fixture
-def kafka(broker: brokers.Brokers, spark: "SparkSession") -> Callable[[Any], Any]:
+def kafka(broker: brokers.Brokers | Ours, spark: "SparkSession") -> Callable[[Any], Any]:
     """A reader, of a batch or a stream, that reads from the broker."""
     for jar in sorted(brokers.connector_jars().iterdir()):
         spark.sql(f"ADD JAR '{jar}'")
@@ -44,7 +60,7 @@ def kafka(broker: brokers.Brokers, spark: "SparkSession") -> Callable[[Any], Any
 
 
 @pytest.fixture
-def records(broker: brokers.Brokers, reads: Reads, client: Client, name: str) -> int:
+def records(broker: brokers.Brokers | Ours, reads: Reads, client: Client, name: str) -> int:
     """How many are in the topic, and the same in a topic of Kafka of this name."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
@@ -168,3 +184,50 @@ def test_records_of_kafka_go_into_a_topic(
     moved = [(r.tag, r.data) for r in client.read(f"{name}-moved")]
     assert moved == [(r.tag, r.data) for r in client.read(name)]
     assert len(moved) == records
+
+
+def test_kafkas_sink_writes_and_its_stream_goes_on_where_it_was(
+    kafka: Callable[[Any], Any],
+    spark: "SparkSession",
+    broker: brokers.Brokers | Ours,
+    name: str,
+    home: Path,
+) -> None:
+    """A batch, then a stream that is stopped and started again from its checkpoint: each row is there once."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+    from pyspark.sql import functions as f
+
+    bootstrap = {"kafka.bootstrap.servers": broker.bootstrap}
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    topics = [NewTopic(f"{name}-{end}", 1, 1) for end in ("in", "out")]
+    for made in admin.create_topics(topics).values():
+        made.result(60)
+
+    def rows(first: int, count: int) -> Any:
+        ids = spark.range(first, first + count)
+        return ids.select(f.lit("k").alias("key"), f.col("id").cast("string").alias("value"))
+
+    def write(first: int, count: int) -> None:
+        rows(first, count).write.format("kafka").options(**bootstrap, topic=f"{name}-in").save()
+
+    def copy() -> None:
+        source = kafka(spark.readStream).option("subscribe", f"{name}-in")
+        query = (
+            source.option("startingOffsets", "earliest")
+            .load()
+            .select("key", "value")
+            .writeStream.format("kafka")
+            .options(**bootstrap, topic=f"{name}-out", checkpointLocation=str(home / "copy"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(240)
+
+    write(0, 40)
+    copy()
+    write(40, 30)
+    copy()
+    found = kafka(spark.read).option("subscribe", f"{name}-out").load()
+    values = [int(row.value) for row in found.select(f.col("value").cast("string")).collect()]
+    assert sorted(values) == list(range(70))
+    assert {bytes(row.key) for row in found.select("key").collect()} == {b"k"}
