@@ -25,8 +25,8 @@ def test_a_machine_without_maven_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pa
     with pytest.raises(NoBrokers, match="apt-get install maven"):
         brokers.jars()
 
-    (tmp_path / "cache" / brokers.VERSION).mkdir(parents=True)
-    assert brokers.jars() == tmp_path / "cache" / brokers.VERSION
+    (tmp_path / "cache" / f"{brokers.VERSION}-tools").mkdir(parents=True)
+    assert brokers.jars() == tmp_path / "cache" / f"{brokers.VERSION}-tools"
 
 
 def test_a_download_that_fails_leaves_nothing(

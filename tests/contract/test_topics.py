@@ -18,6 +18,7 @@ OTHER = {
     "durable": True, "durability": "fsync", "priority": -7, "auto_priority": False,
     "auto_create": False, "idempotency_window_ms": 4, "dedupe_node": False, "lease_ms": 500,
     "claim_jitter_ms": 6, "max_deliveries": 7, "dead_letter": "elsewhere", "leases_durable": True,
+    "max_message_bytes": 8, "message_timestamp_type": "LogAppendTime",
 }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from contract.streams import Sse1, Sse2, Truth, cut
 from contract.streams import read as read_news
 from contract.wire import Answer, Ended, Http1, Http2, Wire
 from contract.wire import check as checked
+from msgspec import UNSET
 from sim.model import Entry, Model, Refused, Topic
 from sim.reading import Ask, Page, check_page
 
@@ -294,7 +295,7 @@ class Life:
                 dedupe_node=rng.random() < 0.7,
             )
         fields = {name: getattr(config, name) for name in config.__struct_fields__}
-        given = {name: value for name, value in fields.items() if value is not None}
+        given = {name: value for name, value in fields.items() if value not in (None, UNSET)}
 
         def put(model: Model) -> dict[str, Any]:
             return model.put(name, config)

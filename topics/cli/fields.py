@@ -38,6 +38,8 @@ FIELDS: Final[dict[str, type | tuple[str, ...]]] = {
     "max_deliveries": int,
     "dead_letter": str,
     "leases_durable": bool,
+    "max_message_bytes": int,
+    "message_timestamp_type": ("CreateTime", "LogAppendTime"),
 }
 """The fields of the client's `Config` and their types, or the words that each may be.  Written here
 once more, because importing the client takes longer than most commands."""
@@ -60,6 +62,8 @@ HELP: Final = {
     "max_deliveries": "Queue: a job delivered so often is a dead letter; 0: never.",
     "dead_letter": "Queue: where dead letters go.",
     "leases_durable": "Queue: leases survive a power loss.",
+    "max_message_bytes": "The largest record batch of a client of Kafka's.",
+    "message_timestamp_type": "Whose time records of Kafka's clients have.",
 }
 """What the help says of each field."""
 

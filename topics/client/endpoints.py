@@ -98,9 +98,13 @@ def put_topic(topic: str, config: Config) -> Call[Configured]:
 def merged(config: TopicConfig, changes: Config) -> Config:
     """The whole config with `changes` applied, because a `PUT` replaces the whole (§1.1).
 
-    `durable` is left out unless it is changed: `durability` says the same and wins over it.
+    `durable` is left out unless it is changed: `durability` says the same and wins over it.  What the config does
+    not have is left out, too.
     """
     fields = {name: getattr(config, name) for name in config.__struct_fields__}
+    for name in ("max_message_bytes", "message_timestamp_type"):
+        if fields[name] is None:
+            del fields[name]
     del fields["durable"]
     if "durable" in changes and "durability" not in changes:
         del fields["durability"]

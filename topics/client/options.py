@@ -50,6 +50,8 @@ class Config(TypedDict, total=False):
     max_deliveries: int
     dead_letter: str | None
     leases_durable: bool
+    max_message_bytes: int
+    message_timestamp_type: Literal["CreateTime", "LogAppendTime"]
 
 
 class WriteOptions(TypedDict, total=False):

@@ -17,8 +17,7 @@ from topics.protocol.model.config import RouterConfig, TopicConfig, TopicType
 from topics.protocol.model.durability import Durability
 from topics.protocol.model.events import Loss
 from topics.protocol.model.ports import Extent, Run, Span
-from topics.protocol.model.records import Buffer
-from topics.protocol.model.render import hides
+from topics.protocol.model.records import HAS_KEY, Buffer
 
 
 class Gate(Enum):
@@ -254,10 +253,13 @@ class Records(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, extents=_still(self.extents))
 
     def is_verbatim(self, run: Run, spans: Sequence[Span]) -> bool:
-        """Whether some records of a run are shown as they are stored."""
+        """Whether some records of a run are shown as they are stored: without tags, `$key` is not."""
         if self.tags or not (self.meta and self.data) or self.inserts:
             return False
-        return not hides(run, spans, tags=False, meta=True)
+        if not run.has_forms:
+            return True
+        form = run.columns.form
+        return not any((form[lo:hi] & HAS_KEY).any() for lo, hi in spans)
 
 
 def _still(extents: Sequence[Extent]) -> list[Extent]:

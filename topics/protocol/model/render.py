@@ -116,16 +116,6 @@ def node_part(node: str | None) -> bytes:
     return b"" if node is None else b',"$node":' + orjson.dumps(node)
 
 
-def hides(run: Run, spans: Sequence[Span], *, tags: bool, meta: bool) -> bool:
-    """Whether the heads of some records have what such a reader does not see: `$key` without tags, `$headers`
-    without `meta`."""
-    hidden = (0 if tags else HAS_KEY) | (0 if meta else HAS_HEADERS)
-    if not hidden or not run.has_forms:
-        return False
-    form = run.columns.form
-    return any((form[lo:hi] & hidden).any() for lo, hi in spans)
-
-
 def _shown_head(head: bytes, form: int, *, tags: bool, meta: bool) -> bytes:
     """The head of a record of Kafka's, without what its reader does not see."""
     if form & HAS_HEADERS and not meta:

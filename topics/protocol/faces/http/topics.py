@@ -110,7 +110,9 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
         max_message_bytes=(
             UNSET
             if body.max_message_bytes is None
-            else clamp(body.max_message_bytes, 1, MESSAGE_BYTES_MAX)
+            else clamp(
+                u64(body.max_message_bytes, f"{path}.max_message_bytes", 0), 1, MESSAGE_BYTES_MAX
+            )
         ),
         message_timestamp_type=given(body.message_timestamp_type, UNSET),
     )
