@@ -41,6 +41,8 @@ UNPACKED_TIMES: Final = 8
 """Times `max_message_bytes` that a batch may have once it is unpacked."""
 _HISTORY_BITS: Final = 42
 _FIRST_SHIFT: Final = 20
+_IDS_MAX: Final = 1 << 32
+"""Of one history, as far as can be told from those of another."""
 """The first id of a history is a multiple of 2²⁰ below 2⁶², by its name, which is random."""
 
 
@@ -127,7 +129,9 @@ class BatchCommands:
         """Ids that were never given before, once that is durable: a restored directory is another history,
         which begins elsewhere."""
         self._unit.require_writable(moment)
-        first = self._state.producer_ids or _first_id(self._state.history)
+        first, base = self._state.producer_ids, _first_id(self._state.history)
+        if not base <= first < base + _IDS_MAX:
+            first = base  # none were given, or by another history, of which this one is a copy
         self._unit.emit(ProducerIdsReserved(moment.now_ms, first + command.count))
         return ProducerIds(first, command.count, gate=SYNCED, is_logged=True)
 

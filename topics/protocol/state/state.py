@@ -290,7 +290,7 @@ class State:
             self._caused(event.cause, n)
 
     def _ids_reserved(self, event: ProducerIdsReserved) -> None:
-        self.producer_ids = max(self.producer_ids, event.through)
+        self.producer_ids = event.through
 
     def _caused(self, cause: Cause, copies: int) -> None:
         match cause:

@@ -1,0 +1,307 @@
+"""Producers of Kafka's that send again what they have no answer to, over kills and power losses at any file call.
+
+A world is one directory, one producer and lives that a cut ends: it appends numbered batches with their sequences, some of
+them twice, beside records of HTTP, deletes, seals and checkpoints; the next life recovers, and the producer goes on
+where its answers end.  In the end each of its records is in the topic once, in order.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from protocol.batches.builder import Record, batch, records_of
+from protocol.consumer import consume
+from protocol.harness import Harness
+
+from topics.protocol.batches.codecs import packed
+from topics.protocol.model.commands import AppendBatch, ReserveProducerIds
+from topics.protocol.model.errors import Rejection, WriteFailed
+from topics.protocol.model.outcomes import BatchAppended, Gate, ProducerIds
+from topics.protocol.state.producers import OutOfOrder, TooOld
+from topics.store.store import DiskStore
+
+from .files import Cut, SimFiles
+
+FILE_BYTES = 64 << 10
+LIMITS = {"segment_max_records": 32}
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+def require(holds: bool, what: str) -> None:
+    if not holds:
+        raise Broken(what)
+
+
+class World:
+    """One directory through its lives.
+
+    Args:
+        seed: Decides everything.
+        harsh: Each life ends with a power loss, and the topic is of class `fsync`; else with a kill.
+    """
+
+    def __init__(self, seed: int, *, harsh: bool) -> None:
+        self.dice = random.Random(seed)
+        self.harsh = harsh
+        self.files = SimFiles(seed)
+        self.engine: Harness | None = None
+        self.producer_id = -1
+        self.blocks: list[tuple[int, int]] = []
+        self.sent: list[tuple[int, list[bytes]]] = []
+        """Batches of the producer: the number of the first record, and their values."""
+        self.acked: dict[int, int] = {}
+        """By that number, the seq that the answer named."""
+        self.numbers = 0
+        self.lives = 0
+
+    # ------------------------------------------------------------------ one life
+
+    def live(self, cut_at: int | None, steps: int) -> int:
+        """One life, until the disk is cut; returns how many file calls it made."""
+        self.files.cut_at = cut_at
+        begun = self.files.calls
+        self.lives += 1
+        try:
+            self._start()
+            self._go_on()
+            for _ in range(steps):
+                self._step()
+            self._settle()
+        except (Cut, WriteFailed):
+            pass
+        made = self.files.calls - begun
+        self.files = self.files.cut(self.dice) if self.harsh else self.files.kill()
+        self.engine = None
+        return made
+
+    def _start(self) -> None:
+        store = DiskStore(self.files, wal_file_bytes=FILE_BYTES, reserve_bytes=FILE_BYTES)
+        self.engine = engine = Harness(store=store, auto=False, **LIMITS)
+        engine.sync()
+        if "t" not in engine.engine.state.topics:
+            require(not self.acked, "a topic is gone")
+            engine.put("t", durability="fsync" if self.harsh else "disk")
+            engine.sync()
+        if self.producer_id < 0:
+            self.producer_id = self.reserve()
+
+    def reserve(self) -> int:
+        """An id out of a block of its own, once that is durable."""
+        assert self.engine is not None
+        found = self.engine.ask(ReserveProducerIds(10))
+        assert isinstance(found, ProducerIds)
+        require(found.gate is Gate.SYNCED, "ids are given before their block is durable")
+        self.engine.sync()
+        for first, count in self.blocks:
+            overlaps = found.first < first + count and first < found.first + found.count
+            require(not overlaps, "an id is given twice")
+        self.blocks.append((found.first, found.count))
+        return found.first
+
+    def _go_on(self) -> None:
+        """A producer sends again what it has no answer to, in order."""
+        for number, values in self.sent:
+            if number not in self.acked:
+                self._append(number, values)
+
+    def _append(self, number: int, values: list[bytes], *, expects: type | None = None) -> None:
+        engine = self.engine
+        assert engine is not None
+        records: list[Record] = [(b"k%d" % (number % 3), value, [], 0) for value in values]
+        codec = number % 2 * 4
+        data = batch(
+            packed(codec, records_of(records)),
+            len(records),
+            attributes=codec,
+            producer_id=self.producer_id,
+            producer_epoch=0,
+            sequence=number,
+        )
+        try:
+            found = engine.ask(AppendBatch("t", data))
+        except (OutOfOrder, TooOld) as refusal:
+            require(expects is not None, f"the next batch is refused: {refusal.message}")
+            return
+        require(expects is None, "a batch behind a gap is taken")
+        assert isinstance(found, BatchAppended)
+        require(found.count == len(values), "an answer counts other records")
+        known = self.acked.get(number)
+        require(known is None or known == found.first_seq, "a repeat gets another seq")
+        if found.gate is Gate.SYNCED:
+            engine.sync()
+        elif found.gate is Gate.WRITTEN:
+            engine.write()
+        self.acked[number] = found.first_seq
+
+    # ------------------------------------------------------------------ what happens in it
+
+    def _step(self) -> None:
+        engine, dice = self.engine, self.dice
+        assert engine is not None
+        choice = dice.random()
+        if choice < 0.45:
+            values = [b"%d" % (self.numbers + i) for i in range(dice.randint(1, 5))]
+            number, self.numbers = self.numbers, self.numbers + len(values)
+            self.sent.append((number, values))
+            self._append(number, values)
+        elif choice < 0.6 and self.sent:
+            # What was answered comes again: one of the last five is known.
+            self._append(*dice.choice(self.sent[-5:]))
+        elif choice < 0.65 and self.sent:
+            self._append(self.numbers + 7, [b"gap"], expects=OutOfOrder)
+        elif choice < 0.75:
+            engine.append({"by": "http"})
+            engine.sync()
+        elif choice < 0.85:
+            engine.seal()
+        elif choice < 0.9:
+            engine.drive(engine.schedule._checkpoint())
+        elif choice < 0.95:
+            self.reserve()
+        else:
+            engine.now_ms += 1000
+            engine.sync()
+
+    def _settle(self) -> None:
+        assert self.engine is not None
+        self.engine.sync()
+
+    # ------------------------------------------------------------------ the end
+
+    def judge(self) -> None:
+        """Start once more, let the producer have its answers, and read everything."""
+        self.files.cut_at = None
+        self._start()
+        self._go_on()
+        engine = self.engine
+        assert engine is not None
+        engine.sync()
+        found = [each for each in consume(engine, budget=500) if each.key is not None]
+        values = [each.value for each in found]
+        require(values == [b"%d" % n for n in range(self.numbers)], f"records {values}")
+        seqs = {value: each.offset + 1 for each, value in zip(found, values, strict=True)}
+        for number, seq in self.acked.items():
+            require(seqs[b"%d" % number] == seq, "an answer named another seq")
+        self.reserve()
+
+
+CALLS = 400
+"""Of a life, within which it is cut."""
+
+
+def lived(seed: int, *, harsh: bool, lives: int = 4, steps: int = 40) -> World:
+    """A world in which each life is cut at a call that chance names.  Raises Broken."""
+    world = World(seed, harsh=harsh)
+    for _ in range(lives):
+        world.live(world.files.calls + world.dice.randrange(1, CALLS), steps)
+    world.judge()
+    return world
+
+
+Patch = Any
+
+
+def duplicate_accepted_after_a_crash(patch: Patch) -> None:
+    """What a producer wrote is not taken out of the log again."""
+    from topics.protocol.state.state import State
+
+    own = State.__init__
+
+    def made(self: Any, *args: Any, **named: Any) -> None:
+        own(self, *args, **named)
+        note = self.producers.note
+        live = {"is": False}
+        self.producers.live = live
+        self.producers.note = lambda *given: note(*given) if live["is"] else None
+
+    patch.setattr(State, "__init__", made)
+    recover = Harness.__init__
+
+    def recovered(self: Any, *args: Any, **named: Any) -> None:
+        recover(self, *args, **named)
+        self.engine.state.producers.live["is"] = True
+
+    patch.setattr(Harness, "__init__", recovered)
+
+
+def out_of_order_accepted(patch: Patch) -> None:
+    from topics.protocol.state import producers
+
+    own = producers.Producers.repeated
+
+    def repeated(self: Any, *given: Any) -> Any:
+        try:
+            return own(self, *given)
+        except OutOfOrder:
+            return None
+
+    patch.setattr(producers.Producers, "repeated", repeated)
+
+
+def producers_left_out_of_a_checkpoint(patch: Patch) -> None:
+    from topics.protocol.state.producers import Producers
+
+    patch.setattr(Producers, "rows", lambda self, topic_id: ())
+
+
+def ids_given_before_they_are_durable(patch: Patch) -> None:
+    from topics.protocol.decide.batches import BatchCommands
+
+    own = BatchCommands.reserve
+
+    def reserve(self: Any, *given: Any) -> Any:
+        import msgspec
+
+        return msgspec.structs.replace(own(self, *given), gate=Gate.WRITTEN)
+
+    patch.setattr(BatchCommands, "reserve", reserve)
+
+
+def ids_left_out_of_a_checkpoint(patch: Patch) -> None:
+    from topics.protocol.state.state import State
+
+    own = State.restore
+
+    def restore(self: Any, checkpoint: Any) -> None:
+        own(self, checkpoint)
+        self.producer_ids = 0
+
+    patch.setattr(State, "restore", restore)
+
+
+def repeat_answered_with_another_seq(patch: Patch) -> None:
+    """A repeat is answered with the seq after the one that it got."""
+    from topics.protocol.decide.batches import BatchCommands
+
+    own = BatchCommands._repeated
+
+    def repeated(topic: Any, known: Any) -> Any:
+        return own(topic, known._replace(first_seq=known.first_seq + 1))
+
+    patch.setattr(BatchCommands, "_repeated", staticmethod(repeated))
+
+
+BUGS: dict[str, Callable[[Patch], None]] = {
+    bug.__name__: bug
+    for bug in (
+        duplicate_accepted_after_a_crash,
+        out_of_order_accepted,
+        producers_left_out_of_a_checkpoint,
+        ids_given_before_they_are_durable,
+        ids_left_out_of_a_checkpoint,
+        repeat_answered_with_another_seq,
+    )
+}
+
+
+def found_in(seeds: range) -> int | None:
+    """The first world that breaks an invariant."""
+    for seed in seeds:
+        try:
+            lived(seed, harsh=bool(seed % 2))
+        except (Broken, Rejection):
+            return seed
+    return None
