@@ -142,8 +142,19 @@ def value_of(form: bytes, data: bytes) -> bytes | None:
 
 
 def _members(meta: bytes) -> list[tuple[bytes, bytes | None]]:
-    members: dict[str, Any] = msgspec.json.decode(meta) if meta else {}
-    return [(name.encode(), _header(value)) for name, value in members.items()]
+    members = _META.decode(meta) if meta else {}
+    return [(name.encode(), _value(bytes(value))) for name, value in members.items()]
+
+
+def _value(raw: bytes) -> bytes | None:
+    """The header that a member is; what is no header of a client of Kafka's is its JSON text."""
+    if raw.startswith(b"{"):
+        found = msgspec.json.decode(raw)
+        if found.keys() != {"$base64"} or not isinstance(found["$base64"], str):
+            return raw
+    elif raw != b"null" and not raw.startswith(b'"'):
+        return raw
+    return _header(msgspec.json.decode(raw))
 
 
 def _listed(pairs: Iterable[tuple[Raw, Raw]]) -> list[tuple[bytes, bytes | None]]:

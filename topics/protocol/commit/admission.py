@@ -6,6 +6,7 @@ Reads the state, and refuses or returns the event with every outcome in it (§2)
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from topics.protocol.commit.copies import Copies
@@ -14,6 +15,7 @@ from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import Cause, Floors, RecordsAppended, TopicCreated
 from topics.protocol.model.limits import Limits, throttled
+from topics.protocol.model.marks import forms_of
 from topics.protocol.model.records import Batch, PackedBatch
 from topics.protocol.model.render import render_batch
 from topics.protocol.state.floors import floors_with
@@ -57,6 +59,8 @@ class Admission:
         batch = None
         if command.draft is not None:
             batch = command.draft.batch(first_seq, ts_ms, command.nodes, command.tags)
+            if batch is not None and command.marks is not None:
+                batch = msgspec.structs.replace(batch, form=forms_of(command.marks))
         if batch is None:
             batch = render_batch(
                 command.datas,
@@ -65,6 +69,7 @@ class Admission:
                 nodes=command.nodes,
                 tags=command.tags,
                 metas=command.metas,
+                marks=command.marks,
             )
         pressed = not command.disable_backpressure
         return self._event(topic, batch, now_ms, key=key, pressed=pressed)

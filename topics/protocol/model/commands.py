@@ -17,6 +17,7 @@ from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.draft import Draft, draft_of
 from topics.protocol.model.holder import NOBODY, Holder
+from topics.protocol.model.marks import Mark
 from topics.protocol.model.render import JsonText
 from topics.protocol.model.tags import Match
 
@@ -61,7 +62,7 @@ class Append(OnBehalf, frozen=True, kw_only=True):
 
     `nodes` is one for all, or one a record; `tags` and `metas` are None where no record has one.
     `is_configuring` says that `config` was given, and is not the default.  `draft` is their text, where a
-    thread has rendered that already.
+    thread has rendered that already.  `marks` are those of records of Kafka's; None where no record has one.
     """
 
     topic: str
@@ -76,6 +77,7 @@ class Append(OnBehalf, frozen=True, kw_only=True):
     return_seqs: bool
     disable_backpressure: bool
     draft: Draft | None = None
+    marks: Sequence[Mark | None] | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -90,6 +92,7 @@ class Append(OnBehalf, frozen=True, kw_only=True):
             ts_ms=ts_ms,
             nodes=self.nodes,
             metas=self.metas,
+            marks=self.marks,
             pause=pause,
         )
         return msgspec.structs.replace(self, draft=draft)

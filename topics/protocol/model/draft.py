@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.protocol.model.marks import Mark
 from topics.protocol.model.records import ONE_LINE, Batch, SharedText
 from topics.protocol.model.render import JsonText, heads_of, tail_of
 
@@ -111,11 +112,12 @@ def draft_of(
     nodes: str | Sequence[str | None] | None,
     metas: Sequence[JsonText | None] | None,
     pause: Callable[[], None],
+    marks: Sequence[Mark | None] | None = None,
 ) -> Draft:
     """Render records as a draft; the first two are what they probably get.
 
     Args:
-        datas, nodes, metas: As `render_batch` has them.
+        datas, nodes, metas, marks: As `render_batch` has them.
         pause: Called between two steps.
     """
     pieces: list[_Piece] = []
@@ -135,7 +137,8 @@ def draft_of(
 
     for lo in range(0, len(datas), STEP):
         hi = min(lo + STEP, len(datas))
-        heads = heads_of(range(first_seq + lo, first_seq + hi), ts_ms, _part(nodes, lo, hi))
+        seqs, own = range(first_seq + lo, first_seq + hi), _part(nodes, lo, hi)
+        heads = heads_of(seqs, ts_ms, own, None if marks is None else marks[lo:hi])
         for i, head in zip(range(lo, hi), heads, strict=True):
             data, tail = datas[i], tail_of(None if metas is None else metas[i])
             texts += (head, data, tail)

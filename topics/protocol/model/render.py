@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import orjson
 
+from topics.protocol.model.marks import Mark, forms_of
 from topics.protocol.model.ports import Run, Span
 from topics.protocol.model.records import (
     DATA_KEY_SIZE,
@@ -45,13 +46,14 @@ def render_batch(
     nodes: str | Sequence[str | None] | None = None,
     tags: Sequence[str | None] | None = None,
     metas: Sequence[JsonText | None] | None = None,
+    marks: Sequence[Mark | None] | None = None,
 ) -> Batch:
     """Render records with consecutive seqs from `first_seq`; `datas` and `metas` are JSON text."""
     n = len(datas)
-    if n == 1 and metas is None and (nodes is None or isinstance(nodes, str)):
+    if n == 1 and metas is None and marks is None and (nodes is None or isinstance(nodes, str)):
         return _render_one(datas[0], first_seq, ts_ms, nodes, tags)
     # What a client sent is copied once, into the text; the rest of a record is small.
-    heads = heads_of(range(first_seq, first_seq + n), ts_ms, nodes)
+    heads = heads_of(range(first_seq, first_seq + n), ts_ms, nodes, marks)
     data_size = np.fromiter(map(len, datas), np.uint32, n)
     size = np.fromiter(map(len, heads), np.uint32, n) + data_size
     pieces: list[JsonText] = [b"},"] * (3 * n)
@@ -75,14 +77,25 @@ def render_batch(
         meta_size=meta_size,
         nodes=nodes,
         tags=tags,
+        form=None if marks is None else forms_of(marks),
     )
 
 
 def heads_of(
-    seqs: Sequence[int], ts_ms: int, nodes: str | Sequence[str | None] | None
+    seqs: Sequence[int],
+    ts_ms: int,
+    nodes: str | Sequence[str | None] | None,
+    marks: Sequence[Mark | None] | None = None,
 ) -> list[bytes]:
     """What stands before the data of each record."""
     stamp = b',"$ts":%d' % ts_ms
+    if marks is not None:
+        own = [nodes] * len(seqs) if nodes is None or isinstance(nodes, str) else nodes
+        return [
+            b'{"$seq":%d%b%b%b,"data":'
+            % (seq, stamp, node_part(node), b"" if mark is None else mark.head)
+            for seq, node, mark in zip(seqs, own, marks, strict=True)
+        ]
     if nodes is None or isinstance(nodes, str):
         middle = stamp + node_part(nodes) + b',"data":'
         middles: Sequence[bytes] | repeat[bytes] = repeat(middle, len(seqs))

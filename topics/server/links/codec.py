@@ -26,6 +26,7 @@ from topics.protocol.model import outcomes
 from topics.protocol.model.commands import FACTS, Append, Command
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.marks import Mark
 from topics.protocol.model.outcomes import Grant, Granted, Jobs, Outcome, Page, Records, StablePage
 from topics.protocol.model.records import Buffer
 from topics.server.service.frames import Found, FrameText, Unreadable
@@ -107,6 +108,7 @@ class _AppendHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     is_configuring: bool = False
     return_seqs: bool = True
     disable_backpressure: bool = False
+    marks: list[Mark | None] | None = None
 
 
 _decode_append: Final = msgspec.msgpack.Decoder(_AppendHead).decode
@@ -150,6 +152,7 @@ def _encode_append(append: Append) -> tuple[bytes, Sequence[Buffer]]:
         append.is_configuring,
         append.return_seqs,
         append.disable_backpressure,
+        None if append.marks is None else list(append.marks),
     )
     pieces = [*append.datas]
     if metas is not None:
@@ -180,6 +183,7 @@ def _append(head: bytes, text: Buffer) -> Append:
         is_configuring=found.is_configuring,
         return_seqs=found.return_seqs,
         disable_backpressure=found.disable_backpressure,
+        marks=found.marks,
     )
 
 

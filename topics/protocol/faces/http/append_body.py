@@ -16,8 +16,9 @@ from topics.protocol.faces.http.decoding import (
     invalid,
     require_utf8,
 )
-from topics.protocol.faces.http.fields import ABSENT, AnyJson, MetaObject
+from topics.protocol.faces.http.fields import ABSENT, AnyJson, MetaObject, Pairs
 from topics.protocol.faces.http.large_body import LargeBody, batch_too_large
+from topics.protocol.faces.http.marked import Form, marks_of, metas_of
 from topics.protocol.faces.http.topics import TOPIC_DEFAULTS, ConfigBody, resolve_config
 from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -28,6 +29,7 @@ from topics.protocol.model.limits import (
     META_KEYS_MAX,
     Limits,
 )
+from topics.protocol.model.marks import Mark
 from topics.protocol.model.records import Buffer
 
 
@@ -36,6 +38,10 @@ class RecordBody(msgspec.Struct, gc=False):
     tag: str | None = None
     node: str | None = None
     meta: MetaObject = ABSENT
+    form: Form | None = None
+    key: str | None = None
+    time: int | None = None
+    headers: Pairs = ABSENT
 
 
 class AppendBody(msgspec.Struct, gc=False):
@@ -52,6 +58,8 @@ _DATA: Final = attrgetter("data")
 _TAG: Final = attrgetter("tag")
 _NODE: Final = attrgetter("node")
 _META: Final = attrgetter("meta")
+_PLAIN: Final = attrgetter("meta", "node", "tag", "form", "key", "time", "headers")
+_NOTHING: Final = (None,) * 7
 ADDED: Final = ("$", "_topics_")
 """What the names of keys begin with that a server adds to meta."""
 _META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
@@ -87,14 +95,17 @@ def append_of(
     tags: list[str | None] | None = None
     nodes: str | list[str | None] | None
     record = records[0]
-    if len(records) == 1 and record.meta is None and record.node is None and record.tag is None:
+    marks: list[Mark | None] | None = None
+    if len(records) == 1 and _PLAIN(record) == _NOTHING:
         # The common case, without the lists that pay for many.
         datas = [record.data]
         nodes = _batch_node(asked.node, limits)
         longest = len(record.data)
     else:
         datas = list(map(_DATA, records))
-        metas = _metas(records, limits)
+        if any(map(_is_marked, records)):
+            marks = marks_of(records)
+        metas = _metas(records, limits, has_marks=marks is not None)
         nodes = _nodes(records, asked.node, limits)
         tags = list(map(_TAG, records))
         if tags.count(None) == len(tags):
@@ -102,6 +113,8 @@ def append_of(
         else:
             check_lengths(tags, limits.max_tag_bytes, "tag")
         longest = max(_sizes(datas, metas))
+        if marks is not None:
+            _require_marks(marks, limits)
     if longest > limits.max_record_bytes:
         _require_sizes(datas, metas, limits)
     key = asked.idempotency_key if asked.idempotency_key is not None else header_key
@@ -121,6 +134,7 @@ def append_of(
         is_configuring=asked.config is not None,
         return_seqs=return_seqs,
         disable_backpressure=bool(asked.disable_backpressure),
+        marks=marks,
     )
 
 
@@ -160,6 +174,14 @@ def _require_sizes(
             raise Rejection(ErrorCode.RECORD_TOO_LARGE, what, {"limit": most})
 
 
+def _require_marks(marks: Sequence[Mark | None], limits: Limits) -> None:
+    most = limits.max_record_bytes
+    for i, mark in enumerate(marks):
+        if mark is not None and len(mark.head) > most:
+            what = f"key and headers of {len(mark.head)} bytes exceed {most} - at `$.records[{i}]`"
+            raise Rejection(ErrorCode.RECORD_TOO_LARGE, what, {"limit": most})
+
+
 def _added(meta: bytes) -> tuple[int, int]:
     """How many keys of meta a server adds, and their bytes: as many of both as count in no limit."""
     members = _META_KEYS.decode(meta)
@@ -186,8 +208,21 @@ def _nodes(
     return [batch_node if n is None else n for n in own]
 
 
-def _metas(records: Sequence[RecordBody], limits: Limits) -> list[Buffer | None] | None:
+def _is_marked(record: RecordBody) -> bool:
+    return (
+        record.form is not None
+        or record.key is not None
+        or record.time is not None
+        or record.headers is not None
+    )
+
+
+def _metas(
+    records: Sequence[RecordBody], limits: Limits, *, has_marks: bool
+) -> list[Buffer | None] | None:
     metas: list[Any] = list(map(_META, records))
+    if has_marks:
+        metas = metas_of(records, metas)
     if metas.count(None) == len(metas):
         return None
     for i, meta in enumerate(metas):

@@ -17,6 +17,20 @@ AnyJson = Annotated[Raw, Meta(description="Any JSON value; kept byte for byte.")
 MetaObject = Annotated[
     Raw, Meta(extra_json_schema={"type": ["object", "null"], "maxProperties": META_KEYS_MAX})
 ]
+Pairs = Annotated[
+    Raw,
+    Meta(
+        extra_json_schema={
+            "type": ["array", "null"],
+            "items": {
+                "type": "array",
+                "minItems": 2,
+                "maxItems": 2,
+                "items": {"description": "A name, then its value."},
+            },
+        }
+    ),
+]
 TagPattern = Annotated[Raw, Meta(extra_json_schema={"anyOf": [*MATCH_TYPES, {"type": "null"}]})]
 Seq = Annotated[int, Meta(ge=1, description="The record's number in its topic.")]
 Ts = Annotated[int, Meta(ge=0, description="When it was appended, milliseconds since 1970.")]

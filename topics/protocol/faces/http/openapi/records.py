@@ -189,6 +189,13 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         "tag": says("What deletes, purges and filtered reads go by; at most `max_tag_bytes`."),
         "node": says("Who wrote it; at most `max_node_bytes`."),
         "meta": says("An object of at most 64 keys and `max_meta_bytes`."),
+        "form": says(
+            "What the data stand for, for Kafka's clients: text, bytes in base64, or no value; "
+            "JSON where it is absent."
+        ),
+        "key": says("The key of a client of Kafka's in base64, where it is no tag."),
+        "time": says("The time of its producer, milliseconds since the epoch."),
+        "headers": says("Headers of a client of Kafka's: pairs of a name and a value."),
     },
     AppendBody: {
         "records": says("All of them or none; at most `max_batch_records`.", minItems=1),
