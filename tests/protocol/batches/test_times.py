@@ -90,3 +90,15 @@ def test_records_that_got_the_time_of_their_append_have_that() -> None:
     timed(engine, 0, 3)
     assert since(engine, START_MS + 1) == (1, START_MS + 7)
     assert last(engine) == (1, START_MS + 7)
+
+
+def test_the_greatest_time_may_be_that_of_a_producer_or_of_an_append() -> None:
+    """Whichever is later: clocks differ."""
+    engine = Durable()
+    engine.put()
+    timed(engine, 0, 1000)
+    engine.append(1)
+    assert last(engine) == (2, NOW_MS + 1000)
+    engine.now_ms = NOW_MS + 2000
+    engine.append(2)
+    assert last(engine) == (4, NOW_MS + 2000)

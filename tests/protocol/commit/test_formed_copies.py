@@ -129,3 +129,19 @@ def test_readers_see_keys_and_headers_where_they_ask_for_their_like() -> None:
                 assert ("$headers" in first, "meta" in first) == (meta, meta)
                 assert "$headers" in third if meta else "$headers" not in third
                 assert (first["data"], second["data"], second["$form"]) == (1, "two", "text")
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_node_that_a_router_drops_is_no_header(keeps: bool) -> None:
+    """Of a record that HTTP appended with what a client of Kafka's has."""
+    engine = Durable()
+    engine.put("s")
+    engine.put("d")
+    engine.route("r", "s", "d", preserve_node=keeps)
+    engine.append({"data": "x", "form": "text", "node": 'a"b', "time": 7}, name="s")
+    engine.append({"data": 1, "node": "n"}, {"data": "y", "form": "text", "node": "n"}, name="s")
+    engine.work_off()
+    shown = engine.diff(0, name="d")["records"]
+    assert [each.get("$node") for each in shown] == (['a"b', "n", "n"] if keeps else [None] * 3)
+    assert [each[1] for each in said(engine, "d")] == [b"x", b"1", b"y"]
+    assert said(engine, "d")[0][3] == 7

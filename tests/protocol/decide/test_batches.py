@@ -435,3 +435,26 @@ def test_a_trim_moves_where_the_log_begins_for_kafkas_readers_alone(durability: 
     if durability == "disk":
         assert engine.kill().topic().floors.start_seq == 5
         assert put(engine.kill(), *values(b"5")).start_seq == 5
+
+
+def test_a_batch_is_no_larger_than_its_topic_takes() -> None:
+    """As it is sent; unpacked, eight times that. (§8)"""
+    engine = Harness()
+    engine.put(max_message_bytes=100)
+    assert refusal(put, engine, *values(b"1" * 100)).code is ErrorCode.BATCH_TOO_LARGE
+    command = AppendBatch("t", sent(*values(b"1")), unpacked_bytes=801)
+    assert refusal(engine.ask, command).code is ErrorCode.BATCH_TOO_LARGE
+    assert put(engine, *values(b"1")).first_seq == 1
+
+
+def test_the_time_of_the_append_may_be_that_of_all_records() -> None:
+    """`message.timestamp.type`: the batch is stored with it, and the answer says it. (§8)"""
+    engine = Durable()
+    engine.put(message_timestamp_type="LogAppendTime")
+    found = put(engine, *values(b"1", b"2"), codec=1)
+    assert found.append_time_ms == START_MS
+    assert all("$time" not in each for each in read(engine)["records"])
+    header = checked_header(engine.events[-1].batch.text)
+    assert (header.max_ms, header.has_append_time) == (START_MS, True)
+    engine.put(message_timestamp_type="CreateTime")
+    assert put(engine, *values(b"3")).append_time_ms is None

@@ -390,3 +390,27 @@ def batches_of(*found: bytes) -> list[bytes]:
     engine.put()
     put(engine, *values(*found))
     return batches(fetch(engine, 0))
+
+
+def test_a_run_of_which_nothing_is_shown_yet_is_not_looked_at() -> None:
+    """What is shown ends before it, and what is dead there is passed over."""
+    engine = Harness()
+    engine.put(durability="fsync")
+    put(engine, *values(b"1"))
+    engine.delete(before_seq=2)
+    engine.auto = False
+    engine.append(2)
+    assert fetch(engine, 0).pieces == (NoRecords(0, 1),)
+    assert fetch(engine, 1).pieces == ()
+
+
+def test_two_that_wait_for_a_topic_are_told_apart() -> None:
+    engine = Harness()
+    engine.put()
+    assert wait(engine, 0) is None
+    first = engine.last_token
+    assert wait(engine, 0) is None
+    engine.engine.forget("", first)
+    assert engine.engine.fetches.parked == 1
+    put(engine, *values(b"1"))
+    assert len(fetched(engine)) == 1

@@ -139,3 +139,27 @@ def test_a_run_that_cannot_be_opened_is_told(
     assert isinstance(found, Parked)
     engine.work_off()
     assert any(isinstance(wake.result, Rejection) for wake in engine.engine.take_wakes())
+
+
+def test_streams_wait_together(engine: Threaded) -> None:
+    """One thread opens the run for both."""
+    viewers = [Viewer(engine, "t", limit=1000).open() for _ in range(2)]
+    assert [viewer.told() for viewer in viewers] == [[], []]
+    assert len(engine.engine.unit.fetches) == 1
+    engine.work_off()
+    assert [viewer.told() for viewer in viewers] == [["t 1-200", "t caught up at 200"]] * 2
+
+
+def test_a_router_that_is_deleted_meanwhile_is_over(engine: Threaded) -> None:
+    engine.put("d")
+    engine.route("r", "t", "d")
+    put(engine, *values(*VALUES))
+    engine.engine.work_off(engine.moment)
+    (opening,) = engine.engine.take_fetches()
+    engine.unroute("r")
+    Threaded.is_thread = True
+    found = opening.read()
+    Threaded.is_thread = False
+    opening.done(found)
+    engine.work_off()
+    assert engine.diff(0, name="d")["records"] == []

@@ -11,9 +11,10 @@ from topics.protocol.decide.topics import PRIORITY_HALF_LIFE_MS
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.access import Caller
-from topics.protocol.model.commands import GetTopic, ListTopics
+from topics.protocol.model.commands import DescribeTopics, GetTopic, ListTopics
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.events import TopicConfigured
+from topics.protocol.model.fetched import TopicsDescribed
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import TopicShown, TopicsListed
 from topics.protocol.model.permission import permitted
@@ -245,3 +246,27 @@ def test_the_name_of_a_dead_letter_topic_is_told_to_whom_it_may_concern() -> Non
         shown = engine.ask(asked)
         assert isinstance(shown, TopicShown)
         assert shown.view.config.dead_letter == told
+
+
+def described(engine: Harness, **fields: object) -> tuple[list[str], str | None]:
+    found = engine.ask(DescribeTopics(**fields))  # type: ignore[arg-type]
+    assert isinstance(found, TopicsDescribed)
+    assert found.history == "0" * 16
+    assert all(engine.topic(each.name).epoch == each.epoch for each in found.topics)
+    return [each.name for each in found.topics], found.next_after
+
+
+def test_topics_are_described_by_names_by_epochs_or_page_by_page() -> None:
+    """What is not there is left out, as is what the caller may not see. (§0.2)"""
+    engine = Harness()
+    for name in ("a", "b", "c"):
+        engine.put(name)
+    epoch = engine.topic("b").epoch
+    assert described(engine, names=["c", "x", "a"]) == (["c", "a"], None)
+    gone = epoch.replace("-2", "-9")
+    assert described(engine, epochs=[epoch, gone, "f" * 16 + "-2"]) == (["b"], None)
+    assert described(engine, after="", page_size=2) == (["a", "b"], "b")
+    assert described(engine, after="b", page_size=2) == (["c"], None)
+    inner = Caller("k", prefixes=("c",))
+    assert described(engine, after="", page_size=2, caller=inner) == (["c"], None)
+    assert described(engine, epochs=[epoch], caller=inner) == ([], None)

@@ -69,7 +69,8 @@ def _greatest_of(run: Run, lo: int, hi: int, best: Timed | None) -> Iterator[Tim
         live = np.flatnonzero(run.flags[lo:hi] == LIVE)
         if len(live):
             found = _first_of(run, lo, hi, int(run.times[lo + int(live[-1])]))
-            if found is not None and (best is None or found.time_ms > best.time_ms):
+            assert found is not None
+            if best is None or found.time_ms > best.time_ms:
                 yield found
         return
     packed: Any = run

@@ -145,10 +145,8 @@ def _is_same(read: Raw, value: bytes) -> bool:
     return found == value or found == value.strip(b" \t\r\n")
 
 
-def is_json(value: bytes | None) -> bool:
+def is_json(value: bytes) -> bool:
     """Whether a value is a JSON text that an append takes as `data`."""
-    if not value:
-        return False
     try:
         value.decode()
         _ONE.decode(value)

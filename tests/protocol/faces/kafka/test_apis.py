@@ -10,7 +10,7 @@ import pytest
 from topics.protocol.faces.kafka import apis
 from topics.protocol.faces.kafka.apis import SERVED, Asked, asked_of, head_of
 from topics.protocol.faces.kafka.codec import Malformed, decode, encode
-from topics.protocol.faces.kafka.schema import message
+from topics.protocol.faces.kafka.schema import message, types
 
 CAPTURES = [
     json.loads(line) for line in (Path(__file__).parent / "captures.jsonl").read_text().splitlines()
@@ -102,3 +102,22 @@ def test_the_list_says_what_is_served() -> None:
     assert found.error_code == 35
     listed = {each.api_key: (each.min_version, each.max_version) for each in found.api_keys}
     assert listed == {key: (api.first, api.last) for key, api in SERVED.items()}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_produce_as_clients_sent_it_before_it_was_described(version: int) -> None:
+    """The body is that of version 3 without the name of a transaction, its answer has less. (§1)"""
+    body = struct.pack(">hiih", -1, 1000, 1, 1) + b"t" + struct.pack(">iii", 1, 0, 3) + b"xyz"
+    frame = head(apis.PRODUCE, version, rest=body)
+    asked = asked_of(frame)
+
+    request = apis.old_produce(frame, asked)
+
+    (topic,) = request.topic_data
+    assert (topic.name, topic.partition_data[0].records) == ("t", b"xyz")
+    T = types("ProduceResponse")
+    part = T.PartitionProduceResponse(index=4, error_code=35, base_offset=-1)
+    topics = [T.TopicProduceResponse(name="t", partition_responses=[part])]
+    found = b"".join(apis.of_old_produce(asked, T.ProduceResponse(responses=topics)))
+    assert found[:25] == struct.pack(">ih", 1, 1) + b"t" + struct.pack(">iihq", 1, 4, 35, -1)
+    assert len(found) == 25 + (0, 4, 12)[version]

@@ -2,6 +2,9 @@
 
 import pytest
 
+from topics.protocol.batches.codecs import TooMuch, UnknownCodec
+from topics.protocol.batches.header import BatchError
+from topics.protocol.batches.sound import BadTime, OldForm, RecordTooLarge
 from topics.protocol.commit.unit_of_work import no_such_topic, not_ready_yet, read_only
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.errors import code_of
@@ -40,3 +43,20 @@ def test_a_refusal_has_a_code(refusal: Rejection, code: int) -> None:
 def test_what_passes_by_itself_is_tried_again(code: ErrorCode) -> None:
     """A client that gets another code gives its batch up. (§0.6)"""
     assert code_of(Rejection(code, "")) in RETRIABLE
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BatchError("no batch"), errors.INVALID_RECORD),
+        (BatchError("other bytes", is_corrupt=True), errors.CORRUPT_MESSAGE),
+        (OldForm("form 1"), errors.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (BadTime("tomorrow"), errors.INVALID_TIMESTAMP),
+        (RecordTooLarge("large"), errors.MESSAGE_TOO_LARGE),
+        (UnknownCodec("number 7"), errors.UNSUPPORTED_COMPRESSION_TYPE),
+        (TooMuch("a bomb"), errors.INVALID_RECORD),
+    ],
+)
+def test_a_batch_that_is_not_taken(error: BatchError, code: int) -> None:
+    """None is tried again: the same bytes would be refused again. (§9)"""
+    assert errors.code_of_batch(error) == code
