@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import json
 import math
 import uuid
 from collections import OrderedDict, namedtuple
@@ -342,3 +343,15 @@ def test_in_memory(memory_topics: MemoryTopics) -> None:
         memory_topics.client.append("jobs", {"a": b"x"})
 
     assert list(memory_topics.client.topics()) == []
+
+
+def test_what_a_record_of_kafka_has_is_sent() -> None:
+    """As it was read; what was not there is left out."""
+    record = NewRecord("AP8=", form="base64", key="/w==", time=-7, headers=[("h", None)])
+    assert json.loads(encode_record(record)) == {
+        **{"data": "AP8=", "form": "base64", "key": "/w=="},
+        **{"time": -7, "headers": [["h", None]]},
+    }
+    raw = NewRecord(1, headers=msgspec.Raw(b'[["h","x"]]'))
+    assert encode_record(raw) == b'{"data":1,"headers":[["h","x"]]}'
+    assert encode_record(NewRecord(1, headers=msgspec.Raw())) == b'{"data":1}'

@@ -23,6 +23,8 @@ from .wire import Answer
 GET = ("GET", "/v0/openapi.json")
 STREAM = {"accept": "text/event-stream"}
 UNSEEN = {
+    # A record has a tag or a key, and the stream here asks for tags: commit/test_formed_copies.py.
+    ("WatchedRecord", "$key"),
     ("QueueCounters", "damaged"),
     # What only damaged files, a failing disk or a dying process bring about.
     ("ErrorEvent", "topics"),
@@ -129,6 +131,10 @@ FULL_VIEW = {
 }  # fmt: skip
 
 
+OF_KAFKA = {"data": "x", "form": "text", "time": 5, "headers": [["h", "1"], ["h", None]]}
+"""What a record has that a client of Kafka's wrote, beside its key."""
+
+
 def seen_of_topics(seen: Seen, log: str) -> None:
     path = f"/v0/topics/{log}"
     record = {"data": {"n": 1}, "tag": "a.b", "node": "w", "meta": {"m": [1]}}
@@ -143,6 +149,8 @@ def seen_of_topics(seen: Seen, log: str) -> None:
     seen.ok("POST", path, {"records": [record]})
     page = {**FULL_VIEW, "wait_ms": 0, "epoch": None, "from_seq": None, "from_ts": 0}
     seen.ok("POST", f"{path}/diff", {k: v for k, v in page.items() if k != "include_data"})
+    seen.ok("POST", f"{path}/diff", {"from_seq": 1, "include_tags": True})
+    seen.ok("POST", path, {"records": [{**OF_KAFKA, "key": "/w=="}]})
     seen.ok("POST", f"{path}/diff", {"from_seq": 1, "include_tags": True})
     for match in ("a*", "a.b", ["tag", "Eq", "a.b"]):
         seen.ok("POST", f"{path}/diff", {"match": match})
@@ -160,7 +168,7 @@ def seen_of_queues(seen: Seen, queue: str) -> None:
     seen.ok("PUT", path, FULL_CONFIG)
     seen.ok("PUT", path)
     record = {"data": 1, "tag": "t", "node": "n", "meta": {}}
-    seen.ok("POST", path, {"records": [record, record, record]})
+    seen.ok("POST", path, {"records": [record, record, {**OF_KAFKA, "key": "/w=="}]})
     jobs = seen.ok("POST", f"{path}/claim", {"node": "w", "max": 3, "lease_ms": 9000, "wait_ms": 1})
     held = {"node": "w", "lease_ids": [jobs["claimed"][0]["lease_id"]], "seqs": [1]}
     seen.ok("POST", f"{path}/extend", {**held, "lease_ms": 60_000})
@@ -222,7 +230,7 @@ def seen_of_streams(
     seen: Seen, server: Server, keep: Callable[[Client], Client], name: str
 ) -> None:
     seen.ok("PUT", f"/v0/topics/{name}", {"cap_records": 2})
-    records = [{"data": n, "tag": "a", "node": "n", "meta": {"m": n}} for n in range(4)]
+    records = [{**OF_KAFKA, "tag": "a", "node": "n", "meta": {"m": n}} for n in range(4)]
     seen.ok("POST", f"/v0/topics/{name}", {"records": records})
     begin = {"from_seq": 1, "from_ts": None, "tail": False, "match": "a", "node": "x"}
     asked = {**FULL_VIEW, "topics": {name: begin}, "heartbeat_ms": 1000, "include_data": True}
@@ -241,10 +249,12 @@ def seen_of_streams(
 def seen_of_pushes(seen: Seen, server: Server, keep: Callable[[Client], Client], name: str) -> None:
     seen.ok("PUT", f"/v0/topics/{name}", {"type": "queue"})
     record = {"data": 1, "tag": "t", "node": "n", "meta": {"m": 1}}
-    seen.ok("POST", f"/v0/topics/{name}", {"records": [record]})
+    records = [record, {**OF_KAFKA, "key": "/w=="}]
+    seen.ok("POST", f"/v0/topics/{name}", {"records": records})
     query = "node=w&max=2&lease_ms=60000"
     stream = keep(Sse2(server.port, f"/v0/topics/{name}/work?{query}"))
-    told(seen, "GET /v0/topics/{topic}/work", [until(stream, "job")])
+    jobs = (each for each in news(stream) if each.kind == "job")
+    told(seen, "GET /v0/topics/{topic}/work", [next(jobs) for _ in records])
     seen.ok("DELETE", f"/v0/topics/{name}")
     told(seen, "GET /v0/topics/{topic}/work", [until_end(stream, "error")])
 

@@ -292,3 +292,47 @@ def test_a_batch_that_unpacks_without_end_concerns_nobody_else(
         answer = wire.recv(1 << 16)
     assert b"unpacked" in answer
     assert http.get(f"topics/{topic}").json()["count"] == 0
+
+
+def test_what_was_read_is_appended_again(bootstrap: str, topic: str, server: Server) -> None:
+    """`topics read | topics append`, and the client: Kafka gets equal keys, values and headers. (121)"""
+    import subprocess
+    import sys
+
+    from topics import Client, NewRecord
+
+    produced(bootstrap, topic, SENT)
+    url = f"http://127.0.0.1:{server.port}"
+    tool = (sys.executable, "-m", "topics")
+    read = subprocess.run(
+        [*tool, "read", topic, "--url", url, "--tags"], capture_output=True, check=True
+    )
+    subprocess.run(
+        [*tool, "append", f"{topic}.cli", "--url", url, "--format", "records"],
+        input=read.stdout,
+        capture_output=True,
+        check=True,
+    )
+    with Client(url) as client:
+        page = client.diff(topic, include_tags=True)
+        copies = [
+            NewRecord(
+                each.data,
+                tag=each.tag,
+                meta=each.meta,
+                form=each.form,
+                key=each.key,
+                headers=each.headers,
+            )
+            for each in page.records
+        ]
+        client.append_many(f"{topic}.client", copies)
+    for copy in (f"{topic}.cli", f"{topic}.client"):
+        found = consumed(bootstrap, copy, len(SENT))
+        got = [
+            (m.key(), json.loads(m.value()) if i == 0 else m.value()) for i, m in enumerate(found)
+        ]
+        assert got == [
+            (key, json.loads(value) if i == 0 else value) for i, (key, value, _) in enumerate(SENT)
+        ]
+        assert [m.headers() or [] for m in found] == [headers for *_, headers in SENT]

@@ -372,7 +372,11 @@ class _NoRecord(Exception):
     """Why a line is no record."""
 
 
-class _Line(msgspec.Struct, rename={"served_tag": "$tag", "served_node": "$node"}):
+_NAMES: Final = ("tag", "node", "form", "key", "time", "headers")
+"""Of what a read shows with a `$`, and an append takes without."""
+
+
+class _Line(msgspec.Struct, rename={f"served_{name}": f"${name}" for name in _NAMES}):
     """A record as a client writes it, or as `topics read` prints it."""
 
     data: msgspec.Raw
@@ -381,6 +385,14 @@ class _Line(msgspec.Struct, rename={"served_tag": "$tag", "served_node": "$node"
     served_tag: str | None = None
     served_node: str | None = None
     meta: msgspec.Raw = msgspec.Raw(b"")
+    form: str | None = None
+    key: str | None = None
+    time: int | None = None
+    headers: msgspec.Raw = msgspec.Raw(b"")
+    served_form: str | None = None
+    served_key: str | None = None
+    served_time: int | None = None
+    served_headers: msgspec.Raw = msgspec.Raw(b"")
 
 
 _line: Final = deep(msgspec.json.Decoder(_Line).decode)
@@ -410,6 +422,10 @@ def _record(line: bytes, shape: Shape) -> NewRecord:
         tag=tag,
         node=found.served_node if found.node is None else found.node,
         meta=found.meta if meta else None,
+        form=found.form or found.served_form,  # type: ignore[arg-type]
+        key=found.served_key if found.key is None else found.key,
+        time=found.served_time if found.time is None else found.time,
+        headers=next((each for each in (found.headers, found.served_headers) if bytes(each)), None),
     )
 
 

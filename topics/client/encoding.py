@@ -73,6 +73,10 @@ def encode_record(
             if not meta_text.startswith(b"{"):
                 raise TypeError(f"meta is an object, not {_kind(value.meta)}")
             text += b',"meta":%b' % meta_text
+    for name in ("form", "key", "time", "headers"):
+        own = getattr(value, name)
+        if own is not None and own != msgspec.Raw():
+            text += b',"%b":%b' % (name.encode(), encode(own, name, default))
     return text + b"}"
 
 

@@ -4,7 +4,7 @@ Unknown fields of an answer are ignored (§0.1), so an older client reads a newe
 counts from 1; times are milliseconds since the epoch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -16,20 +16,28 @@ R = TypeVar("R")
 Guarantee = Literal["at_least_once", "exactly_once"]
 """What a router promises when the server comes back from a crash (§6)."""
 
-_SERVED: Final = {"seq": "$seq", "ts_ms": "$ts", "node": "$node", "tag": "$tag"}
+_SERVED: Final = {
+    **{"seq": "$seq", "ts_ms": "$ts", "node": "$node", "tag": "$tag"},
+    **{"form": "$form", "key": "$key", "time": "$time", "headers": "$headers"},
+}
 
 
 class NewRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A record to append, where a bare value is not enough.
 
     `data` is anything that JSON has a form for; a NaN or an infinity is a `ValueError`.
-    `msgspec.Raw(b"...")` is sent byte for byte.
+    `msgspec.Raw(b"...")` is sent byte for byte.  `form`, `key`, `time` and `headers` are those of a record
+    of Kafka's clients, as it was read.
     """
 
     data: Any
     tag: str | None = None
     node: str | None = None
     meta: Mapping[str, Any] | msgspec.Raw | None = None
+    form: Literal["text", "base64", "null"] | None = None
+    key: str | None = None
+    time: int | None = None
+    headers: Sequence[tuple[str, Any]] | msgspec.Raw | None = None
 
 
 class Record(
@@ -38,12 +46,17 @@ class Record(
     """A record as it was read.
 
     `Record[Departure]` decodes `data` into that type (a dataclass, a TypedDict, a msgspec Struct).
-    `tag` is None unless tags were asked for.
+    `tag` is None unless tags were asked for.  `form`, `key`, `time` and `headers` are there where a client
+    of Kafka's wrote the record.
     """
 
     seq: int
     ts_ms: int
     node: str | None = None
+    form: str | None = None
+    key: str | None = None
+    time: int | None = None
+    headers: list[tuple[str, Any]] | None = None
     tag: str | None = None
     data: D
     meta: dict[str, Any] | None = None
@@ -58,6 +71,10 @@ class RawRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
     seq: int
     ts_ms: int
     node: str | None = None
+    form: str | None = None
+    key: str | None = None
+    time: int | None = None
+    headers: msgspec.Raw = msgspec.Raw(b"")
     tag: str | None = None
     data: msgspec.Raw
     meta: msgspec.Raw = msgspec.Raw(b"")

@@ -24,13 +24,17 @@ from topics.protocol.faces.http.fields import (
     Data,
     EarliestSeq,
     Epoch,
+    FormOf,
+    HeadersOf,
     HeadSeq,
+    KeyOf,
     MetaData,
     Natural,
     Node,
     Seq,
     Tag,
     TagPattern,
+    TimeOf,
     TopicName,
     Ts,
 )
@@ -144,6 +148,10 @@ class TopicRecord(msgspec.Struct, kw_only=True):
     seq: Seq = field(name="$seq")
     ts: Ts = field(name="$ts")
     node: Node = field(name="$node", default=UNSET)
+    form: FormOf = field(name="$form", default=UNSET)
+    key: KeyOf = field(name="$key", default=UNSET)
+    time: TimeOf = field(name="$time", default=UNSET)
+    headers: HeadersOf = field(name="$headers", default=UNSET)
     tag: Tag = field(name="$tag", default=UNSET)
     data: Data
     meta: MetaData = UNSET
