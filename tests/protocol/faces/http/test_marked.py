@@ -22,7 +22,7 @@ def again(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def compact(found: Any) -> Any:
-    """The same, of a value that is JSON without the spaces that this test's own decoder loses."""
+    """A record; a value that is JSON without the spaces that the decoder of this test loses."""
     key, value, headers, time_ms = found
     if value and value[:1] in b'{["':
         value = orjson.dumps(orjson.loads(value))
