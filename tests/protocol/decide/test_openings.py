@@ -7,7 +7,7 @@ import pytest
 
 from protocol.durable import Durable
 from protocol.viewers import Viewer
-from topics.protocol.model.commands import ReadPage
+from topics.protocol.model.commands import DeleteRouter, ReadPage
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
 from topics.protocol.model.outcomes import Parked, StablePage
 from topics.protocol.state import packed_run
@@ -156,7 +156,9 @@ def test_a_router_that_is_deleted_meanwhile_is_over(engine: Threaded) -> None:
     put(engine, *values(*VALUES))
     engine.engine.work_off(engine.moment)
     (opening,) = engine.engine.take_fetches()
-    engine.unroute("r")
+    # Whoever deletes it does not wait for its copies.
+    engine.engine.submit(DeleteRouter("r"), token=0, moment=engine.moment)
+    engine.sync()
     Threaded.is_thread = True
     found = opening.read()
     Threaded.is_thread = False
