@@ -18,6 +18,7 @@ from topics.protocol.model.outcomes import BatchAppended, Gate, Parked, Producer
 from topics.protocol.model.records import PACKED, TEXT
 from topics.protocol.state.producers import Fenced, OutOfOrder, TooOld
 from topics.store.files import read_whole
+from topics.store.memory import MemoryStore
 
 from ..batches.builder import NOW_MS, Record, batch, records_of, some_records
 
@@ -312,6 +313,19 @@ def test_ids_of_producers_are_given_once() -> None:
         assert found.first >= first.first + 1000
     assert isinstance(engine.events[-1], ProducerIdsReserved)
     assert len({batches._first_id(history) for history in ("0a" * 8, "0b" * 8, "00" * 8)}) == 3
+
+
+def test_a_copy_with_a_history_of_its_own_begins_elsewhere() -> None:
+    """Ids that the copied directory gives from now on are never given here. (KIP-98)"""
+    engine = Harness(store=MemoryStore(instance_id="0a" * 8))
+    first = engine.ask(ReserveProducerIds(1000))
+    engine.store.instance_id = "0b" * 8
+    found = engine.ask(ReserveProducerIds(10))
+
+    assert isinstance(first, ProducerIds)
+    assert isinstance(found, ProducerIds)
+    assert first.first == batches._first_id("0a" * 8)
+    assert found.first == batches._first_id("0b" * 8)
 
 
 # -- both faces, in any order ----------------------------------------------------------------------------

@@ -339,6 +339,18 @@ def test_a_look_at_many_dead_batches_ends_and_the_next_goes_on(
     assert consume(engine) == []
 
 
+def test_a_look_at_many_runs_ends_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetches, "LOOKS_MAX", 1)
+    engine = Harness()
+    engine.put()
+    put(engine, *values(b"1"))
+    engine.append(2)
+    put(engine, *values(b"3"))
+
+    assert kinds(fetch(engine, 0)) == [StoredBatches]
+    assert [each.value for each in consume(engine)] == [b"1", b"2", b"3"]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_consumer_sees_what_is_live(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was written by either face, deleted, capped, sealed, and however little it asks for at once."""

@@ -430,8 +430,8 @@ class Forwarding:
         def done(result: list[list[Buffer]] | Exception) -> None:
             if isinstance(result, Exception):
                 plan.texts = result
-            elif self._plans.get(router) is plan:
-                del self._plans[router]
+            else:
+                self._plans.pop(router, None)  # no visit made another: the router waited
             self.mark(router.source_id)
 
         self._unit.fetches.append(Warming((), done, [run]))
