@@ -353,14 +353,27 @@ class Life:
         """Many records at once, so that files fill, and filters take several turns."""
         self.append(name, 400)
 
-    def learn(self, topic: Topic, first: int, last: int) -> None:
-        """The time that a batch got, and its data."""
+    def learn(self, topic: Topic, first: int, last: int, sent_ms: int | None = None) -> None:
+        """The time that a batch got, and its data.
+
+        Args:
+            topic: The model's, which has the batch.
+            first: Its first seq.
+            last: Its last.
+            sent_ms: When it was sent, where the model gave it the time of a later moment.
+
+        Raises:
+            Late: It has expired since it was sent.
+        """
         for seq in range(first, last + 1):
             if seq in topic.records:
                 self.known[topic.epoch][seq] = json.loads(topic.records[seq].entry.data)
         if last not in topic.records:
             return
         page = self._ok("POST", f"/v0/topics/{topic.name}/diff", {"from_seq": last - 1, "limit": 1})
+        ttl_ms = topic.config.ttl_ms
+        if not page["records"] and ttl_ms and sent_ms and sent_ms + ttl_ms <= _now_ms():
+            raise Late(topic.name)
         assert page["records"], f"{topic.name} {last} is not there: {page}"
         ts_ms = page["records"][0]["$ts"]
         assert ts_ms >= topic_time(topic, first), f"$ts falls: {page}"
@@ -715,9 +728,10 @@ class Life:
                 return model.delete(name, before, match)
 
         self.trail.append(f"cut off: {target} {json.dumps(body)[:200]}")
+        act.topic = name  # type: ignore[attr-defined]
+        act.sent_ms = _now_ms()  # type: ignore[attr-defined]
         self._send("POST", target, body)
         time.sleep(rng.choice((0, 0.001, 0.003, 0.01)))
-        act.topic = name  # type: ignore[attr-defined]
         return act
 
     def _begin_again(
@@ -763,7 +777,8 @@ class Life:
             first = topic.head_seq + 1
             self.model.topics[name] = done
             if done.head_seq >= first:
-                self.learn(done, first, done.head_seq)
+                sent_ms = doubtful.sent_ms  # type: ignore[attr-defined]
+                self.learn(done, first, done.head_seq, sent_ms)
 
     def _learn_loss(self, name: str) -> None:
         """What lived in memory only is gone, and said to be; no seq is given twice. (§0.10)"""
