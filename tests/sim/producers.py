@@ -1,8 +1,9 @@
 """Producers of Kafka's that send again what they have no answer to, over kills and power losses at any file call.
 
 A world is one directory, one producer and lives that a cut ends: it appends numbered batches with their sequences, some of
-them twice, beside records of HTTP, deletes, seals and checkpoints; the next life recovers, and the producer goes on
-where its answers end.  In the end each of its records is in the topic once, in order.
+them twice and some damaged on their way, beside records of HTTP, deletes, seals and checkpoints; the next life recovers,
+and the producer goes on where its answers end.  In the end each of its records that nobody deleted is in the topic once,
+in order, and a consumer never saw anything else.
 """
 
 import random
@@ -10,29 +11,23 @@ from collections.abc import Callable
 from typing import Any
 
 from protocol.batches.builder import Record, batch, records_of
-from protocol.consumer import consume
 from protocol.harness import Harness
 
+from topics.protocol.batches import sound
 from topics.protocol.batches.codecs import packed
+from topics.protocol.batches.header import BatchError
 from topics.protocol.model.commands import AppendBatch, ReserveProducerIds
 from topics.protocol.model.errors import Rejection, WriteFailed
 from topics.protocol.model.outcomes import BatchAppended, Gate, ProducerIds
 from topics.protocol.state.producers import OutOfOrder, TooOld
 from topics.store.store import DiskStore
 
+from . import consuming
+from .consuming import Broken, Consumer, Patch, require
 from .files import Cut, SimFiles
 
 FILE_BYTES = 64 << 10
 LIMITS = {"segment_max_records": 32}
-
-
-class Broken(AssertionError):
-    """An invariant does not hold."""
-
-
-def require(holds: bool, what: str) -> None:
-    if not holds:
-        raise Broken(what)
 
 
 class World:
@@ -55,6 +50,7 @@ class World:
         self.acked: dict[int, int] = {}
         """By that number, the seq that the answer named."""
         self.numbers = 0
+        self.consumer = Consumer(self.dice)
         self.lives = 0
 
     # ------------------------------------------------------------------ one life
@@ -110,7 +106,9 @@ class World:
     def _append(self, number: int, values: list[bytes], *, expects: type | None = None) -> None:
         engine = self.engine
         assert engine is not None
-        records: list[Record] = [(b"k%d" % (number % 3), value, [], 0) for value in values]
+        records: list[Record] = [
+            (b"k%d" % (at % 3), value, [], 0) for at, value in enumerate(values, number)
+        ]
         codec = number % 2 * 4
         data = batch(
             packed(codec, records_of(records)),
@@ -120,14 +118,19 @@ class World:
             producer_epoch=0,
             sequence=number,
         )
+        self._send_damaged(data)
         try:
-            found = engine.ask(AppendBatch("t", data))
+            found = engine.ask(AppendBatch("t", self._accepted(data)))
         except (OutOfOrder, TooOld) as refusal:
             require(expects is not None, f"the next batch is refused: {refusal.message}")
             return
         require(expects is None, "a batch behind a gap is taken")
         assert isinstance(found, BatchAppended)
         require(found.count == len(values), "an answer counts other records")
+        if self.dice.random() < 0.15:
+            shown = [each.offset + 1 for each in self.consumer.look(engine)]
+            is_early = not found.deduped and any(seq >= found.first_seq for seq in shown)
+            require(not is_early, "what is not written yet is shown")
         known = self.acked.get(number)
         require(known is None or known == found.first_seq, "a repeat gets another seq")
         if found.gate is Gate.SYNCED:
@@ -135,6 +138,25 @@ class World:
         elif found.gate is Gate.WRITTEN:
             engine.write()
         self.acked[number] = found.first_seq
+
+    def _send_damaged(self, data: bytes) -> None:
+        """Now and then a bit of a batch is another when it arrives: nothing of it is taken."""
+        assert self.engine is not None
+        if self.dice.random() < 0.9:
+            return
+        at, bit = self.dice.randrange(16, len(data)), 1 << self.dice.randrange(8)
+        damaged = data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
+        try:
+            accepted = self._accepted(damaged)
+        except BatchError:
+            return
+        self.engine.ask(AppendBatch("t", accepted))
+
+    @staticmethod
+    def _accepted(data: bytes) -> bytes:
+        """A batch as it goes on to the engine.  Raises BatchError."""
+        sound.require_sound(data, 1 << 20)
+        return data
 
     # ------------------------------------------------------------------ what happens in it
 
@@ -152,9 +174,14 @@ class World:
             self._append(*dice.choice(self.sent[-5:]))
         elif choice < 0.65 and self.sent:
             self._append(self.numbers + 7, [b"gap"], expects=OutOfOrder)
-        elif choice < 0.75:
-            engine.append({"by": "http"})
-            engine.sync()
+        elif choice < 0.7:
+            engine.append(-self.lives)  # by HTTP, without a key
+            if dice.random() < 0.5:
+                engine.sync()
+        elif choice < 0.72:
+            self.consumer.delete(engine, b"k%d" % dice.randrange(3))
+        elif choice < 0.8:
+            self.consumer.look(engine)
         elif choice < 0.85:
             engine.seal()
         elif choice < 0.9:
@@ -179,12 +206,16 @@ class World:
         engine = self.engine
         assert engine is not None
         engine.sync()
-        found = [each for each in consume(engine, budget=500) if each.key is not None]
-        values = [each.value for each in found]
-        require(values == [b"%d" % n for n in range(self.numbers)], f"records {values}")
-        seqs = {value: each.offset + 1 for each, value in zip(found, values, strict=True)}
+        consumer = self.consumer
+        found = [each for each in consumer.look(engine, from_start=True) if each.key is not None]
+        deleted = {consumer.seen[at].value for at in consumer.gone | consumer.dying}
+        values = [each.value for each in found if each.value not in deleted]
+        sent = [b"%d" % n for n in range(self.numbers)]
+        require(values == [each for each in sent if each not in deleted], f"records {values}")
+        seqs = {each.value: each.offset + 1 for each in found}
         for number, seq in self.acked.items():
-            require(seqs[b"%d" % number] == seq, "an answer named another seq")
+            value = b"%d" % number
+            require(value in deleted or seqs[value] == seq, "an answer named another seq")
         self.reserve()
 
 
@@ -199,9 +230,6 @@ def lived(seed: int, *, harsh: bool, lives: int = 4, steps: int = 40) -> World:
         world.live(world.files.calls + world.dice.randrange(1, CALLS), steps)
     world.judge()
     return world
-
-
-Patch = Any
 
 
 def duplicate_accepted_after_a_crash(patch: Patch) -> None:
@@ -294,7 +322,7 @@ BUGS: dict[str, Callable[[Patch], None]] = {
         ids_left_out_of_a_checkpoint,
         repeat_answered_with_another_seq,
     )
-}
+} | consuming.BUGS
 
 
 def found_in(seeds: range) -> int | None:

@@ -10,7 +10,7 @@ from topics.store.store import DiskStore
 from .files import SimFiles
 from .producers import BUGS, FILE_BYTES, World, found_in, lived
 
-SAMPLE, FULL = 15, 600
+SAMPLE, FULL = 15, 150
 SEARCH = range(200)
 CALLS = 3
 """Of a life, the calls at which a default run cuts: one in so many."""
