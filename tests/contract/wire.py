@@ -40,6 +40,7 @@ CODES: Final = {
     "topic_exists_incompatible": 409,
     "topic_not_empty": 409,
     "trim_refused": 409,
+    "upgrade_pending": 409,
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     "topic_full": 422,

@@ -14,9 +14,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
+from topics.protocol.cluster.formats import require_format
 from topics.protocol.cluster.place import event_of
 from topics.protocol.cluster.rule.replica import Mark, Place
-from topics.protocol.cluster.rule.unit import Unit
+from topics.protocol.cluster.rule.unit import FORMAT_OLDEST, Unit
 from topics.protocol.cluster.turns import LeaderTurns, Propose, not_leader
 from topics.protocol.driver.driver import Driver
 from topics.protocol.driver.group_commit import GroupCommit
@@ -80,6 +81,7 @@ class UnitAcceptance:
     Attributes:
         leads: Commands are decided here.
         is_shown: What is here may be shown; else reads are refused.
+        format: Of the units that are written.
         when_moved: Called when reads show more units than before.
     """
 
@@ -87,6 +89,7 @@ class UnitAcceptance:
         self.turns = LeaderTurns(self._time_of_turn, self._go_on, lambda: clock.steady_ms)
         self.leads = False
         self.is_shown = True
+        self.format = FORMAT_OLDEST
         self.when_moved: Callable[[], None] = _nothing
         self.driver: Driver
         self._clock = clock
@@ -275,6 +278,7 @@ class UnitAcceptance:
             return self._decide_read(command, deliver, throttle_ms)
         if not self.leads:
             raise not_leader("it follows", is_unknown=False)
+        require_format(command, self.format)
         if not self.may_decide or (self._waiting and not self._is_deciding):
             size_bytes = WAITING_BYTES
             if isinstance(command, Append):

@@ -151,6 +151,7 @@ class Member:
             needs_snapshot = place.index == 0 and self._needs_snapshot(place)
             self._effects.extend(self.node.start(needs_snapshot=needs_snapshot))
         else:
+            acceptance.format = self.node.format
             at = self._applied_place
             assert (place.index, place.chain) == (at.index, at.chain), (place, at)
         self.moved()
@@ -191,6 +192,13 @@ class Member:
             if isinstance(effect, AnswerClients):
                 self._answer(effect)
         self.moved()
+
+    def write_format(self, format_: int) -> None:
+        """Records from here are written in this format, and commands that need a newer one are refused."""
+        if self.node is not None:
+            self.node.write_format(format_)
+        if self.acceptance is not None:
+            self.acceptance.format = format_
 
     def _moved(self) -> None:
         self.moved()

@@ -29,6 +29,7 @@ class ErrorCode(Enum):
     TOPIC_NOT_EMPTY = "topic_not_empty"
     NOT_A_QUEUE = "not_a_queue"
     TRIM_REFUSED = "trim_refused"
+    UPGRADE_PENDING = "upgrade_pending"
     PAYLOAD_TOO_LARGE = "payload_too_large"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     TOPIC_FULL = "topic_full"

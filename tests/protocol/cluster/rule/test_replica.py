@@ -22,6 +22,7 @@ from topics.protocol.cluster.rule.replica import (
     passed,
 )
 from topics.protocol.cluster.rule.unit import (
+    FORMAT,
     Record,
     Shard,
     TermBegan,
@@ -197,13 +198,13 @@ def test_what_cannot_be_read_stops_a_replica() -> None:
     """It does not go on from another state than those that can read it: the place stays before it."""
     place = led()
     raw = bytearray(encode(began(2), SHARD))
-    raw[4] = 2
+    raw[4] = FORMAT + 1
     raw[32:48] = units._digest(raw[:32], raw[48:])
 
     after, verdict = accept(place, 1, bytes(raw), SHARD)
 
     assert isinstance(verdict, Stopped)
-    assert "format 2" in verdict.why
+    assert f"format {FORMAT + 1}" in verdict.why
     assert after == place
 
 
@@ -339,7 +340,7 @@ def test_a_history_that_cannot_be_read_is_not_shown() -> None:
     """A record of a newer version stands in it: this one cannot tell what it was."""
     anchor, place, log = history()
     raw = bytearray(log[2][1])
-    raw[4] = 2
+    raw[4] = FORMAT + 1
     raw[32:48] = units._digest(bytes(raw[:32]), bytes(raw[48:]))
 
     assert is_history(anchor, place, log[1:], SHARD)

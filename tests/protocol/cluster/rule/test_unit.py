@@ -171,7 +171,7 @@ def test_what_every_version_skips(raw: bytes) -> None:
 
 
 UNREADABLE = {
-    "format 2": (0, 4, (2).to_bytes(2, "little")),
+    f"format {FORMAT + 1}": (0, 4, (FORMAT + 1).to_bytes(2, "little")),
     "a record of kind 3": (0, 6, (3).to_bytes(2, "little")),
     "term 0": (0, 48, bytes(8)),
     f"term {TERM_MAX + 1}": (0, 48, (TERM_MAX + 1).to_bytes(8, "little")),

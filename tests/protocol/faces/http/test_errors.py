@@ -35,7 +35,7 @@ def test_the_codes_of_the_contract() -> None:
         "topic_exists_incompatible": 409, "topic_not_empty": 409, "not_a_queue": 409,
         "payload_too_large": 413, "unsupported_media_type": 415, "topic_full": 422,
         "throttled": 429, "internal": 500, "not_ready": 503, "shutting_down": 503,
-        "not_leader": 503, "replica_behind": 503,
+        "not_leader": 503, "replica_behind": 503, "upgrade_pending": 409,
     }  # fmt: skip
     known = {code.code: STATUSES[code] for code in ErrorCode}
     assert {name: known[name] for name in table} == table

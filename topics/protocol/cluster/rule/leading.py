@@ -167,6 +167,11 @@ class Node:
         """Whether another unit may be decided."""
         return self._in_flight.has_room
 
+    @property
+    def format(self) -> int:
+        """Of the records that are written."""
+        return self._in_flight.format
+
     def write_format(self, format_: int) -> None:
         """From here on records are written in this format, which all live nodes read."""
         assert FORMAT_OLDEST <= format_ <= FORMAT

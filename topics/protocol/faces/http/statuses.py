@@ -21,6 +21,7 @@ STATUSES: Final[Mapping[ErrorCode, int]] = {
     ErrorCode.TOPIC_NOT_EMPTY: 409,
     ErrorCode.NOT_A_QUEUE: 409,
     ErrorCode.TRIM_REFUSED: 409,
+    ErrorCode.UPGRADE_PENDING: 409,
     ErrorCode.PAYLOAD_TOO_LARGE: 413,
     ErrorCode.UNSUPPORTED_MEDIA_TYPE: 415,
     ErrorCode.TOPIC_FULL: 422,

@@ -318,8 +318,7 @@ class ClusterHost:
 
     def write_format(self, format_: int) -> None:
         """Records from here are written in this format from now on."""
-        if self.member.node is not None:
-            self.member.node.write_format(format_)
+        self.member.write_format(format_)
 
     def mark_time(self) -> None:
         """Have the log say what time it is, if this node leads."""

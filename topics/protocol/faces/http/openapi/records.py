@@ -56,6 +56,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             ErrorCode.BATCH_TOO_LARGE,
             ErrorCode.RECORD_TOO_LARGE,
             ErrorCode.TOPIC_NOT_FOUND,
+            ErrorCode.UPGRADE_PENDING,
             ErrorCode.TOPIC_FULL,
         ),
         creates=True,

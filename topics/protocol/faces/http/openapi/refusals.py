@@ -38,6 +38,10 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
         'the log is not trimmed: node "n2" needs the log from offset 5120 on',
         {"waits_for": "node", "node": "n2", "before": 5120},
     ),
+    ErrorCode.UPGRADE_PENDING: (
+        "a node of an older version could not read this; it is taken once every node is upgraded",
+        {"format": 2, "written": 1},
+    ),
     ErrorCode.NOT_A_QUEUE: ('topic "orders" is a log', {"topic": "orders", "type": "log"}),
     ErrorCode.PAYLOAD_TOO_LARGE: ("the body exceeds 67108864 bytes", {"limit": 64 << 20}),
     ErrorCode.UNSUPPORTED_MEDIA_TYPE: ("expected Content-Type: application/json", {}),
