@@ -4,14 +4,20 @@ import errno
 from collections.abc import Callable
 
 import pytest
+from protocol.batches.builder import batch, records_of
+from protocol.consumer import consume
+from protocol.harness import Harness
 from sim.files import Fault, SimFiles
 from sim.script import append, delete, maintain
 
 from topics.backup.take import take
+from topics.protocol.batches.codecs import packed
+from topics.protocol.model.commands import AppendBatch
 from topics.protocol.model.errors import Corrupt, InUse, Unusable
 from topics.store.checkpoint import Checkpoints
 from topics.store.files import File
 from topics.store.layout import log_name
+from topics.store.store import DiskStore
 
 from .places import backups, copies, damaged, instance_of, lived, placed, restored, seqs
 
@@ -43,6 +49,26 @@ def test_a_second_backup_copies_only_what_is_new() -> None:
     assert manifest.copied_bytes < sum(part.size_bytes for part in manifest.segments)
     assert seqs(world, restored(place, 1)) == [*range(5, 21)]
     assert seqs(world, restored(place, 2)) == [*range(9, 21)]
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_many_small_records_of_a_batch_are_in_the_backup(codec: int) -> None:
+    """Compressed, they take less room than a record of HTTP has columns."""
+    files, place = SimFiles(1), SimFiles(100)
+    engine = Harness(store=DiskStore(files, wal_file_bytes=1 << 20, reserve_bytes=1 << 20))
+    engine.put("t")
+    records = records_of([(None, b"1", [], 0)] * 2000)
+    engine.ask(AppendBatch("t", batch(packed(codec, records), 2000, attributes=codec)))
+    engine.delete(before_seq=1001)
+    engine.seal()
+    engine.drive(engine.schedule._checkpoint())
+
+    manifest, _ = take(files.other(), place)
+
+    assert manifest.records == 1000
+    found = Harness(store=DiskStore(restored(place), wal_file_bytes=1 << 20, reserve_bytes=1 << 20))
+    assert [each.offset for each in consume(found)] == [*range(1000, 2000)]
+    assert found.diff(0, limit=1000)["records"] == engine.diff(0, limit=1000)["records"]
 
 
 def test_nothing_new_copies_nothing() -> None:

@@ -23,8 +23,9 @@ from topics.store.layout import (
     segment_name,
 )
 
-ROW_BYTES: Final = sum(dtype.itemsize for dtype in COLUMN_DTYPES.values())
-"""Of a record in the columns, which stand before the flags of a segment."""
+ROW_BYTES: Final = COLUMN_DTYPES["tag_id"].itemsize
+"""Of a record in the columns that runs of every form have, which stand before the flags of a segment: all else of many
+records in a compressed batch may be a few bytes."""
 
 
 @dataclass(frozen=True, slots=True)
