@@ -2,22 +2,26 @@
 
 A world is one directory, one producer and lives that a cut ends: it appends numbered batches with their sequences, some of
 them twice and some damaged on their way, beside records of HTTP, deletes, seals and checkpoints; the next life recovers,
-and the producer goes on where its answers end.  In the end each of its records that nobody deleted is in the topic once,
-in order, and a consumer never saw anything else.
+and the producer goes on where its answers end.  In some worlds a backup is restored below the living producer, which is
+refused where records of it are gone, and goes on under another id.  In the end each of its records that nobody deleted,
+and no restore took, is in the topic once, in order, and a consumer never saw anything else.
 """
 
+import copy
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from protocol.batches.builder import Record, batch, records_of
 from protocol.harness import Harness
 
+from topics.backup.restore import restore
+from topics.backup.take import take
 from topics.protocol.batches import sound
 from topics.protocol.batches.codecs import packed
 from topics.protocol.batches.header import BatchError
 from topics.protocol.model.commands import AppendBatch, ReserveProducerIds
-from topics.protocol.model.errors import Rejection, WriteFailed
+from topics.protocol.model.errors import Rejection, Unusable, WriteFailed
 from topics.protocol.model.outcomes import BatchAppended, Gate, ProducerIds
 from topics.protocol.state.producers import OutOfOrder, TooOld
 from topics.store.store import DiskStore
@@ -28,6 +32,14 @@ from .files import Cut, SimFiles
 
 FILE_BYTES = 64 << 10
 LIMITS = {"segment_max_records": 32}
+
+
+class Backup(NamedTuple):
+    """Where it is, and what was known when it was taken."""
+
+    place: SimFiles
+    acked: dict[int, int]
+    consumer: Consumer
 
 
 class World:
@@ -49,7 +61,12 @@ class World:
         """Batches of the producer: the number of the first record, and their values."""
         self.acked: dict[int, int] = {}
         """By that number, the seq that the answer named."""
-        self.numbers = 0
+        self.numbers = self.first_number = 0
+        """The number of the next record, and of the first one under this id."""
+        self.lost: set[bytes] = set()
+        """Values that a restore took."""
+        self.is_restored = False
+        self.backup: Backup | None = None
         self.consumer = Consumer(self.dice)
         self.lives = 0
 
@@ -97,9 +114,39 @@ class World:
         self.blocks.append((found.first, found.count))
         return found.first
 
+    def back_up(self) -> None:
+        """Between two lives, if there is something."""
+        place = SimFiles(self.dice.getrandbits(32))
+        try:
+            take(self.files, place)
+        except Unusable:
+            return  # the first life was cut before the directory was made
+        self.files = self.files.kill()
+        self.backup = Backup(place, dict(self.acked), copy.deepcopy(self.consumer))
+
+    def restore(self) -> None:
+        """The producer lives on; what was acknowledged since the backup is gone."""
+        assert self.backup is not None
+        target = SimFiles(self.dice.getrandbits(32))
+        restore(self.backup.place, None, target)
+        self.files = target.kill()
+        since = [each for each in self.sent if each[0] in self.acked.keys() - self.backup.acked]
+        self.lost |= {value for _, values in since for value in values}
+        self.sent = [each for each in self.sent if each[0] not in self.acked]
+        self.acked, self.consumer = self.backup.acked, self.backup.consumer
+        self.is_restored, self.backup = True, None
+
+    def _renew(self) -> None:
+        """Go on under another id, from the first record that has no answer."""
+        self.is_restored = False
+        self.producer_id = self.reserve()
+        self.sent = [each for each in self.sent if each[0] not in self.acked]
+        self.first_number = self.sent[0][0]
+        self._go_on()
+
     def _go_on(self) -> None:
         """A producer sends again what it has no answer to, in order."""
-        for number, values in self.sent:
+        for number, values in list(self.sent):
             if number not in self.acked:
                 self._append(number, values)
 
@@ -116,12 +163,14 @@ class World:
             attributes=codec,
             producer_id=self.producer_id,
             producer_epoch=0,
-            sequence=number,
+            sequence=number - self.first_number,
         )
         self._send_damaged(data)
         try:
             found = engine.ask(AppendBatch("t", self._accepted(data)))
         except (OutOfOrder, TooOld) as refusal:
+            if expects is None and self.is_restored:
+                return self._renew()
             require(expects is not None, f"the next batch is refused: {refusal.message}")
             return
         require(expects is None, "a batch behind a gap is taken")
@@ -211,7 +260,10 @@ class World:
         deleted = {consumer.seen[at].value for at in consumer.gone | consumer.dying}
         values = [each.value for each in found if each.value not in deleted]
         sent = [b"%d" % n for n in range(self.numbers)]
-        require(values == [each for each in sent if each not in deleted], f"records {values}")
+        known = [each for each in sent if each not in deleted]
+        require(values == sorted(set(values), key=int), f"records in another order: {values}")
+        required = [each for each in known if each not in self.lost]
+        require([each for each in values if each not in self.lost] == required, f"records {values}")
         seqs = {each.value: each.offset + 1 for each in found}
         for number, seq in self.acked.items():
             value = b"%d" % number
@@ -226,7 +278,12 @@ CALLS = 400
 def lived(seed: int, *, harsh: bool, lives: int = 4, steps: int = 40) -> World:
     """A world in which each life is cut at a call that chance names.  Raises Broken."""
     world = World(seed, harsh=harsh)
-    for _ in range(lives):
+    begins, ends = sorted(world.dice.sample(range(2 * lives), 2))
+    for nth in range(lives):
+        if nth == begins + 1:
+            world.back_up()
+        if nth == ends + 1 and world.backup is not None:
+            world.restore()
         world.live(world.files.calls + world.dice.randrange(1, CALLS), steps)
     world.judge()
     return world
@@ -288,6 +345,12 @@ def ids_given_before_they_are_durable(patch: Patch) -> None:
     patch.setattr(BatchCommands, "reserve", reserve)
 
 
+def ids_of_a_history_go_on_in_a_copy(patch: Patch) -> None:
+    from topics.protocol.decide import batches
+
+    patch.setattr(batches, "_first_id", lambda history: 0)
+
+
 def ids_left_out_of_a_checkpoint(patch: Patch) -> None:
     from topics.protocol.state.state import State
 
@@ -320,6 +383,7 @@ BUGS: dict[str, Callable[[Patch], None]] = {
         producers_left_out_of_a_checkpoint,
         ids_given_before_they_are_durable,
         ids_left_out_of_a_checkpoint,
+        ids_of_a_history_go_on_in_a_copy,
         repeat_answered_with_another_seq,
     )
 } | consuming.BUGS
