@@ -60,9 +60,9 @@ def test_strings_are_looked_up_once_each(ids: list[int]) -> None:
     """However many rows have them, and however large their ids are; id 0 is null."""
     looked: list[int] = []
 
-    def look(number: int) -> str:
-        looked.append(number)
-        return f"s{number}"
+    def look(numbers: list[int]) -> list[str]:
+        looked.extend(numbers)
+        return [f"s{number}" for number in numbers]
 
     found = columns.strings(look, np.array(ids, np.uint32)).to_pylist()
 
@@ -94,9 +94,9 @@ def test_a_name_is_decoded_once() -> None:
     """However many rows have it: a table of a run has few."""
     looked: list[int] = []
 
-    def look(name_id: int) -> str:
-        looked.append(name_id)
-        return f"n{name_id}"
+    def look(ids: list[int]) -> list[str]:
+        looked.extend(ids)
+        return [f"n{name_id}" for name_id in ids]
 
     ids = np.array([2, 0, 1, 2, 2, 1, 0], np.uint32)
     found: Any = columns.strings(look, ids).to_pylist()

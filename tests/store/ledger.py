@@ -85,11 +85,11 @@ class HotRun:
     def delete(self, rows: NDArray[np.int64]) -> None:
         self.flags[rows] = DELETED
 
-    def tag(self, tag_id: int) -> str:
-        return self._tags[tag_id - 1]
+    def tags_of(self, tag_ids: Sequence[int]) -> list[str]:
+        return [self._tags[tag_id - 1] for tag_id in tag_ids]
 
-    def node(self, node_id: int) -> str:
-        return self._nodes[node_id - 1]
+    def nodes_of(self, node_ids: Sequence[int]) -> list[str]:
+        return [self._nodes[node_id - 1] for node_id in node_ids]
 
     def read_blocking(self, spans: Sequence[Span]) -> list[Buffer]:
         offset, size = self.columns.offset, self.columns.size

@@ -77,8 +77,8 @@ def assert_same(run: PackedSealedRun, before: PackedRun) -> None:
         ours, theirs = int(run.columns.tag_id[row]), int(before.columns.tag_id[row])
         assert bool(ours) is bool(theirs)
         if ours:
-            tag = before.tag(theirs)
-            assert run.tag(ours) == tag
+            (tag,) = before.tags_of([theirs])
+            assert run.tags_of([ours]) == [tag]
             assert row in run.tag_rows(equals(tag)).tolist()
 
 

@@ -108,9 +108,10 @@ def test_a_sealed_run_equals_the_hot_one(world: World) -> None:
         b",".join(TEXTS[0:3]),
         TEXTS[5],
     ]
-    assert [t if t is None else run.tag(i) for t, i in zip(TAGS, run.columns.tag_id, strict=True)]
-    assert [run.tag(i) for i in run.columns.tag_id if i] == [t for t in TAGS if t]
-    assert [run.node(i) for i in run.columns.node_id[:2]] == ["w-2", "w-1"]
+    ids = run.columns.tag_id.tolist()
+    assert [run.tags_of([i])[0] if i else None for i in ids] == list(TAGS)
+    assert run.tags_of([i for i in ids if i]) == [t for t in TAGS if t]
+    assert run.nodes_of(run.columns.node_id[:2].tolist()) == ["w-2", "w-1"]
     assert run.columns.node_id[2] == 0
 
 
@@ -133,7 +134,7 @@ def test_tags_are_found_by_range(world: World, match: Match, rows: list[int]) ->
     run = sealed(world.store)
 
     assert run.tag_rows(match).tolist() == rows
-    assert {run.tag(i) for i in run.tag_ids(match)} == {TAGS[row] for row in rows}
+    assert set(run.tags_of(run.tag_ids(match).tolist())) == {TAGS[row] for row in rows}
 
 
 def test_nodes_that_do_not_occur_have_no_id(world: World) -> None:
@@ -142,7 +143,7 @@ def test_nodes_that_do_not_occur_have_no_id(world: World) -> None:
 
     ids = run.node_ids(["nobody", "w-1", "", "zz"])
 
-    assert [run.node(i) for i in ids] == ["w-1"]
+    assert run.nodes_of(ids.tolist()) == ["w-1"]
 
 
 def test_long_texts_are_read_across_blocks(world: World) -> None:

@@ -70,7 +70,7 @@ def test_one_file_holds_runs_of_many_topics(world: World) -> None:
         run = world.store.open_run(ref, topic_id)
         assert (run.first_seq, run.count) == (hot.first_seq, hot.count)
         assert bytes(run.read([(0, run.count)])[0]) == hot.text[:-1]
-        assert run.tag(run.columns.tag_id[0]) == f"t{topic_id}"
+        assert run.tags_of(run.columns.tag_id[:1]) == [f"t{topic_id}"]
 
 
 def test_a_seal_of_many_runs_takes_the_memory_of_one_more(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_pieces_of_sealed_and_hot_runs_join(world: World) -> None:
     ]
     assert run.tag_rows(Match(b"a", b"a\0")).tolist() == [0, 3]
     assert run.tag_rows(Match(b"new", b"new\0")).tolist() == [8]
-    assert run.node(run.columns.node_id[8]) == "w-9"
+    assert run.nodes_of(run.columns.node_id[8:9]) == ["w-9"]
 
 
 def test_a_run_without_a_live_row_is_sealed_empty(world: World) -> None:

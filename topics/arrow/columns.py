@@ -85,9 +85,9 @@ def batch(topic: str, run: Run, rows: NDArray[np.int64], wanted: pa.Schema) -> p
     if "ts" in names:
         made["ts"] = pa.array(columns.ts_ms[rows] * 1000).view(TIMESTAMP)
     if "node" in names:
-        made["node"] = strings(run.node, columns.node_id[rows])
+        made["node"] = strings(run.nodes_of, columns.node_id[rows])
     if "tag" in names:
-        made["tag"] = strings(run.tag, columns.tag_id[rows])
+        made["tag"] = strings(run.tags_of, columns.tag_id[rows])
     if names & {"data", "meta"}:
         text, starts = _text(run, columns, rows)
         _cut(text, starts, columns, rows, names, made)
@@ -103,12 +103,13 @@ def _constant(text: str, n: int) -> pa.Array:
 
 
 def strings(look: Any, ids: NDArray[np.uint32]) -> pa.Array:
-    """Strings of a run's table by id; id 0 is null.
+    """Strings of a run's table by id; id 0 is null.  `look` gives those of some ids, as `Run.tags_of` does.
 
     Each distinct string is decoded once, however many rows have it.
     """
     distinct, inverse = _distinct(ids)
-    table = pa.array([look(each) if each else None for each in distinct.tolist()], pa.string())
+    none = [None] if len(distinct) and not distinct[0] else []
+    table = pa.array([*none, *look(distinct[len(none) :].tolist())], pa.string())
     return table.take(pa.array(inverse))
 
 

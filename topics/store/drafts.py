@@ -145,8 +145,9 @@ def _of_text(entry: SealEntry) -> Draft:
     assert text_bytes < RUN_TEXT_BYTES_MAX
     parts["offset"][0], parts["offset"][1:] = 0, ends[:-1]
     runs = [piece.run for piece in entry.pieces]
-    parts["tag_id"], tags = _interned(_ids(entry, columns, "tag_id"), [run.tag for run in runs])
-    parts["node_id"], nodes = _interned(_ids(entry, columns, "node_id"), [run.node for run in runs])
+    parts["tag_id"], tags = _interned(_ids(entry, columns, "tag_id"), [run.tags_of for run in runs])
+    looks = [run.nodes_of for run in runs]
+    parts["node_id"], nodes = _interned(_ids(entry, columns, "node_id"), looks)
     parts |= _tables(parts["tag_id"], tags, nodes)
 
     def chunks() -> Iterator[list[Buffer]]:
@@ -195,13 +196,13 @@ def _shape(parts: dict[str, NDArray[Any]], count: int, text_bytes: int, form: in
 
 
 def _interned(
-    ids: Sequence[NDArray[np.uint32]], looks: Sequence[Callable[[int], str]]
+    ids: Sequence[NDArray[np.uint32]], looks: Sequence[Callable[[Sequence[int]], list[str]]]
 ) -> tuple[NDArray[np.uint32], list[bytes]]:
     """The id of each row's string in one table, and the strings of that, in byte order.
 
     Args:
         ids: Of each piece, in a table of its own; 0 is none.
-        looks: The string of an id of each piece.
+        looks: What gives the strings of ids of each piece.
     """
     if not any(each.any() for each in ids):
         return np.zeros(sum(map(len, ids)), np.uint32), []
@@ -209,7 +210,7 @@ def _interned(
     for each, look in zip(ids, looks, strict=True):
         own = np.unique(each)
         own = own[own > 0]
-        used.append((own, [look(known).encode() for known in own.tolist()]))
+        used.append((own, [each.encode() for each in look(own.tolist())]))
     strings = sorted({one for _, found in used for one in found})
     rank = {one: index + 1 for index, one in enumerate(strings)}
     rows = []

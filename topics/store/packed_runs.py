@@ -90,8 +90,8 @@ class PackedSealedRun(SealedRun):
         sizes = self._part(handle, "batch_bytes").astype(np.int64)
         return packed_weights(rows, gone, self.flags, firsts, sizes)
 
-    def tags(self) -> tuple[NDArray[np.uint32], Callable[[int], str]]:
-        return self._tag_ids, self.tag
+    def tags(self) -> tuple[NDArray[np.uint32], Callable[[Sequence[int]], list[str]]]:
+        return self._tag_ids, self.tags_of
 
     @property
     def _tag_ids(self) -> NDArray[np.uint32]:

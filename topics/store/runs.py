@@ -137,16 +137,17 @@ class SealedRun:
         except Corrupt as damage:
             raise self._damaged(damage) from None
 
-    def tag(self, tag_id: int) -> str:
-        return self._string("tag", tag_id)
+    def tags_of(self, tag_ids: Sequence[int]) -> list[str]:
+        return self._strings("tag", tag_ids)
 
-    def node(self, node_id: int) -> str:
-        return self._string("node", node_id)
+    def nodes_of(self, node_ids: Sequence[int]) -> list[str]:
+        return self._strings("node", node_ids)
 
-    def _string(self, table: str, number: int) -> str:
+    def _strings(self, table: str, numbers: Sequence[int]) -> list[str]:
         offsets, text = self._table(table)
-        lo, hi = offsets[number - 1 : number + 1].tolist()
-        return text[lo:hi].tobytes().decode()
+        ends, view = np.asarray(numbers, np.int64), text.data
+        spans = zip(offsets[ends - 1].tolist(), offsets[ends].tolist(), strict=True)
+        return [str(view[lo:hi], "utf-8") for lo, hi in spans]
 
     def _table(self, name: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
         handle = self._opened()

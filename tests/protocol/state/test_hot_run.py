@@ -67,8 +67,8 @@ def test_any_span_reads_what_went_in(batches: list[list[Row]], draw: st.DataObje
     assert [r["$seq"] for r in found] == list(range(lo + 5, hi + 5))
     for i in range(lo, hi):
         tag_id, node_id = int(run.columns.tag_id[i]), int(run.columns.node_id[i])
-        assert (run.tag(tag_id) if tag_id else None) == rows[i][2]
-        assert (run.node(node_id) if node_id else None) == rows[i][1]
+        assert (run.tags_of([tag_id])[0] if tag_id else None) == rows[i][2]
+        assert (run.nodes_of([node_id])[0] if node_id else None) == rows[i][1]
 
 
 @given(BATCHES, st.data())

@@ -159,11 +159,11 @@ def test_an_open_run_is_as_one_of_text(codec: int) -> None:
     ]
     assert run.tag_rows(equals("b")).tolist() == [2]
     [tag_id] = run.tag_ids(equals("a")).tolist()
-    assert run.tag(tag_id) == "a"
+    assert run.tags_of([tag_id]) == ["a"]
     assert run.columns.tag_id.tolist() == [tag_id, 0, int(run.tag_ids(equals("b"))[0])]
     assert not len(run.node_ids(["w"]))
     with pytest.raises(AssertionError):
-        run.node(1)
+        run.nodes_of([1])
 
 
 def test_it_is_opened_as_it_grows() -> None:
@@ -279,11 +279,13 @@ def test_tags_are_known_without_opening() -> None:
     dice = random.Random(7)
     run = run_of(numbered(9), *(batch_of(some_records(dice, n), codec=4) for n in (3, 90, 1)))
 
-    ids, tag = run.tags()
+    def shut_tags() -> list[str | None]:
+        ids, tags_of = run.tags()
+        return [tags_of([each])[0] if each else None for each in ids.tolist()]
 
-    shut = [tag(each) if each else None for each in ids.tolist()]
+    shut = shut_tags()
+
     opened = run.columns.tag_id.tolist()
-    assert shut == [run.tag(each) if each else None for each in opened]
+    assert shut == [run.tags_of([each])[0] if each else None for each in opened]
     assert len({each for each in shut if each}) > 3
-    ids, tag = run.tags()
-    assert [tag(each) if each else None for each in ids.tolist()] == shut
+    assert shut_tags() == shut

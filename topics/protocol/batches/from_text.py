@@ -11,12 +11,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 from msgspec import Raw
+from numpy.typing import NDArray
 
 from topics.protocol.batches.header import Header, batch_of
-from topics.protocol.batches.varints import zigzag_of
+from topics.protocol.batches.varints import sizes_of, zigzag_of
 from topics.protocol.model.ports import Run, Span
-from topics.protocol.model.records import DATA_KEY_SIZE, FORMED, META_KEY_SIZE, Buffer
+from topics.protocol.model.records import DATA_KEY_SIZE, FORMED, META_KEY_SIZE, Buffer, Columns
 
 NODE_HEADER: Final = b"topics.node"
 """The header that names the node of a record."""
@@ -38,65 +40,105 @@ def batch_of_text(
 
     Args:
         spans: Rows of the run, ascending, at least one.
-        texts: One buffer a span, as `Run.read` gives them.
+        texts: One buffer a span, as `Run.read` gives them; a row without text is no record.
     """
     columns, first_row = run.columns, spans[0][0]
+    rows, starts, text = _placed(columns, spans, texts)
+    meta_sizes = columns.meta_size[rows].astype(np.int64)
+    ends = starts + columns.size[rows] - 1
+    ends -= np.where(meta_sizes > 0, meta_sizes + META_KEY_SIZE, 0)
+    begins = (ends - columns.data_size[rows]).tolist()
+    data_ends = ends.tolist()
+    values = [text[at:end] for at, end in zip(begins, data_ends, strict=True)]
+    sizes = sizes_of(list(map(len, values)))
+    times = columns.ts_ms[rows].tolist()
+    keys = _keys(run, columns.tag_id[rows].tolist())
+    node_ids = columns.node_id[rows].tolist()
+    nodes = _nodes(run, node_ids)
+    known = {node_id: _headers(pairs) for node_id, pairs in nodes.items()}
+    headers = [known[node_id] for node_id in node_ids]
+    is_formed = columns.form[rows] & FORMED > 0
+    for at in np.flatnonzero((meta_sizes > 0) | is_formed).tolist():
+        meta_at = data_ends[at] + META_KEY_SIZE
+        meta = text[meta_at : meta_at + int(meta_sizes[at])]
+        if is_formed[at]:
+            head = text[int(starts[at]) : begins[at] - DATA_KEY_SIZE]
+            came = _as_it_came(head, values[at], meta, keys[at], times[at])
+            keys[at], values[at], headers[at], times[at] = came
+            sizes[at] = b""  # it stands before the value already
+        else:
+            headers[at] = _headers([*_of_meta(meta), *nodes[node_ids[at]]])
     first_ms = int(columns.ts_ms[first_row])
-    max_ms, count = first_ms, 0
-    keys: dict[int, bytes] = {0: _NULL}
-    nodes: dict[int, bytes] = {}
-    out: list[Buffer] = []
-    for (lo, hi), buffer in zip(spans, texts, strict=True):
-        text, moved = bytes(buffer), int(columns.offset[lo])
-        rows = zip(
-            range(lo, hi),
-            columns.offset[lo:hi].tolist(),
-            columns.size[lo:hi].tolist(),
-            columns.data_size[lo:hi].tolist(),
-            columns.meta_size[lo:hi].tolist(),
-            columns.ts_ms[lo:hi].tolist(),
-            columns.tag_id[lo:hi].tolist(),
-            columns.node_id[lo:hi].tolist(),
-            columns.form[lo:hi].tolist(),
-            strict=True,
-        )
-        for row, at, size, data_size, meta_size, time_ms, tag_id, node_id, form in rows:
-            data_end = at - moved + size - 1 - (meta_size + META_KEY_SIZE if meta_size else 0)
-            value = text[data_end - data_size : data_end]
-            meta = text[data_end + META_KEY_SIZE : at - moved + size - 1] if meta_size else b""
-            if tag_id not in keys:
-                keys[tag_id] = _sized(run.tag(tag_id).encode())
-            key, shown, headers = keys[tag_id], _sized(value), b"\0"
-            if form & FORMED:
-                head = text[at - moved : data_end - data_size - DATA_KEY_SIZE]
-                key, shown, headers, time_ms = _as_it_came(head, value, meta, key, time_ms)
-            elif meta or node_id:
-                if node_id and node_id not in nodes:
-                    nodes[node_id] = _sized(NODE_HEADER) + _sized(run.node(node_id).encode())
-                headers = _headers(_of_meta(meta), nodes.get(node_id))
-            delta, offset = zigzag_of(time_ms - first_ms), zigzag_of(row - first_row)
-            length = 1 + len(delta) + len(offset) + len(key) + len(shown) + len(headers)
-            out += (zigzag_of(length), b"\0", delta, offset, key, shown, headers)
-            max_ms = max(max_ms, time_ms)
-        count += hi - lo
-    last_delta = spans[-1][1] - 1 - first_row
-    base_offset = run.first_seq + first_row - 1
-    header = Header(
-        base_offset, 0, leader_epoch, 0, 0, 0, last_delta, first_ms, max_ms, -1, -1, -1, count
+    deltas = {time_ms: b"\0" + zigzag_of(time_ms - first_ms) for time_ms in set(times)}
+    fields = (
+        [deltas[time_ms] for time_ms in times],
+        sizes_of((rows - first_row).tolist()),
+        keys,
+        sizes,
+        values,
+        headers,
     )
-    return batch_of(header, b"".join(out))
+    records = [b"".join(each) for each in zip(*fields, strict=True)]
+    pieces = [b""] * (2 * len(records))
+    pieces[::2], pieces[1::2] = sizes_of(list(map(len, records))), records
+    header = Header(
+        base_offset=run.first_seq + first_row - 1,
+        length=0,
+        leader_epoch=leader_epoch,
+        magic=0,
+        crc=0,
+        attributes=0,
+        last_delta=spans[-1][1] - 1 - first_row,
+        first_ms=first_ms,
+        max_ms=max(times, default=first_ms),
+        producer_id=-1,
+        producer_epoch=-1,
+        sequence=-1,
+        records=len(records),
+    )
+    return batch_of(header, b"".join(pieces))
+
+
+def _placed(
+    columns: Columns, spans: Sequence[Span], texts: Sequence[Buffer]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], bytes]:
+    """The rows of the spans that have text, and where that of each begins in the text of all."""
+    rows = np.concatenate([np.arange(lo, hi) for lo, hi in spans])
+    firsts = columns.offset[[lo for lo, _ in spans]].astype(np.int64)
+    places = np.concatenate([[0], np.cumsum([len(text) for text in texts])])[:-1]
+    moved = np.repeat(places - firsts, [hi - lo for lo, hi in spans])
+    has_text = columns.size[rows] > 0
+    rows, moved = rows[has_text], moved[has_text]
+    return rows, columns.offset[rows].astype(np.int64) + moved, b"".join(texts)
+
+
+def _keys(run: Run, tag_ids: Sequence[int]) -> list[bytes]:
+    """The key of each record as it stands in a batch."""
+    own = list(set(tag_ids) - {0})
+    known = {0: _NULL}
+    known |= {
+        tag_id: _sized(tag.encode()) for tag_id, tag in zip(own, run.tags_of(own), strict=True)
+    }
+    return [known[tag_id] for tag_id in tag_ids]
+
+
+def _nodes(run: Run, node_ids: Sequence[int]) -> dict[int, list[tuple[bytes, bytes | None]]]:
+    """The header that names a node, by its id; none for 0."""
+    own = list(set(node_ids) - {0})
+    found: dict[int, list[tuple[bytes, bytes | None]]] = {0: []}
+    for node_id, node in zip(own, run.nodes_of(own), strict=True):
+        found[node_id] = [(NODE_HEADER, node.encode())]
+    return found
 
 
 def _sized(value: bytes | None) -> bytes:
     return _NULL if value is None else zigzag_of(len(value)) + value
 
 
-def _headers(pairs: Sequence[tuple[bytes, bytes | None]], node: bytes | None = None) -> bytes:
-    """Headers as a record has them, behind their number; that of the node is the last."""
+def _headers(pairs: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    """Headers as a record has them, behind their number."""
     parts = [part for name, value in pairs for part in (_sized(name), _sized(value))]
-    if node is not None:
-        parts.append(node)
-    return zigzag_of(len(pairs) + (node is not None)) + b"".join(parts)
+    return zigzag_of(len(pairs)) + b"".join(parts)
 
 
 def _of_meta(meta: bytes) -> list[tuple[bytes, bytes | None]]:

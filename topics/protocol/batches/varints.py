@@ -1,5 +1,6 @@
 """Varints, as Kafka and protobuf write numbers: seven bits a byte, the lowest first."""
 
+from collections.abc import Sequence
 from typing import Final
 
 
@@ -15,6 +16,14 @@ def zigzag_of(number: int) -> bytes:
     return varint_of((number << 1) ^ (number >> 63))
 
 
+def sizes_of(numbers: Sequence[int]) -> list[bytes]:
+    """Signed numbers that are not negative, as sizes are."""
+    try:
+        return [_SIZES[number] for number in numbers]
+    except IndexError:
+        return [varint_of(number << 1) for number in numbers]
+
+
 def _made(number: int) -> bytes:
     out = bytearray()
     while number > 127:
@@ -26,3 +35,4 @@ def _made(number: int) -> bytes:
 
 _SMALL: Final = tuple(map(_made, range(1 << 14)))
 """Varints of one byte and of two: nearly all lengths and differences."""
+_SIZES: Final = _SMALL[::2]

@@ -275,8 +275,8 @@ def _cut(
         np.minimum(hops, 254) + np.uint8(1) if hop else np.zeros(len(tails), np.uint8),
         data_size,
         meta_size,
-        _texts_of(columns.node_id[rows], run.node) if node else None,
-        _texts_of(columns.tag_id[rows], run.tag) if tag else None,
+        _texts_of(columns.node_id[rows], run.nodes_of) if node else None,
+        _texts_of(columns.tag_id[rows], run.tags_of) if tag else None,
         ends,
         form,
     )
@@ -320,8 +320,8 @@ def _cut_one(
         np.array([hops], np.uint8),
         np.array([data_size], np.uint32),
         np.array([meta_size], np.uint32),
-        [run.node(node_id)] if node and node_id else None,
-        [run.tag(tag_id)] if tag and tag_id else None,
+        [*run.nodes_of([node_id])] if node and node_id else None,
+        [*run.tags_of([tag_id])] if tag and tag_id else None,
         ends,
         form,
     )
@@ -339,7 +339,7 @@ def _formed(
     seq, ts_ms = run.first_seq + row, int(columns.ts_ms[row])
     head = record[_SEQ_KEY_SIZE + _TS_KEY_SIZE + len(str(seq)) + len(str(ts_ms)) : head_end]
     if not node and (node_id := int(columns.node_id[row])):
-        head = head[len(node_part(run.node(node_id))) :]
+        head = head[len(node_part(*run.nodes_of([node_id]))) :]
     before, mark, headers = head.partition(_HEADERS)
     if _TIME not in before:
         before += b"%b%d" % (_TIME, ts_ms)
@@ -369,12 +369,14 @@ def _digits(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return _POWERS.searchsorted(values, "right") + 1
 
 
-def _texts_of(ids: NDArray[np.uint32], text_of: Callable[[int], str]) -> list[str | None] | None:
+def _texts_of(
+    ids: NDArray[np.uint32], look: Callable[[Sequence[int]], list[str]]
+) -> list[str | None] | None:
     if not ids.any():
         return None
     found = ids.tolist()
-    known: dict[int, str | None] = {i: text_of(i) for i in set(found) if i}
-    known[0] = None
+    own = list(set(found) - {0})
+    known: dict[int, str | None] = {0: None, **dict(zip(own, look(own), strict=True))}
     return [known[i] for i in found]
 
 

@@ -149,11 +149,11 @@ class Run(Protocol):
     def node_ids(self, nodes: Sequence[str]) -> NDArray[np.uint32]:
         """Ids of those of `nodes` that occur in this run, any order."""
 
-    def node(self, node_id: int) -> str:
-        """The node of an id from `columns.node_id`, which is not 0."""
+    def nodes_of(self, node_ids: Sequence[int]) -> list[str]:
+        """The nodes of ids from `columns.node_id`, none of which is 0."""
 
-    def tag(self, tag_id: int) -> str:
-        """The tag of an id from `columns.tag_id`, which is not 0."""
+    def tags_of(self, tag_ids: Sequence[int]) -> list[str]:
+        """The tags of ids from `columns.tag_id`, none of which is 0."""
 
     def tag_ids(self, match: TagMatch, rows: tuple[int, int] | None = None) -> NDArray[np.uint32]:
         """Ids of the tags that match, ascending; empty where none does.
@@ -239,9 +239,9 @@ class PackedSource(Run, Protocol):
     def batch(self, place: BatchPlace) -> Buffer:
         """*Blocking.* The bytes of a batch that has some.  Raises Corrupt, ReadFailed."""
 
-    def tags(self) -> tuple[NDArray[np.uint32], Callable[[int], str]]:
-        """*Blocking.* The id of each row's tag, shape (count,), 0 where there is none; and the tag of an id.
-        Does not open the run."""
+    def tags(self) -> tuple[NDArray[np.uint32], Callable[[Sequence[int]], list[str]]]:
+        """*Blocking.* The id of each row's tag, shape (count,), 0 where there is none; and what gives the tags
+        of ids.  Does not open the run."""
 
 
 class Extent(NamedTuple):

@@ -184,8 +184,9 @@ def _projected(
     tag_id = columns.tag_id[lo:hi].tolist() if tags else [0] * (hi - lo)
     forms = columns.form[lo:hi].tolist() if run.has_forms else repeat(0, hi - lo)
     shown: dict[int, bytes] = {0: b""}
-    for i in set(tag_id) - {0}:
-        shown[i] = b',"$tag":' + orjson.dumps(run.tag(i))
+    ids = list(set(tag_id) - {0})
+    for i, tag in zip(ids, run.tags_of(ids), strict=True):
+        shown[i] = b',"$tag":' + orjson.dumps(tag)
     out = []
     if data and meta and len(text) <= _COPIED_BYTES:
         raw = text if isinstance(text, bytes) else bytes(text)

@@ -94,6 +94,9 @@ class _Strings:
             self.memory_bytes += string_bytes(text)
         return known
 
+    def texts_of(self, ids: Sequence[int]) -> list[str]:
+        return [self.texts[known - 1] for known in ids]
+
     def utf8(self, known: int) -> bytes:
         return self.texts[known - 1].encode()
 
@@ -535,11 +538,11 @@ class HotRun(UnsealedRun):
         known = (self._nodes.ids.get(node) for node in nodes)
         return np.array([i for i in known if i is not None], np.uint32)
 
-    def node(self, node_id: int) -> str:
-        return self._nodes.texts[node_id - 1]
+    def nodes_of(self, node_ids: Sequence[int]) -> list[str]:
+        return self._nodes.texts_of(node_ids)
 
-    def tag(self, tag_id: int) -> str:
-        return self._tags.texts[tag_id - 1]
+    def tags_of(self, tag_ids: Sequence[int]) -> list[str]:
+        return self._tags.texts_of(tag_ids)
 
     def tag_ids(self, match: TagMatch, rows: tuple[int, int] | None = None) -> NDArray[np.uint32]:
         if rows is not None and (rows[1] - rows[0]) * _LOOKS_LESS <= len(self._tags.texts):

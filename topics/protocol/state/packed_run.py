@@ -172,14 +172,14 @@ class PackedRun(UnsealedRun):
         texts: Sequence[Any] = self._texts[first:end]
         return None if any(isinstance(text, StoredText) for text in texts) else texts
 
-    def tags(self) -> tuple[NDArray[np.uint32], Callable[[int], str]]:
+    def tags(self) -> tuple[NDArray[np.uint32], Callable[[Sequence[int]], list[str]]]:
         if self._open.count == self.count:
-            return self._open.columns.tag_id, self._open.tag
+            return self._open.columns.tag_id, self._open.tags_of
         ids, known = np.zeros(self.count, np.uint32), dict[bytes, int]()
         for place in self._batches:
             self._note_tags(place, ids[place.row : place.row + place.records], known)
         tags = {tag_id: key for key, tag_id in known.items()}
-        return ids, lambda tag_id: tags[tag_id].decode()
+        return ids, lambda tag_ids: [tags[tag_id].decode() for tag_id in tag_ids]
 
     def _note_tags(
         self, place: BatchPlace, ids: NDArray[np.uint32], known: dict[bytes, int]
@@ -242,11 +242,12 @@ class PackedRun(UnsealedRun):
     def node_ids(self, nodes: Sequence[str]) -> NDArray[np.uint32]:
         return np.empty(0, np.uint32)  # no client of Kafka has a node
 
-    def node(self, node_id: int) -> str:
-        raise AssertionError(node_id)
+    def nodes_of(self, node_ids: Sequence[int]) -> list[str]:
+        assert not node_ids
+        return []
 
-    def tag(self, tag_id: int) -> str:
-        return self._whole().tag(tag_id)
+    def tags_of(self, tag_ids: Sequence[int]) -> list[str]:
+        return self._whole().tags_of(tag_ids)
 
     def tag_ids(self, match: TagMatch, rows: tuple[int, int] | None = None) -> NDArray[np.uint32]:
         return self._whole().tag_ids(match, rows)
