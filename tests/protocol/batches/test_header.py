@@ -12,6 +12,7 @@ from topics.protocol.batches.header import (
     batch_of,
     checked_header,
     crc_of,
+    dated,
     header_of,
     placed,
     renew_crc,
@@ -75,6 +76,17 @@ def test_a_log_may_set_the_time_of_all_records() -> None:
     header = checked_header(data)
     assert (header.base_offset, header.leader_epoch) == (41, 7)
     assert (header.max_ms, header.has_append_time, header.codec) == (NOW_MS + 9, True, 4)
+
+
+def test_the_greatest_time_is_put_right_where_a_producer_did_not() -> None:
+    sent = batch(record(0, delta=5), 1, max_ms=NOW_MS)
+
+    data = dated(sent, NOW_MS + 5)
+
+    assert checked_header(data) == checked_header(sent)._replace(
+        max_ms=NOW_MS + 5, crc=checked_header(data).crc
+    )
+    assert dated(data, NOW_MS + 5) == data
 
 
 def test_a_changed_batch_gets_another_crc() -> None:

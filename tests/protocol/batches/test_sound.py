@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from topics.protocol.batches.codecs import UnknownCodec
-from topics.protocol.batches.header import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, BatchError
+from topics.protocol.batches.header import (
+    CONTROL,
+    LOG_APPEND_TIME,
+    TIME_MAX,
+    TRANSACTIONAL,
+    BatchError,
+)
 from topics.protocol.batches.sound import BadTime, OldForm, RecordTooLarge, require_sound
 
 from .builder import NOW_MS, Record, batch, records_of
@@ -19,10 +25,12 @@ def sent(records: list[Record] = TWO, **fields: Any) -> bytes:
     return batch(records_of(records), len(records), **{"max_ms": NOW_MS + 7, **fields})
 
 
-def test_a_sound_batch_says_how_large_its_records_are() -> None:
-    assert require_sound(sent(), RECORD_BYTES) == len(records_of(TWO))
+def test_a_sound_batch_says_how_large_its_records_are_and_their_greatest_time() -> None:
+    found = (len(records_of(TWO)), NOW_MS + 7)
+    assert require_sound(sent(), RECORD_BYTES) == found
     packed = batch(gzip.compress(records_of(TWO)), 2, attributes=1, max_ms=NOW_MS + 7)
-    assert require_sound(packed, RECORD_BYTES) == len(records_of(TWO))
+    assert require_sound(packed, RECORD_BYTES) == found
+    assert require_sound(sent(max_ms=NOW_MS), RECORD_BYTES) == found, "whatever its head says"
     assert require_sound(sent(producer_id=7, producer_epoch=0, sequence=0), RECORD_BYTES)
 
 
@@ -46,7 +54,7 @@ def test_a_sound_batch_says_how_large_its_records_are() -> None:
         (sent(attributes=1), BatchError, "not gzip"),
         (batch(records_of(TWO)[:-1], 2), BatchError, "records end|left"),
         (sent([(None, b"x" * 2000, (), 7)]), RecordTooLarge, "2007 bytes|2008 bytes|20"),
-        (sent(max_ms=NOW_MS), BadTime, "greatest time"),
+        (sent(first_ms=TIME_MAX - 6), BadTime, "64 bits"),
     ],
 )
 def test_what_is_not_sound_is_not_taken(data: bytes, kind: type[BatchError], why: str) -> None:

@@ -4,8 +4,9 @@ import gzip
 from typing import Any
 
 import pytest
-from protocol.batches.builder import batch, record
+from protocol.batches.builder import NOW_MS, batch, record
 
+from topics.protocol.batches.header import header_of
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.schema import types
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -139,6 +140,20 @@ def test_the_time_of_the_append_may_be_that_of_the_records() -> None:
     (found,) = desk.produce(some(b"1"))
     assert found.log_append_time_ms == desk.shell.now_ms
     assert desk.list_offset(-3).timestamp == desk.shell.now_ms
+
+
+@pytest.mark.parametrize("said_ms", [-1, 0, NOW_MS + 2, 1 << 62])
+def test_a_batch_that_says_another_greatest_time_is_put_right(
+    desk: KafkaDesk, said_ms: int
+) -> None:
+    """Kafka's way: kafka-go writes the time of the last record there, and others write nothing. (§8)"""
+    sent = batch(record(0, delta=7) + record(1, delta=2), 2, max_ms=said_ms)
+    (found,) = desk.produce(sent)
+    assert (found.error_code, found.base_offset) == (0, 0)
+    assert header_of(bytes(desk.fetch(0).records)).max_ms == NOW_MS + 7
+    latest = desk.list_offset(-3)
+    assert (latest.offset, latest.timestamp) == (0, NOW_MS + 7)
+    assert desk.list_offset(NOW_MS + 3).offset == 0
 
 
 def test_a_full_topic_is_a_policy(desk: KafkaDesk) -> None:

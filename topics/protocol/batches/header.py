@@ -23,6 +23,7 @@ _CRC_AT: Final = 17
 _ATTRIBUTES: Final = Struct(">h")
 _TIME: Final = Struct(">q")
 _MAX_MS_AT: Final = 35
+TIME_MAX: Final = 2**63 - 1
 LEADER_EPOCH: Final = 0
 """Of a server that has no others beside it."""
 MAGIC: Final = 2
@@ -137,6 +138,17 @@ def timed(data: Buffer, base_offset: int, leader_epoch: int, time_ms: int) -> by
     (attributes,) = _ATTRIBUTES.unpack_from(out, CRC_FROM)
     _ATTRIBUTES.pack_into(out, CRC_FROM, attributes | LOG_APPEND_TIME)
     _TIME.pack_into(out, _MAX_MS_AT, time_ms)
+    renew_crc(out)
+    return bytes(out)
+
+
+def dated(data: Buffer, max_ms: int) -> bytes:
+    """A copy of a batch that says its greatest time; its CRC stays, if it said so before."""
+    (said_ms,) = _TIME.unpack_from(data, _MAX_MS_AT)
+    if said_ms == max_ms:
+        return bytes(data)
+    out = bytearray(data)
+    _TIME.pack_into(out, _MAX_MS_AT, max_ms)
     renew_crc(out)
     return bytes(out)
 

@@ -3,12 +3,15 @@
 What is acknowledged can be read: a batch that cannot would stop every consumer at its offset.
 """
 
+from typing import NamedTuple
+
 from topics.protocol.batches.codecs import unpacked
 from topics.protocol.batches.header import (
     CONTROL,
     HEADER_BYTES,
     MAGIC,
     MAGIC_AT,
+    TIME_MAX,
     TRANSACTIONAL,
     BatchError,
     checked_header,
@@ -30,16 +33,22 @@ class RecordTooLarge(BatchError):
     """A record of more bytes than a server takes."""
 
 
+class Found(NamedTuple):
+    """What the records of a sound batch are: bytes, once they are unpacked, and the greatest time."""
+
+    unpacked_bytes: int
+    max_ms: int
+
+
 def require_sound(
     data: Buffer, record_bytes_max: int, bound_bytes: int = UNPACKED_BYTES_MAX
-) -> int:
+) -> Found:
     """Verify one whole batch: its bytes, what it says of itself, and each record.
+
+    The greatest time is found and not verified: some producers write that of the last record, or none (`header.dated`).
 
     Args:
         bound_bytes: Of its records, unpacked.
-
-    Returns:
-        Bytes of its records, once they are unpacked.
 
     Raises:
         BatchError: It is not taken; `TooMuch`, where nothing else is wrong up to there.
@@ -59,6 +68,7 @@ def require_sound(
     sound = verified(records, header.records)
     if sound.longest > record_bytes_max:
         raise RecordTooLarge(f"a record of {sound.longest} bytes, and {record_bytes_max} are taken")
-    if header.first_ms + sound.max_delta != header.max_ms:
-        raise BadTime("the greatest time of the batch is that of no record")
-    return len(records)
+    max_ms = header.first_ms + sound.max_delta
+    if max_ms > TIME_MAX:
+        raise BadTime("a record has a time that 64 bits do not hold")
+    return Found(len(records), max_ms)

@@ -7,7 +7,7 @@ acknowledged can be read: a batch that could not would stop every consumer at it
 from typing import Any, Final, NamedTuple
 
 from topics.protocol.batches.codecs import TooMuch
-from topics.protocol.batches.header import BatchError
+from topics.protocol.batches.header import BatchError, dated
 from topics.protocol.batches.sound import require_sound
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.apis import PRODUCE_FIRST
@@ -129,13 +129,14 @@ def _checked(part: _Part, record_bytes_max: int, bound_bytes: int = UNPACKED_BYT
     if part.refused is not None:
         return part._replace(data=b"")
     try:
-        unpacked_bytes = require_sound(part.data, record_bytes_max, bound_bytes)
+        found = require_sound(part.data, record_bytes_max, bound_bytes)
     except BatchError as error:
         if isinstance(error, TooMuch) and bound_bytes < UNPACKED_BYTES_MAX:
             raise
         why = _Refused(errors.code_of_batch(error), str(error))
         return part._replace(data=b"", refused=why)
-    return part._replace(data=bytes(part.data), unpacked_bytes=unpacked_bytes)
+    data = dated(part.data, found.max_ms)
+    return part._replace(data=data, unpacked_bytes=found.unpacked_bytes)
 
 
 def _begun(call: Call, part: _Part) -> Steps[Submitted | _Refused]:
