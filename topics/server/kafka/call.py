@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 NODE: int = 1
 """The number of a server that is alone."""
+ASKS: int = 50
+"""Commands of one request that are decided before others have their turn."""
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -62,6 +64,7 @@ class Call:
     Attributes:
         request: Decoded, by `faces.kafka.schema`.
         T: The classes of its response.
+        is_long: Its answer has so many fields that a thread is to encode it.
     """
 
     def __init__(
@@ -81,6 +84,8 @@ class Call:
         self.request = request
         self.slot = Slot(slots, client.address, client.caller)
         self.T: SimpleNamespace = types(asked.api.name + "Response")
+        self.is_long = False
+        self._asks = 0
 
     # ------------------------------------------------------------------ who asks
 
@@ -120,7 +125,10 @@ class Call:
         return Submitted(later, found)
 
     def ask(self, command: Command, *, holds: bool = True) -> Steps[Any]:
-        """The outcome of a command.  Raises Rejection."""
+        """The outcome of a command; a request of many gives way to others now and then.  Raises Rejection."""
+        self._asks += 1
+        if self._asks % ASKS == 0:
+            yield from self.pause(0)
         return (yield from self.begin(command, holds=holds).outcome())
 
     def thread(

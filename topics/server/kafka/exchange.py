@@ -171,6 +171,10 @@ class KafkaExchange:
             slot.close()
         if answer is None:
             return ()
+        if call.is_long:
+            start = self._service.shell.decode_in_thread
+            body = yield from call.thread(start, lambda: encode(response, asked.version, answer))
+            return _framed(asked, [b"".join(body)])
         return _framed(asked, encode(response, asked.version, answer))
 
 

@@ -1,5 +1,6 @@
 """Metadata, and the topics that clients make and delete."""
 
+from collections import Counter
 from typing import Any, Final
 
 from topics.protocol.batches.header import LEADER_EPOCH
@@ -10,6 +11,7 @@ from topics.protocol.model.commands import DeleteTopic, DescribeTopics, PutTopic
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.fetched import TopicFacts, TopicsDescribed
+from topics.protocol.model.names import quote
 from topics.server.kafka.call import NODE, Call, listed
 from topics.server.kafka.steps import Steps
 
@@ -29,6 +31,7 @@ def every_topic(call: Call) -> Steps[tuple[list[TopicFacts], str]]:
         after, history = page.next_after, page.history
         if after is not None:
             yield from call.pause(0)
+    call.is_long = len(found) > PAGE
     return found, history
 
 
@@ -70,7 +73,7 @@ def _named(call: Call) -> Steps[tuple[list[Any], str]]:
                 again: TopicsDescribed = yield from call.ask(DescribeTopics(names=[name]))
                 by_name.update((each.name, each) for each in again.topics)
                 del refused[name]
-    by_id = {id_of(each.epoch): each for each in found.topics}
+    by_id = {id_of(each.epoch): each for each in found.topics if is_shown(each.name)}
     out = []
     for name in names:
         if name in by_name:
@@ -137,12 +140,10 @@ def describe_cluster(call: Call) -> Steps[Any]:
 def create_topics(call: Call) -> Steps[Any]:
     """Make topics, each by itself."""
     T, results = call.T, []
-    names = [each.name for each in call.request.topics]
+    named = Counter(each.name for each in call.request.topics)
     for asked in call.request.topics:
         result = T.CreatableTopicResult(name=asked.name, configs=None)
-        code, message = yield from _created(
-            call, asked, result, is_twice=names.count(asked.name) > 1
-        )
+        code, message = yield from _created(call, asked, result, is_twice=named[asked.name] > 1)
         result.error_code, result.error_message = code, message
         results.append(result)
     return T.CreateTopicsResponse(topics=results)
@@ -175,7 +176,7 @@ def _created(
         return errors.INVALID_REPLICATION_FACTOR, "a single server keeps one replica"
     found: TopicsDescribed = yield from call.ask(DescribeTopics(names=[asked.name]))
     if found.topics:
-        return errors.TOPIC_ALREADY_EXISTS, f"topic '{asked.name}' already exists"
+        return errors.TOPIC_ALREADY_EXISTS, f"topic {quote(asked.name)} already exists"
     try:
         config = config_of({each.name: each.value for each in asked.configs})
     except BadConfig as error:
@@ -212,7 +213,7 @@ def _deleted(call: Call, result: Any) -> Steps[tuple[int, str | None]]:
     if result.name is None:
         epochs = [epoch_of(result.topic_id)]
         found: TopicsDescribed = yield from call.ask(DescribeTopics(epochs=epochs))
-        if not found.topics:
+        if not found.topics or not is_shown(found.topics[0].name):
             return errors.UNKNOWN_TOPIC_ID, "no topic has this id"
         result.name = found.topics[0].name
     lacks = call.lacks("delete", result.name)
@@ -220,7 +221,7 @@ def _deleted(call: Call, result: Any) -> Steps[tuple[int, str | None]]:
         return errors.TOPIC_AUTHORIZATION_FAILED, lacks.message
     found = yield from call.ask(DescribeTopics(names=[result.name]))
     if not found.topics or not is_shown(result.name):
-        return errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{result.name}'"
+        return errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quote(result.name)}"
     result.topic_id = id_of(found.topics[0].epoch)
     try:
         yield from call.ask(DeleteTopic(result.name))

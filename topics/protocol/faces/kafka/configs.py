@@ -4,6 +4,7 @@ Those that mean something here are fields of a topic's config; what says where a
 effect, and is taken, since programs set it; anything else is refused by name.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -11,12 +12,14 @@ import msgspec
 
 from topics.protocol.model.config import MESSAGE_BYTES_MAX, TopicConfig
 from topics.protocol.model.durability import durability_of
+from topics.protocol.model.names import quote
 
 BOOLEAN, STRING, INT, _SHORT, LONG, DOUBLE, LIST = range(1, 8)
 """Kinds of configs, by Kafka's numbers."""
 LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
 _FOREVER: Final = -1
+_INT: Final = re.compile("[+-]?[0-9]{1,20}")
 
 
 class BadConfig(Exception):
@@ -39,6 +42,21 @@ class Named(NamedTuple):
     is_read_only: bool = False
 
 
+def _int(text: str) -> int:
+    """Raises ValueError, of one line: Python's own repeats what was given, however long that is."""
+    if _INT.fullmatch(text.strip()) is None:
+        raise ValueError("a whole number")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    """As `_int`."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("a number") from None
+
+
 def _or_forever(value: int) -> str:
     return str(value or _FOREVER)
 
@@ -47,7 +65,7 @@ def _bound(field: str) -> Callable[[str], Mapping[str, Any]]:
     """A bound of ours, whose 0 is Kafka's -1."""
 
     def change(text: str) -> Mapping[str, Any]:
-        value = int(text)
+        value = _int(text)
         if not _FOREVER <= value <= LONG_MAX or value == 0:
             raise ValueError("-1 for none, or a number from 1 on")
         return {field: max(value, 0)}
@@ -71,9 +89,9 @@ def _always(value: str) -> Callable[[TopicConfig], str]:
 def _inert(kind: int, default: str) -> Named:
     def change(text: str) -> Mapping[str, Any]:
         if kind in (INT, LONG):
-            int(text)
+            _int(text)
         elif kind == DOUBLE:
-            float(text)
+            _float(text)
         elif kind == BOOLEAN and text not in ("true", "false"):
             raise ValueError("true or false")
         return {}
@@ -131,7 +149,7 @@ CONFIGS: Final[Mapping[str, Named]] = {
 
 
 def _size(text: str) -> int:
-    size = int(text)
+    size = _int(text)
     if not 1 <= size <= MESSAGE_BYTES_MAX:
         raise ValueError(f"a number from 1 to {MESSAGE_BYTES_MAX}")
     return size
@@ -149,13 +167,13 @@ def config_of(given: Mapping[str, str | None]) -> TopicConfig:
     for name, text in given.items():
         named = CONFIGS.get(name)
         if named is None:
-            raise BadConfig(f"topics knows no config '{name}'")
+            raise BadConfig(f"topics knows no config {quote(name)}")
         if text is None:
             continue
         try:
             changes.update(named.change(text))
         except ValueError as error:
-            raise BadConfig(f"'{text}' is no value of {name}: {error}") from error
+            raise BadConfig(f"{quote(text)} is no value of {name}: {error}") from error
     if "durability" in changes:
         changes["durable"] = changes["durability"] == durability_of(durable=True)
     return msgspec.structs.replace(TopicConfig(), **changes)
