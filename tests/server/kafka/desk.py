@@ -124,12 +124,12 @@ class KafkaDesk:
         found = self.ask("Fetch", version, **self.fetching(offset, **fields))
         return found.responses[0].partitions[0]
 
-    def list_offset(self, time_ms: int, *, name: str = "t") -> Any:
+    def list_offset(self, time_ms: int, *, name: str = "t", version: int | None = None) -> Any:
         T = types("ListOffsetsRequest")
         topic = T.ListOffsetsTopic(
             name=name, partitions=[T.ListOffsetsPartition(timestamp=time_ms)]
         )
-        return self.ask("ListOffsets", topics=[topic]).topics[0].partitions[0]
+        return self.ask("ListOffsets", version, topics=[topic]).topics[0].partitions[0]
 
     def refused(self, name: str, version: int | None = None, **fields: Any) -> str:
         """Why a request ends its connection."""

@@ -134,11 +134,19 @@ def test_several_partitions_keep_the_order_of_the_request(desk: KafkaDesk) -> No
 
 def test_a_session_is_not_kept(desk: KafkaDesk) -> None:
     """A full request gets session 0, and a client that has another begins anew (KIP-227). (§1)"""
-    found = desk.ask("Fetch", 12, session_id=7, session_epoch=1, max_bytes=1)
-    assert (found.error_code, found.responses) == (errors.FETCH_SESSION_ID_NOT_FOUND, [])
-    for epoch in (-1, 0):
-        found = desk.ask("Fetch", 12, session_epoch=epoch, **desk.fetching(0))
-        assert (found.error_code, found.session_id) == (0, 0)
+    for session in (0, 7):
+        found = desk.ask("Fetch", 12, session_id=session, session_epoch=1, max_bytes=1)
+        assert (found.error_code, found.responses) == (errors.FETCH_SESSION_ID_NOT_FOUND, [])
+        for epoch in (-1, 0):
+            fields = {"session_id": session, "session_epoch": epoch, **desk.fetching(0)}
+            found = desk.ask("Fetch", 12, **fields)
+            assert (found.error_code, found.session_id, len(found.responses)) == (0, 0, 1)
+
+
+def test_a_fetch_of_nothing_does_not_wait(desk: KafkaDesk) -> None:
+    """As in Kafka."""
+    fields = {"max_bytes": 1, "min_bytes": 1, "max_wait_ms": 500}
+    assert desk.ask("Fetch", 12, **fields).responses == []
 
 
 def test_who_may_not_wait_any_more_is_answered_and_told_to_pause() -> None:

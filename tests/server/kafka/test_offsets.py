@@ -34,7 +34,17 @@ def test_places_have_names(desk: KafkaDesk) -> None:
     assert found(desk.list_offset(-3)) == (0, 2, NOW_MS + 5, 0)
     assert found(desk.list_offset(-4)) == (0, 0, -1, 0)
     assert found(desk.list_offset(-5)) == (0, -1, -1, -1)
-    assert found(desk.list_offset(-6))[0] == errors.INVALID_REQUEST
+    assert found(desk.list_offset(-6)) == (0, -1, -1, -1)
+    assert found(desk.list_offset(-7)) == (errors.UNSUPPORTED_VERSION, -1, -1, -1)
+
+
+@pytest.mark.parametrize(("name", "since"), [(-1, 1), (-2, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 11)])
+def test_a_place_has_its_name_from_a_version_on(desk: KafkaDesk, name: int, since: int) -> None:
+    """Kafka's error for a client that is too old for it. (§1)"""
+    assert desk.list_offset(name, version=since).error_code == 0
+    if since > 1:
+        code = desk.list_offset(name, version=since - 1).error_code
+        assert code == errors.UNSUPPORTED_VERSION
 
 
 def test_a_time_has_the_first_record_at_or_after_it(desk: KafkaDesk) -> None:

@@ -8,7 +8,10 @@ from protocol.batches.builder import NOW_MS, batch, record
 
 from topics.protocol.batches.header import header_of
 from topics.protocol.faces.kafka import errors
+from topics.protocol.faces.kafka.names import id_of
 from topics.protocol.faces.kafka.schema import types
+from topics.protocol.model.commands import PutTopic
+from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.kafka import produce
 from topics.server.kafka.exchange import Refused
@@ -99,6 +102,21 @@ def test_a_topic_that_is_not_there_is_not_made(desk: KafkaDesk) -> None:
     found = desk.ask("Produce", 9, acks=-1, timeout_ms=9, topic_data=[topic])
     (part,) = found.responses[0].partition_responses
     assert (part.index, part.error_code) == (1, errors.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+@pytest.mark.parametrize("name", ["a:b", "n" * 32_767])
+def test_a_name_that_is_none_of_kafka_has_no_topic(desk: KafkaDesk, name: str) -> None:
+    """Neither by the name nor by the id; told in short, since the sentence is a string of this version. (§4, §9)"""
+    T = types("ProduceRequest")
+    desk.shell.submit(PutTopic("a:b", TopicConfig(), type_given=False), lambda _: None)
+    hidden = desk.shell.engine.state.topics["a:b"]
+    (found,) = desk.produce(some(b"1"), name=name, version=8)
+    assert found.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
+    parts = [T.PartitionProduceData(index=0, records=some(b"1"))]
+    topic = T.TopicProduceData(topic_id=id_of(hidden.epoch), partition_data=parts)
+    answer = desk.ask("Produce", 13, acks=-1, topic_data=[topic]).responses[0]
+    assert answer.partition_responses[0].error_code == errors.UNKNOWN_TOPIC_ID
+    assert hidden.head_seq == 0
 
 
 def test_acks(desk: KafkaDesk) -> None:

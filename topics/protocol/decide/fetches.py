@@ -77,7 +77,7 @@ class Fetches:
         """What there is behind each cursor, within the bounds; the first batch of all is shown whole, however
         large it is."""
         found = self._look(command, now_ms)
-        waits = command.wait_ms and not any(each.missing for each in found.parts)
+        waits = command.wait_ms and found.parts and not any(each.missing for each in found.parts)
         if not waits or sum(each.size_bytes for each in found.parts) >= command.least_bytes:
             return found
         places: dict[int, list[int]] = {}

@@ -21,6 +21,8 @@ FETCH_BYTES_MAX: Final = 8 << 20
 """Of one answer, whatever the client allows."""
 WAIT_MS_MAX: Final = 30_000
 _FINAL_EPOCH: Final = -1
+_FULL: Final = (0, _FINAL_EPOCH)
+"""Epochs of a session with which a request names all that it wants, whatever session there was before."""
 _BUSY_MS: Final = 1000
 """What a client is to wait that may not have another fetch wait here."""
 _CODES: Final = {
@@ -42,7 +44,7 @@ class _Asked(NamedTuple):
 def fetch(call: Call) -> Steps[Any]:
     """Read batches."""
     request, T = call.request, call.T
-    if request.session_id != 0:
+    if request.session_epoch not in _FULL:
         return T.FetchResponse(error_code=errors.FETCH_SESSION_ID_NOT_FOUND)
     asked = yield from _asked(call)
     parts = [_wanted(each, call.version) for each in asked if not each.code]
@@ -83,7 +85,7 @@ def _asked(call: Call) -> Steps[list[_Asked]]:
     if call.version >= 13:
         epochs = [epoch_of(topic.topic_id) for topic in request.topics]
         described = yield from call.ask(DescribeTopics(epochs=epochs))
-        by_epoch = {each.epoch: each.name for each in described.topics}
+        by_epoch = {each.epoch: each.name for each in described.topics if is_shown(each.name)}
     found = []
     for topic in request.topics:
         name, code = topic.topic, 0

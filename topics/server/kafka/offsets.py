@@ -21,7 +21,17 @@ EARLIEST: Final = -2
 GREATEST: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
 NOTHING: Final = -1
+_SINCE: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    GREATEST: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The version of ListOffsets from which on a place has its name."""
 
 
 def _code(call: Call, scope: Any, name: str, index: int, epoch: int = -1) -> int:
@@ -53,8 +63,8 @@ def list_offsets(call: Call) -> Steps[Any]:
 
 
 def _look(call: Call, name: str, time_ms: int, part: Any) -> Steps[None]:
-    if time_ms < LATEST_TIERED:
-        part.error_code = errors.INVALID_REQUEST
+    if time_ms < 0 and call.version < _SINCE.get(time_ms, call.version + 1):
+        part.error_code = errors.UNSUPPORTED_VERSION
         return
     has_time = time_ms >= 0 or time_ms == GREATEST
     found = yield from call.ask(FindPlaces([(name, has_time)]))
@@ -67,7 +77,7 @@ def _look(call: Call, name: str, time_ms: int, part: Any) -> Steps[None]:
         part.offset = place.head_seq
     elif time_ms in (EARLIEST, EARLIEST_LOCAL):
         part.offset = place.start_seq - 1
-    elif time_ms == LATEST_TIERED:
+    elif time_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         part.leader_epoch = NOTHING
     else:
         shell = call.service.shell

@@ -11,10 +11,11 @@ from topics.protocol.batches.header import BatchError, dated
 from topics.protocol.batches.sound import require_sound
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.apis import PRODUCE_FIRST
-from topics.protocol.faces.kafka.names import epoch_of
+from topics.protocol.faces.kafka.names import epoch_of, is_shown
 from topics.protocol.model.commands import AppendBatch, DescribeTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import UNPACKED_BYTES_MAX
+from topics.protocol.model.names import quote
 from topics.protocol.model.outcomes import BatchAppended
 from topics.server.kafka.call import Call, Submitted
 from topics.server.kafka.steps import Steps
@@ -88,7 +89,7 @@ def _parts(call: Call) -> Steps[list[_Part]]:
     if call.version >= 13:
         ids = [topic.topic_id for topic in request.topic_data]
         described = yield from call.ask(DescribeTopics(epochs=[epoch_of(each) for each in ids]))
-        by_id = {each.epoch: each.name for each in described.topics}
+        by_id = {each.epoch: each.name for each in described.topics if is_shown(each.name)}
     found = []
     for topic in request.topic_data:
         name, refused = topic.name, None
@@ -96,6 +97,10 @@ def _parts(call: Call) -> Steps[list[_Part]]:
             name = by_id.get(epoch_of(topic.topic_id), "")
             if not name:
                 refused = _Refused(errors.UNKNOWN_TOPIC_ID, "no topic has this id")
+        if refused is None and not is_shown(name):
+            refused = _Refused(
+                errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quote(name)}"
+            )
         if refused is None and (lacks := call.lacks("write", name)) is not None:
             refused = _Refused(errors.TOPIC_AUTHORIZATION_FAILED, lacks.message)
         for part in topic.partition_data:
