@@ -64,5 +64,7 @@ def test_tools_of_kafka(bootstrap: str, topic: str) -> None:
     assert "5000 records sent" in tool("ProducerPerformance", "--topic", topic, *perf, *props)
     assert topic in tool("TopicCommand", *server, "--list").split()
     assert "PartitionCount: 1" in tool("TopicCommand", *server, "--describe", "--topic", topic)
+    made = ("--create", "--topic", f"{topic}-made", "--config", "retention.ms=60000")
+    assert "Created topic" in tool("TopicCommand", *server, *made)
     offsets = tool("GetOffsetShell", *server, "--topic", topic)
     assert offsets.strip() == f"{topic}:0:{COUNT + 5000}"

@@ -145,6 +145,28 @@ def test_a_topic_is_made_with_its_configs() -> None:
     assert metadata(desk, "t").topics[0].topic_id == made.topic_id
 
 
+@pytest.mark.parametrize("is_tried", [False, True])
+def test_whoever_makes_a_topic_is_told_its_configs(
+    is_tried: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java's client fails without them, though the topic is made; of very many topics it can ask later. (§8)"""
+    monkeypatch.setattr(topics_of, "ENTRIES_LONG", 1)
+    monkeypatch.setattr(topics_of, "ENTRIES_MAX", len(CONFIGS))
+    config = types("CreateTopicsRequest").CreatableTopicConfig(name="retention.ms", value="1000")
+    asked = [new(name, configs=[config]) for name in ("a", "b", "c", "-")]
+
+    *made, none = create(KafkaDesk(), *asked, validate_only=is_tried)
+
+    for each in made[:2]:
+        found = {each.name: (each.value, each.config_source) for each in each.configs}
+        assert found.keys() == CONFIGS.keys()
+        assert (found["retention.ms"], found["retention.bytes"]) == (("1000", 1), ("-1", 5))
+        assert [each.name for each in each.configs if each.read_only] == ["min.insync.replicas"]
+    assert [each.topic_config_error_code for each in made] == [0, 0, errors.INVALID_REQUEST]
+    assert (made[2].configs, none.configs, none.num_partitions) == ([], [], -1)
+    assert all(each.num_partitions == 1 for each in made)
+
+
 def test_a_topic_is_not_made_twice() -> None:
     desk = KafkaDesk()
     desk.create()

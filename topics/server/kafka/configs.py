@@ -1,5 +1,6 @@
 """Configs of topics and of this server, as clients read them."""
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -64,13 +65,34 @@ def _of_topic(call: Call, name: str, result: Any) -> Steps[dict[str, Any]]:
         result.error_code = errors.UNKNOWN_TOPIC_OR_PARTITION
         result.error_message = f"there is no topic {quote(name)}"
         return {}
-    config = described.topics[0].config
+    has_synonyms = call.request.include_synonyms
+    return {
+        key: _entry(key, value, source, configs.CONFIGS[key], has_synonyms)
+        for key, value, source in _sourced(described.topics[0].config)
+    }
+
+
+def _sourced(config: TopicConfig) -> Iterator[tuple[str, str, int]]:
+    """Name and value of each config of a topic, and where it comes from."""
     default = configs.shown(TopicConfig())
-    found, has_synonyms = {}, call.request.include_synonyms
     for key, value in configs.shown(config).items():
-        source = _DEFAULT if value == default[key] else _OF_TOPIC
-        found[key] = _entry(key, value, source, configs.CONFIGS[key], has_synonyms)
-    return found
+        yield key, value, _DEFAULT if value == default[key] else _OF_TOPIC
+
+
+def of_created(config: TopicConfig) -> list[Any]:
+    """What a client that makes a topic is told of its configs: Java's waits for them."""
+    return [_created(key, value, source) for key, value, source in _sourced(config)]
+
+
+@lru_cache(ENTRIES_KEPT)
+def _created(name: str, value: str, source: int) -> Any:
+    """As `_entry`."""
+    return types("CreateTopicsResponse").CreatableTopicConfigs(
+        name=name,
+        value=value,
+        read_only=configs.CONFIGS[name].is_read_only,
+        config_source=source,
+    )
 
 
 def _of_broker(call: Call, name: str, result: Any) -> dict[str, Any]:

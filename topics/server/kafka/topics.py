@@ -13,6 +13,7 @@ from topics.protocol.model.errors import Rejection
 from topics.protocol.model.fetched import TopicFacts, TopicsDescribed
 from topics.protocol.model.names import quote
 from topics.server.kafka.call import NODE, Call, listed
+from topics.server.kafka.configs import ENTRIES_LONG, ENTRIES_MAX, of_created
 from topics.server.kafka.steps import Steps
 
 PAGE: Final = 500
@@ -139,13 +140,17 @@ def describe_cluster(call: Call) -> Steps[Any]:
 
 def create_topics(call: Call) -> Steps[Any]:
     """Make topics, each by itself."""
-    T, results = call.T, []
+    T, results, entries = call.T, [], 0
     named = Counter(each.name for each in call.request.topics)
     for asked in call.request.topics:
-        result = T.CreatableTopicResult(name=asked.name, configs=None)
+        result = T.CreatableTopicResult(name=asked.name)
         code, message = yield from _created(call, asked, result, is_twice=named[asked.name] > 1)
         result.error_code, result.error_message = code, message
+        if entries > ENTRIES_MAX:
+            result.configs, result.topic_config_error_code = [], errors.INVALID_REQUEST
+        entries += len(result.configs)
         results.append(result)
+    call.is_long = entries > ENTRIES_LONG
     return T.CreateTopicsResponse(topics=results)
 
 
@@ -181,15 +186,15 @@ def _created(
         config = config_of({each.name: each.value for each in asked.configs})
     except BadConfig as error:
         return errors.INVALID_CONFIG, str(error)
+    if not call.request.validate_only:
+        try:
+            yield from call.ask(PutTopic(asked.name, config, type_given=True))
+        except Rejection as refusal:
+            return errors.code_of(refusal), refusal.message
+        made: TopicsDescribed = yield from call.ask(DescribeTopics(names=[asked.name]))
+        result.topic_id = id_of(made.topics[0].epoch) if made.topics else NO_ID
     result.num_partitions, result.replication_factor = 1, 1
-    if call.request.validate_only:
-        return 0, None
-    try:
-        yield from call.ask(PutTopic(asked.name, config, type_given=True))
-    except Rejection as refusal:
-        return errors.code_of(refusal), refusal.message
-    made: TopicsDescribed = yield from call.ask(DescribeTopics(names=[asked.name]))
-    result.topic_id = id_of(made.topics[0].epoch) if made.topics else NO_ID
+    result.configs = of_created(config)
     return 0, None
 
 
