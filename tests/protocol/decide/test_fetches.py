@@ -234,6 +234,32 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_wants() -> None:
     assert wait(engine, 0) is not None
 
 
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_what_the_bounds_leave_out_counts_as_found(is_packed: bool) -> None:
+    """A fetch that wants 250 bytes, and may have 250, does not wait before batches of 200. (§1)"""
+    engine = Harness()
+    engine.put()
+
+    def ask(least: int, *bounds: int) -> Any:
+        parts = [FetchPart("t", None, 0, bound) for bound in bounds]
+        return engine.ask(FetchBatches(parts, 300, least, 1000))
+
+    def append() -> None:
+        put(engine, *values(b"1" * 130)) if is_packed else engine.append("1" * 130)
+
+    append()
+    assert isinstance(ask(250, 250), Parked), "there is one batch, and it is shown whole"
+    assert fetched(engine) == []
+    append()
+    (found,) = fetched(engine)
+    (part,) = found.parts
+    assert part.size_bytes < 250 == part.ready_bytes
+    assert isinstance(ask(250, 250), Fetched)
+    assert isinstance(ask(300, 250), Parked), "its bound allows fewer than it wants"
+    for part in ask(300, 1000, 1000).parts:
+        assert part.ready_bytes >= part.size_bytes
+
+
 def test_a_fetch_of_several_topics_waits_for_all_of_them() -> None:
     """Together they have the bytes; one of them twice."""
     engine = Harness()

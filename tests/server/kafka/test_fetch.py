@@ -81,6 +81,14 @@ def test_a_fetch_waits_for_a_record_or_for_its_time(desk: KafkaDesk) -> None:
     assert (values(topic.partitions[0]), topic.partitions[0].high_watermark) == ([], 1)
 
 
+def test_a_fetch_wants_no_more_than_it_may_have(desk: KafkaDesk) -> None:
+    """As in Kafka: a client may want more bytes at least than it, or the server, allows at most."""
+    desk.produce(some(b"1" * 100), some(b"2" * 100))
+    fields = desk.fetching(0, min_bytes=1 << 30, max_wait_ms=500)
+    assert not desk.begin("Fetch", 12, **fields).is_over
+    assert desk.begin("Fetch", 12, **{**fields, "max_bytes": 200}).is_over
+
+
 def test_places_outside_the_log_are_out_of_range(desk: KafkaDesk) -> None:
     """At once, whatever the fetch would wait. (§3)"""
     desk.produce(some(b"1"))

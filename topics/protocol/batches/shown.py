@@ -6,6 +6,7 @@ batch.
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from topics.protocol.batches.from_text import batch_of_text
@@ -68,6 +69,4 @@ def still(part: FetchedPart) -> FetchedPart:
         TextBatch(piece.run.still(), piece.spans) if isinstance(piece, TextBatch) else piece
         for piece in part.pieces
     ]
-    return FetchedPart(
-        part.topic, pieces, part.head_seq, part.start_seq, part.size_bytes, part.missing
-    )
+    return msgspec.structs.replace(part, pieces=pieces)

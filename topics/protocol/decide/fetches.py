@@ -5,7 +5,8 @@ A batch is shown as it is stored, or with its dead records left out; text become
 between a cursor and the head, the fetch shows a batch of no records, behind which a client goes on: without it, a client
 would ask for the same place for ever.
 
-A fetch that finds fewer bytes than it asked for parks, and looks again at each topic that shows more.  Parked fetches are
+A fetch that finds fewer bytes than it asked for parks, and looks again at each topic that shows more.  What its bounds
+leave out counts as found: batches rarely fill a bound to the byte, and a fetch would wait before a full log.  Parked fetches are
 known to this process only.
 """
 
@@ -53,13 +54,13 @@ class _Parked(msgspec.Struct, eq=False):
     """A fetch that waits.
 
     Attributes:
-        found_bytes: By part.
+        ready_bytes: By part.
         places: The parts of each topic, by its id.
     """
 
     command: FetchBatches
     token: object
-    found_bytes: list[int]
+    ready_bytes: list[int]
     places: dict[int, list[int]]
 
 
@@ -78,12 +79,12 @@ class Fetches:
         large it is."""
         found = self._look(command, now_ms)
         waits = command.wait_ms and found.parts and not any(each.missing for each in found.parts)
-        if not waits or sum(each.size_bytes for each in found.parts) >= command.least_bytes:
+        if not waits or sum(each.ready_bytes for each in found.parts) >= command.least_bytes:
             return found
         places: dict[int, list[int]] = {}
         for at, part in enumerate(command.parts):
             places.setdefault(self._state.topics[part.topic].topic_id, []).append(at)
-        parked = _Parked(command, token, [each.size_bytes for each in found.parts], places)
+        parked = _Parked(command, token, [each.ready_bytes for each in found.parts], places)
         self._parked[token] = parked
         for topic_id in places:
             self._of_topic.setdefault(topic_id, {})[token] = parked
@@ -122,8 +123,11 @@ class Fetches:
         if not start_seq - 1 <= asked.after_seq <= head_seq:
             return FetchedPart(asked.topic, (), head_seq, start_seq, missing=Missing.OFFSET)
         budget_bytes = min(asked.budget_bytes, left_bytes)
-        pieces, size_bytes = _behind(topic, asked.after_seq, budget_bytes, is_first=is_first)
-        return FetchedPart(asked.topic, pieces, head_seq, start_seq, size_bytes)
+        pieces, size_bytes, is_all = _behind(
+            topic, asked.after_seq, budget_bytes, is_first=is_first
+        )
+        ready_bytes = size_bytes if is_all else max(size_bytes, budget_bytes)
+        return FetchedPart(asked.topic, pieces, head_seq, start_seq, size_bytes, ready_bytes)
 
     # ------------------------------------------------------------------ places
 
@@ -168,8 +172,8 @@ class Fetches:
             if part.missing is not None:
                 self._answer(parked)
                 return
-            parked.found_bytes[at] = part.size_bytes
-        if sum(parked.found_bytes) >= command.least_bytes:
+            parked.ready_bytes[at] = part.ready_bytes
+        if sum(parked.ready_bytes) >= command.least_bytes:
             self._answer(parked)
 
     def _answer(self, parked: _Parked) -> None:
@@ -205,15 +209,15 @@ def start_of(topic: Topic) -> int:
 
 def _behind(
     topic: Topic, after_seq: int, budget_bytes: int, *, is_first: bool
-) -> tuple[Sequence[Piece], int]:
-    """The pieces behind a seq, and their bytes.
+) -> tuple[Sequence[Piece], int, bool]:
+    """The pieces behind a seq, their bytes, and whether they reach the head.
 
     Args:
         is_first: The first batch is shown whatever its size.
     """
     gone, end_seq = topic.gone_through(), topic.published_seq
     if after_seq >= end_seq or (budget_bytes <= 0 and not is_first):
-        return (), 0
+        return (), 0, after_seq >= end_seq
     pieces: list[Piece] = []
     cursor = reached = max(after_seq, min(gone, end_seq))
     left_bytes, looks = budget_bytes, LOOKS_MAX
@@ -238,9 +242,12 @@ def _behind(
             break
     else:
         reached = end_seq
+    is_all = reached >= end_seq
     if pieces:
-        return pieces, budget_bytes - left_bytes
-    return ((NoRecords(after_seq, reached),), EMPTY_BYTES) if after_seq < reached else ((), 0)
+        return pieces, budget_bytes - left_bytes, is_all
+    if after_seq < reached:
+        return (NoRecords(after_seq, reached),), EMPTY_BYTES, is_all
+    return (), 0, is_all
 
 
 def _batches(

@@ -68,6 +68,8 @@ class FetchedPart(msgspec.Struct, frozen=True):
         head_seq: The last seq that is shown: the high watermark.
         start_seq: Where the log begins.
         size_bytes: Of the pieces, as stored.
+        ready_bytes: What there is for the part, as far as its bounds allow: all that they allow, where a next batch
+            did not fit.
     """
 
     topic: str
@@ -75,6 +77,7 @@ class FetchedPart(msgspec.Struct, frozen=True):
     head_seq: int = 0
     start_seq: int = 1
     size_bytes: int = 0
+    ready_bytes: int = 0
     missing: Missing | None = None
 
 

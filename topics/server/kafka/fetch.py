@@ -56,7 +56,8 @@ def fetch(call: Call) -> Steps[Any]:
         except Rejection:
             wait_ms, throttle_ms = 0, _BUSY_MS
     budget_bytes = max(min(request.max_bytes, FETCH_BYTES_MAX), 0)
-    command = FetchBatches(parts, budget_bytes, max(request.min_bytes, 0), max(wait_ms, 0))
+    least_bytes = min(max(request.min_bytes, 0), budget_bytes)
+    command = FetchBatches(parts, budget_bytes, least_bytes, max(wait_ms, 0))
     fetched: Fetched = yield from call.ask(command, holds=False)
     found = batches.read_now(fetched.parts)
     if found is None:
