@@ -13,9 +13,10 @@ from .conftest import HERE, run
 
 COUNT = 30
 RECORDS = [f"{at} k {at}" for at in range(COUNT)]
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", CODECS)
 def test_kcat(bootstrap: str, topic: str, codec: str, http: httpx.Client) -> None:
     kcat = shutil.which("kcat")
     if kcat is None:
@@ -68,3 +69,20 @@ def test_tools_of_kafka(bootstrap: str, topic: str) -> None:
     assert "Created topic" in tool("TopicCommand", *server, *made)
     offsets = tool("GetOffsetShell", *server, "--topic", topic)
     assert offsets.strip() == f"{topic}:0:{COUNT + 5000}"
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("codec", CODECS)
+def test_java_reads_what_is_left_of_a_batch(
+    bootstrap: str, topic: str, codec: str, http: httpx.Client
+) -> None:
+    """Records that HTTP deleted out of compressed batches: the rest is compressed anew, as Java takes it. (§3)"""
+    lines = "".join(f"{'even' if at % 2 == 0 else 'odd'}:{at} {'x' * 2000}\n" for at in range(200))
+    server = ("--bootstrap-server", bootstrap, "--topic", topic)
+    keyed = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
+    packed = ("--compression-codec", codec, "--batch-size", 500_000, "--timeout", 1000)
+    tool("ConsoleProducer", *server, *keyed, *packed, stdin=lines)
+    assert http.post(f"topics/{topic}/delete", json={"match": "odd"}).json()["deleted"] == 100
+    read = ("--partition", 0, "--offset", "earliest", "--max-messages", 100)
+    found = tool("consumer.ConsoleConsumer", *server, *read, "--timeout-ms", 30_000)
+    assert [line.split()[0] for line in found.splitlines()] == [str(at) for at in range(0, 200, 2)]

@@ -6,7 +6,16 @@ import struct
 import cramjam
 import pytest
 
-from topics.protocol.batches.codecs import GZIP, LZ4, NAMES, SNAPPY, ZSTD, packed, unpacked
+from topics.protocol.batches.codecs import (
+    GZIP,
+    LZ4,
+    NAMES,
+    SNAPPY,
+    ZSTD,
+    is_for_java,
+    packed,
+    unpacked,
+)
 from topics.protocol.batches.header import BatchError
 
 TEXT = b'{"user": "someone", "n": 123}' * 500
@@ -47,6 +56,15 @@ def test_what_no_codec_wrote_is_corrupt(codec: int) -> None:
             unpacked(codec, data, 1 << 20)
 
         assert refused.value.is_corrupt
+
+
+def test_blocks_of_lz4_do_not_refer_to_each_other() -> None:
+    """Java's clients read no others, and would stand before such a batch for ever."""
+    assert is_for_java(LZ4, packed(LZ4, TEXT * 20))
+    linked = bytes(cramjam.lz4.compress(TEXT * 20))
+    assert not is_for_java(LZ4, linked)
+    assert bytes(unpacked(LZ4, linked, 1 << 20)) == TEXT * 20
+    assert is_for_java(ZSTD, packed(ZSTD, TEXT))
 
 
 @pytest.mark.parametrize("codec", [5, 7])

@@ -3,6 +3,7 @@
 import gzip
 from typing import Any
 
+import cramjam
 import pytest
 
 from topics.protocol.batches.codecs import UnknownCodec
@@ -52,6 +53,10 @@ def test_a_sound_batch_says_how_large_its_records_are_and_their_greatest_time() 
         (sent(attributes=LOG_APPEND_TIME), BadTime, "for the server"),
         (sent(attributes=7), UnknownCodec, "number 7"),
         (sent(attributes=1), BatchError, "not gzip"),
+        (
+            batch(bytes(cramjam.lz4.compress(records_of(TWO))), 2, attributes=3),
+            *(BatchError, "refer to each other"),
+        ),
         (batch(records_of(TWO)[:-1], 2), BatchError, "records end|left"),
         (sent([(None, b"x" * 2000, (), 7)]), RecordTooLarge, "2007 bytes|2008 bytes|20"),
         (sent(first_ms=TIME_MAX - 6), BadTime, "64 bits"),

@@ -2,6 +2,7 @@
 
 One library has them all (`cramjam`).  It writes into a buffer of the bound's size, so that what would become more is
 refused before it is there.  Java writes snappy in blocks behind a head of its own, librdkafka as one block: both come.
+Java reads an lz4 frame whose blocks are independent, and no other: such are written.
 """
 
 from struct import Struct
@@ -19,6 +20,9 @@ _XERIAL: Final = b"\x82SNAPPY\0"
 _XERIAL_BYTES: Final = 16
 """Its magic, and two versions."""
 _BLOCK: Final = Struct(">i")
+_LZ4_FLAGS_AT: Final = 4
+"""Behind the magic of a frame."""
+_LZ4_INDEPENDENT: Final = 0x20
 
 
 class TooMuch(BatchError):
@@ -51,8 +55,18 @@ def packed(codec: int, data: Buffer) -> bytes:
     if codec == 0:
         return bytes(data)
     library = _library(codec)
+    if codec == LZ4:
+        whole = library.Compressor(block_linked=False)
+        whole.compress(data)
+        return bytes(whole.finish())
     make = library.compress_raw if codec == SNAPPY else library.compress
     return bytes(make(data))
+
+
+def is_for_java(codec: int, data: Buffer) -> bool:
+    """Whether Java's clients read these compressed records, which are sound: of lz4, they read blocks that do not
+    refer to each other."""
+    return codec != LZ4 or bool(data[_LZ4_FLAGS_AT] & _LZ4_INDEPENDENT)
 
 
 def _library(codec: int) -> Any:

@@ -5,7 +5,7 @@ What is acknowledged can be read: a batch that cannot would stop every consumer 
 
 from typing import NamedTuple
 
-from topics.protocol.batches.codecs import unpacked
+from topics.protocol.batches.codecs import is_for_java, unpacked
 from topics.protocol.batches.header import (
     CONTROL,
     HEADER_BYTES,
@@ -64,7 +64,10 @@ def require_sound(
         raise BatchError("a producer without an epoch or without a sequence")
     if header.has_append_time:
         raise BadTime("the time of the append is for the server to set")
-    records = unpacked(header.codec, memoryview(data)[HEADER_BYTES:], bound_bytes)
+    sent = memoryview(data)[HEADER_BYTES:]
+    records = unpacked(header.codec, sent, bound_bytes)
+    if not is_for_java(header.codec, sent):
+        raise BatchError("lz4 of blocks that refer to each other, which Java's clients do not read")
     sound = verified(records, header.records)
     if sound.longest > record_bytes_max:
         raise RecordTooLarge(f"a record of {sound.longest} bytes, and {record_bytes_max} are taken")
