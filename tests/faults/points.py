@@ -11,10 +11,15 @@ POINTS: Final = int(os.environ.get("TOPICS_TESTS_POINTS", "150"))
 T = TypeVar("T")
 
 
-def sample(points: Sequence[T], *, is_full: bool) -> list[T]:
-    """All points, or so many that a run may take, others each time; the choice is printed."""
-    if is_full or len(points) <= POINTS:
+def sample(points: Sequence[T], *, is_full: bool, share: int = 1) -> list[T]:
+    """All points, or so many that a run may take, others each time; the choice is printed.
+
+    Args:
+        share: One in so many of a sweep's points.
+    """
+    size = POINTS // share
+    if is_full or len(points) <= size:
         return list(points)
     seed = random.randrange(1 << 32)
-    print(f"{POINTS} of {len(points)} points, seed {seed}")
-    return random.Random(seed).sample(points, POINTS)
+    print(f"{size} of {len(points)} points, seed {seed}")
+    return random.Random(seed).sample(points, size)

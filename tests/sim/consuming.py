@@ -154,8 +154,9 @@ def text_before_batches(patch: Patch) -> None:
     own = fetches._behind
 
     def behind(*given: Any, **named: Any) -> Any:
-        pieces, size = own(*given, **named)
-        return sorted(pieces, key=lambda piece: not isinstance(piece, TextBatch)), size
+        found = own(*given, **named)
+        ordered = sorted(found.pieces, key=lambda piece: not isinstance(piece, TextBatch))
+        return found._replace(pieces=ordered)
 
     patch.setattr(fetches, "_behind", behind)
 
@@ -174,10 +175,11 @@ def empty_batch_passes_over_the_living(patch: Patch) -> None:
     own = fetches._behind
 
     def behind(topic: Any, *given: Any, **named: Any) -> Any:
-        pieces, size = own(topic, *given, **named)
-        if len(pieces) == 1 and isinstance(pieces[0], NoRecords):
-            pieces = (NoRecords(pieces[0].after_seq, topic.published_seq),)
-        return pieces, size
+        found = own(topic, *given, **named)
+        if len(found.pieces) == 1 and isinstance(found.pieces[0], NoRecords):
+            whole = NoRecords(found.pieces[0].after_seq, topic.published_seq)
+            found = found._replace(pieces=(whole,))
+        return found
 
     patch.setattr(fetches, "_behind", behind)
     patch.setattr(fetches, "CUTS_MAX", 1)

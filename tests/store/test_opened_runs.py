@@ -56,3 +56,14 @@ def test_a_segment_that_is_gone_takes_its_runs_along() -> None:
 
     assert runs.find((1, 0)) is None
     assert runs._bytes == 300
+
+
+def test_what_was_not_read_whole_is_forgotten() -> None:
+    runs = OpenedRuns()
+    runs.keep((1, 0), opened(2))
+
+    runs.forget((1, 0))
+    runs.forget((1, 0))
+
+    assert runs.find((1, 0)) is None
+    assert runs._bytes == 0

@@ -185,8 +185,8 @@ def test_damage_is_named_and_never_served() -> None:
     at = int(run._opened().table[run.index]["text_offset"])
     files.inodes[name].cache[at + 70] ^= 1
 
-    with pytest.raises(Corrupt, match="does not verify"):
-        _ = run.columns
+    with pytest.raises(DamagedRun, match="does not verify"):
+        run.read_blocking([(0, 1)])
     assert not inspect(files).ok
 
 
@@ -197,7 +197,7 @@ def test_a_batch_that_is_none_is_damage(monkeypatch: pytest.MonkeyPatch) -> None
     )
 
     with pytest.raises(DamagedRun, match="a record batch: not zstd"):
-        _ = run.columns
+        run.read_blocking([(0, 1)])
 
 
 def test_a_batch_that_the_disk_does_not_give_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,3 +223,37 @@ def test_batches_are_found_by_the_rows_that_are_asked_for() -> None:
     assert header_of(run.batch(places[0])).records == places[0].records
     assert cast(PackedSource, run).tags()[0].shape == (run.count,)
     assert DELETED not in run.flags
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.EIO, "unreadable"), Corrupt("a.seg", 7, "digest")],
+    ids=["disk", "digest"],
+)
+def test_a_batch_that_cannot_be_read_takes_its_own_records_alone(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is damaged stays so; what the disk did not give is asked for again. (§0.5)"""
+    before = hot(3)
+    run = sealed(store_in(SimFiles()), before)
+    place = list(run.batches(0, run.count))[2]
+    lo, hi = place.row, place.row + place.records
+    stored = PackedSealedRun.batch
+
+    def broken(run: PackedSealedRun, each: Any) -> Any:
+        if each == place:
+            raise error
+        return stored(run, each)
+
+    monkeypatch.setattr(PackedSealedRun, "batch", broken)
+    beside = [(0, lo), (hi, run.count)]
+    assert run.read_blocking(beside) == before.read_blocking(beside)
+    with pytest.raises(DamagedRun) as caught:
+        run.read_blocking([(0, 1), (hi - 1, hi + 1)])
+
+    assert (caught.value.first_seq, caught.value.last_seq) == (FIRST + lo, FIRST + hi - 1)
+    assert caught.value.is_proven is not isinstance(error, OSError)
+    assert run.is_warm is caught.value.is_proven
+    monkeypatch.undo()
+    if not caught.value.is_proven:
+        assert run.read_blocking([(lo, hi)]) == before.read_blocking([(lo, hi)])

@@ -4,6 +4,7 @@ import threading
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
+from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.records import COLUMN_DTYPES, Columns
 
 OPENED_BYTES_MAX: Final = 64 << 20
@@ -11,11 +12,20 @@ OPENED_BYTES_MAX: Final = 64 << 20
 _ROW_BYTES: Final = sum(dtype.itemsize for dtype in COLUMN_DTYPES.values())
 
 
+class Unread(NamedTuple):
+    """Rows [lo, hi) of a batch that cannot be read, and why; they have no text and no sizes."""
+
+    lo: int
+    hi: int
+    damage: Corrupt
+
+
 class Opened(NamedTuple):
-    """A run, open: its columns, and its text."""
+    """A run, open: its columns, its text, and what of it is missing in both."""
 
     columns: Columns
     text: memoryview
+    unread: tuple[Unread, ...] = ()
 
     @property
     def memory_bytes(self) -> int:
@@ -46,6 +56,12 @@ class OpenedRuns:
             self._bytes += opened.memory_bytes - (before.memory_bytes if before else 0)
             while self._bytes > OPENED_BYTES_MAX and len(self._held) > 1:
                 self._bytes -= self._held.popitem(last=False)[1].memory_bytes
+
+    def forget(self, key: tuple[int, int]) -> None:
+        """What could not be read of it is to be tried again."""
+        with self._lock:
+            found = self._held.pop(key, None)
+            self._bytes -= found.memory_bytes if found else 0
 
     def drop(self, segment: int) -> None:
         """Its file is gone."""

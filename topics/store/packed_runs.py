@@ -2,7 +2,8 @@
 
 The segment has the batches, a table of them, and a tag a record: times, bytes and tags are answered from there.  Text and
 the other columns are made of the batches when somebody asks, on a thread, and kept as long as there is room among those
-of other runs (`OpenedRuns`).
+of other runs (`OpenedRuns`).  A batch that cannot be read takes its own records alone: a read of them says so, and one of
+the others does not.
 """
 
 from bisect import bisect_right
@@ -15,11 +16,11 @@ from topics.protocol.batches.codecs import unpacked
 from topics.protocol.batches.header import HEADER_BYTES, BatchError, header_of
 from topics.protocol.batches.to_text import text_of
 from topics.protocol.batches.weights import packed_weights
-from topics.protocol.model.errors import Corrupt, ReadFailed
+from topics.protocol.model.errors import CannotRead, Corrupt, DamagedRun, ReadFailed
 from topics.protocol.model.limits import UNPACKED_BYTES_MAX
 from topics.protocol.model.ports import BatchPlace, BatchSlice, Span
 from topics.protocol.model.records import COLUMN_DTYPES, PACKED, Batch, Buffer, Columns
-from topics.store.opened_runs import Opened
+from topics.store.opened_runs import Opened, Unread
 from topics.store.runs import SealedRun, byte_ranges
 
 
@@ -127,13 +128,19 @@ class PackedSealedRun(SealedRun):
         columns = {name: np.zeros(self.count, dtype) for name, dtype in COLUMN_DTYPES.items()}
         columns["ts_ms"][:], columns["tag_id"][:] = self.times, tags
         texts: list[Buffer] = []
+        unread: list[Unread] = []
         at = 0
         for place in self.batches(0, self.count):
             rows = slice(place.row, place.row + place.records)
             columns["offset"][rows] = at
             if not place.stored_bytes:
                 continue
-            made, offsets = self._text_of(place)
+            try:
+                made, offsets = self._text_of(place)
+            except (Corrupt, OSError) as error:
+                # The batches beside it can be read.
+                unread.append(Unread(rows.start, rows.stop, self._unread(error)))
+                continue
             own = offsets + place.row
             ends = np.cumsum(made.size + np.uint32(1), dtype=np.int64)
             for name in ("size", "data_size", "meta_size", "form"):
@@ -146,7 +153,14 @@ class PackedSealedRun(SealedRun):
             columns["offset"][rows] = at + np.cumsum(sizes) - sizes
             at += int(ends[-1])
             texts.append(made.text)  # type: ignore[arg-type]
-        return Opened(Columns(**columns), memoryview(b"".join(texts)))
+        return Opened(Columns(**columns), memoryview(b"".join(texts)), tuple(unread))
+
+    def _unread(self, error: Corrupt | OSError) -> Corrupt:
+        if isinstance(error, Corrupt):
+            return error
+        damage = CannotRead(self._opened().path, 0, error)
+        damage.__cause__ = error
+        return damage
 
     def _text_of(self, place: BatchPlace) -> tuple[Batch, NDArray[np.int64]]:
         """The records of a batch as text, and which of its rows they are."""
@@ -163,16 +177,20 @@ class PackedSealedRun(SealedRun):
                 tagged=tagged,
             )
         except BatchError as error:
-            path = self._opened().path
-            raise self._damaged(Corrupt(path, 0, f"a record batch: {error}")) from error
+            raise Corrupt(self._opened().path, 0, f"a record batch: {error}") from error
 
     def read(self, spans: Sequence[Span]) -> list[Buffer] | None:
         opened = self._segments.opened.find(self._key)
-        return None if opened is None else _cut(opened, spans)
+        return None if opened is None else self._cut(opened, spans)
 
     def read_blocking(self, spans: Sequence[Span]) -> list[Buffer]:
-        return _cut(self._whole(), spans)
+        return self._cut(self._whole(), spans)
 
-
-def _cut(opened: Opened, spans: Sequence[Span]) -> list[Buffer]:
-    return [opened.text[lo:hi] for lo, hi in byte_ranges(opened.columns, spans)]
+    def _cut(self, opened: Opened, spans: Sequence[Span]) -> list[Buffer]:
+        for rows in opened.unread:
+            if any(lo < rows.hi and rows.lo < hi for lo, hi in spans):
+                if not rows.damage.is_proven:
+                    self._segments.opened.forget(self._key)
+                first, last = self.first_seq + rows.lo, self.first_seq + rows.hi - 1
+                raise DamagedRun(rows.damage, first, last) from rows.damage
+        return [opened.text[lo:hi] for lo, hi in byte_ranges(opened.columns, spans)]

@@ -124,3 +124,11 @@ def test_a_header_of_any_bytes_comes_back() -> None:
     made, _ = text_of(header_of(data), data[61:], first_seq=41, ts_ms=NOW_MS, tag_bytes_max=9)
 
     assert [each[3] for each in given_back(run_of(made))] == [list(each[2]) for each in sent]
+
+
+def test_a_row_without_text_is_no_record() -> None:
+    """Its flag was lost, and what it was had been deleted before. (FORMAT.md)"""
+    run = run_of(written(3))
+    run.columns.size[1] = 0
+
+    assert [each[0] for each in given_back(run)] == [40, 42]

@@ -7,7 +7,7 @@ from protocol.decide.test_batches import put, sealed, values
 from protocol.durable import Durable
 from protocol.harness import Harness
 from topics.protocol.batches.header import header_of
-from topics.protocol.batches.shown import bytes_of, cost_of, still
+from topics.protocol.batches.shown import bytes_of, cost_of, singly, still
 from topics.store.memory import MemoryFile
 
 
@@ -71,3 +71,14 @@ def test_a_thread_reads_what_was_there_when_it_was_asked() -> None:
     part = still(fetch(engine, 0))
     engine.append(*range(7, 500))
     assert [each.value for each in records(batches(part)[-1])] == [b"5", b"6"]
+
+
+def test_a_piece_is_read_in_smaller_ones_where_some_of_it_is_damaged() -> None:
+    engine = Harness()
+    written(engine)
+    [packed, text] = fetch(engine, 0).pieces
+    assert [(each.first, each.end) for each in singly(packed)] == [(0, 1), (1, 2)]  # type: ignore[union-attr]
+    assert [each.spans for each in singly(text)] == [[(0, 1)], [(1, 2)]]  # type: ignore[union-attr]
+    engine.delete(match="k0")
+    [cut, *_] = fetch(engine, 0).pieces
+    assert list(singly(cut)) == [cut]

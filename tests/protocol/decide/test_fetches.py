@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from protocol.consumer import batches, consume, fetch, records, wait
@@ -17,6 +18,7 @@ from topics.protocol.model.commands import (
     FetchPart,
     FindPlaces,
 )
+from topics.protocol.model.errors import Corrupt, DamagedRun
 from topics.protocol.model.fetched import (
     CutBatch,
     Fetched,
@@ -27,7 +29,9 @@ from topics.protocol.model.fetched import (
     TextBatch,
 )
 from topics.protocol.model.outcomes import Parked
+from topics.protocol.model.records import DELETED, LIVE
 from topics.protocol.state import packed_run
+from topics.store.runs import SealedRun
 
 from .test_batches import put, sealed, values
 
@@ -318,6 +322,78 @@ def test_a_fetch_that_meets_an_error_does_not_wait() -> None:
     part = wait(engine, 0)
     assert part is not None
     assert part.missing is Missing.TOPIC
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_damage_takes_what_stands_behind_it_and_no_other_part(
+    is_packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands before it is shown; a fetch of the damage itself does not wait. (§0.5)"""
+    engine = Durable()
+    engine.put()
+    engine.put("u")
+    put(engine, *values(b"1"))
+    if is_packed:
+        engine.append(2)
+        put(engine, *values(b"3"))
+    else:
+        engine.append(2, 3)
+    sealed(engine)
+    put(engine, *values(b"4"), name="u")
+    bad = engine.topic().runs.at(3 if is_packed else 2)
+
+    def damaged(run: Any) -> Any:
+        if run.first_seq == bad.first_seq:
+            raise DamagedRun(Corrupt("a.seg", 7, "digest"), 3, 3)
+        return read(run)
+
+    read = SealedRun.flags.fget
+    assert read is not None
+    monkeypatch.setattr(SealedRun, "flags", property(damaged))
+    monkeypatch.setattr(SealedRun, "dead", property(lambda run: damaged(run) is None))
+    parts = [FetchPart("t", None, 0, 1 << 20), FetchPart("u", None, 0, 1 << 20)]
+    found = engine.ask(FetchBatches(parts, 1 << 20, 0, 0))
+    assert isinstance(found, Fetched)
+    assert (len(found.parts[0].pieces), len(found.parts[1].pieces)) == (1 + is_packed, 1)
+    assert [each.damage is None for each in found.parts] == [False, True]
+
+    part = wait(engine, bad.first_seq - 1)
+    assert part is not None
+    assert (part.pieces, part.damage is None) == ((), False)
+
+
+def test_a_fetch_that_waits_is_answered_when_it_meets_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = Harness()
+    engine.put()
+    put(engine, *values(b"1"))
+    assert wait(engine, 0, least=1000) is None
+
+    def damaged(*_: Any) -> Any:
+        raise DamagedRun(Corrupt("a.seg", 7, "digest"), 1, 2)
+
+    monkeypatch.setattr(fetches, "_batches", damaged)
+    put(engine, *values(b"2"))
+    [answer] = fetched(engine)
+    assert answer.parts[0].damage is not None
+
+
+def test_records_whose_flags_were_lost_are_passed_over() -> None:
+    """What was deleted before its segment was written is not there, whatever the flags say; a client goes on behind
+    it. (FORMAT.md)"""
+    engine = Durable()
+    engine.put()
+    put(engine, *values(b"1", b"2"))
+    put(engine, *values(b"3", b"4"))
+    put(engine, *values(b"5", b"6"))
+    engine.delete(before_seq=4)
+    sealed(engine)
+    run: Any = engine.topic().runs.at(1)
+    for flags in ([LIVE] * 6, [LIVE, DELETED] + [LIVE] * 4):
+        run._heap = np.array(flags, np.uint8)
+        run._dead = int(np.count_nonzero(run._heap))
+        assert [each.offset for each in consume(engine)] == [3, 4, 5]
 
 
 # ---------------------------------------------------------------------- places

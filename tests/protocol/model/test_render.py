@@ -121,3 +121,15 @@ def test_the_short_way_of_one_record_is_the_long_way(
     assert two.text.startswith(one.text)
     assert (int(one.size[0]), int(one.data_size[0])) == (int(two.size[0]), int(two.data_size[0]))
     assert (one.nodes, one.ts_ms) == (two.nodes, two.ts_ms)
+
+
+def test_a_row_without_text_is_no_record() -> None:
+    """Neither in the short way nor in the long one; its insert is not another's."""
+    run = HotRun(1)
+    run.append(render_batch([b"1", b"2"], first_seq=1, ts_ms=TS))
+    run.columns.size[0] = 0
+    for data in (True, False):
+        inserts = iter([b',"n":1', b',"n":2'])
+        text = b"".join(map(bytes, run.read([(0, 2)]) or ()))
+        [shown] = project(run, [(0, 2)], [text], tags=False, meta=True, data=data, inserts=inserts)
+        assert [each["n"] for each in json.loads(b"[%b]" % shown)] == [2]

@@ -1,5 +1,6 @@
 """The bytes of a response: records in memory, records on a disk, records that are damaged."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -159,6 +160,37 @@ def test_a_run_that_is_damaged_is_not_looked_at_for_each_job() -> None:
 
     assert found == [whole] * 5
     assert run.reads == 1
+
+
+def test_damage_of_a_part_of_a_run_takes_the_jobs_of_that_part() -> None:
+    """A batch of Kafka's that is damaged takes its own records, and none behind them."""
+    run = Run()
+    part = DamagedRun(Corrupt("a.seg", 0, "damaged"), 12, 13)
+    run.damaged = {1: part, 2: part}
+
+    found = list(one_by_one(of(run, (0, 5), inserts=INSERTS)))
+
+    assert [each is part for each in found] == [False, True, True, False, False]
+    assert run.reads == 4
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_a_row_without_text_is_nothing(tags: bool) -> None:
+    """Its flag was lost, and what it was had been deleted before. (FORMAT.md)"""
+    store = MemoryStore()
+    store.recover(Ledger(store))
+    before = hot([1, 2, 3, 4, 5])
+    before.delete(np.array([0, 1, 3]))
+    [ref] = store.seal([entry_of(before)])
+    run = store.open_run(ref, 1)
+
+    for spans in ([(0, 5)], [(0, 1), (1, 3), (3, 4), (4, 5)]):
+        for data in (True, False):
+            records = Records([Extent(run, spans)], tags=tags, meta=True, data=data)
+            found = read(records, blocking=True)
+            assert isinstance(found, list)
+            shown = json.loads(b"[%b]" % b"".join(map(bytes, found)))
+            assert [each["$seq"] for each in shown] == [3, 5]
 
 
 # ---------------------------------------------------------------------- large answers

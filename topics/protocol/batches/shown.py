@@ -4,7 +4,7 @@ A batch of which every record is live is given as it is stored; what is dead in 
 batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -46,6 +46,19 @@ def bytes_of(piece: Piece, *, blocking: bool) -> Sequence[Buffer] | None:
             return None
         return (batch_of_text(run, spans, texts, leader_epoch=LEADER_EPOCH),)
     return (empty(piece.after_seq, piece.last_seq - 1, leader_epoch=LEADER_EPOCH),)
+
+
+def singly(piece: Piece) -> Iterator[Piece]:
+    """The same in pieces as small as they can be read."""
+    if isinstance(piece, StoredBatches):
+        for at in range(piece.first, piece.end):
+            yield StoredBatches(piece.run, at, at + 1)
+    elif isinstance(piece, TextBatch):
+        for lo, hi in piece.spans:
+            for row in range(lo, hi):
+                yield TextBatch(piece.run, [(row, row + 1)])
+    else:
+        yield piece
 
 
 def cost_of(parts: Sequence[FetchedPart]) -> tuple[int, int]:

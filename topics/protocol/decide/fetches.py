@@ -11,7 +11,7 @@ known to this process only.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.topics import note_read
 from topics.protocol.model.commands import FetchBatches, FetchPart, FindPlaces
+from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.fetched import (
     CutBatch,
     Fetched,
@@ -78,8 +79,9 @@ class Fetches:
         """What there is behind each cursor, within the bounds; the first batch of all is shown whole, however
         large it is."""
         found = self._look(command, now_ms)
-        waits = command.wait_ms and found.parts and not any(each.missing for each in found.parts)
-        if not waits or sum(each.ready_bytes for each in found.parts) >= command.least_bytes:
+        is_ready = sum(each.ready_bytes for each in found.parts) >= command.least_bytes
+        is_refused = any(each.missing or each.damage for each in found.parts)
+        if is_ready or is_refused or not (found.parts and command.wait_ms):
             return found
         places: dict[int, list[int]] = {}
         for at, part in enumerate(command.parts):
@@ -123,11 +125,16 @@ class Fetches:
         if not start_seq - 1 <= asked.after_seq <= head_seq:
             return FetchedPart(asked.topic, (), head_seq, start_seq, missing=Missing.OFFSET)
         budget_bytes = min(asked.budget_bytes, left_bytes)
-        pieces, size_bytes, is_all = _behind(
-            topic, asked.after_seq, budget_bytes, is_first=is_first
+        found = _behind(topic, asked.after_seq, budget_bytes, is_first=is_first)
+        return FetchedPart(
+            asked.topic,
+            found.pieces,
+            head_seq,
+            start_seq,
+            found.size_bytes,
+            found.size_bytes if found.is_all else max(found.size_bytes, budget_bytes),
+            damage=found.damage,
         )
-        ready_bytes = size_bytes if is_all else max(size_bytes, budget_bytes)
-        return FetchedPart(asked.topic, pieces, head_seq, start_seq, size_bytes, ready_bytes)
 
     # ------------------------------------------------------------------ places
 
@@ -169,7 +176,7 @@ class Fetches:
             part = self._part(
                 command.parts[at], command.budget_bytes, self._state.now_ms, is_first=True
             )
-            if part.missing is not None:
+            if part.missing or part.damage:
                 self._answer(parked)
                 return
             parked.ready_bytes[at] = part.ready_bytes
@@ -207,20 +214,29 @@ def start_of(topic: Topic) -> int:
     return min(topic.floors.start_seq, topic.published_seq + 1)
 
 
-def _behind(
-    topic: Topic, after_seq: int, budget_bytes: int, *, is_first: bool
-) -> tuple[Sequence[Piece], int, bool]:
-    """The pieces behind a seq, their bytes, and whether they reach the head.
+class _Behind(NamedTuple):
+    """What stands behind a seq: the pieces and their bytes, whether they reach the head, and what stands behind them
+    and cannot be read."""
+
+    pieces: Sequence[Piece]
+    size_bytes: int
+    is_all: bool
+    damage: DamagedRun | None
+
+
+def _behind(topic: Topic, after_seq: int, budget_bytes: int, *, is_first: bool) -> _Behind:
+    """The pieces behind a seq.
 
     Args:
         is_first: The first batch is shown whatever its size.
     """
     gone, end_seq = topic.gone_through(), topic.published_seq
     if after_seq >= end_seq or (budget_bytes <= 0 and not is_first):
-        return (), 0, after_seq >= end_seq
+        return _Behind((), 0, after_seq >= end_seq, None)
     pieces: list[Piece] = []
     cursor = reached = max(after_seq, min(gone, end_seq))
     left_bytes, looks = budget_bytes, LOOKS_MAX
+    damage: DamagedRun | None = None
     for run, lo in topic.runs.reaching(cursor + 1):
         stop = min(run.count, end_seq + 1 - run.first_seq)
         if stop <= lo:
@@ -230,12 +246,17 @@ def _behind(
             break
         looks -= look_cost(run)
         may_exceed = is_first and not pieces
-        if run.form == PACKED:
-            packed: Any = run
-            gone_rows = max(gone + 1 - run.first_seq, 0)
-            at, size = _batches(packed, lo, stop, gone_rows, left_bytes, pieces, may_exceed)
-        else:
-            at, size = _texts(topic, run, lo, stop, left_bytes, pieces, may_exceed)
+        try:
+            if run.form == PACKED:
+                packed: Any = run
+                gone_rows = max(gone + 1 - run.first_seq, 0)
+                at, size = _batches(packed, lo, stop, gone_rows, left_bytes, pieces, may_exceed)
+            else:
+                at, size = _texts(topic, run, lo, stop, left_bytes, pieces, may_exceed)
+        except DamagedRun as error:
+            # What stands before it is shown, and so are the other parts.
+            damage = error
+            break
         left_bytes -= size
         reached = run.first_seq + at - 1
         if at < stop:
@@ -244,10 +265,10 @@ def _behind(
         reached = end_seq
     is_all = reached >= end_seq
     if pieces:
-        return pieces, budget_bytes - left_bytes, is_all
+        return _Behind(pieces, budget_bytes - left_bytes, is_all, damage)
     if after_seq < reached:
-        return (NoRecords(after_seq, reached),), EMPTY_BYTES, is_all
-    return (), 0, is_all
+        return _Behind((NoRecords(after_seq, reached),), EMPTY_BYTES, is_all, damage)
+    return _Behind((), 0, is_all, damage)
 
 
 def _batches(
@@ -282,10 +303,10 @@ def _batches(
             if part.end == part.first and may_exceed:
                 size = next(run.batches(row, row + 1)).stored_bytes
                 part = run.slice_of(row, whole_end, size)
-            if part.end > part.first:
+            if part.size_bytes:
                 pieces.append(StoredBatches(run, part.first, part.end))
                 taken_bytes, may_exceed = taken_bytes + part.size_bytes, False
-                row = part.row
+            row = part.row
             if row < whole_end:
                 break
             continue
@@ -293,7 +314,7 @@ def _batches(
         end = place.row + place.records
         kept = np.asarray(flags[place.row : end] == LIVE)
         kept[: max(gone_rows - place.row, 0)] = False
-        if kept[max(lo - place.row, 0) :].any():
+        if place.stored_bytes and kept[max(lo - place.row, 0) :].any():
             if taken_bytes + place.stored_bytes > left_bytes and not may_exceed:
                 break
             pieces.append(CutBatch(run, place, kept))

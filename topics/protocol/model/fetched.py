@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.ports import BatchPlace, PackedSource, Run, Span
 
@@ -70,6 +71,7 @@ class FetchedPart(msgspec.Struct, frozen=True):
         size_bytes: Of the pieces, as stored.
         ready_bytes: What there is for the part, as far as its bounds allow: all that they allow, where a next batch
             did not fit.
+        damage: What stands behind the pieces cannot be read, and why.
     """
 
     topic: str
@@ -79,6 +81,7 @@ class FetchedPart(msgspec.Struct, frozen=True):
     size_bytes: int = 0
     ready_bytes: int = 0
     missing: Missing | None = None
+    damage: DamagedRun | None = None
 
 
 class Fetched(Outcome, frozen=True):

@@ -158,7 +158,7 @@ def project(
         inserts: One a record, each with its leading comma.
 
     Returns:
-        One buffer a span, records separated by commas as in the stored text.
+        One buffer a span, records separated by commas as in the stored text; a row without text is no record.
     """
     return [
         b",".join(_projected(run, span, text, tags, meta, data, inserts or repeat(b"")))
@@ -194,6 +194,9 @@ def _projected(
         for at, whole, tail, more, tagged, form in zip(
             offset, size, data_size, meta_size, tag_id, forms, strict=True
         ):
+            if not whole:
+                next(inserts)
+                continue
             at -= first
             end = at + whole
             # Behind the head: `data`, `meta` where there is one, the last brace.
@@ -205,6 +208,9 @@ def _projected(
         return out
     view: JsonText = memoryview(text)
     for i, form in zip(range(hi - lo), forms, strict=True):
+        if not size[i]:
+            next(inserts)
+            continue
         at = offset[i] - offset[0]
         meta_full = meta_size[i] + META_KEY_SIZE if meta_size[i] else 0
         data_end = at + size[i] - 1 - meta_full

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from topics.protocol.batches.header import BatchError
-from topics.protocol.batches.shown import bytes_of, cost_of
+from topics.protocol.batches.shown import bytes_of, cost_of, singly
 from topics.protocol.model.errors import Corrupt
-from topics.protocol.model.fetched import FetchedPart
+from topics.protocol.model.fetched import FetchedPart, Piece
 from topics.protocol.model.records import Buffer
 from topics.server.service.giving_way import GivingWay
 from topics.server.service.texts import TURN_BYTES, log_damage
@@ -49,20 +49,44 @@ def read(parts: Sequence[FetchedPart]) -> list[Bytes]:
 
 
 def _read(part: FetchedPart, pause: GivingWay | None) -> Bytes | None:
-    """The bytes of a part; None where there is no thread to wait for a disk, and one has to."""
+    """The bytes of a part; None where there is no thread to wait for a disk, and one has to.
+
+    What cannot be read ends it: a client gets what stands before, and the error once it asks for that alone.
+    """
     out: list[Buffer] = []
-    try:
-        for piece in part.pieces:
+    for piece in part.pieces:
+        try:
             made = bytes_of(piece, blocking=pause is not None)
-            if made is None:
+        except (Corrupt, BatchError, OSError) as damage:
+            if pause is None:
                 return None
-            out += made
-            if pause is not None:
-                pause()
-    except (Corrupt, BatchError) as damage:
-        log_damage(damage)
-        return Unreadable("corrupt")
-    except OSError as error:
-        log_damage(error)
-        return Unreadable("read_error")
+            out += _readable(piece, pause)
+            return out or _unreadable(damage)
+        if made is None:
+            return None
+        out += made
+        if pause is not None:
+            pause()
+    if part.damage is not None and not out:
+        return _unreadable(part.damage)
     return out
+
+
+def _readable(piece: Piece, pause: GivingWay) -> list[Buffer]:
+    """*Blocking.* What of a piece stands before its damage."""
+    out: list[Buffer] = []
+    for each in singly(piece):
+        try:
+            made = bytes_of(each, blocking=True) or ()
+        except (Corrupt, BatchError, OSError):
+            break
+        out += (buffer for buffer in made if len(buffer))
+        pause()
+    return out
+
+
+def _unreadable(damage: Exception) -> Unreadable:
+    log_damage(damage)
+    if isinstance(damage, Corrupt):
+        return Unreadable(damage.reason)
+    return Unreadable("corrupt" if isinstance(damage, BatchError) else "read_error")

@@ -80,11 +80,14 @@ def one_by_one(records: Records) -> Iterator[Buffer | Exception]:
                 extents = [Extent(run, [(row, row + 1)])]
                 view = records.tags, records.meta, records.data
                 one = Records(extents, *view, [next(inserts)])
+                if lost is not None and run.first_seq + row <= lost.last_seq:
+                    yield lost  # the damage takes this job as well
+                    continue
                 try:
-                    texts = [] if lost is not None else _texts(one, blocking=True) or []
-                    yield lost or texts[0]
+                    texts = _texts(one, blocking=True) or []
+                    yield texts[0]
                 except DamagedRun as damage:
-                    lost = damage  # the run's other jobs are lost with it
+                    lost = damage
                     yield damage
                 except (Corrupt, OSError) as error:
                     yield error
@@ -150,8 +153,11 @@ def _texts(records: Records, *, blocking: bool) -> list[Buffer] | None:
 
 
 def _join(out: list[Buffer], spans: Iterable[Sequence[Buffer]]) -> None:
-    """Add the text of spans, each in one or more buffers, with commas between them."""
+    """Add the text of spans, each in one or more buffers, with commas between them; rows without text are
+    nothing."""
     for buffers in spans:
+        if not any(map(len, buffers)):
+            continue
         if out:
             out.append(b",")
         out += buffers
