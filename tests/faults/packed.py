@@ -158,17 +158,18 @@ def content_of(engine: Harness) -> Content:
 
 
 def http_records(engine: Harness, name: str) -> list[tuple[int, bytes]]:
-    """Of each seq, the text that a page of it shows."""
-    whole = _page(engine, name, 0, 1000)
-    if whole is not None:
-        return whole
+    """Of each seq, the text that a page of it shows; a reader goes on behind damage, and behind a gap."""
     found: list[tuple[int, bytes]] = []
-    for seq in range(1, engine.topic(name).head_seq + 1):
-        page = _page(engine, name, seq - 1, 1)
+    from_seq, limit = 0, 1000
+    while from_seq < engine.topic(name).head_seq:
+        page = _page(engine, name, from_seq, limit)
+        if page is None and limit > 1:
+            limit = 1
+            continue
         if page is None:
-            found.append((seq, UNREADABLE))
-        else:
-            found += [each for each in page if each[0] == seq]
+            found.append((from_seq + 1, UNREADABLE))
+        found += page or ()
+        from_seq = page[-1][0] if page else from_seq + 1
     return found
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topics.protocol.model.errors import Corrupt, Unusable
 from topics.protocol.model.limits import Limits
@@ -20,6 +21,7 @@ from topics.store import segment
 from topics.store.files import Files
 from topics.store.inspect import Report, inspect, run_damages
 from topics.store.layout import BLOCK, TEMP, TORN, numbers, segment_name
+from topics.store.packed_runs import PackedSealedRun
 from topics.store.reader import ReadOnlyStore
 from topics.store.runs import SealedRun
 from topics.store.wal import LogPosition
@@ -172,18 +174,29 @@ def _bad_run(files: Files, store: ReadOnlyStore, topic: Topic, run: SealedRun) -
         segment.check_section(file, path, row)
         base = int(row["text_offset"])
         bad = [(each.offset - base) // BLOCK for each in run_damages(file, path, row)]
-        columns = run.columns
-        first = columns.offset // BLOCK
-        last = (columns.offset + np.maximum(columns.size, 1) - 1) // BLOCK
+        offset, size = _places(run)
+        first = offset // BLOCK
+        last = (offset + np.maximum(size, 1) - 1) // BLOCK
         hit = np.zeros(run.count, np.bool_)
         for block in bad:
             hit |= (first <= block) & (block <= last)
-        hit &= columns.size > 0
+        hit &= size > 0
         return BadRun(topic.topic_id, run.first_seq, run.count, np.flatnonzero(hit))
     except (Corrupt, OSError, IndexError):
         return whole
     finally:
         file.close()
+
+
+def _places(run: SealedRun) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Where each row's bytes begin in the text of its run, and how many there are; those of a record batch are read
+    together."""
+    if not isinstance(run, PackedSealedRun):
+        return run.columns.offset, run.columns.size
+    batches = list(run.batches(0, run.count))
+    sizes = np.array([each.stored_bytes for each in batches])
+    rows = [each.records for each in batches]
+    return np.repeat(np.cumsum(sizes) - sizes, rows), np.repeat(sizes, rows)
 
 
 def _lost(topic: Topic, bad: BadRun) -> Iterator[Lost]:
