@@ -23,6 +23,7 @@ from tests import brokers
 from topics.cli.exits import CORRUPT, UNUSABLE
 from topics.server.cluster.figures import HELP as OF_A_NODE
 from topics.server.cluster.figures import ROLES
+from topics.server.kafka.measures import KafkaMeasures
 from topics.settings import TABLE
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -32,16 +33,16 @@ SETTINGS = {setting.env for setting in TABLE}
 
 @pytest.fixture(scope="module")
 def scraped() -> set[str]:
-    """The names of all samples of a server, and of a node of a cluster."""
+    """The names of all samples of a server, with Kafka's clients, and of a node of a cluster."""
     desk = Desk()
     desk.ask("PUT", "/v0/topics/a", {})
     text = b"".join(desk.ask("GET", "/v0/metrics").body).decode()
+    kinds = [line.split(" ")[2:] for line in text.splitlines() if line.startswith("# TYPE ")]
+    kinds += [[each.name, each.kind] for each in KafkaMeasures().families()]
     names = set()
-    for line in text.splitlines():
-        if line.startswith("# TYPE "):
-            _, _, name, kind = line.split(" ")
-            suffixes = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
-            names |= {name + suffix for suffix in suffixes}
+    for name, kind in kinds:
+        suffixes = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
+        names |= {name + suffix for suffix in suffixes}
     return names | {f"topics_cluster_{name}" for name, _, _ in OF_A_NODE}
 
 

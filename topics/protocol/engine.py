@@ -102,7 +102,7 @@ class Engine:
         self.push_streams = self.queue_commands.streams
         self.scans = PartialScans(self.unit)
         self.reads = Reads(self.unit, self.scans)
-        self.fetches = Fetches(self.unit)
+        self.fetches = Fetches(self.unit, self.watches.connection_shares)
         self._records = RecordCommands(self.unit, self.scans)
         topics = TopicCommands(
             self.unit, has_room=self.router_commands.on_room, dropped=self._on_dropped

@@ -269,6 +269,7 @@ class _Server:
         return later_imports.KafkaFace(
             lambda: exchange.parts,
             exchange.on_revoked.append,
+            exchange.more.append,
             settings.kafka_advertised,
             auto_create=settings.kafka_auto_create,
             frame_bytes_max=settings.limits.max_body_bytes,

@@ -28,6 +28,7 @@ from topics.protocol.model.fetched import (
     StoredBatches,
     TextBatch,
 )
+from topics.protocol.model.holder import Holder
 from topics.protocol.model.outcomes import Parked
 from topics.protocol.model.records import DELETED, LIVE
 from topics.protocol.state import packed_run
@@ -262,6 +263,35 @@ def test_what_the_bounds_leave_out_counts_as_found(is_packed: bool) -> None:
     assert isinstance(ask(300, 250), Parked), "its bound allows fewer than it wants"
     for part in ask(300, 1000, 1000).parts:
         assert part.ready_bytes >= part.size_bytes
+
+
+def test_connections_on_which_fetches_wait_count_as_event_streams() -> None:
+    """Each once, in the share of its holder; beyond the bound a fetch has its answer at once. (129)"""
+    engine = Harness(max_sse_connections=2)
+    engine.put()
+    shares = engine.engine.watches.connection_shares
+    one, two = (Holder(f"192.0.2.{n}") for n in (1, 2))
+
+    def ask(holder: Holder, connection: int) -> object:
+        parts = [FetchPart("t", None, 0, 1 << 20)]
+        return engine.ask(FetchBatches(parts, 1 << 20, 1, 1000, holder, connection))
+
+    assert isinstance(ask(one, 1), Parked)
+    assert isinstance(ask(one, 1), Parked)
+    assert (shares.used, shares.held(one)) == (1, 1)
+    assert isinstance(ask(two, 2), Parked)
+    found = ask(two, 3)
+    assert isinstance(found, Fetched)
+    assert found.is_busy
+    assert found.parts[0].head_seq == 0
+    assert (shares.used, shares.held(two), shares.refused) == (2, 1, 1)
+
+    put(engine, *values(b"1"))
+
+    assert (shares.used, shares.held(one)) == (0, 0)
+    found = ask(two, 3)
+    assert isinstance(found, Fetched)
+    assert not found.is_busy
 
 
 def test_a_fetch_of_several_topics_waits_for_all_of_them() -> None:

@@ -1,5 +1,6 @@
 """Requests of Kafka's clients from frame to answer: what is served, in which version, and for whom (§1, §9)."""
 
+from collections.abc import Callable
 from struct import pack, unpack_from
 
 import pytest
@@ -10,6 +11,7 @@ from topics.server.kafka.exchange import Refused
 from topics.server.service.shell import Phase
 
 from .desk import HEAD, NUMBER, KafkaDesk, some
+from .test_login import guarded, login
 
 
 def raw(key: int, version: int, body: bytes = b"") -> bytes:
@@ -83,8 +85,32 @@ def test_a_server_that_does_not_serve_yet_ends_the_connection() -> None:
     assert "does not serve" in desk.refused("ApiVersions")
 
 
-def test_requests_in_flight_are_counted_with_those_of_http() -> None:
-    """A client that has too many on their way is sent away. (129)"""
+@pytest.mark.parametrize("limit", ["max_inflight_per_ip", "max_inflight_per_key"])
+def test_a_request_beyond_those_in_flight_waits_for_its_turn(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests of both faces count together, and one that waits is in flight. (129)"""
+    desk = guarded("secret", **{limit: 1})
+    login(desk, "secret")
+    if limit == "max_inflight_per_ip":
+        desk = KafkaDesk(**{limit: 1})
+    desk.create()
+    pauses: list[Callable[[], object]] = []
+    monkeypatch.setattr(desk.shell, "later", lambda _, then: pauses.append(then))
+    waiting = desk.begin("Fetch", 12, **desk.fetching(0, min_bytes=1, max_wait_ms=500))
+    second = desk.begin("ApiVersions")
+    assert second.holds, "those behind wait, too"
+    pauses.pop()()
+    assert not second.is_over
+
+    waiting.cancel()
+    pauses.pop()()
+
+    assert desk.answer(second, "ApiVersions").error_code == 0
+    assert not pauses
+
+
+def test_who_has_no_turn_in_time_is_sent_away() -> None:
     desk = KafkaDesk(max_inflight_per_ip=1)
     desk.create()
     waiting = desk.begin("Fetch", 12, **desk.fetching(0, min_bytes=1, max_wait_ms=500))

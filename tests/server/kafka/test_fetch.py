@@ -13,6 +13,7 @@ from topics.server.kafka import fetch
 from topics.server.service import batches
 
 from .desk import KafkaDesk, some
+from .test_login import guarded, login
 
 
 @pytest.fixture
@@ -157,15 +158,38 @@ def test_a_fetch_of_nothing_does_not_wait(desk: KafkaDesk) -> None:
     assert desk.ask("Fetch", 12, **fields).responses == []
 
 
-def test_who_may_not_wait_any_more_is_answered_and_told_to_pause() -> None:
-    """As many fetches wait as long polls may. (129)"""
-    desk = KafkaDesk(max_long_polls_per_ip=1)
+@pytest.mark.parametrize("limit", ["max_long_polls_per_ip", "max_sse_connections"])
+def test_who_may_not_wait_any_more_is_answered_and_made_to_pause(limit: str) -> None:
+    """A waiting fetch counts as a long poll, and its connection as an event stream. (129)"""
+    desk = KafkaDesk(**{limit: 1})
     desk.create()
     fields = desk.fetching(0, min_bytes=1, max_wait_ms=500)
     waiting = desk.begin("Fetch", 12, **fields)
+    assert not waiting.is_over
+
+    first, desk.client = desk.client, desk.connected()
     found = desk.ask("Fetch", 12, **fields)
+
     assert found.throttle_time_ms == 1000
+    assert (found.error_code, values(found.responses[0].partitions[0])) == (0, [])
+    assert (desk.client.mute_s, first.mute_s) == (1.0, 0.0)
     waiting.cancel()
+    assert not desk.begin("Fetch", 12, **fields).is_over
+
+
+def test_a_key_has_its_own_bound_of_connections_that_wait() -> None:
+    """Others wait beside it. (129)"""
+    desk = guarded("one,two", max_sse_connections_per_key=1)
+    login(desk, "one")
+    desk.create()
+    fields = desk.fetching(0, min_bytes=1, max_wait_ms=500)
+    assert not desk.begin("Fetch", 12, **fields).is_over
+    assert not desk.begin("Fetch", 12, **fields).is_over, "a connection counts once"
+
+    desk.client = desk.connected()
+    login(desk, "one")
+    assert desk.ask("Fetch", 12, **fields).throttle_time_ms == 1000
+    login(desk, "two")
     assert not desk.begin("Fetch", 12, **fields).is_over
 
 

@@ -13,10 +13,10 @@ from topics.server.kafka.exchange import Refused
 from .desk import KafkaDesk, some
 
 
-def guarded(keys: str) -> KafkaDesk:
+def guarded(keys: str, **limits: int) -> KafkaDesk:
     source = source_of(keys, None)
     assert source is not None
-    return KafkaDesk(Guard(source))
+    return KafkaDesk(Guard(source), **limits)
 
 
 def login(desk: KafkaDesk, password: str, version: int = 2) -> Any:

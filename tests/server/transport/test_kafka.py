@@ -166,6 +166,63 @@ def test_requests_on_their_way_are_bounded() -> None:
     assert len(rig.answers()) == kafka.REQUESTS + 5
 
 
+def test_a_client_that_has_to_pause_is_not_read_whether_it_pauses_or_not() -> None:
+    """It is told a second, and gets one, as in Kafka (KIP-219). (129)"""
+    rig = KafkaRig(KafkaDesk(max_sse_connections=1))
+    rig.desk.create()
+    rig.send(rig.ask("Fetch", 12, **waiting(rig.desk)))
+    other = KafkaRig(rig.desk)
+    fetch = other.ask("Fetch", 12, **waiting(rig.desk))
+
+    other.send(fetch * 5, other.ask("ApiVersions", 0))
+
+    assert len(other.answers()) == 1
+    other.loop.advance(0.9)
+    assert other.answers() == []
+    for _ in range(4):
+        other.loop.advance(1)
+    assert len(other.answers()) == 4
+    other.loop.advance(1)
+    assert len(other.answers()) == 1
+    assert rig.desk.shell.driver.parked == 1
+    other.send(fetch)
+    other.lose()
+    other.loop.advance(2)
+    assert rig.desk.exchange.measures.connections == 2
+
+
+def test_two_answers_that_ask_for_a_pause_make_one() -> None:
+    rig = KafkaRig()
+    rig.desk.create()
+    rig.send(rig.ask("Fetch", 12, **waiting(rig.desk)) * 2)
+    (client,) = rig.desk.exchange._clients.keys() - {rig.desk.client}
+    speaker = rig.connection._speaker
+    assert isinstance(speaker, Kafka)
+    for _ in range(2):
+        client.mute_s = 1.0
+        speaker._mute()
+    rig.send(rig.ask("ApiVersions", 0))
+    rig.desk.produce(some(b"1"))
+    rig.loop.rest()
+    assert len(rig.answers()) == 2
+    rig.loop.advance(1)
+    assert len(rig.answers()) == 1
+
+
+def test_metrics_tell_bytes_and_why_connections_end() -> None:
+    rig = KafkaRig()
+    asked = rig.ask("ApiVersions", 0)
+    rig.send(asked[:7], asked[7:] + pack(">i", 3))
+    (answer,) = rig.answers()
+    measures = rig.desk.exchange.measures
+    assert (measures.received_bytes, measures.sent_bytes) == (len(asked), len(answer) + 4)
+    told = {
+        each.name.rpartition("kafka_")[2]: {tuple(s.labels.values()): s.value for s in each.samples}
+        for each in measures.families()
+    }
+    assert told["connections_ended_total"]["malformed",] == 1
+
+
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 7, FRAME_BYTES + 1, 2**31 - 1])
 def test_a_frame_of_an_impossible_size_ends_the_connection(size: int) -> None:
     rig = KafkaRig()

@@ -6,8 +6,9 @@ between a cursor and the head, the fetch shows a batch of no records, behind whi
 would ask for the same place for ever.
 
 A fetch that finds fewer bytes than it asked for parks, and looks again at each topic that shows more.  What its bounds
-leave out counts as found: batches rarely fill a bound to the byte, and a fetch would wait before a full log.  Parked fetches are
-known to this process only.
+leave out counts as found: batches rarely fill a bound to the byte, and a fetch would wait before a full log.  Parked
+fetches are known to this process only.  A connection on which one waits counts as an event stream does; where there are
+too many, a fetch is answered at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ import numpy as np
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.topics import note_read
 from topics.protocol.model.commands import FetchBatches, FetchPart, FindPlaces
-from topics.protocol.model.errors import DamagedRun
+from topics.protocol.model.errors import DamagedRun, Rejection
 from topics.protocol.model.fetched import (
     CutBatch,
     Fetched,
@@ -32,11 +33,13 @@ from topics.protocol.model.fetched import (
     StoredBatches,
     TextBatch,
 )
+from topics.protocol.model.holder import Holder
 from topics.protocol.model.limits import LOOKS_MAX
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Parked, Wake
 from topics.protocol.model.ports import PackedSource, Run
 from topics.protocol.model.records import LIVE, PACKED
+from topics.protocol.model.shares import Shares
 from topics.protocol.state.selection import ReadQuery, select
 from topics.protocol.state.topic import Topic, look_cost
 
@@ -68,8 +71,15 @@ class _Parked(msgspec.Struct, eq=False):
 class Fetches:
     """Fetches from the topics of one engine."""
 
-    def __init__(self, unit: UnitOfWork) -> None:
+    def __init__(self, unit: UnitOfWork, shares: Shares) -> None:
+        """
+        Args:
+            shares: Of connections on which something waits.
+        """
         self._unit = unit
+        self._shares = shares
+        self._waiting: dict[tuple[Holder, int], int] = {}
+        """How many fetches of a holder wait on each connection."""
         self._state = unit.state
         self._parked: dict[object, _Parked] = {}
         self._of_topic: dict[int, dict[object, _Parked]] = {}
@@ -83,6 +93,8 @@ class Fetches:
         is_refused = any(each.missing or each.damage for each in found.parts)
         if is_ready or is_refused or not (found.parts and command.wait_ms):
             return found
+        if not self._occupy(command):
+            return Fetched(found.parts, is_busy=True)
         places: dict[int, list[int]] = {}
         for at, part in enumerate(command.parts):
             places.setdefault(self._state.topics[part.topic].topic_id, []).append(at)
@@ -91,6 +103,27 @@ class Fetches:
         for topic_id in places:
             self._of_topic.setdefault(topic_id, {})[token] = parked
         return Parked(command.wait_ms)
+
+    def _occupy(self, command: FetchBatches) -> bool:
+        """Count the connection of a fetch that is to wait; False where there are too many."""
+        place = command.holder, command.connection
+        waiting = self._waiting.get(place, 0)
+        if not waiting:
+            try:
+                self._shares.require(command.holder)
+            except Rejection:
+                return False
+            self._shares.take(command.holder)
+        self._waiting[place] = waiting + 1
+        return True
+
+    def _release(self, command: FetchBatches) -> None:
+        place = command.holder, command.connection
+        waiting = self._waiting.pop(place) - 1
+        if waiting:
+            self._waiting[place] = waiting
+        else:
+            self._shares.give_back(command.holder)
 
     def _look(self, command: FetchBatches, now_ms: int) -> Fetched:
         parts, left_bytes = [], command.budget_bytes
@@ -197,7 +230,10 @@ class Fetches:
     def forget(self, token: object) -> None:
         """The fetch waits no longer."""
         parked = self._parked.pop(token, None)
-        for topic_id in parked.places if parked is not None else ():
+        if parked is None:
+            return
+        self._release(parked.command)
+        for topic_id in parked.places:
             waiting = self._of_topic[topic_id]
             del waiting[token]
             if not waiting:

@@ -151,12 +151,16 @@ class FetchBatches(msgspec.Struct, frozen=True):
     Attributes:
         budget_bytes: Of all parts; the first batch is shown whatever its size.
         least_bytes: The fetch waits for so many, up to `wait_ms`.
+        holder: In whose share it counts while it waits.
+        connection: By which it came; those that wait on one count once.
     """
 
     parts: Sequence[FetchPart]
     budget_bytes: int
     least_bytes: int
     wait_ms: int
+    holder: Holder = NOBODY
+    connection: int = 0
 
 
 class FindPlaces(msgspec.Struct, frozen=True):

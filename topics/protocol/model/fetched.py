@@ -85,9 +85,14 @@ class FetchedPart(msgspec.Struct, frozen=True):
 
 
 class Fetched(Outcome, frozen=True):
-    """One part for each part that was asked for, in order."""
+    """One part for each part that was asked for, in order.
+
+    Attributes:
+        is_busy: It would have waited, and too many wait.
+    """
 
     parts: Sequence[FetchedPart]
+    is_busy: bool = False
 
 
 class Place(msgspec.Struct, frozen=True):

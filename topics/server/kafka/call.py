@@ -14,6 +14,7 @@ from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.permission import permitted
+from topics.server.kafka.measures import KafkaMeasures
 from topics.server.kafka.steps import Later, Steps
 from topics.server.service.service import Service
 from topics.server.service.shell import ThreadCall
@@ -43,28 +44,35 @@ class Client:
     """A connection, as its requests know it.
 
     Attributes:
+        number: No other connection has it.
         address: Where it comes from.
         local: The host and port by which it came.
         caller: Who it is, once it has logged in.
         may_ask: It needs no login, or has logged in.
         mechanism: It has begun to log in by this.
+        mute_s: How long nothing is read from it behind the answer that is written next.
     """
 
-    def __init__(self, address: str, local: tuple[str, int], *, may_ask: bool) -> None:
+    def __init__(self, number: int, address: str, local: tuple[str, int], *, may_ask: bool) -> None:
+        self.number = number
         self.address = address
         self.local = local
         self.caller: Caller = ANYONE
         self.may_ask = may_ask
         self.mechanism: str | None = None
+        self.mute_s = 0.0
 
 
 class Call:
     """A request that is carried out.
 
     Attributes:
+        api: Its name.
         request: Decoded, by `faces.kafka.schema`.
+        measures: Counts of all requests.
         T: The classes of its response.
         is_long: Its answer has so many fields that a thread is to encode it.
+        is_timed: How long it takes says something of the server.
     """
 
     def __init__(
@@ -72,6 +80,7 @@ class Call:
         service: Service,
         rules: Rules,
         slots: Slots,
+        measures: KafkaMeasures,
         client: Client,
         asked: Asked,
         request: Any,
@@ -79,12 +88,16 @@ class Call:
         assert asked.api is not None
         self.service = service
         self.rules = rules
+        self.measures = measures
         self.client = client
+        self.api = asked.api.name
         self.version = asked.version
         self.request = request
         self.slot = Slot(slots, client.address, client.caller)
-        self.T: SimpleNamespace = types(asked.api.name + "Response")
+        self.T: SimpleNamespace = types(self.api + "Response")
+        self.is_timed = True
         self.is_long = False
+        self._is_throttled = False
         self._asks = 0
 
     # ------------------------------------------------------------------ who asks
@@ -165,8 +178,15 @@ class Call:
             raise found
         return found  # type: ignore[no-any-return]
 
+    def throttle(self) -> None:
+        """It, or its client, has to wait for others: counted once for a request."""
+        if not self._is_throttled:
+            self._is_throttled = True
+            self.measures.throttled(self.api)
+
     def pause(self, delay_s: float) -> Steps[None]:
         """Let others have their turn."""
+        self.is_timed = False
         later: Later[None] = Later()
         self.service.shell.later(delay_s, lambda: later.come(None))
         yield later

@@ -5,7 +5,9 @@ is no request ends its connection, as in Kafka.
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 from topics.protocol.faces.kafka.apis import (
@@ -20,6 +22,7 @@ from topics.protocol.faces.kafka.apis import (
     versions,
 )
 from topics.protocol.faces.kafka.codec import Malformed, decode, encode
+from topics.protocol.faces.kafka.error_codes import error_codes
 from topics.protocol.faces.kafka.errors import UNSUPPORTED_VERSION
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -30,6 +33,7 @@ from topics.server.kafka.call import Call, Client, Rules
 from topics.server.kafka.configs import describe_configs
 from topics.server.kafka.fetch import fetch
 from topics.server.kafka.login import authenticate, handshake
+from topics.server.kafka.measures import End, KafkaMeasures
 from topics.server.kafka.offsets import delete_records, list_offsets, offset_for_leader_epoch
 from topics.server.kafka.produce import Unanswerable, produce, refused_version
 from topics.server.kafka.producers import IdBlock, find_coordinator, init_producer_id
@@ -47,8 +51,18 @@ _OPEN: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 """What a client may ask before it has logged in."""
 
 
+ENTER_S: Final = 0.1
+"""Who has too many requests in flight is looked at again after this."""
+ENTER_WAIT_S: Final = 30
+"""Whose request had no turn by then is sent away."""
+
+
 class Refused(Exception):
     """A connection that has to end, and why."""
+
+    def __init__(self, message: str, end: End) -> None:
+        super().__init__(message)
+        self.end = end
 
 
 class KafkaExchange:
@@ -57,6 +71,9 @@ class KafkaExchange:
     Args:
         slots: As HTTP's: both faces share what a client may have in flight.
         guard: The keys; None where the server has none.
+
+    Attributes:
+        measures: Counts of what was asked and answered.
     """
 
     def __init__(
@@ -67,6 +84,8 @@ class KafkaExchange:
         self._guard = guard
         self._rules = rules or Rules()
         self._clients: dict[Client, Callable[[], None]] = {}
+        self._numbers = count(1)
+        self.measures = KafkaMeasures()
         block = IdBlock()
         self._handlers: Mapping[int, Callable[[Call], Steps[Any]]] = {
             PRODUCE: produce,
@@ -94,18 +113,21 @@ class KafkaExchange:
 
     def connected(self, address: str, local: tuple[str, int], end: Callable[[], None]) -> Client:
         """A connection; `end` ends it, where its key is removed."""
-        client = Client(address, local, may_ask=self._guard is None)
+        client = Client(next(self._numbers), address, local, may_ask=self._guard is None)
         self._clients[client] = end
+        self.measures.connections = len(self._clients)
         return client
 
     def gone(self, client: Client) -> None:
         """The connection is over."""
         self._clients.pop(client, None)
+        self.measures.connections = len(self._clients)
 
     def revoke(self, caller: Caller) -> None:
         """A key was removed: the connections that it logged in end."""
         for client, end in list(self._clients.items()):
             if client.caller is caller:
+                self.measures.ended(End.LOGIN)
                 end()
 
     def begin(
@@ -121,54 +143,56 @@ class KafkaExchange:
             Refused: The connection ends.
         """
         if self._service.shell.phase is not READY:
-            raise Refused("the server does not serve now")
+            raise Refused("the server does not serve now", End.FAILED)
         try:
             asked = asked_of(frame)
             if not client.may_ask and asked.key not in _OPEN:
-                raise Refused(f"a request of API {asked.key} before a login")
+                raise Refused(f"a request of API {asked.key} before a login", End.LOGIN)
             if client.caller.is_revoked:
-                raise Refused("its key is not valid any more")
+                raise Refused("its key is not valid any more", End.LOGIN)
             steps = self._steps(client, frame, asked)
         except Malformed as error:
-            raise Refused(str(error)) from error
+            raise Refused(str(error), End.MALFORMED) from error
         return Running(steps, ended)
 
     def _steps(self, client: Client, frame: memoryview, asked: Asked) -> "Steps[Answered]":
         if asked.api is None:
             if asked.key == API_VERSIONS:
+                self.measures.answered("ApiVersions", (UNSUPPORTED_VERSION,), None)
                 return _at_once(
                     _framed(asked, encode("ApiVersionsResponse", 0, versions(UNSUPPORTED_VERSION)))
                 )
-            raise Refused(f"API {asked.key} in version {asked.version}, which is not served")
+            why = f"API {asked.key} in version {asked.version}, which is not served"
+            raise Refused(why, End.MALFORMED)
         name = asked.api.name
         if asked.key == PRODUCE and asked.version < PRODUCE_FIRST:
             call = self._call(client, asked, old_produce(frame, asked))
+            self.measures.answered(name, (UNSUPPORTED_VERSION,), None)
             return _at_once(_framed(asked, of_old_produce(asked, refused_version(call))))
         call = self._call(client, asked, decode(name + "Request", asked.version, frame, asked.at))
         return self._carried_out(call, asked, name + "Response")
 
     def _call(self, client: Client, asked: Asked, request: Any) -> Call:
-        return Call(self._service, self._rules, self._slots, client, asked, request)
+        return Call(self._service, self._rules, self._slots, self.measures, client, asked, request)
 
     def _carried_out(self, call: Call, asked: Asked, response: str) -> "Steps[Answered]":
-        slot, caller = call.slot, call.caller
-        try:
-            slot.begin_request()
-            if caller.is_key:
-                self._slots.of_keys.enter(caller, slot)
-        except Rejection as refusal:
-            slot.close()
-            raise Refused(refusal.message) from refusal
+        begun_s = time.perf_counter()
+        yield from self._entered(call)
         try:
             answer = yield from self._handlers[asked.key](call)
         except Unanswerable as error:
-            raise Refused(str(error)) from error
+            raise Refused(str(error), End.UNANSWERABLE) from error
         except Rejection as refusal:
             if refusal.code not in (ErrorCode.UNAUTHORIZED, ErrorCode.SHUTTING_DOWN):
                 log.exception("a request of API %d was refused as a whole", asked.key)
-            raise Refused(refusal.message) from refusal
+            raise Refused(refusal.message, End.FAILED) from refusal
         finally:
-            slot.close()
+            call.slot.close()
+        codes: Sequence[int] = ()
+        if answer is not None:
+            codes = error_codes(response, answer)
+        took_s = time.perf_counter() - begun_s if call.is_timed else None
+        self.measures.answered(call.api, codes, took_s)
         if answer is None:
             return ()
         if call.is_long:
@@ -176,6 +200,31 @@ class KafkaExchange:
             body = yield from call.thread(start, lambda: encode(response, asked.version, answer))
             return _framed(asked, [b"".join(body)])
         return _framed(asked, encode(response, asked.version, answer))
+
+    def _entered(self, call: Call) -> Steps[None]:
+        """Count a request among those in flight.  Where there are too many of its client it waits for its
+        turn, and so do those behind it: a client of Kafka's that is sent away comes back at once."""
+        left_s = float(ENTER_WAIT_S)
+        while True:
+            try:
+                self._enter(call)
+                return
+            except Rejection as refusal:
+                if left_s <= 0:
+                    raise Refused(refusal.message, End.LIMIT) from refusal
+            call.throttle()
+            left_s -= ENTER_S
+            yield from call.pause(ENTER_S)
+
+    def _enter(self, call: Call) -> None:
+        slot = call.slot
+        try:
+            slot.begin_request()
+            if call.caller.is_key:
+                self._slots.of_keys.enter(call.caller, slot)
+        except Rejection:
+            slot.close()
+            raise
 
 
 Answered = Sequence[Buffer]

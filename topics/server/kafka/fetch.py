@@ -11,7 +11,7 @@ from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.names import epoch_of, is_shown
 from topics.protocol.model.commands import DescribeTopics, FetchBatches, FetchPart
 from topics.protocol.model.errors import Rejection
-from topics.protocol.model.fetched import Fetched, FetchedPart, Missing
+from topics.protocol.model.fetched import Fetched, FetchedPart, Missing, NoRecords
 from topics.protocol.model.records import Buffer
 from topics.server.kafka.call import Call
 from topics.server.kafka.steps import Steps
@@ -24,7 +24,7 @@ _FINAL_EPOCH: Final = -1
 _FULL: Final = (0, _FINAL_EPOCH)
 """Epochs of a session with which a request names all that it wants, whatever session there was before."""
 _BUSY_MS: Final = 1000
-"""What a client is to wait that may not have another fetch wait here."""
+"""What a client has to pause that may not have another fetch wait here."""
 _CODES: Final = {
     Missing.TOPIC: errors.UNKNOWN_TOPIC_OR_PARTITION,
     Missing.INSTANCE: errors.UNKNOWN_TOPIC_ID,
@@ -49,16 +49,23 @@ def fetch(call: Call) -> Steps[Any]:
     asked = yield from _asked(call)
     parts = [_wanted(each, call.version) for each in asked if not each.code]
     wait_ms = min(request.max_wait_ms, WAIT_MS_MAX) if len(parts) == len(asked) else 0
-    throttle_ms = 0
+    is_busy = False
     if wait_ms > 0 and request.min_bytes > 0:
         try:
             call.slot.begin_poll()
         except Rejection:
-            wait_ms, throttle_ms = 0, _BUSY_MS
+            wait_ms, is_busy = 0, True
     budget_bytes = max(min(request.max_bytes, FETCH_BYTES_MAX), 0)
     least_bytes = min(max(request.min_bytes, 0), budget_bytes)
-    command = FetchBatches(parts, budget_bytes, least_bytes, max(wait_ms, 0))
-    fetched: Fetched = yield from call.ask(command, holds=False)
+    command = FetchBatches(
+        parts,
+        budget_bytes,
+        least_bytes,
+        max(wait_ms, 0),
+        call.slot.holder,
+        call.client.number,
+    )
+    fetched = yield from _fetched(call, command)
     found = batches.read_now(fetched.parts)
     if found is None:
         parts_still = [still(each) for each in fetched.parts]
@@ -78,7 +85,26 @@ def fetch(call: Call) -> Steps[Any]:
                 topic=each.topic.topic, topic_id=each.topic.topic_id, partitions=[]
             )
         topic.partitions.append(answer)
+    throttle_ms = 0
+    if is_busy or fetched.is_busy:
+        # Some clients do not heed the time that they are told, so nothing is read from them meanwhile.
+        throttle_ms, call.client.mute_s = _BUSY_MS, _BUSY_MS / 1000
+        call.throttle()
+    for part in fetched.parts:
+        call.measures.holes += any(type(piece) is NoRecords for piece in part.pieces)
     return T.FetchResponse(throttle_time_ms=throttle_ms, responses=list(by_topic.values()))
+
+
+def _fetched(call: Call, command: FetchBatches) -> Steps[Fetched]:
+    submitted = call.begin(command, holds=False)
+    if submitted.later.is_there:
+        return (yield from submitted.outcome())  # type: ignore[return-value]
+    call.is_timed = False
+    call.measures.waiting += 1
+    try:
+        return (yield from submitted.outcome())  # type: ignore[return-value]
+    finally:
+        call.measures.waiting -= 1
 
 
 def _asked(call: Call) -> Steps[list[_Asked]]:

@@ -161,6 +161,7 @@ def _begun(call: Call, part: _Part) -> Steps[Submitted | _Refused]:
         except Rejection as refusal:
             if refusal.code is not ErrorCode.THROTTLED or left_s < RETRY_S:
                 return _Refused(errors.code_of(refusal), refusal.message)
+        call.throttle()
         left_s -= RETRY_S
         yield from call.pause(RETRY_S)
 
@@ -168,6 +169,9 @@ def _begun(call: Call, part: _Part) -> Steps[Submitted | _Refused]:
 def _answer(call: Call, part: _Part, found: object) -> Any:
     T = call.T
     if isinstance(found, BatchAppended):
+        if not found.deduped:
+            call.measures.records += found.count
+            call.measures.batches += 1
         return T.PartitionProduceResponse(
             index=part.partition,
             base_offset=found.first_seq - 1,

@@ -51,6 +51,37 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Counts).decode
 
 
+class Durations:
+    """How long requests took, by label.
+
+    Attributes:
+        buckets: How many took so long, for each bound of `BOUNDS_S` and beyond the last.
+        sums_s: In all.
+    """
+
+    def __init__(self) -> None:
+        self.buckets: dict[str, list[int]] = {}
+        self.sums_s: dict[str, float] = {}
+
+    def note(self, label: str, took_s: float) -> None:
+        buckets = self.buckets.get(label)
+        if buckets is None:
+            buckets = self.buckets[label] = [0] * (len(BOUNDS_S) + 1)
+            self.sums_s[label] = 0.0
+        buckets[bisect_left(BOUNDS_S, took_s)] += 1
+        self.sums_s[label] += took_s
+
+    def samples(self, name: str) -> Iterator[Sample]:
+        """The samples of a histogram; `name` is that of the label."""
+        for label, buckets in sorted(self.buckets.items()):
+            total = 0
+            for bound, count in zip((*BOUNDS_S, "+Inf"), buckets, strict=True):
+                total += count
+                yield Sample(total, {name: label, "le": str(bound)}, "_bucket")
+            yield Sample(self.sums_s[label], {name: label}, "_sum")
+            yield Sample(total, {name: label}, "_count")
+
+
 class RequestMeasures:
     """What the exchange has answered since the start."""
 
@@ -60,8 +91,7 @@ class RequestMeasures:
     def _clear(self) -> None:
         self._counts: dict[tuple[str, int], int] = {}
         self._refusals: dict[ErrorCode, int] = {}
-        self._buckets: dict[str, list[int]] = {}
-        self._sums_s: dict[str, float] = {}
+        self._durations = Durations()
 
     def answered(self, route: str, status: int, took_s: float | None) -> None:
         """Count an answer.
@@ -73,14 +103,8 @@ class RequestMeasures:
         """
         key = route, status
         self._counts[key] = self._counts.get(key, 0) + 1
-        if took_s is None:
-            return
-        buckets = self._buckets.get(route)
-        if buckets is None:
-            buckets = self._buckets[route] = [0] * (len(BOUNDS_S) + 1)
-            self._sums_s[route] = 0.0
-        buckets[bisect_left(BOUNDS_S, took_s)] += 1
-        self._sums_s[route] += took_s
+        if took_s is not None:
+            self._durations.note(route, took_s)
 
     def refused(self, code: ErrorCode) -> None:
         """Count an error envelope by its code."""
@@ -92,8 +116,8 @@ class RequestMeasures:
             _Counts(
                 [(route, status, count) for (route, status), count in self._counts.items()],
                 {code.value: count for code, count in self._refusals.items()},
-                self._buckets,
-                self._sums_s,
+                self._durations.buckets,
+                self._durations.sums_s,
             )
         )
         self._clear()
@@ -109,10 +133,11 @@ class RequestMeasures:
         for name, count in more.refusals.items():
             code = ErrorCode(name)
             self._refusals[code] = self._refusals.get(code, 0) + count
+        own = self._durations
         for route, buckets in more.buckets.items():
-            own = self._buckets.get(route, [0] * len(buckets))
-            self._buckets[route] = [a + b for a, b in zip(own, buckets, strict=True)]
-            self._sums_s[route] = self._sums_s.get(route, 0.0) + more.sums_s[route]
+            known = own.buckets.get(route, [0] * len(buckets))
+            own.buckets[route] = [a + b for a, b in zip(known, buckets, strict=True)]
+            own.sums_s[route] = own.sums_s.get(route, 0.0) + more.sums_s[route]
 
     def totals(self) -> tuple[int, int]:
         """(requests, those of them that read records) that were answered so far."""
@@ -125,9 +150,9 @@ class RequestMeasures:
 
     def buckets(self) -> list[int]:
         """The histogram of all routes together: a count for each bound, and of what is beyond."""
-        return [sum(counts) for counts in zip(*self._buckets.values(), strict=True)] or [0] * (
-            len(BOUNDS_S) + 1
-        )
+        return [sum(counts) for counts in zip(*self._durations.buckets.values(), strict=True)] or [
+            0
+        ] * (len(BOUNDS_S) + 1)
 
     def families(self) -> Iterator[Family]:
         counts = [
@@ -143,14 +168,5 @@ class RequestMeasures:
             "topics_http_request_duration_seconds",
             "histogram",
             "From a request's head to its answer, without long polls and streams.",
-            list(self._histogram()),
+            list(self._durations.samples("route")),
         )
-
-    def _histogram(self) -> Iterator[Sample]:
-        for route, buckets in sorted(self._buckets.items()):
-            total = 0
-            for bound, count in zip((*BOUNDS_S, "+Inf"), buckets, strict=True):
-                total += count
-                yield Sample(total, {"route": route, "le": str(bound)}, "_bucket")
-            yield Sample(self._sums_s[route], {"route": route}, "_sum")
-            yield Sample(total, {"route": route}, "_count")

@@ -8,7 +8,7 @@ that speaks HTTP/2 finds it there, or waits for some milliseconds.
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +17,7 @@ from topics.distribution import install
 
 if TYPE_CHECKING:
     from topics.server.http.interface import Exchange
+    from topics.server.observing.metrics import Family
     from topics.server.transport.connection import Connection
     from topics.server.transport.speaker import Speaker
 
@@ -48,6 +49,7 @@ class KafkaFace:
     Args:
         parts: Service, slots and guard of the server, as `KafkaExchange` takes them.
         on_revoked: Takes what is to be called when a key was removed.
+        more: Takes what gives metrics.
         advertised: `host:port` that clients are told; None: that by which they came.
         frame_bytes_max: Of a request.
     """
@@ -56,6 +58,7 @@ class KafkaFace:
         self,
         parts: Callable[[], tuple[Any, Any, Any]],
         on_revoked: Callable[[Callable[[Any], None]], None],
+        more: "Callable[[Callable[[], Iterable[Family]]], None]",
         advertised: str | None,
         *,
         auto_create: bool,
@@ -63,6 +66,7 @@ class KafkaFace:
     ) -> None:
         self._parts = parts
         self._on_revoked = on_revoked
+        self._more = more
         self._advertised = advertised
         self._auto_create = auto_create
         self._frame_bytes_max = frame_bytes_max
@@ -85,6 +89,7 @@ class KafkaFace:
             rules = Rules(_split(self._advertised), self._auto_create)
             self._exchange = KafkaExchange(*self._parts(), rules)
             self._on_revoked(self._exchange.revoke)
+            self._more(self._exchange.measures.families)
         return Kafka(connection, self._exchange, self._frame_bytes_max)
 
 

@@ -7,6 +7,7 @@ Invariants: no length is believed before its bytes are there; at most `REQUESTS`
 what the one ahead of it does is decided.
 """
 
+import asyncio
 import logging
 from collections import deque
 from struct import Struct
@@ -14,6 +15,7 @@ from typing import Final
 
 from topics.protocol.model.records import Buffer
 from topics.server.kafka.exchange import Answered, KafkaExchange, Refused
+from topics.server.kafka.measures import End
 from topics.server.kafka.steps import Running
 from topics.server.transport.abuse_counts import Abuse
 from topics.server.transport.bodies import BodyShare
@@ -49,6 +51,7 @@ class Kafka:
         self._connection = connection
         self._shared = shared
         self._exchange = exchange
+        self._measures = exchange.measures
         self._bytes_max = frame_bytes_max
         self._client = exchange.connected(
             connection.client, connection.local_address, connection.abort
@@ -64,6 +67,8 @@ class Kafka:
         self._outgoing: deque[Outgoing] = deque()
         self._is_receiving = False
         self._is_ended = False
+        self._mute_timer: asyncio.TimerHandle | None = None
+        """While nothing is read."""
         self._wait_idle()
 
     # ------------------------------------------------------------------ frames
@@ -75,7 +80,7 @@ class Kafka:
         try:
             return self._take(data, at)
         except Refused as why:
-            self._end(str(why))
+            self._end(str(why), why.end)
             return len(data) - at
         finally:
             self._is_receiving = False
@@ -83,6 +88,8 @@ class Kafka:
     def _may_begin(self) -> bool:
         requests = self._requests
         if self._outgoing or self._connection.is_paused or len(requests) >= REQUESTS:
+            return False
+        if self._mute_timer is not None:
             return False
         return not requests or not requests[-1].holds
 
@@ -102,7 +109,7 @@ class Kafka:
         piece = data[at : at + missing]
         if not self._body_share.take(len(piece)):
             self._shared.abuses.hit(Abuse.SLOW_BODY)
-            raise Refused("no memory for another request")
+            raise Refused("no memory for another request", End.LIMIT)
         self._pieces.append(piece)
         self._got += len(piece)
         if len(piece) == missing:
@@ -124,11 +131,13 @@ class Kafka:
         (size,) = SIZE.unpack(head)
         most = self._bytes_max if self._client.may_ask else min(LOGIN_BYTES_MAX, self._bytes_max)
         if not FRAME_BYTES_MIN <= size <= most:
-            raise Refused(f"a frame of {size} bytes, and at most {most} are taken")
+            why = f"a frame of {size} bytes, and at most {most} are taken"
+            raise Refused(why, End.MALFORMED)
         self._size = size
         return at + taken
 
     def _frame_is_there(self, frame: memoryview) -> None:
+        self._measures.received_bytes += SIZE.size + len(frame)
         self._size, self._got, self._pieces = None, 0, []
         running = self._exchange.begin(self._client, frame, self._on_answer)
         self._requests.append(running)
@@ -139,7 +148,7 @@ class Kafka:
     def _gives_way(self) -> None:
         """Other clients need the memory."""
         self._body_share.close()
-        self._end("its frame came too slowly, and others needed the memory")
+        self._end("its frame came too slowly, and others needed the memory", End.SLOW)
 
     # ------------------------------------------------------------------ answers
 
@@ -154,6 +163,8 @@ class Kafka:
             self._body_share.close() if not self._pieces else None
             if done.result:
                 self._write(done.result)
+            if self._client.mute_s:
+                self._mute()
         if requests:
             if not self._is_receiving:
                 self._connection.go_on()
@@ -168,20 +179,31 @@ class Kafka:
         if not self._is_receiving:
             self._connection.go_on()
 
+    def _mute(self) -> None:
+        """Read nothing for a while, whatever the client does (KIP-219)."""
+        if self._mute_timer is None:
+            self._mute_timer = self._shared.loop.call_later(self._client.mute_s, self._unmute)
+        self._client.mute_s = 0.0
+
+    def _unmute(self) -> None:
+        self._mute_timer = None
+        self._connection.go_on()
+
     def _failed(self, failure: Exception) -> None:
         if not isinstance(failure, Refused):
             log.error("a request of %s failed", self._connection.client, exc_info=failure)
-        self._end(str(failure))
+        self._end(str(failure), failure.end if isinstance(failure, Refused) else End.FAILED)
 
     def _write(self, pieces: Answered) -> None:
         size = sum(map(len, pieces))
+        self._measures.sent_bytes += SIZE.size + size
         framed: list[Buffer] = [SIZE.pack(size), *pieces]
         limits = self._shared.limits
         if size <= limits.answer_whole_bytes and not self._outgoing:
             self._connection.write(b"".join(framed))
             return
         if not self._answers.take(size + SIZE.size):
-            self._end("no memory for its answer: answers before were not read")
+            self._end("no memory for its answer: answers before were not read", End.LIMIT)
             return
         self._outgoing.append(Outgoing(framed, self._answers))
         self._connection.work_soon()
@@ -208,7 +230,8 @@ class Kafka:
     def _wait_idle(self) -> None:
         self._connection.deadline.set(self._shared.loop.time() + IDLE_S)
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, end: End) -> None:
+        self._measures.ended(end)
         log.info("a connection of %s ends: %s", self._connection.client, why)
         self._connection.finish()
 
@@ -216,7 +239,8 @@ class Kafka:
         return False
 
     def due(self) -> None:
-        self._end("nothing came for too long")
+        end = End.SLOW if self._got else End.IDLE
+        self._end("nothing came for too long", end)
 
     def ended(self) -> None:
         self._is_ended = True
@@ -228,6 +252,8 @@ class Kafka:
             self._connection.finish()
 
     def close(self) -> None:
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
         requests, self._requests = self._requests, deque()
         for running in requests:
             running.cancel()
