@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from protocol.decide.test_batches import put, values
 from protocol.harness import Harness
 from topics.protocol.faces.http.records import parse_delete
 from topics.protocol.state.hot_memory import BySize, HotMemory, freeze
@@ -221,7 +222,27 @@ def test_a_topic_that_went_is_not_looked_at_for_its_waste() -> None:
     assert len(looks) == 2
     left = {topic_id: state.by_id[topic_id] for topic_id in looks[1:]}
 
-    assert list(memory.free_some(left)) == []
+    assert list(memory.free_some(left, 0)) == []
 
     assert not memory._to_look
     assert engine.seqs(name="e") == [1]
+
+
+def test_open_runs_are_bounded_and_stand_in_no_write_s_way() -> None:
+    """Of many topics that Kafka's clients wrote and others read, some stay open. (§11)"""
+    engine = Harness(max_hot_bytes=1 << 20)
+    memory = engine.engine.state.memory
+    for n in range(12):
+        engine.put(f"t{n}")
+        put(engine, *values(*[b"%d" % n] * 500), name=f"t{n}")
+        assert engine.diff(name=f"t{n}", limit=500)["records"]
+    assert memory.open_runs.held_bytes > memory.opened_bytes_max
+    assert memory.owes()
+    assert freed(engine) >= 1
+    assert 0 < memory.open_runs.held_bytes <= memory.opened_bytes_max <= 1 << 18
+    assert memory.total_bytes + memory.opened_bytes_max <= 1 << 20
+
+    held_bytes = memory.open_runs.held_bytes
+    engine.seal_all()
+
+    assert held_bytes > memory.open_runs.held_bytes == 0

@@ -289,3 +289,46 @@ def test_tags_are_known_without_opening() -> None:
     assert shut == [run.tags_of([each])[0] if each else None for each in opened]
     assert len({each for each in shut if each}) > 3
     assert shut_tags() == shut
+
+
+def test_what_is_open_is_noted_counted_and_closed() -> None:
+    """It can be made again at any time, and is the same. (§11)"""
+    noted: list[PackedRun] = []
+    run = PackedRun(41, tag_bytes_max=256, note=noted.append)
+    for first in (0, 100):
+        run.append(numbered(100, first=first))
+    assert run.opened_bytes == 0
+    run.times.sum()
+    assert (noted, run.opened_bytes) == ([run], 200 * 8)
+
+    run.warm()
+    made_bytes = run.opened_bytes
+    assert made_bytes > 200 * 41
+    before, ids = shown(run), run.columns.tag_id.tolist()
+    assert noted == [run] * 3
+    assert run.opened_bytes > 200 * 41
+    assert run.is_asked
+
+    memory_bytes = run.memory_bytes
+    assert run.close().count == 200
+
+    assert (run.opened_bytes, run.memory_bytes) == (0, memory_bytes)
+    assert not run.is_warm
+    assert (shown(run), run.columns.tag_id.tolist()) == (before, ids)
+    still = run.still()
+    run.close()
+    noted.clear()
+    assert shown(still) == before
+    assert noted == []
+
+
+def test_what_a_thread_has_made_of_a_run_that_was_closed_meanwhile_is_no_part_of_it() -> None:
+    run = run_of(numbered(100))
+    assert shown(run)
+    run.append(numbered(100, first=100))
+    run.warm()
+    run.close()
+    assert not run.is_warm
+    run.warm()
+    assert run.is_warm
+    assert len(shown(run)) == 200

@@ -4,6 +4,9 @@ Two kinds count in `max_hot_bytes`.  Logged records wait for their segment, and 
 Volatile records (`ephemeral`) are in no log and no segment; they are freed when they are deleted or
 evicted, and their runs are compacted here, because no seal ever leaves their dead rows behind.
 
+Beside them, and never in the way of a write, stands what was made of Kafka's batches for readers
+(`open_runs`).
+
 Owns the counters and which run takes a batch; it does not decide what is evicted (`commit.
 memory_eviction`) or sealed (`maintenance.sealing`).  Invariant: `logged_bytes` and `volatile_bytes`
 are the sums of `memory_bytes` over the hot runs of either kind.
@@ -19,6 +22,7 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Run
 from topics.protocol.model.records import Batch, PackedBatch
 from topics.protocol.state.hot_run import HOT_RUN_BYTES, HotRun, hot_bytes_of_text, is_volatile
+from topics.protocol.state.open_runs import OpenRuns
 from topics.protocol.state.packed_run import PackedRun, hot_bytes_of_packed
 from topics.protocol.state.topic import Topic
 from topics.protocol.state.unsealed_run import UnsealedRun
@@ -77,6 +81,7 @@ class HotMemory:
         logged_bytes, volatile_bytes: What unsealed records hold, of either kind.
         wasteful: Volatile runs, by topic id and first seq, that waste what a delete hit in them.
         firm_bytes: What of `volatile_bytes` may not be evicted (`discard: "reject"`).
+        open_runs: Packed runs that are open.
         buried: Runs of deleted topics, and large ones that are sealed, which are counted no more and freed a part at a time.
     """
 
@@ -92,6 +97,7 @@ class HotMemory:
         self.logged_bytes = 0
         self.volatile_bytes = 0
         self.firm_bytes = 0
+        self.open_runs: OpenRuns[PackedRun] = OpenRuns()
         self.buried: deque[UnsealedRun] = deque()
         self._buried_bytes = 0
         self._to_look: deque[int] = deque()
@@ -105,7 +111,14 @@ class HotMemory:
 
     def owes(self) -> bool:
         """Whether `free_some` has something to do."""
-        return bool(self.wasteful or self.buried or self._to_look)
+        is_much_open = self.open_runs.owes(self.opened_bytes_max)
+        return bool(self.wasteful or self.buried or self._to_look or is_much_open)
+
+    @property
+    def opened_bytes_max(self) -> int:
+        """What may be open: a quarter of the bound, of what unsealed records leave, and always a little."""
+        limit = self._limits.max_hot_bytes
+        return max(min(limit // 4, limit - self.total_bytes), limit // 16)
 
     @property
     def total_bytes(self) -> int:
@@ -174,7 +187,8 @@ class HotMemory:
         ):
             return last
         self._note_full(topic, last)
-        run = PackedRun(first_seq, tag_bytes_max=limits.max_tag_bytes)
+        note = self.open_runs.note
+        run = PackedRun(first_seq, tag_bytes_max=limits.max_tag_bytes, note=note)
         topic.runs.append(run)
         return run
 
@@ -211,6 +225,9 @@ class HotMemory:
 
     def release(self, topic: Topic, run: UnsealedRun) -> None:
         """A run is no longer one of the topic's."""
+        if isinstance(run, PackedRun):
+            run.note = None
+            self.open_runs.forget(run)
         if not run.volatile:
             self._count_logged(topic, -run.memory_bytes)
             return
@@ -255,8 +272,10 @@ class HotMemory:
         if not self._to_look:
             self._to_look.extend(self.volatile)
 
-    def free_some(self, topics: Mapping[int, Topic]) -> Iterator[Topic]:
-        """Free a part of what `owes` says; yields each topic before its runs change."""
+    def free_some(self, topics: Mapping[int, Topic], now_ms: int) -> Iterator[Topic]:
+        """Free a part of what `owes` says, and what is open and not asked for; yields each topic before its
+        runs change."""
+        self._bury([run.close() for run in self.open_runs.excess(self.opened_bytes_max, now_ms)])
         left = _FREED_BYTES_MAX
         while self.buried and left > 0:
             size_bytes = self.buried.popleft().memory_bytes

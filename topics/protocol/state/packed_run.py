@@ -34,7 +34,7 @@ from topics.protocol.model.records import (
     StoredText,
     Text,
 )
-from topics.protocol.state.hot_run import HotRun
+from topics.protocol.state.hot_run import HotRun, hot_bytes_of_text
 from topics.protocol.state.unsealed_run import UnsealedRun
 
 PACKED_ROW_BYTES: Final = 2
@@ -54,13 +54,25 @@ class PackedRun(UnsealedRun):
     Args:
         first_seq: Seq of row 0.
         tag_bytes_max: A longer key is no tag.
+        note: Called with the run when it makes something of its batches, on whatever thread; None: never.
+
+    Attributes:
+        is_asked: Somebody read what is made.
     """
 
     form: Final = PACKED
     has_forms: Final = True
 
-    def __init__(self, first_seq: int, *, tag_bytes_max: int) -> None:
+    def __init__(
+        self,
+        first_seq: int,
+        *,
+        tag_bytes_max: int,
+        note: Callable[["PackedRun"], None] | None = None,
+    ) -> None:
         super().__init__(first_seq)
+        self.note = note
+        self.is_asked = False
         self._tag_bytes_max = tag_bytes_max
         self._batches: list[BatchPlace] = []
         self._texts: list[Text] = []
@@ -119,6 +131,8 @@ class PackedRun(UnsealedRun):
         if self._times is None:
             times = np.array([each.ts_ms for each in self._batches], np.int64)
             self._times = np.repeat(times, [each.records for each in self._batches])
+            self._note()
+        self.is_asked = True
         return self._times
 
     def weights(self, rows: NDArray[np.int64], gone: int = 0) -> NDArray[np.int64]:
@@ -209,7 +223,26 @@ class PackedRun(UnsealedRun):
         """*Blocking.* Open what is not open; on a thread, while the run may grow."""
         first = self._opened
         made = [self._text_of(each) for each in self._batches[first:]]
-        self._made = first, made
+        self._made, self.is_asked = (first, made), True
+        self._note()
+
+    def _note(self) -> None:
+        if self.note is not None:
+            self.note(self)
+
+    @property
+    def opened_bytes(self) -> int:
+        """What it has made of its batches, an estimate."""
+        times_bytes = 0 if self._times is None else self._times.nbytes
+        made = sum(map(hot_bytes_of_text, self._made[1]))
+        return self._open.memory_bytes + made + times_bytes
+
+    def close(self) -> HotRun:
+        """Let go of all that; returns the largest part, which takes long to free."""
+        was_open = self._open
+        self._open, self._opened = HotRun(self.first_seq), 0
+        self._made, self._times = (0, []), None
+        return was_open
 
     def _text_of(self, place: BatchPlace) -> Batch:
         raw = memoryview(self.batch(place))
@@ -233,6 +266,8 @@ class PackedRun(UnsealedRun):
             for place in self._batches[self._opened :]:
                 self._open.append(self._text_of(place))
                 self._opened += 1
+            self._note()
+        self.is_asked = True
         return self._open
 
     @property
@@ -267,6 +302,7 @@ class PackedRun(UnsealedRun):
     def still(self) -> "PackedRun":
         """The batches that there are; opened apart, since two threads may ask."""
         still = copy.copy(self)
+        still.note = None
         still._batches, still._rows = self._batches.copy(), self._rows.copy()
         still._texts, still._ends = self._texts.copy(), self._ends.copy()
         if self._open.count == self.count:
@@ -282,7 +318,7 @@ class PackedRun(UnsealedRun):
         """Keep the rows below `row`, where a batch begins, and take no more; the others become the run
         returned."""
         at = self._rows.index(row)
-        rest = PackedRun(self.first_seq + row, tag_bytes_max=self._tag_bytes_max)
+        rest = PackedRun(self.first_seq + row, tag_bytes_max=self._tag_bytes_max, note=self.note)
         for each in self._batches[at:]:
             rest.append(PackedBatch(self._texts[each.at], each.ts_ms, each.records, each.max_ms))
         dead = self.deleted_rows()
@@ -292,8 +328,8 @@ class PackedRun(UnsealedRun):
         self.text_bytes -= rest.text_bytes
         self.memory_bytes -= rest.memory_bytes
         del self._batches[at:], self._texts[at:], self._rows[at:], self._ends[at:]
-        self._times, self._made, self.frozen = None, (0, []), True
-        self._open, self._opened = HotRun(self.first_seq), 0
+        self.frozen = True
+        self.close()
         return rest
 
 

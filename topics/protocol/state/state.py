@@ -469,7 +469,7 @@ class State:
 
     def compact_some(self) -> None:
         """Free a part of what deletes left to be freed."""
-        for topic in self.memory.free_some(self.by_id):
+        for topic in self.memory.free_some(self.by_id, self.now_ms):
             self.images.keep(topic.topic_id)
 
     # ------------------------------------------------------------------ loss

@@ -206,11 +206,12 @@ def _row(topic: Topic, state: State, caller: Caller) -> _Row:
 
 def _aggregates(source: Measured, process: Process, jobs: _Jobs) -> Iterable[Family]:
     state, watches = source.state, source.watches
-    records = total = hot = topics = 0
+    records = total = hot = opened = topics = 0
     classes: Mapping[str, int] = dict.fromkeys(DURABILITIES, 0)
     queues = routers = 0
     if state is not None:
         records, total, hot = state.records_total, state.total_bytes, state.memory.total_bytes
+        opened = state.memory.open_runs.held_bytes
         queues, routers, topics = len(state.queues), len(state.routers), len(state.by_id)
         classes = {name: state.by_class[name] for name in DURABILITIES}
     leased, damaged = jobs.leased, jobs.damaged
@@ -232,6 +233,8 @@ def _aggregates(source: Measured, process: Process, jobs: _Jobs) -> Iterable[Fam
     yield _one("topics_recovery_progress", "gauge", "Share of the log replayed.", progress)
     yield _one("topics_uptime_ms", "gauge", "Milliseconds since the start.", process.uptime_ms)
     yield _one("topics_hot_bytes", "gauge", "Memory of records not sealed yet.", hot)
+    text = "Memory of what was made of Kafka's unsealed batches for other readers."
+    yield _one("topics_hot_opened_bytes", "gauge", text, opened)
     segments = 0 if state is None else len(state.segments)
     yield _one("topics_segments", "gauge", "Segment files that hold records.", segments)
     text = "Delete flags of segments that were damaged, and read as the nearer one."
