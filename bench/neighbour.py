@@ -149,10 +149,19 @@ def asked(serving: Serving, ask: Ask, seconds: float) -> tuple[float, float, int
 
 
 def table(
-    attacks: Sequence[str], setup: Setup, attack: Attack, *, has_sink: bool = True
+    attacks: Sequence[str],
+    setup: Setup,
+    attack: Attack,
+    *,
+    has_sink: bool = True,
+    options_of: Callable[[str], Sequence[str]] = lambda _: (),
 ) -> click.Command:
     """The command that measures attacks and prints a row for each; every attack gets a server of its
-    own, and a traceback in its log is told."""
+    own, and a traceback in its log is told.
+
+    Args:
+        options_of: Of `topics serve`, by the attack.
+    """
 
     @click.command()
     @click.argument("names", metavar="[ATTACK]...", nargs=-1, type=click.Choice(attacks))
@@ -171,7 +180,9 @@ def table(
         @contextmanager
         def elsewhere(home: str, name: str) -> Iterator[int]:
             with (
-                serve_topics(Path(home) / "elsewhere", checkout, *options) as second,
+                serve_topics(
+                    Path(home) / "elsewhere", checkout, *options, *options_of(name)
+                ) as second,
                 setup(second, name),
             ):
                 yield second.port
@@ -180,7 +191,7 @@ def table(
             with tempfile.TemporaryDirectory() as home:
                 where = Path(home) / "server"
                 with (
-                    serve_topics(where, checkout, *options) as serving,
+                    serve_topics(where, checkout, *options, *options_of(name)) as serving,
                     setup(serving, name) as ask,
                 ):
                     row = attacked(
