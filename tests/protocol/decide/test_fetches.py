@@ -265,6 +265,18 @@ def test_what_the_bounds_leave_out_counts_as_found(is_packed: bool) -> None:
         assert part.ready_bytes >= part.size_bytes
 
 
+def test_the_rest_of_a_fetch_shows_nothing_beyond_its_budget() -> None:
+    """The first batch of all is shown whole; it was in a part before."""
+    engine = Harness()
+    engine.put()
+    put(engine, *values(b"1" * 100))
+    part = FetchPart("t", None, 0, 1 << 20)
+    for is_rest, shown in ((False, 1), (True, 0)):
+        found = engine.ask(FetchBatches([part], 10, 0, 0, is_rest=is_rest))
+        assert isinstance(found, Fetched)
+        assert len(found.parts[0].pieces) == shown
+
+
 def test_connections_on_which_fetches_wait_count_as_event_streams() -> None:
     """Each once, in the share of its holder; beyond the bound a fetch has its answer at once. (129)"""
     engine = Harness(max_sse_connections=2)

@@ -9,7 +9,9 @@ from protocol.consumer import Consumed, records
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.schema import types
 from topics.protocol.model.errors import Corrupt
-from topics.server.kafka import fetch
+from topics.server.kafka import call, fetch
+from topics.server.kafka.exchange import Refused
+from topics.server.kafka.measures import End
 from topics.server.service import batches
 
 from .desk import KafkaDesk, some
@@ -232,3 +234,91 @@ def test_an_answer_has_a_bound_whatever_its_client_allows(
     desk.produce(some(b"1" * 50), some(b"2" * 50))
     assert values(desk.fetch(0, max_bytes=1 << 30)) == [b"1" * 50]
     assert zigzag(50) in bytes(desk.fetch(0).records)
+
+
+MANY = 60
+
+
+@pytest.fixture
+def many(desk: KafkaDesk, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Topics of which a request asks for all, and gives way after each few."""
+    monkeypatch.setattr(call, "TURN_S", 0.0)
+    monkeypatch.setattr(call, "MANY_PARTS", 20)
+    names = [f"t{n}" for n in range(MANY)]
+    for name in names:
+        desk.create(name)
+    return names
+
+
+def fetching(names: list[str], **fields: Any) -> dict[str, Any]:
+    T = types("FetchRequest")
+    topics = [
+        T.FetchTopic(topic=name, partitions=[T.FetchPartition(partition_max_bytes=1 << 20)])
+        for name in names
+    ]
+    return {"max_bytes": 1 << 20, "topics": topics, **fields}
+
+
+def test_a_fetch_of_many_topics_gives_way_to_others(desk: KafkaDesk, many: list[str]) -> None:
+    """It is looked at in parts, and has one budget. (§9)"""
+    pauses = 0
+    later = desk.shell.later
+
+    def counted(delay_s: float, then: Any) -> None:
+        nonlocal pauses
+        pauses += 1
+        later(delay_s, then)
+
+    desk.shell.later = counted  # type: ignore[method-assign]
+    for name in many:
+        desk.produce(some(b"1" * 300), name=name)
+    found = desk.ask("Fetch", 12, **fetching(many, min_bytes=1, max_wait_ms=500)).responses
+    assert [each.topic for each in found] == many
+    assert [values(each.partitions[0]) for each in found] == [[b"1" * 300]] * MANY
+    assert pauses >= MANY // 16
+
+    found = desk.ask("Fetch", 12, **fetching(many, max_bytes=1)).responses
+    assert [len(values(each.partitions[0])) for each in found] == [1] + [0] * (MANY - 1)
+
+
+def test_a_fetch_of_many_topics_waits_where_none_has_anything(
+    desk: KafkaDesk, many: list[str]
+) -> None:
+    waiting = desk.begin("Fetch", 12, **fetching(many, min_bytes=1, max_wait_ms=500))
+    assert not waiting.is_over
+    desk.produce(some(b"1"), name=many[-1])
+    found = desk.answer(waiting, "Fetch", 12).responses
+    assert values(found[-1].partitions[0]) == [b"1"]
+
+
+def test_requests_of_many_topics_give_way_to_others(desk: KafkaDesk, many: list[str]) -> None:
+    """Their answers are the same. (§9)"""
+    T = types("ProduceRequest")
+    data = [T.PartitionProduceData(index=0, records=some(b"1"))]
+    topics = [T.TopicProduceData(name=name, partition_data=data) for name in many]
+    found = desk.ask("Produce", 12, acks=-1, timeout_ms=9, topic_data=topics).responses
+    assert [each.partition_responses[0].base_offset for each in found] == [0] * MANY
+    L = types("ListOffsetsRequest")
+    asked = [
+        L.ListOffsetsTopic(name=name, partitions=[L.ListOffsetsPartition(timestamp=-1)])
+        for name in many
+    ]
+    found = desk.ask("ListOffsets", topics=asked).topics
+    assert [each.partitions[0].offset for each in found] == [1] * MANY
+    M = types("MetadataRequest")
+    named = [M.MetadataRequestTopic(name=name) for name in many]
+    assert [each.name for each in desk.ask("Metadata", 12, topics=named).topics] == many
+    assert {each.name for each in desk.ask("Metadata", 12, topics=None).topics} == {"t", *many}
+
+
+def test_a_large_request_is_decoded_on_a_thread(desk: KafkaDesk) -> None:
+    """What is no request ends its connection there, too. (§9)"""
+    M = types("MetadataRequest")
+    named = [M.MetadataRequestTopic(name=f"{n:0200}") for n in range(400)]
+    frame, version = desk.frame("Metadata", 12, topics=named)
+    assert len(frame) > 64 << 10
+    found = desk.answer(desk.begin_raw(frame), "Metadata", version)
+    assert len(found.topics) == 400
+    broken = desk.begin_raw(frame[:12] + b"\xff" * 6 + frame[18:])
+    assert isinstance(broken.failure, Refused)
+    assert broken.failure.end is End.MALFORMED

@@ -127,7 +127,7 @@ class Fetches:
 
     def _look(self, command: FetchBatches, now_ms: int) -> Fetched:
         parts, left_bytes = [], command.budget_bytes
-        is_first = True
+        is_first = not command.is_rest
         for asked in command.parts:
             part = self._part(asked, left_bytes, now_ms, is_first=is_first)
             left_bytes -= part.size_bytes

@@ -153,6 +153,7 @@ class FetchBatches(msgspec.Struct, frozen=True):
         least_bytes: The fetch waits for so many, up to `wait_ms`.
         holder: In whose share it counts while it waits.
         connection: By which it came; those that wait on one count once.
+        is_rest: Others of its fetch have shown a batch, so that none is shown beyond the budget.
     """
 
     parts: Sequence[FetchPart]
@@ -161,6 +162,7 @@ class FetchBatches(msgspec.Struct, frozen=True):
     wait_ms: int
     holder: Holder = NOBODY
     connection: int = 0
+    is_rest: bool = False
 
 
 class FindPlaces(msgspec.Struct, frozen=True):

@@ -1,8 +1,9 @@
 """One request of a client of Kafka's, and the client."""
 
+import time
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -22,10 +23,14 @@ from topics.server.service.slots import Slot, Slots
 
 T = TypeVar("T")
 
+TURN_S: Final = 0.002
+"""A request of many parts gives way to others after this."""
+LOOK_PARTS: Final = 16
+"""Parts between two looks at the clock."""
+MANY_PARTS: Final = 500
+"""The answer to a request of more parts is made on a thread."""
 NODE: int = 1
 """The number of a server that is alone."""
-ASKS: int = 50
-"""Commands of one request that are decided before others have their turn."""
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -98,7 +103,8 @@ class Call:
         self.is_timed = True
         self.is_long = False
         self._is_throttled = False
-        self._asks = 0
+        self._parts = 0
+        self._turn_s = time.perf_counter()
 
     # ------------------------------------------------------------------ who asks
 
@@ -139,9 +145,7 @@ class Call:
 
     def ask(self, command: Command, *, holds: bool = True) -> Steps[Any]:
         """The outcome of a command; a request of many gives way to others now and then.  Raises Rejection."""
-        self._asks += 1
-        if self._asks % ASKS == 0:
-            yield from self.pause(0)
+        yield from self.part_done()
         return (yield from self.begin(command, holds=holds).outcome())
 
     def thread(
@@ -183,6 +187,20 @@ class Call:
         if not self._is_throttled:
             self._is_throttled = True
             self.measures.throttled(self.api)
+
+    def part_done(self) -> Steps[None]:
+        """One of its parts is done: give way to others where that took long.  Requests behind it wait."""
+        self._parts += 1
+        if self._parts % LOOK_PARTS or time.perf_counter() - self._turn_s < TURN_S:
+            return
+        later: Later[None] = Later()
+        self.service.shell.later(0, lambda: later.come(None))
+        yield later
+        self._turn_s = time.perf_counter()
+
+    @property
+    def has_many_parts(self) -> bool:
+        return self.is_long or self._parts > MANY_PARTS
 
     def pause(self, delay_s: float) -> Steps[None]:
         """Let others have their turn."""

@@ -51,6 +51,8 @@ _OPEN: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 """What a client may ask before it has logged in."""
 
 
+APART_BYTES: Final = 64 << 10
+"""Of a request that is decoded on a thread from here on."""
 ENTER_S: Final = 0.1
 """Who has too many requests in flight is looked at again after this."""
 ENTER_WAIT_S: Final = 30
@@ -169,37 +171,48 @@ class KafkaExchange:
             call = self._call(client, asked, old_produce(frame, asked))
             self.measures.answered(name, (UNSUPPORTED_VERSION,), None)
             return _at_once(_framed(asked, of_old_produce(asked, refused_version(call))))
-        call = self._call(client, asked, decode(name + "Request", asked.version, frame, asked.at))
-        return self._carried_out(call, asked, name + "Response")
+        request = None
+        if len(frame) < APART_BYTES or asked.key == PRODUCE:  # of which most are records
+            request = decode(name + "Request", asked.version, frame, asked.at)
+        return self._carried_out(self._call(client, asked, request), asked, frame)
 
     def _call(self, client: Client, asked: Asked, request: Any) -> Call:
         return Call(self._service, self._rules, self._slots, self.measures, client, asked, request)
 
-    def _carried_out(self, call: Call, asked: Asked, response: str) -> "Steps[Answered]":
+    def _carried_out(self, call: Call, asked: Asked, frame: memoryview) -> "Steps[Answered]":
         begun_s = time.perf_counter()
+        response = call.api + "Response"
         yield from self._entered(call)
         try:
+            if call.request is None:
+                call.request = yield from call.thread(
+                    self._service.shell.decode_in_thread,
+                    lambda: decode(call.api + "Request", asked.version, frame, asked.at),
+                    holds=True,
+                )
             answer = yield from self._handlers[asked.key](call)
         except Unanswerable as error:
             raise Refused(str(error), End.UNANSWERABLE) from error
+        except Malformed as error:
+            raise Refused(str(error), End.MALFORMED) from error
         except Rejection as refusal:
             if refusal.code not in (ErrorCode.UNAUTHORIZED, ErrorCode.SHUTTING_DOWN):
                 log.exception("a request of API %d was refused as a whole", asked.key)
             raise Refused(refusal.message, End.FAILED) from refusal
         finally:
             call.slot.close()
-        codes: Sequence[int] = ()
-        if answer is not None:
-            codes = error_codes(response, answer)
+        if answer is None:
+            codes, body = list[int](), None
+        elif call.has_many_parts:
+            codes, body = yield from call.thread(
+                self._service.shell.page_in_thread,
+                lambda: (error_codes(response, answer), encode(response, asked.version, answer)),
+            )
+        else:
+            codes, body = error_codes(response, answer), encode(response, asked.version, answer)
         took_s = time.perf_counter() - begun_s if call.is_timed else None
         self.measures.answered(call.api, codes, took_s)
-        if answer is None:
-            return ()
-        if call.is_long:
-            start = self._service.shell.decode_in_thread
-            body = yield from call.thread(start, lambda: encode(response, asked.version, answer))
-            return _framed(asked, [b"".join(body)])
-        return _framed(asked, encode(response, asked.version, answer))
+        return () if body is None else _framed(asked, body)
 
     def _entered(self, call: Call) -> Steps[None]:
         """Count a request among those in flight.  Where there are too many of its client it waits for its

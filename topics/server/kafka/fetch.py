@@ -5,6 +5,8 @@ Fetch sessions are not kept: a full request gets session 0, and any other is tol
 
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from topics.protocol.batches.header import LEADER_EPOCH
 from topics.protocol.batches.shown import still
 from topics.protocol.faces.kafka import errors
@@ -13,7 +15,7 @@ from topics.protocol.model.commands import DescribeTopics, FetchBatches, FetchPa
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.fetched import Fetched, FetchedPart, Missing, NoRecords
 from topics.protocol.model.records import Buffer
-from topics.server.kafka.call import Call
+from topics.server.kafka.call import LOOK_PARTS, Call
 from topics.server.kafka.steps import Steps
 from topics.server.service import batches
 
@@ -65,7 +67,9 @@ def fetch(call: Call) -> Steps[Any]:
         call.slot.holder,
         call.client.number,
     )
-    fetched = yield from _fetched(call, command)
+    fetched = yield from (_fetched if len(parts) <= LOOK_PARTS else _fetched_in_parts)(
+        call, command
+    )
     found = batches.read_now(fetched.parts)
     if found is None:
         parts_still = [still(each) for each in fetched.parts]
@@ -85,6 +89,7 @@ def fetch(call: Call) -> Steps[Any]:
                 topic=each.topic.topic, topic_id=each.topic.topic_id, partitions=[]
             )
         topic.partitions.append(answer)
+        yield from call.part_done()
     throttle_ms = 0
     if is_busy or fetched.is_busy:
         # Some clients do not heed the time that they are told, so nothing is read from them meanwhile.
@@ -107,6 +112,29 @@ def _fetched(call: Call, command: FetchBatches) -> Steps[Fetched]:
         call.measures.waiting -= 1
 
 
+def _fetched_in_parts(call: Call, command: FetchBatches) -> Steps[Fetched]:
+    """Look at a part of the topics at a time; the fetch waits only where none has anything, and then to look at
+    all of them at once costs little."""
+    found: list[FetchedPart] = []
+    left_bytes = command.budget_bytes
+    for at in range(0, len(command.parts), LOOK_PARTS):
+        some = msgspec.structs.replace(
+            command,
+            parts=command.parts[at : at + LOOK_PARTS],
+            budget_bytes=left_bytes,
+            wait_ms=0,
+            is_rest=any(each.pieces for each in found),
+        )
+        fetched: Fetched = yield from call.ask(some, holds=False)
+        found += fetched.parts
+        left_bytes = max(left_bytes - sum(each.size_bytes for each in fetched.parts), 0)
+        for _ in fetched.parts:
+            yield from call.part_done()
+    if command.wait_ms and not any(each.pieces or each.missing for each in found):
+        return (yield from _fetched(call, command))
+    return Fetched(found)
+
+
 def _asked(call: Call) -> Steps[list[_Asked]]:
     request, by_epoch = call.request, {}
     if call.version >= 13:
@@ -127,6 +155,7 @@ def _asked(call: Call) -> Steps[list[_Asked]]:
             own = code or (errors.UNKNOWN_TOPIC_OR_PARTITION if part.partition != 0 else 0)
             own = own or error_of_epoch(part.current_leader_epoch)
             found.append(_Asked(topic, part, name, own))
+            yield from call.part_done()
     return found
 
 

@@ -58,6 +58,7 @@ def list_offsets(call: Call) -> Steps[Any]:
             if not code:
                 yield from _look(call, topic.name, asked.timestamp, part)
             parts.append(part)
+            yield from call.part_done()
         topics.append(T.ListOffsetsTopicResponse(name=topic.name, partitions=parts))
     return T.ListOffsetsResponse(topics=topics)
 
@@ -117,6 +118,7 @@ def offset_for_leader_epoch(call: Call) -> Steps[Any]:
                 elif asked.leader_epoch == LEADER_EPOCH:
                     part.leader_epoch, part.end_offset = LEADER_EPOCH, place.head_seq
             parts.append(part)
+            yield from call.part_done()
         topics.append(T.OffsetForLeaderTopicResult(topic=topic.topic, partitions=parts))
     return T.OffsetForLeaderEpochResponse(topics=topics)
 
@@ -134,6 +136,7 @@ def delete_records(call: Call) -> Steps[Any]:
             if not code:
                 yield from _trim(call, topic.name, asked.offset, part)
             parts.append(part)
+            yield from call.part_done()
         topics.append(T.DeleteRecordsTopicResult(name=topic.name, partitions=parts))
     return T.DeleteRecordsResponse(topics=topics)
 

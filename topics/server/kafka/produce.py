@@ -1,6 +1,6 @@
 """Produce: each partition's batch is verified, then appended.
 
-All batches of a request are decided in one turn, in their order, before a later request of the connection is.  What is
+All batches of a request are decided in their order, before a later request of the connection is.  What is
 acknowledged can be read: a batch that could not would stop every consumer at its offset.
 """
 
@@ -71,10 +71,12 @@ def produce(call: Call) -> Steps[Any]:
     submitted = []
     for part in parts:
         submitted.append((yield from _begun(call, part)))
+        yield from call.part_done()
     answers = []
     for part, each in zip(parts, submitted, strict=True):
         found = (yield from each.reply()) if isinstance(each, Submitted) else each
         answers.append(_answer(call, part, found))
+        yield from call.part_done()
     if request.acks == 0:
         failed = next((each for each in answers if each.error_code), None)
         if failed is not None:

@@ -43,7 +43,10 @@ def metadata(call: Call) -> Steps[Any]:
     node = NODE
     if request.topics is None or (call.version == 0 and not request.topics):
         every, history = yield from every_topic(call)
-        topics = [_topic(T, each) for each in every]
+        topics = []
+        for each in every:
+            topics.append(_topic(T, each))
+            yield from call.part_done()
     else:
         topics, history = yield from _named(call)
     return T.MetadataResponse(
@@ -74,6 +77,7 @@ def _named(call: Call) -> Steps[tuple[list[Any], str]]:
                 again: TopicsDescribed = yield from call.ask(DescribeTopics(names=[name]))
                 by_name.update((each.name, each) for each in again.topics)
                 del refused[name]
+            yield from call.part_done()
     by_id = {id_of(each.epoch): each for each in found.topics if is_shown(each.name)}
     out = []
     for name in names:
@@ -82,12 +86,14 @@ def _named(call: Call) -> Steps[tuple[list[Any], str]]:
         else:
             code = refused.get(name, errors.UNKNOWN_TOPIC_OR_PARTITION)
             out.append(T.MetadataResponseTopic(error_code=code, name=name))
+        yield from call.part_done()
     for topic_id in ids:
         if topic_id in by_id:
             out.append(_topic(T, by_id[topic_id]))
         else:
             code = errors.UNKNOWN_TOPIC_ID
             out.append(T.MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id))
+        yield from call.part_done()
     return out, found.history
 
 
