@@ -30,14 +30,13 @@ REFUSED: Final = "Kafka where it is not served"
 APART: Final = ("HTTP on the port of Kafka", "TLS on the port of Kafka")
 TIMEOUT_S: Final = 60
 
+_free: list[int] = []
+_ports: dict[int, int] = {}
+"""The port of Kafka's clients alone, by that of its server; an attacker is forked, and knows them."""
+
 Prepare = Callable[[Serving], None]
 Attack = Callable[[int, int], None]
 """Attacks a port, so many times over."""
-
-
-def other_port(port: int) -> int:
-    """The port of Kafka's clients alone, beside one of a server."""
-    return port + 1 if port < 65_000 else port - 1
 
 
 def connected(port: int) -> socket.socket:
@@ -131,7 +130,7 @@ def sent(*starts: bytes) -> Attack:
 
 def apart(start: bytes) -> Attack:
     attack = sent(start)
-    return lambda port, clients: attack(other_port(port), clients)
+    return lambda port, clients: attack(_ports[port], clients)
 
 
 def hello() -> bytes:
@@ -296,12 +295,18 @@ def options_of(name: str) -> Sequence[str]:
     """Of the server that an attack is for."""
     if name == KEYED:
         return ("--api-keys", KEY)
+    if name in APART:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            _free.append(probe.getsockname()[1])
+        return ("--kafka-port", str(_free[-1]))
     return ("--no-kafka",) if name == REFUSED else ()
 
 
 @contextmanager
 def setup(serving: Serving, name: str) -> Iterator[Ask]:
     """A client in good faith, which appends and produces by turns."""
+    if name in APART:
+        _ports[serving.port] = _free[-1]
     ATTACKS[name][0](serving)
     http = HttpClient(serving.port)
     kafka = Client(Broker("topics", serving.port, serving.process.pid))

@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bench import hostile_h2, hostile_http1, hostile_requests, pressure
+from bench import hostile_h2, hostile_http1, hostile_kafka, hostile_requests, pressure
 
 PROGRAMS = [
     (hostile_http1.main, "pipelined requests"),
@@ -14,6 +14,9 @@ PROGRAMS = [
     (hostile_h2.main, "window of 0"),
     (hostile_requests.main, "deep JSON"),
     (hostile_requests.main, "gzip bombs"),
+    (hostile_kafka.main, "lengths that lie"),
+    (hostile_kafka.main, "logins that are wrong"),
+    (hostile_kafka.main, "Kafka where it is not served"),
 ]
 
 
@@ -29,7 +32,7 @@ def test_hostile(program: click.Command, attack: str) -> None:
     assert "TRACEBACK" not in row
 
 
-@pytest.mark.parametrize("module", [hostile_http1, hostile_h2, hostile_requests])
+@pytest.mark.parametrize("module", [hostile_http1, hostile_h2, hostile_kafka, hostile_requests])
 def test_attacks_are_told_apart(module: object) -> None:
     """An attack that no program knows is refused by name."""
     done = CliRunner().invoke(module.main, ["nonsense"])  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
 """What few requests need is loaded when the server serves, or when it is needed."""
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,3 +65,16 @@ def test_http2_before_the_server_is_ready_is_answered(served: Server) -> None:
     wire = served.connect(Http2)
 
     assert ask(wire, "GET", "/v0/health").status == 200
+
+
+def test_metrics_of_kafka_s_clients_begin_with_the_first_of_them(tmp_path: Path) -> None:
+    """Before, nothing of their protocol is loaded. (§8.3)"""
+    with Server(tmp_path) as server:
+        wire = server.connect(Http2)
+        assert b"topics_kafka_" not in ask(wire, "GET", "/v0/metrics").body
+        asked = b"\0\x12\0\0\0\0\0\x07\xff\xff"
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(len(asked).to_bytes(4, "big") + asked)
+            assert client.recv(4)
+        told = bytes(ask(wire, "GET", "/v0/metrics").body)
+        assert b'topics_kafka_requests_total{api="ApiVersions"} 1' in told

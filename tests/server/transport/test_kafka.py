@@ -89,6 +89,26 @@ def test_a_server_that_does_not_serve_kafka_ends_the_connection() -> None:
     assert rig.got() == b""
 
 
+@pytest.mark.parametrize("sent", [GET, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\2\0\1"])
+def test_what_is_no_kafka_ends_on_the_port_of_kafka_s_clients(
+    sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """HTTP, HTTP/2, TLS: a line in the log says so. (§9)"""
+    caplog.set_level("INFO")
+    rig = Rig()
+    desk = KafkaDesk()
+    rig.connection = Connection(
+        rig.shared, None, None, lambda connection: Kafka(connection, desk.exchange, FRAME_BYTES)
+    )
+    rig.transport.protocol = rig.connection
+    given: Any = rig.transport
+    rig.connection.connection_made(given)
+    rig.send(sent)
+    assert rig.is_finished
+    assert rig.got() == b""
+    assert "speaks no Kafka" in caplog.text
+
+
 def test_answers_leave_in_the_order_of_requests() -> None:
     """Also where the first waits, and the second has its answer."""
     rig = KafkaRig()

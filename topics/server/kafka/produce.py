@@ -113,6 +113,7 @@ def _parts(call: Call) -> Steps[list[_Part]]:
                 )
             data = b"" if part.records is None else part.records
             found.append(_Part(name, topic.topic_id, part.index, data, why))
+            yield from call.part_done()
     return found
 
 
