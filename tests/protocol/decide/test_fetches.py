@@ -297,6 +297,7 @@ def test_connections_on_which_fetches_wait_count_as_event_streams() -> None:
     assert found.is_busy
     assert found.parts[0].head_seq == 0
     assert (shares.used, shares.held(two), shares.refused) == (2, 1, 1)
+    engine.engine.forget("t", object())  # it waits for nothing
 
     put(engine, *values(b"1"))
 

@@ -49,5 +49,4 @@ def _look(places: _Places, value: Any, found: list[int]) -> None:
     for name, is_array, inner in places.within:
         part = getattr(value, name)
         for each in (part or ()) if is_array else (part,):
-            if each is not None:
-                _look(inner, each, found)
+            _look(inner, each, found)
