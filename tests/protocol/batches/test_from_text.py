@@ -45,7 +45,7 @@ def given_back(run: HotRun, spans: Sequence[tuple[int, int]] | None = None) -> l
             header.base_offset + f.offset,
             None if f.key_size < 0 else raw[f.key_at : f.key_at + f.key_size],
             None if f.value_size < 0 else raw[f.value_at : f.value_at + f.value_size],
-            headers_of(raw, f),
+            headers_of(raw, f.headers_at, f.headers),
             header.first_ms + f.time_delta,
         )
         for f in fields(raw, header.records, header.last_delta + 1)

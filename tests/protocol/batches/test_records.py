@@ -40,7 +40,7 @@ def test_the_fields_of_sound_records_are_found(count: int) -> None:
         (
             None if f.key_size < 0 else data[f.key_at : f.key_at + f.key_size],
             None if f.value_size < 0 else data[f.value_at : f.value_at + f.value_size],
-            headers_of(data, f),
+            headers_of(data, f.headers_at, f.headers),
             f.time_delta,
         )
         for f in fields(data, count, count)

@@ -32,7 +32,7 @@ def said(engine: Durable, name: str) -> list[Any]:
                     )
                 )
                 time_ms = header.first_ms + each.time_delta
-                found.append((key, value, headers_of(data, each), time_ms))
+                found.append((key, value, headers_of(data, each.headers_at, each.headers), time_ms))
             offset = header.base_offset + header.last_delta + 1
     return found
 

@@ -54,6 +54,20 @@ class Field(NamedTuple):
     headers: int
 
 
+class Fields(NamedTuple):
+    """`Field`s as lists, one of each attribute."""
+
+    end: list[int]
+    offset: list[int]
+    time_delta: list[int]
+    key_at: list[int]
+    key_size: list[int]
+    value_at: list[int]
+    value_size: list[int]
+    headers_at: list[int]
+    headers: list[int]
+
+
 class Sound(NamedTuple):
     """What was seen of sound records: the greatest time, from the batch's first, and the size of the largest."""
 
@@ -61,8 +75,8 @@ class Sound(NamedTuple):
     longest: int
 
 
-class _Fields(NamedTuple):
-    """`Field`s as columns, shape (n,)."""
+class _Columns(NamedTuple):
+    """`Field`s as arrays, shape (n,)."""
 
     end: Int64s
     offset: Int64s
@@ -98,10 +112,18 @@ def fields(data: Buffer, count: int, span: int) -> Iterator[Field]:
         BatchError: They are not sound.
     """
     if count <= FEW:
-        yield from _few(data, count, span)
-    else:
-        columns = [column.tolist() for column in _many(data, count, span)]
-        yield from map(Field, *columns)
+        return _few(data, count, span)
+    return map(Field, *listed(data, count, span))
+
+
+def listed(data: Buffer, count: int, span: int) -> Fields:
+    """The same as lists."""
+    if count > FEW:
+        return Fields(*(column.tolist() for column in _many(data, count, span)))
+    found = list(_few(data, count, span))
+    return (
+        Fields(*map(list, zip(*found, strict=True))) if found else Fields(*([] for _ in range(9)))
+    )
 
 
 def keys(data: Buffer, count: int, span: int) -> tuple[Int64s, Int64s, Int64s]:
@@ -119,11 +141,15 @@ def keys(data: Buffer, count: int, span: int) -> tuple[Int64s, Int64s, Int64s]:
     return offsets, begins, sizes
 
 
-def headers_of(data: Buffer, field: Field) -> list[tuple[bytes, bytes | None]]:
-    """Names and values of a sound record's headers, in order."""
+def headers_of(data: Buffer, at: int, count: int) -> list[tuple[bytes, bytes | None]]:
+    """Names and values of a sound record's headers, in order.
+
+    Args:
+        at: `headers_at` of the record.
+        count: How many there are.
+    """
     found: list[tuple[bytes, bytes | None]] = []
-    at = field.headers_at
-    for _ in range(field.headers):
+    for _ in range(count):
         size, at = _varint(data, at, _INT_BYTES)
         name, at = bytes(data[at : at + size]), at + size
         size, at = _varint(data, at, _INT_BYTES)
@@ -256,7 +282,7 @@ def _varints(data: NDArray[np.uint8], at: Int64s, bytes_max: int) -> tuple[Int64
     return (found >> np.uint64(1)).view(np.int64) ^ -(found & np.uint64(1)).view(np.int64), ends
 
 
-def _many(data: Buffer, count: int, span: int) -> _Fields:
+def _many(data: Buffer, count: int, span: int) -> _Columns:
     padded, starts, ends = _lengths(data, count)
     if (starts == ends).any():
         raise BatchError("a record of no bytes")
@@ -278,7 +304,7 @@ def _many(data: Buffer, count: int, span: int) -> _Fields:
         at = _behind_headers(data, padded, headers_at, headers, ends)
     if not np.array_equal(at, ends):
         raise BatchError("records have bytes behind their last field")
-    return _Fields(
+    return _Columns(
         ends, offsets, deltas, key_at, key_sizes, value_at, value_sizes, headers_at, headers
     )
 

@@ -15,7 +15,7 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from topics.protocol.batches.header import Header
-from topics.protocol.batches.records import Field, fields, headers_of
+from topics.protocol.batches.records import Fields, headers_of, listed
 from topics.protocol.model.records import FORMED, HAS_HEADERS, HAS_KEY, ONE_LINE, Batch, Buffer
 
 _MANY: Final = msgspec.json.Decoder(list[Raw])
@@ -46,29 +46,30 @@ def text_of(
         tagged: Where it is known already, whether the key of each offset is a tag.
     """
     raw = bytes(data)
-    found = list(fields(raw, header.records, header.last_delta + 1))
+    found = listed(raw, header.records, header.last_delta + 1)
     values = [
-        None if each.value_size < 0 else raw[each.value_at : each.value_at + each.value_size]
-        for each in found
+        None if size < 0 else raw[at : at + size]
+        for at, size in zip(found.value_at, found.value_size, strict=True)
     ]
-    forms, datas = _shown(values)
-    offsets = np.fromiter((each.offset for each in found), np.int64, len(found))
+    forms, datas = _shown(values, one_line=b"\n" not in raw and b"\r" not in raw)
+    offsets = np.array(found.offset, np.int64)
     tags, keys = _tags(raw, found, tag_bytes_max, None if tagged is None else tagged[offsets])
     metas, headers = _metas(raw, found)
+    times = _times(header, found, ts_ms)
+    seqs = [b'{"$seq":%d' % (first_seq + offset) for offset in found.offset]
     start = b',"$ts":%d' % ts_ms
-    pieces: list[Buffer] = [b"},"] * (3 * len(found))
-    heads: list[bytes] = []
-    for each, form, key, pairs in zip(found, forms, keys, headers, strict=True):
-        time_ms = header.max_ms if header.has_append_time else header.first_ms + each.time_delta
-        time = b"" if time_ms == ts_ms else b',"$time":%d' % time_ms
-        seq = first_seq + each.offset
-        heads.append(b'{"$seq":%d%b%b%b%b%b,"data":' % (seq, start, form, key, time, pairs))
+    marks = [
+        b"".join((start, *said, b',"data":'))
+        for said in zip(forms, keys, times, headers, strict=True)
+    ]
     ends = [b"}," if meta is None else b',"meta":' + meta + b"}," for meta in metas]
-    pieces[::3], pieces[1::3], pieces[2::3] = heads, datas, ends
-    count = len(found)
+    pieces: list[Buffer] = [b""] * (4 * len(datas))
+    pieces[::4], pieces[1::4], pieces[2::4], pieces[3::4] = seqs, marks, datas, ends
+    count = len(datas)
     data_size = np.fromiter(map(len, datas), np.uint32, count)
-    size = np.fromiter(map(len, heads), np.uint32, count) + data_size
-    size += np.fromiter(map(len, ends), np.uint32, count) - np.uint32(1)
+    size = data_size - np.uint32(1)
+    for part in (seqs, marks, ends):
+        size += np.fromiter(map(len, part), np.uint32, count)
     form_of = np.full(count, FORMED, np.uint8)
     form_of |= np.fromiter(map(bool, keys), np.bool_, count) * np.uint8(HAS_KEY)
     form_of |= np.fromiter(map(bool, headers), np.bool_, count) * np.uint8(HAS_HEADERS)
@@ -90,12 +91,31 @@ def text_of(
 # -- values ----------------------------------------------------------------------------------------------
 
 
-def _shown(values: Sequence[bytes | None]) -> tuple[list[bytes], list[bytes]]:
-    """What says the form of each value, and its `data`."""
-    forms, datas = [b""] * len(values), list(map(_as_data, values))
-    for at, (value, shown) in enumerate(zip(values, are_json(values), strict=True)):
-        if not shown:
-            forms[at], datas[at] = _formed(value)
+def _times(header: Header, found: Fields, ts_ms: int) -> list[bytes]:
+    """What says the producer's time of each record, where that is not when it was appended."""
+
+    def shown(time_ms: int) -> bytes:
+        return b"" if time_ms == ts_ms else b',"$time":%d' % time_ms
+
+    if header.has_append_time:
+        return [shown(header.max_ms)] * len(found.offset)
+    known = {delta: shown(header.first_ms + delta) for delta in set(found.time_delta)}
+    return [known[delta] for delta in found.time_delta]
+
+
+def _shown(values: Sequence[bytes | None], *, one_line: bool) -> tuple[list[bytes], list[bytes]]:
+    """What says the form of each value, and its `data`.
+
+    Args:
+        one_line: None of the values has a line end.
+    """
+    forms = [b""] * len(values)
+    datas = [value or b"" for value in values] if one_line else list(map(_as_data, values))
+    are_shown = are_json(values)
+    if not all(are_shown):
+        for at, (value, shown) in enumerate(zip(values, are_shown, strict=True)):
+            if not shown:
+                forms[at], datas[at] = _formed(value)
     return forms, datas
 
 
@@ -128,7 +148,7 @@ def are_json(values: Sequence[bytes | None]) -> list[bool]:
     return found
 
 
-def _all_json(values: Sequence[bytes]) -> bool:
+def _all_json(values: list[bytes]) -> bool:
     """Whether all are: as one array they are as many, and the same bytes."""
     joined = b"[%b]" % b",".join(values)
     try:
@@ -136,7 +156,9 @@ def _all_json(values: Sequence[bytes]) -> bool:
         read = _MANY.decode(joined)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    return len(read) == len(values) and all(map(_is_same, read, values))
+    return [*map(bytes, read)] == values or (
+        len(read) == len(values) and all(map(_is_same, read, values))
+    )
 
 
 def _is_same(read: Raw, value: bytes) -> bool:
@@ -169,18 +191,17 @@ def is_utf8(key: bytes) -> bool:
 
 def _tags(
     raw: bytes,
-    found: Sequence[Field],
+    found: Fields,
     tag_bytes_max: int,
     tagged: NDArray[np.bool_] | None,
 ) -> tuple[list[str | None], list[bytes]]:
     """The tag of each record, and what says its key where that is no tag."""
-    tags: list[str | None] = [None] * len(found)
-    keys = [b""] * len(found)
-    for at, each in enumerate(found):
-        size = each.key_size
+    tags: list[str | None] = [None] * len(found.key_at)
+    keys = [b""] * len(found.key_at)
+    for at, (key_at, size) in enumerate(zip(found.key_at, found.key_size, strict=True)):
         if size < 0:
             continue
-        key = raw[each.key_at : each.key_at + size]
+        key = raw[key_at : key_at + size]
         if tagged[at] if tagged is not None else 0 < size <= tag_bytes_max:
             try:
                 tags[at] = key.decode()
@@ -191,13 +212,13 @@ def _tags(
     return tags, keys
 
 
-def _metas(raw: bytes, found: Sequence[Field]) -> tuple[list[bytes | None], list[bytes]]:
+def _metas(raw: bytes, found: Fields) -> tuple[list[bytes | None], list[bytes]]:
     """`meta` of each record, and what lists its headers where an object cannot hold them."""
-    metas: list[bytes | None] = [None] * len(found)
-    lists = [b""] * len(found)
-    for at, each in enumerate(found):
-        if each.headers:
-            metas[at], lists[at] = _meta(headers_of(raw, each))
+    metas: list[bytes | None] = [None] * len(found.headers)
+    lists = [b""] * len(found.headers)
+    for at, count in enumerate(found.headers):
+        if count:
+            metas[at], lists[at] = _meta(headers_of(raw, found.headers_at[at], count))
     return metas, lists
 
 
