@@ -1,5 +1,7 @@
 """Rows of a run as a record batch: any rows, any columns, the text byte for byte (docs/arrow.md)."""
 
+import json
+import random
 from typing import Any
 
 import numpy as np
@@ -7,10 +9,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from protocol.batches.builder import some_records
+from protocol.state.test_packed_run import batch_of
 
 from topics.arrow import columns
 from topics.protocol.model.render import render_batch
 from topics.protocol.state.hot_run import HotRun
+from topics.protocol.state.packed_run import PackedRun
 
 TS = 1_748_450_001_234
 DATA = st.sampled_from(['"x"', '{"a": 1.0e2}', "null", '"é🦜"', "[" + "1," * 50 + "1]"])
@@ -53,6 +58,29 @@ def test_a_batch_is_the_rows_that_were_asked_for(rows: list[Row], draw: st.DataO
         "meta": [rows[row][1] for row in picked],
     }
     assert set(made.column("ts").cast(pa.int64()).to_pylist()) == {TS * 1000}
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(3, None, 5)])
+def test_what_kafkas_records_have_beside_is_a_column_where_it_is_asked_for(rows: slice) -> None:
+    """The members that a page shows, in one object; null where there are none. (docs/kafka.md)"""
+    run = PackedRun(7, tag_bytes_max=20)
+    for count in (3, 60):
+        run.append(batch_of(some_records(random.Random(count), count)))
+    wanted = np.arange(run.count)[rows]
+    (text,) = run.read_blocking([(0, run.count)])
+    records = json.loads(b"[" + bytes(text) + b"]")
+    names = ("$form", "$key", "$time", "$headers")
+
+    made = columns.batch("t", run, wanted, columns.schema(["seq", "marks"]))
+
+    shown = [{name: r[name] for name in names if name in r} for r in records]
+    found = made.column("marks").to_pylist()
+    assert [json.loads(each or "{}") for each in found] == [shown[row] for row in wanted]
+    assert any(found)
+    assert made.column("seq").to_pylist() == (wanted + 7).tolist()
+    assert "marks" not in columns.FIELDS
+    plain = columns.batch("t", run_of([("1", None, None, None)]), np.array([0]), made.schema)
+    assert plain.column("marks").to_pylist() == [None]
 
 
 @given(st.lists(st.integers(0, 40) | st.integers(0, (1 << 32) - 1), min_size=1))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from topics.client import RawRecord
+from topics.client import NewRecord, RawRecord
 from topics.export import jsonl
 from topics.export.jsonl import JsonlCodec
 from topics.export.manifest import Damaged
@@ -55,9 +55,16 @@ def test_lines_may_be_compressed(memory: MemoryTopics, compression: str) -> None
 
 
 def test_lines_are_those_that_a_reader_gets(memory: MemoryTopics) -> None:
-    """Byte for byte what `topics read --tags` prints, so that `topics append` takes them."""
+    """Byte for byte what `topics read --tags` prints, so that `topics append` takes them; also of what a client of
+    Kafka's sent. (docs/kafka.md)"""
     memory.client.append("t", {"a": 1}, "x", None, tag="t1", node="w", meta={"m": [1, 2]})
     memory.client.append("t", 1.5)
+    memory.client.append(
+        "t",
+        NewRecord("two", form="text", tag="t2", time=-7),
+        NewRecord("AP8=", form="base64", key="/w==", headers=[("h", None), ("h", "\u00fc")]),
+        NewRecord(None, form="null"),
+    )
     lake = MemoryLake()
     with remote(memory) as source:
         export(source, lake, settings=JSONL)

@@ -7,6 +7,7 @@ becomes a Python object.  Knows nothing of topics, loss, or where the run lies.
 Invariant: `data` and `meta` are the bytes that were appended, verbatim (§0.4).
 """
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -16,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from topics.protocol.model.ports import Run, Span
-from topics.protocol.model.records import META_KEY_SIZE, Columns
+from topics.protocol.model.records import DATA_KEY_SIZE, FORMED, META_KEY_SIZE, Columns
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 """Spark accepts no other unit than microseconds, and no timestamp without a zone."""
@@ -32,6 +33,13 @@ FIELDS: Final[dict[str, pa.DataType]] = {
 }
 """Column -> type, in the order of a scan.  `string` and not `large_string`: Spark accepts only the
 former, whose offsets are 32 bits, so a batch stays below 2 GiB (`BATCH_TEXT_BYTES`)."""
+
+MARKS: Final = "marks"
+ASKED_FIELDS: Final[dict[str, pa.DataType]] = {MARKS: pa.string()}
+"""Columns that a scan has where they are asked for.  `marks` is what a record of Kafka's has beside: an object of the
+members `$form`, `$key`, `$time` and `$headers` that pages of HTTP show, null where there are none."""
+_MARK: Final = re.compile(rb',"\$(?:form|key|time|headers)":')
+"""Within a JSON string its quotes would be escaped."""
 
 GAP: Final = pa.struct(
     [
@@ -58,10 +66,11 @@ def schema(columns: Sequence[str], *, loss_rows: bool = False) -> pa.Schema:
     Raises:
         ValueError: There is no such column.
     """
-    unknown = [name for name in columns if name not in FIELDS]
+    known = FIELDS | ASKED_FIELDS
+    unknown = [name for name in columns if name not in known]
     if unknown:
-        raise ValueError(f'no column "{unknown[0]}"; there are {", ".join(FIELDS)}')
-    types = {name: FIELDS[name] for name in columns}
+        raise ValueError(f'no column "{unknown[0]}"; there are {", ".join(known)}')
+    types = {name: known[name] for name in columns}
     return pa.schema({**types, **(LOSS_FIELDS if loss_rows else {})})
 
 
@@ -88,7 +97,9 @@ def batch(topic: str, run: Run, rows: NDArray[np.int64], wanted: pa.Schema) -> p
         made["node"] = strings(run.nodes_of, columns.node_id[rows])
     if "tag" in names:
         made["tag"] = strings(run.tags_of, columns.tag_id[rows])
-    if names & {"data", "meta"}:
+    if MARKS in names and not run.has_forms:
+        made[MARKS] = pa.nulls(len(rows), pa.string())
+    if names & {"data", "meta", MARKS} - made.keys():
         text, starts = _text(run, columns, rows)
         _cut(text, starts, columns, rows, names, made)
     if "_kind" in names:
@@ -164,10 +175,24 @@ def _cut(
     ends = starts + columns.size[rows] - 1
     has_meta = meta_size > 0
     data_ends = ends - np.where(has_meta, meta_size + META_KEY_SIZE, 0)
+    begins = data_ends - columns.data_size[rows]
     if "data" in names:
-        made["data"] = _slices(text, data_ends - columns.data_size[rows], data_ends)
+        made["data"] = _slices(text, begins, data_ends)
+    if MARKS in names - made.keys():
+        formed = np.flatnonzero(columns.form[rows] & FORMED)
+        view = memoryview(text)
+        found: list[str | None] = [None] * len(rows)
+        spans = zip(starts[formed].tolist(), begins[formed].tolist(), strict=True)
+        for at, (start, end) in zip(formed.tolist(), spans, strict=True):
+            found[at] = _marks(bytes(view[start : end - DATA_KEY_SIZE]))
+        made[MARKS] = pa.array(found, pa.string())
     if "meta" in names:
         made["meta"] = _slices(text, ends - meta_size, ends, valid=has_meta)
+
+
+def _marks(head: bytes) -> str | None:
+    found = _MARK.search(head)
+    return None if found is None else f"{{{head[found.start() + 1 :].decode()}}}"
 
 
 def _slices(

@@ -19,7 +19,7 @@ import msgspec
 import orjson
 import pyarrow as pa
 
-from topics.arrow.columns import GAP, schema
+from topics.arrow.columns import GAP, MARKS, schema
 from topics.arrow.loss import DELETED, Gap, add_gap
 from topics.arrow.source import Bounds, Consistency, NoSuchTopic, NotDurable, Wanted
 from topics.client import Client, Retry, TopicNotFound, TopicsError
@@ -41,6 +41,7 @@ AHEAD: Final = 4
 
 
 _ABSENT: Final = msgspec.Raw()
+_MARKS: Final = (b'"$form":', b'"$key":', b'"$time":', b'"$headers":')
 
 
 class _Record(msgspec.Struct, gc=False):
@@ -50,6 +51,17 @@ class _Record(msgspec.Struct, gc=False):
     node: str | None = msgspec.field(name="$node", default=None)
     tag: str | None = msgspec.field(name="$tag", default=None)
     meta: msgspec.Raw = _ABSENT
+    form: msgspec.Raw = msgspec.field(name="$form", default=_ABSENT)
+    key: msgspec.Raw = msgspec.field(name="$key", default=_ABSENT)
+    time: msgspec.Raw = msgspec.field(name="$time", default=_ABSENT)
+    headers: msgspec.Raw = msgspec.field(name="$headers", default=_ABSENT)
+
+    @property
+    def marks(self) -> bytes | None:
+        """What it has beside, of a client of Kafka's, as `columns.ASKED_FIELDS` says."""
+        named = zip(_MARKS, (self.form, self.key, self.time, self.headers), strict=True)
+        found = [name + bytes(value) for name, value in named if bytes(value)]
+        return b"{%b}" % b",".join(found) if found else None
 
 
 class _Stone(msgspec.Struct):
@@ -234,8 +246,8 @@ class RemoteSource:
         asked: dict[str, Any] = {
             "limit": PAGE_RECORDS,
             "max_batch_bytes": page_bytes,
-            "include_tags": "tag" in wanted.columns.names,
-            "include_meta": "meta" in wanted.columns.names,
+            "include_tags": not {"tag", MARKS}.isdisjoint(wanted.columns.names),
+            "include_meta": not {"meta", MARKS}.isdisjoint(wanted.columns.names),
         }
         if wanted.epoch:
             asked["epoch"] = wanted.epoch
@@ -332,13 +344,14 @@ def _batch(name: str, records: list[_Record], columns: pa.Schema) -> pa.RecordBa
         "tag": lambda: [record.tag for record in records],
         "data": lambda: [bytes(record.data) for record in records],
         "meta": lambda: [bytes(r.meta) or None for r in records],
+        MARKS: lambda: [r.marks for r in records],
         "_kind": lambda: ["record"] * len(records),
         "_gap": lambda: [None] * len(records),
     }
     arrays = []
     for field in columns:
         made = makers[field.name]()
-        if field.name in ("data", "meta"):
+        if field.name in ("data", "meta", MARKS):
             # Verbatim bytes of a JSON text that the server made: they are UTF-8.
             arrays.append(pa.array(made, pa.binary()).view(pa.string()))
         else:

@@ -5,7 +5,7 @@ is merged, or cut, without knowing what its rows mean beyond their seq.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -46,6 +46,10 @@ class Codec(Protocol):
     """
 
     suffix: str
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Of a scan, of which rows are made."""
 
     def rendered(self, batch: pa.RecordBatch) -> Rendered:
         """Records of a scan as rows of this format."""

@@ -16,6 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from topics.arrow.columns import FIELDS, MARKS
 from topics.export.codec import Measured, Rendered
 from topics.export.lake import Lake
 from topics.export.manifest import Damaged
@@ -31,6 +32,8 @@ _SEQ: Final = re.compile(rb'\{"\$seq":([0-9]{1,19}),')
 
 class JsonlCodec:
     """Implements `files.Codec`.  A row is the seq and the line, with its end."""
+
+    columns = (*FIELDS, MARKS)
 
     def __init__(self, compression: str = "none") -> None:
         self._compression = None if compression == "none" else compression
@@ -93,6 +96,7 @@ def rendered(batch: pa.RecordBatch) -> pa.RecordBatch:
         ',"$ts":',
         pc.divide(batch.column("ts").cast(pa.int64()), 1000).cast(pa.string()),
         _member('"$node":', batch.column("node")),
+        _members(batch.column(MARKS)),
         _member('"$tag":', batch.column("tag")),
         ',"data":',
         _on_one_line(batch.column("data")),
@@ -108,6 +112,12 @@ def _member(name: str, strings: pa.Array) -> pa.Array:
     texts = [f",{name}{orjson.dumps(each).decode()}" for each in encoded.dictionary.to_pylist()]
     made = pa.array(texts, pa.string()).take(encoded.indices)
     return made.fill_null("")
+
+
+def _members(marks: pa.Array) -> Any:
+    """The members of objects, behind a comma; empty for null."""
+    inner = pc.utf8_slice_codeunits(marks, start=1, stop=-1)
+    return pc.binary_join_element_wise(",", inner, "").fill_null("")
 
 
 def _meta(meta: pa.Array) -> list[Any]:

@@ -41,9 +41,10 @@ class ParquetCodec:
     """
 
     suffix = "parquet"
+    columns = tuple(FIELDS)
 
     def __init__(self, compression: str = "zstd", fields: pa.Schema | None = None) -> None:
-        scanned = schema(list(FIELDS))
+        scanned = schema(self.columns)
         self._fields = fields
         self._compression = compression
         self.schema = scanned if fields is None else typed_schema(scanned, fields)

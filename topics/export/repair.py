@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from topics.arrow.columns import FIELDS, schema
+from topics.arrow.columns import schema
 from topics.arrow.source import TopicSource, Wanted, now_ms
 from topics.export.manifest import Damaged, File, Lineage, Swap
 from topics.export.planning import partition_of
@@ -73,7 +73,7 @@ def _why_not(source: TopicSource, lineage: Lineage, file: File) -> str:
 
 def _fetched(target: Target, source: TopicSource, lineage: Lineage, file: File) -> list[Staged]:
     settings = target.settings
-    wanted = Wanted(schema(list(FIELDS)), tag_prefix=settings.tag_prefix, asof_ms=now_ms())
+    wanted = Wanted(schema(target.codec.columns), tag_prefix=settings.tag_prefix, asof_ms=now_ms())
     files = StagedFiles(
         target.lake,
         target.codec,

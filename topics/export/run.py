@@ -11,14 +11,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
-from topics.arrow.columns import FIELDS, schema
+from topics.arrow.columns import schema
 from topics.arrow.loss import DataLoss, Gap
 from topics.arrow.scan import Place, Range, require_whole, resolve
 from topics.arrow.source import TopicSource, Wanted, now_ms
 from topics.export.loading import Unusable
 from topics.export.manifest import Commit, Lineage, Settings
 from topics.export.planning import Sizer, cut
-from topics.export.target import Chunk
+from topics.export.target import Chunk, codec_of
 from topics.export.writing import Piece, ReadProgress, Recreated
 
 OnLoss = Literal["fail", "warn", "record"]
@@ -189,9 +189,9 @@ class ExportRun:
         return lineage is not None and lineage.epoch != each.epoch
 
     def _wanted(self) -> Wanted:
-        return Wanted(
-            schema(list(FIELDS)), tag_prefix=self._target.settings.tag_prefix, asof_ms=now_ms()
-        )
+        settings = self._target.settings
+        columns = schema(codec_of(settings).columns)
+        return Wanted(columns, tag_prefix=settings.tag_prefix, asof_ms=now_ms())
 
     def _export(self, each: Range) -> None:
         if self._job.jobs == 1:

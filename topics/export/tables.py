@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from topics.arrow.columns import FIELDS, schema
+from topics.arrow.columns import schema
 from topics.arrow.loss import Gap
 from topics.arrow.source import TopicSource, Wanted, now_ms
 from topics.distribution import install
@@ -242,7 +242,7 @@ class Tables:
         if lineage is None or source.bounds(topic).epoch != lineage.epoch:
             return None
         prefix = self.settings.tag_prefix
-        wanted = Wanted(schema(list(FIELDS)), tag_prefix=prefix, asof_ms=now_ms())
+        wanted = Wanted(schema(self._codec.columns), tag_prefix=prefix, asof_ms=now_ms())
         found = source.read(topic, lineage.first, lineage.last, wanted)
         there = (self._codec.rendered(b).rows for b in found if not isinstance(b, Gap))
         return compare_parts(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from topics.arrow.columns import FIELDS, schema
+from topics.arrow.columns import schema
 from topics.arrow.loss import Gap
 from topics.arrow.source import TopicSource, Wanted, now_ms
 from topics.export.codec import Codec, digest_of
@@ -144,7 +144,7 @@ def compare(lake: Lake, catalogue: Catalogue, source: TopicSource, topic: str) -
         return None
     settings = catalogue.settings
     codec = codec_of(settings)
-    wanted = Wanted(schema(list(FIELDS)), tag_prefix=settings.tag_prefix, asof_ms=now_ms())
+    wanted = Wanted(schema(codec.columns), tag_prefix=settings.tag_prefix, asof_ms=now_ms())
 
     def parts() -> Iterator[Part]:
         for file in lineage.files.values():
