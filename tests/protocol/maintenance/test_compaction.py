@@ -4,8 +4,11 @@ from collections import deque
 
 import pytest
 
+from protocol.batches.builder import batch, records_of
 from protocol.harness import Harness, tagged
+from topics.protocol.batches.codecs import packed
 from topics.protocol.maintenance import compaction
+from topics.protocol.model.commands import AppendBatch
 from topics.protocol.model.events import RunsDropped
 from topics.store.layout import segment_name
 
@@ -45,6 +48,26 @@ def test_a_run_that_is_mostly_dead_is_written_anew() -> None:
     assert run.text_bytes * 4 < before
     assert engine.diff() == left
     assert len(left["records"]) == 5
+
+
+def test_batches_of_which_little_lives_are_written_anew() -> None:
+    """However little room their records take, compressed. (§5, docs/kafka.md)"""
+    engine = Harness()
+    engine.put()
+    data = packed(4, records_of([(None, b"", [], 0)] * 4000))
+    engine.ask(AppendBatch("t", batch(data, 4000, attributes=4)))
+    engine.seal_all()
+    before = engine.topic().runs[0].text_bytes
+    assert before < 4 * 4000
+
+    engine.delete(before_seq=3400)
+    left = engine.diff(limit=1000)
+    engine.seal()
+
+    (run,) = engine.topic().runs
+    assert run.text_bytes * 2 < before
+    assert engine.diff(limit=1000) == left
+    assert len(left["records"]) == 601
 
 
 def test_a_shared_segment_of_which_little_lives_is_written_anew() -> None:

@@ -185,7 +185,8 @@ class Compaction:
         """An upper bound of the dead text of each sealed run: what the topic's counters leave over.
         Opens no run."""
         text_bytes = sum(run.text_bytes for run in topic.runs)
-        dead = max(text_bytes - topic.size_bytes - topic.count, 0)
+        commas = min(topic.count, sum(run.count for run in topic.runs if run.form == TEXT))
+        dead = max(text_bytes - topic.size_bytes - commas, 0)
         for run in topic.runs:
             if run.ref is not None:
                 self._state.segments.estimate_dead(run.ref, min(dead, run.text_bytes))
