@@ -28,6 +28,7 @@ from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.limits import Limits
 from topics.server.cluster.figures import HELP as CLUSTER_FAMILIES
+from topics.server.kafka.measures import KafkaMeasures
 from topics.server.readers.figures import families as reader_families
 from topics.server.transport.abuse_counts import AbuseCounts
 from topics.settings import TABLE, Setting
@@ -142,6 +143,7 @@ def test_every_metric_is_there(page: Path) -> None:
         family.name for family in AbuseCounts().families(0)
     }  # of a transport, which it has not
     told |= {family.name for family in reader_families([])}  # nor reader processes
+    told |= {family.name for family in KafkaMeasures().families()}  # nor a client of Kafka's
     told |= {f"topics_cluster_{name}" for name, _, _ in CLUSTER_FAMILIES}  # nor a cluster
 
     assert set(re.findall(r"\btopics_[a-z_]+", page.read_text())) <= told

@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.protocol.batches.varints import varint_of, zigzag_of
+from topics.protocol.batches.varints import sizes_of, varint_of, zigzag_of
 
 from . import builder
 
@@ -12,6 +12,12 @@ from . import builder
 )
 def test_a_signed_number_is_a_varint(number: int) -> None:
     assert zigzag_of(number) == builder.zigzag(number)
+
+
+@pytest.mark.parametrize("numbers", [[0, 1, 8191], [5, 8192, 1 << 31], []])
+def test_sizes_are_signed_numbers(numbers: list[int]) -> None:
+    """Many at once, small ones and large ones."""
+    assert sizes_of(numbers) == [builder.zigzag(number) for number in numbers]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from cluster.engines import LIMITS
 
 from protocol.batches.builder import batch, records_of
 from topics.protocol.cluster.formats import BATCHES, format_of
+from topics.protocol.cluster.member import Member
 from topics.protocol.cluster.rule.unit import FORMAT, FORMAT_OLDEST
 from topics.protocol.driver.reply import Reply
 from topics.protocol.faces.http.append_body import parse_append
@@ -101,6 +102,16 @@ def test_a_record_batch_is_in_each_copy_as_it_came() -> None:
         stored += run.stored(0, 1)
     assert bytes(stored[0]) == bytes(stored[1])
     assert bytes(stored[0])[16:] == ONE[16:]
+
+
+def test_the_format_is_told_before_there_is_a_store() -> None:
+    """Heartbeats are read while the store of a node is opened: it is told again."""
+    rig = Rig()
+    member = Member(rig.world.shard, "n9", rig.leader, message_bytes_max=600)
+
+    member.write_format(FORMAT)
+
+    assert (member.node, member.acceptance) == (None, None)
 
 
 def test_the_format_stays_when_the_store_is_opened_anew() -> None:

@@ -162,6 +162,7 @@ def test_an_open_run_is_as_one_of_text(codec: int) -> None:
     assert run.tags_of([tag_id]) == ["a"]
     assert run.columns.tag_id.tolist() == [tag_id, 0, int(run.tag_ids(equals("b"))[0])]
     assert not len(run.node_ids(["w"]))
+    assert run.nodes_of([]) == []
     with pytest.raises(AssertionError):
         run.nodes_of([1])
 

@@ -143,8 +143,6 @@ def _headers(pairs: Sequence[tuple[bytes, bytes | None]]) -> bytes:
 
 def _of_meta(meta: bytes) -> list[tuple[bytes, bytes | None]]:
     """The headers that an object is: a string is its text, anything else its JSON text."""
-    if not meta:
-        return []
     return [(name.encode(), _text(bytes(value))) for name, value in _META.decode(meta).items()]
 
 
