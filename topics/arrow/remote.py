@@ -58,7 +58,7 @@ class _Record(msgspec.Struct, gc=False):
 
     @property
     def marks(self) -> bytes | None:
-        """What it has beside, of a client of Kafka's, as `columns.ASKED_FIELDS` says."""
+        """The members that a client of Kafka's added, as `columns.ASKED_FIELDS` says."""
         named = zip(_MARKS, (self.form, self.key, self.time, self.headers), strict=True)
         found = [name + bytes(value) for name, value in named if bytes(value)]
         return b"{%b}" % b",".join(found) if found else None

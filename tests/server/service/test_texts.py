@@ -193,6 +193,20 @@ def test_a_row_without_text_is_nothing(tags: bool) -> None:
             assert [each["$seq"] for each in shown] == [3, 5]
 
 
+def test_a_job_without_text_is_no_harm_to_those_beside_it() -> None:
+    """Its flag was lost; it is set aside as one that cannot be read. (§10.2)"""
+    store = MemoryStore()
+    store.recover(Ledger(store))
+    before = hot([1, 2, 3])
+    before.delete(np.array([1]))
+    [ref] = store.seal([entry_of(before)])
+
+    found = list(one_by_one(of(store.open_run(ref, 1), (0, 3), inserts=INSERTS[:3])))
+
+    assert [isinstance(each, Corrupt) for each in found] == [False, True, False]
+    assert b"lease_13" in bytes(found[2])  # type: ignore[arg-type]
+
+
 # ---------------------------------------------------------------------- large answers
 
 

@@ -232,7 +232,7 @@ class PackedRun(UnsealedRun):
 
     @property
     def opened_bytes(self) -> int:
-        """What it has made of its batches, an estimate."""
+        """Bytes of what was made of its batches, an estimate."""
         times_bytes = 0 if self._times is None else self._times.nbytes
         made = sum(map(hot_bytes_of_text, self._made[1]))
         return self._open.memory_bytes + made + times_bytes

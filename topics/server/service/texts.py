@@ -84,8 +84,9 @@ def one_by_one(records: Records) -> Iterator[Buffer | Exception]:
                     yield lost  # the damage takes this job as well
                     continue
                 try:
-                    texts = _texts(one, blocking=True) or []
-                    yield texts[0]
+                    texts = _texts(one, blocking=True)
+                    what = f"seq {run.first_seq + row} is live and has no text"
+                    yield texts[0] if texts else Corrupt(repr(run), 0, what)
                 except DamagedRun as damage:
                     lost = damage
                     yield damage
