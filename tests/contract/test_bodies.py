@@ -122,7 +122,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "auto_priority": "bool", "auto_create": "bool", "idempotency_window_ms": "natural",
         "dedupe_node": "bool", "lease_ms": "natural", "claim_jitter_ms": "natural",
         "max_deliveries": "natural", "dead_letter": "text", "leases_durable": "bool",
-        "max_message_bytes": "natural",
+        "max_message_bytes": "natural", "compact": "bool",
     },
     "append": {
         "node": "text", "idempotency_key": "text", "create": "bool", "disable_backpressure": "bool",

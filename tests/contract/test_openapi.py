@@ -123,7 +123,8 @@ FULL_CONFIG = {
     "auto_priority": False, "auto_create": True, "idempotency_window_ms": 60_000,
     "dedupe_node": False, "lease_ms": 60_000, "claim_jitter_ms": 0, "max_deliveries": 3,
     "dead_letter": "dead", "leases_durable": True, "max_message_bytes": 5000,
-    "message_timestamp_type": "LogAppendTime",
+    "message_timestamp_type": "LogAppendTime", "kafka_configs": {"segment.ms": "9"},
+    "partitions": 1, "compact": False,
 }  # fmt: skip
 FULL_VIEW = {
     "node": ["x"], "limit": 10, "max_batch_bytes": 1 << 16, "match": ["tag", "Glob", "a*"],

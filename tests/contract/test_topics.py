@@ -19,6 +19,8 @@ OTHER = {
     "auto_create": False, "idempotency_window_ms": 4, "dedupe_node": False, "lease_ms": 500,
     "claim_jitter_ms": 6, "max_deliveries": 7, "dead_letter": "elsewhere", "leases_durable": True,
     "max_message_bytes": 8, "message_timestamp_type": "LogAppendTime",
+    "kafka_configs": {"segment.ms": "9"},
+    "partitions": 1, "compact": False,
 }  # fmt: skip
 
 

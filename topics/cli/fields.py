@@ -40,6 +40,8 @@ FIELDS: Final[dict[str, type | tuple[str, ...]]] = {
     "leases_durable": bool,
     "max_message_bytes": int,
     "message_timestamp_type": ("CreateTime", "LogAppendTime"),
+    "partitions": int,
+    "compact": bool,
 }
 """The fields of the client's `Config` and their types, or the words that each may be.  Written here
 once more, because importing the client takes longer than most commands."""
@@ -64,6 +66,8 @@ HELP: Final = {
     "leases_durable": "Queue: leases survive a power loss.",
     "max_message_bytes": "The largest record batch of a client of Kafka's.",
     "message_timestamp_type": "Whose time records of Kafka's clients have.",
+    "partitions": "How many logs the topic is; the number only grows.",
+    "compact": "Of records with one key the newest stays.",
 }
 """What the help says of each field."""
 

@@ -95,6 +95,15 @@ def put_topic(topic: str, config: Config) -> Call[Configured]:
     return Call("PUT", topic_path(topic), decoder_of(Configured), body=encode(config))
 
 
+_SHOWN_WHERE_GIVEN: Final = (
+    "max_message_bytes",
+    "message_timestamp_type",
+    "partitions",
+    "compact",
+    "kafka_configs",
+)
+
+
 def merged(config: TopicConfig, changes: Config) -> Config:
     """The whole config with `changes` applied, because a `PUT` replaces the whole (§1.1).
 
@@ -102,7 +111,7 @@ def merged(config: TopicConfig, changes: Config) -> Config:
     not have is left out, too.
     """
     fields = {name: getattr(config, name) for name in config.__struct_fields__}
-    for name in ("max_message_bytes", "message_timestamp_type"):
+    for name in _SHOWN_WHERE_GIVEN:
         if fields[name] is None:
             del fields[name]
     del fields["durable"]

@@ -183,6 +183,9 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     leases_durable: bool = False
     max_message_bytes: int | None = None
     message_timestamp_type: str | None = None
+    partitions: int | None = None
+    compact: bool | None = None
+    kafka_configs: Mapping[str, str] | None = None
 
 
 class Configured(msgspec.Struct, frozen=True, kw_only=True):

@@ -52,6 +52,9 @@ class Config(TypedDict, total=False):
     leases_durable: bool
     max_message_bytes: int
     message_timestamp_type: Literal["CreateTime", "LogAppendTime"]
+    partitions: int
+    compact: bool
+    kafka_configs: Mapping[str, str]
 
 
 class WriteOptions(TypedDict, total=False):

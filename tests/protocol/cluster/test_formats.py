@@ -5,7 +5,7 @@ import pytest
 from cluster.engines import LIMITS
 
 from protocol.batches.builder import batch, records_of
-from topics.protocol.cluster.formats import BATCHES, format_of
+from topics.protocol.cluster.formats import BATCHES, GROUPS, format_of
 from topics.protocol.cluster.member import Member
 from topics.protocol.cluster.rule.unit import FORMAT, FORMAT_OLDEST
 from topics.protocol.driver.reply import Reply
@@ -47,6 +47,12 @@ NEW = {
     "a bound of batches": put(max_message_bytes=2000),
     "times of appends": put(message_timestamp_type="LogAppendTime"),
 }
+NEWER = {
+    "partitions": put(partitions=1),
+    "compaction": put(compact=False),
+    "configs of Kafka's": put(kafka_configs={"segment.ms": "5"}),
+    "a config of an append": append(records=[{"data": 1}], config={"compact": True}),
+}
 OLD = {
     "records": append(records=[{"data": 1, "tag": "a", "meta": {}}], node="n"),
     "a config": put(ttl_ms=5000, durability="fsync"),
@@ -78,6 +84,11 @@ def test_what_only_a_newer_node_reads_waits_for_the_last_upgrade(what: str) -> N
     rig.land()
     (reply,) = replies
     assert isinstance(reply.result, Outcome)
+
+
+@pytest.mark.parametrize("what", NEWER)
+def test_configs_of_format_three_wait_for_it(what: str) -> None:
+    assert format_of(NEWER[what]) == GROUPS
 
 
 @pytest.mark.parametrize("what", OLD)

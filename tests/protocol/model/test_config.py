@@ -62,3 +62,10 @@ def test_a_router_has_two_ends_and_defaults() -> None:
     }
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"source": "a"}, RouterConfig)
+
+
+def test_a_topic_is_one_log_that_keeps_everything_unless_its_config_says_more() -> None:
+    config = TopicConfig()
+    assert (config.partition_count, config.is_compacted) == (1, False)
+    config = TopicConfig(partitions=8, compact=True)
+    assert (config.partition_count, config.is_compacted) == (8, True)

@@ -12,6 +12,8 @@ from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.names import (
     decode_segment,
     is_topic_name,
+    partition_name,
+    partition_of,
     quote,
     require_router_name,
     require_topic_name,
@@ -82,3 +84,11 @@ def test_a_router_may_have_an_arrow_in_its_name() -> None:
     """As a topic's, and `>` besides; anything else is 400. (§6.1)"""
     assert require_router_name("a->b") == "a->b"
     assert refusal(require_router_name, ">a").code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("index", [0, 1, 999])
+def test_a_partition_has_a_name_that_no_topic_has(index: int) -> None:
+    """The first is the topic itself; the name of any other says both."""
+    name = partition_name("orders", index)
+    assert partition_of(name) == ("orders", index)
+    assert is_topic_name(name) == (index == 0)

@@ -1,7 +1,8 @@
 """Which format of units a command needs: every node that lives has to read what it may cause.
 
 Format 1 carries all that records of HTTP need.  Format 2 carries record batches of Kafka's clients, ids of
-producers, the marks of records that came by Kafka, configs of record batches, and trims.
+producers, the marks of records that came by Kafka, configs of record batches, and trims.  Format 3 carries partitions,
+compaction and groups of consumers.
 """
 
 from typing import Final
@@ -21,6 +22,7 @@ from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
 
 BATCHES: Final = 2
+GROUPS: Final = 3
 
 
 def format_of(command: Command) -> int:
@@ -29,18 +31,22 @@ def format_of(command: Command) -> int:
         case AppendBatch() | ReserveProducerIds():
             return BATCHES
         case Append():
-            is_new = command.marks is not None or _is_of_batches(command.config)
+            marked = FORMAT_OLDEST if command.marks is None else BATCHES
+            return max(marked, _format_of_config(command.config))
         case PutTopic():
-            is_new = _is_of_batches(command.config)
+            return _format_of_config(command.config)
         case DeleteRecords():
-            is_new = command.trims
+            return BATCHES if command.trims else FORMAT_OLDEST
         case _:
-            is_new = False
-    return BATCHES if is_new else FORMAT_OLDEST
+            return FORMAT_OLDEST
 
 
-def _is_of_batches(config: TopicConfig) -> bool:
-    return config.max_message_bytes is not UNSET or config.message_timestamp_type is not UNSET
+def _format_of_config(config: TopicConfig) -> int:
+    groups = config.partitions, config.compact, config.kafka_configs
+    if any(each is not UNSET for each in groups):
+        return GROUPS
+    batches = config.max_message_bytes, config.message_timestamp_type
+    return BATCHES if any(each is not UNSET for each in batches) else FORMAT_OLDEST
 
 
 def require_format(command: Command, written: int) -> None:

@@ -1,5 +1,6 @@
 """What is configured: a topic (§0.10) and a router (§6.1), with fields, defaults and bounds."""
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -18,14 +19,20 @@ CLAIM_JITTER_MS_MAX: Final = 5000
 MESSAGE_BYTES: Final = 1_048_588
 """A record batch of Kafka's clients, where a topic says nothing else: Kafka's own bound."""
 MESSAGE_BYTES_MAX: Final = 2**31 - 1
+PARTITIONS_MAX: Final = 1000
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A topic's config in force, every field resolved; echoed whole in every answer.
 
-    The queue fields (`lease_ms` and after) are kept and inert on a log.  The last two are of record batches
-    that Kafka's clients send; where they are not given they are shown nowhere.
+    The queue fields (`lease_ms` and after) are kept and inert on a log.  The fields from `max_message_bytes`
+    on are shown where they are given, and nowhere else.
+
+    Attributes:
+        partitions: How many logs the topic is; UNSET: one.
+        compact: Of records with one key the newest stays, and older ones are deleted.
+        kafka_configs: Configs of Kafka's clients that no other field says, by their names there.
     """
 
     type: TopicType = "log"
@@ -47,6 +54,19 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     leases_durable: bool = False
     max_message_bytes: int | UnsetType = UNSET
     message_timestamp_type: TimestampType | UnsetType = UNSET
+    partitions: int | UnsetType = UNSET
+    compact: bool | UnsetType = UNSET
+    kafka_configs: Mapping[str, str] | UnsetType = UNSET
+
+    @property
+    def partition_count(self) -> int:
+        """How many logs the topic is."""
+        return 1 if self.partitions is UNSET else self.partitions
+
+    @property
+    def is_compacted(self) -> bool:
+        """Only the newest record of each key stays."""
+        return self.compact is True
 
     @property
     def batch_bytes_max(self) -> int:

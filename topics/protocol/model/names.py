@@ -39,6 +39,21 @@ def require_topic_name(name: str, *, path: str | None = None) -> str:
     )
 
 
+PARTITION_MARK: Final = "#"
+"""Stands in the engine's own name of a partition behind the first; no public name has it."""
+
+
+def partition_name(topic: str, index: int) -> str:
+    """The engine's name of a partition: the first is the topic itself."""
+    return f"{topic}{PARTITION_MARK}{index}" if index else topic
+
+
+def partition_of(name: str) -> tuple[str, int]:
+    """The topic and the partition that the engine's name of a partition says."""
+    topic, _, index = name.partition(PARTITION_MARK)
+    return topic, int(index or 0)
+
+
 def require_router_name(name: str) -> str:
     """The name, if it is one (400 otherwise)."""
     if is_router_name(name):

@@ -34,6 +34,7 @@ from topics.protocol.model.commands import DeleteTopic, GetTopic, ListTopics, Pu
 from topics.protocol.model.config import (
     CLAIM_JITTER_MS_MAX,
     MESSAGE_BYTES_MAX,
+    PARTITIONS_MAX,
     PRIORITY_MAX,
     Discard,
     TimestampType,
@@ -44,6 +45,10 @@ from topics.protocol.model.durability import Durability, durability_of
 from topics.protocol.model.names import require_topic_name
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.records import Buffer
+
+KAFKA_CONFIGS_MAX: Final = 64
+ConfigName = Annotated[str, Meta(min_length=1, max_length=255)]
+ConfigText = Annotated[str, Meta(max_length=1024)]
 
 
 class ConfigBody(msgspec.Struct):
@@ -68,6 +73,9 @@ class ConfigBody(msgspec.Struct):
     leases_durable: bool | None = None
     max_message_bytes: Natural | None = None
     message_timestamp_type: TimestampType | None = None
+    partitions: Natural | None = None
+    compact: bool | None = None
+    kafka_configs: dict[ConfigName, ConfigText] | None = None
 
 
 TOPIC_DEFAULTS: Final = TopicConfig()
@@ -115,7 +123,26 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
             )
         ),
         message_timestamp_type=given(body.message_timestamp_type, UNSET),
+        partitions=_partitions(body.partitions, f"{path}.partitions"),
+        compact=given(body.compact, UNSET),
+        kafka_configs=_kafka_configs(body.kafka_configs, f"{path}.kafka_configs"),
     )
+
+
+def _partitions(asked: int | None, path: str) -> int | UnsetType:
+    if asked is None:
+        return UNSET
+    if not 1 <= asked <= PARTITIONS_MAX:
+        raise invalid(f"a topic has 1 to {PARTITIONS_MAX} partitions", path)
+    return asked
+
+
+def _kafka_configs(asked: Mapping[str, str] | None, path: str) -> Mapping[str, str] | UnsetType:
+    if not asked:
+        return UNSET
+    if len(asked) > KAFKA_CONFIGS_MAX:
+        raise invalid(f"a topic keeps {KAFKA_CONFIGS_MAX} configs of Kafka's clients", path)
+    return asked
 
 
 def parse_put(topic: str, body: Buffer) -> PutTopic:

@@ -54,6 +54,9 @@ _CONFIG: Final[Fields] = defaults(
         "message_timestamp_type": says(
             "Whose time records of Kafka's clients have: their producer's where it is absent."
         ),
+        "partitions": says("How many logs the topic is, 1 to 1000; one where it is absent."),
+        "compact": says("Of records with one key the newest stays, and older ones are deleted."),
+        "kafka_configs": says("Configs of Kafka's clients that no other field says, as text."),
     },
 )
 
