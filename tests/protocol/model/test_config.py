@@ -69,3 +69,20 @@ def test_a_topic_is_one_log_that_keeps_everything_unless_its_config_says_more() 
     assert (config.partition_count, config.is_compacted) == (1, False)
     config = TopicConfig(partitions=8, compact=True)
     assert (config.partition_count, config.is_compacted) == (8, True)
+
+
+def test_when_a_topic_is_compacted_stands_in_configs_of_kafka() -> None:
+    """A day for tombstones, no lag, and half of the topic, as Kafka has it. (§8)"""
+    config = TopicConfig(compact=True)
+    assert (config.delete_retention_ms, config.min_compaction_lag_ms) == (86_400_000, 0)
+    assert (config.max_compaction_lag_ms, config.min_dirty_ratio) == (2**63 - 1, 0.5)
+    config = TopicConfig(
+        kafka_configs={
+            "delete.retention.ms": "1",
+            "min.compaction.lag.ms": "2",
+            "max.compaction.lag.ms": "3",
+            "min.cleanable.dirty.ratio": "0.25",
+        }
+    )
+    assert (config.delete_retention_ms, config.min_compaction_lag_ms) == (1, 2)
+    assert (config.max_compaction_lag_ms, config.min_dirty_ratio) == (3, 0.25)

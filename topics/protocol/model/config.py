@@ -7,6 +7,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from topics.protocol.model.durability import DURABILITIES, Durability, DurabilityClass
+from topics.protocol.model.kafka_configs import (
+    DELETE_RETENTION,
+    KEPT,
+    MAX_COMPACTION_LAG,
+    MIN_COMPACTION_LAG,
+    MIN_DIRTY_RATIO,
+)
 
 TopicType = Literal["log", "queue"]
 Discard = Literal["old", "reject"]
@@ -67,6 +74,31 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     def is_compacted(self) -> bool:
         """Only the newest record of each key stays."""
         return self.compact is True
+
+    @property
+    def delete_retention_ms(self) -> int:
+        """A record of a null value that is the newest of its key stays this long in a compacted topic."""
+        return int(self.kafka_config(DELETE_RETENTION))
+
+    @property
+    def min_compaction_lag_ms(self) -> int:
+        """No record younger than this is compacted away."""
+        return int(self.kafka_config(MIN_COMPACTION_LAG))
+
+    @property
+    def max_compaction_lag_ms(self) -> int:
+        """A record that has a newer one of its key is compacted away after this, however few there are."""
+        return int(self.kafka_config(MAX_COMPACTION_LAG))
+
+    @property
+    def min_dirty_ratio(self) -> float:
+        """Which part of a topic is to be new since its last compaction before the next is worth it."""
+        return float(self.kafka_config(MIN_DIRTY_RATIO))
+
+    def kafka_config(self, name: str) -> str:
+        """A config that is kept as text for Kafka's clients, by its name there."""
+        kept = self.kafka_configs or {}
+        return kept.get(name, KEPT[name].default)
 
     @property
     def batch_bytes_max(self) -> int:

@@ -1,0 +1,136 @@
+"""Configs of Kafka's clients that a topic keeps as text, since no field of its config says them.
+
+What says where and how Kafka keeps its files has no effect here, and is kept all the same: programs set it when they
+make a topic, and read it back.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+BOOLEAN, STRING, INT, _SHORT, LONG, DOUBLE, LIST = range(1, 8)
+"""Kinds of configs, by Kafka's numbers."""
+LONG_MAX: Final = 2**63 - 1
+INT_MAX: Final = 2**31 - 1
+TEXT_MAX: Final = 1024
+"""Characters of a value."""
+_WHOLE: Final = re.compile("[+-]?[0-9]{1,20}")
+
+
+class KeptConfig(NamedTuple):
+    """A config.
+
+    Attributes:
+        kind: Kafka's number of what its value is.
+        default: Its value where nobody set one.
+        parsed: The text as it is kept; raises ValueError, of one line, for what is no value.
+    """
+
+    kind: int
+    default: str
+    parsed: Callable[[str], str]
+
+
+def whole_number(text: str) -> int:
+    """Raises ValueError, of one line: Python's own repeats what was given, however long that is."""
+    if _WHOLE.fullmatch(text.strip()) is None:
+        raise ValueError("a whole number")
+    return int(text)
+
+
+def items(text: str) -> list[str]:
+    """The items of a list, each once, in their order."""
+    found = [each.strip() for each in text.split(",")]
+    return [each for each in dict.fromkeys(found) if each]
+
+
+def _number(kind: int, default: int, least: int) -> KeptConfig:
+    most = INT_MAX if kind == INT else LONG_MAX
+
+    def parsed(text: str) -> str:
+        value = whole_number(text)
+        if not least <= value <= most:
+            raise ValueError(f"a number from {least} to {most}")
+        return str(value)
+
+    return KeptConfig(kind, str(default), parsed)
+
+
+def _ratio(default: str) -> KeptConfig:
+    def parsed(text: str) -> str:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 <= value <= 1:
+            raise ValueError("a number from 0 to 1")
+        return str(value)
+
+    return KeptConfig(DOUBLE, default, parsed)
+
+
+def _choice(kind: int, default: str, *others: str) -> KeptConfig:
+    allowed = (default, *others)
+
+    def parsed(text: str) -> str:
+        value = text.strip()
+        if kind == BOOLEAN:
+            value = value.lower()
+        if value not in allowed:
+            raise ValueError(" or ".join(allowed))
+        return value
+
+    return KeptConfig(kind, default, parsed)
+
+
+def _boolean(default: str, *others: str) -> KeptConfig:
+    return _choice(BOOLEAN, default, *others)
+
+
+def _throttled() -> KeptConfig:
+    def parsed(text: str) -> str:
+        if len(text) > TEXT_MAX:
+            raise ValueError(f"at most {TEXT_MAX} characters")
+        return ",".join(items(text))
+
+    return KeptConfig(LIST, "", parsed)
+
+
+DELETE_RETENTION: Final = "delete.retention.ms"
+MAX_COMPACTION_LAG: Final = "max.compaction.lag.ms"
+MIN_COMPACTION_LAG: Final = "min.compaction.lag.ms"
+MIN_DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
+
+KEPT: Final[Mapping[str, KeptConfig]] = {
+    "compression.gzip.level": _number(INT, -1, -1),
+    "compression.lz4.level": _number(INT, 9, 1),
+    "compression.type": _choice(
+        STRING, "producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"
+    ),
+    "compression.zstd.level": _number(INT, 3, -131_072),
+    DELETE_RETENTION: _number(LONG, 86_400_000, 0),
+    "file.delete.delay.ms": _number(LONG, 60_000, 0),
+    "flush.messages": _number(LONG, LONG_MAX, 1),
+    "flush.ms": _number(LONG, LONG_MAX, 0),
+    "follower.replication.throttled.replicas": _throttled(),
+    "index.interval.bytes": _number(INT, 4096, 0),
+    "leader.replication.throttled.replicas": _throttled(),
+    "local.retention.bytes": _number(LONG, -2, -2),
+    "local.retention.ms": _number(LONG, -2, -2),
+    MAX_COMPACTION_LAG: _number(LONG, LONG_MAX, 1),
+    "message.timestamp.after.max.ms": _number(LONG, LONG_MAX, 0),
+    "message.timestamp.before.max.ms": _number(LONG, LONG_MAX, 0),
+    MIN_DIRTY_RATIO: _ratio("0.5"),
+    MIN_COMPACTION_LAG: _number(LONG, 0, 0),
+    "preallocate": _boolean("false", "true"),
+    "remote.log.copy.disable": _boolean("false", "true"),
+    "remote.log.delete.on.disable": _boolean("false", "true"),
+    "remote.storage.enable": _boolean("false"),
+    "segment.bytes": _number(INT, 1_073_741_824, 1),
+    "segment.index.bytes": _number(INT, 10_485_760, 4),
+    "segment.jitter.ms": _number(LONG, 0, 0),
+    "segment.ms": _number(LONG, 604_800_000, 1),
+    "unclean.leader.election.enable": _boolean("false", "true"),
+}
+"""By name."""
