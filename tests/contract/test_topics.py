@@ -122,6 +122,18 @@ def test_the_type_is_the_one_immutable_field(api: Api, name: str) -> None:
     assert api.state(queue)["type"] == "queue"
 
 
+def test_configs_of_kafka_are_those_that_no_field_says(api: Api, name: str) -> None:
+    """Kept as Kafka's clients are shown them; what a field says otherwise is 400. (§0.10)"""
+    texts = {"segment.ms": " 7 ", "retention.ms": "-1"}
+    kept = api.put(name, kafka_configs=texts)["config"]["kafka_configs"]
+    assert kept == {"segment.ms": "7", "retention.ms": "-1"}
+    path = f"/v0/topics/{name}"
+    for wrong in ({"no.such": "5"}, {"segment.ms": "x"}, {"retention.ms": "5"}):
+        for body in ({"kafka_configs": wrong}, {"kafka_configs": wrong, "ttl_ms": 6}):
+            assert api.refused("PUT", path, body) == (400, "invalid_request")
+    assert api.state(name)["config"]["kafka_configs"] == kept
+
+
 def test_a_dead_letter_topic_is_another_topic(api: Api, name: str) -> None:
     """A queue that names itself as its dead-letter topic is 400. (§1.1)"""
     body = {"type": "queue", "dead_letter": name}

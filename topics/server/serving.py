@@ -272,6 +272,7 @@ class _Server:
             exchange.more.append,
             settings.kafka_advertised,
             auto_create=settings.kafka_auto_create,
+            data_dir=str(settings.data_dir.absolute()),
             frame_bytes_max=settings.limits.max_body_bytes,
         ).speaker
 

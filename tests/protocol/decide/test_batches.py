@@ -11,12 +11,18 @@ from topics.protocol.batches.codecs import packed
 from topics.protocol.batches.header import checked_header
 from topics.protocol.decide import batches
 from topics.protocol.faces.http.records import parse_diff
-from topics.protocol.model.commands import AppendBatch, DeleteRecords, ReserveProducerIds
+from topics.protocol.model.commands import (
+    AppendBatch,
+    DeleteRecords,
+    DescribeProducers,
+    ReserveProducerIds,
+)
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.events import ProducerIdsReserved
+from topics.protocol.model.fetched import ProducerFacts, ProducersDescribed
 from topics.protocol.model.outcomes import BatchAppended, Gate, Parked, ProducerIds
 from topics.protocol.model.records import PACKED, TEXT
-from topics.protocol.state.producers import Fenced, OutOfOrder, TooOld
+from topics.protocol.state.producers import EXPIRE_MS, Fenced, OutOfOrder, TooOld
 from topics.store.files import read_whole
 from topics.store.memory import MemoryStore
 
@@ -326,6 +332,31 @@ def test_a_copy_with_a_history_of_its_own_begins_elsewhere() -> None:
     assert isinstance(found, ProducerIds)
     assert first.first == batches._first_id("0a" * 8)
     assert found.first == batches._first_id("0b" * 8)
+
+
+def producers_of(engine: Harness, skip: int, size: int) -> tuple[list[ProducerFacts], int | None]:
+    found = engine.ask(DescribeProducers("t", skip, size))
+    assert isinstance(found, ProducersDescribed)
+    return list(found.producers), found.next_skip
+
+
+def test_who_writes_is_listed_page_by_page() -> None:
+    """With the number of the last record of each; who wrote nothing for a day is not. (KIP-664)"""
+    engine = Harness()
+    assert refusal(producers_of, engine, 0, 2).code is ErrorCode.TOPIC_NOT_FOUND
+    engine.put()
+    assert producers_of(engine, 0, 2) == ([], None)
+    for producer in (7, 8, 9):
+        put(engine, *values(b"1", b"2"), producer_id=producer, producer_epoch=3, sequence=5)
+    then_ms = engine.now_ms
+
+    assert producers_of(engine, 0, 2) == (
+        [ProducerFacts(7, 3, 6, then_ms), ProducerFacts(8, 3, 6, then_ms)],
+        2,
+    )
+    assert producers_of(engine, 2, 2) == ([ProducerFacts(9, 3, 6, then_ms)], None)
+    engine.now_ms += EXPIRE_MS
+    assert producers_of(engine, 0, 2) == ([], 2)
 
 
 # -- both faces, in any order ----------------------------------------------------------------------------

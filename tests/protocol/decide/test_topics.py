@@ -11,12 +11,13 @@ from topics.protocol.decide.topics import PRIORITY_HALF_LIFE_MS
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.access import Caller
-from topics.protocol.model.commands import DescribeTopics, GetTopic, ListTopics
+from topics.protocol.model.commands import DescribeTopics, GetTopic, ListTopics, PutTopic
+from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.events import TopicConfigured
 from topics.protocol.model.fetched import TopicsDescribed
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.outcomes import TopicShown, TopicsListed
+from topics.protocol.model.outcomes import TopicPut, TopicShown, TopicsListed
 from topics.protocol.model.permission import permitted
 
 
@@ -29,6 +30,26 @@ def test_a_put_creates_and_then_replaces_the_whole_config() -> None:
     assert (first["created"], second["created"]) == (True, False)
     config = engine.state()["config"]
     assert (config["cap_records"], config["ttl_ms"]) == (0, 2000)
+
+
+def test_a_put_in_the_place_of_a_config_overwrites_no_other() -> None:
+    """Whoever changes a part of a config puts it whole, and another may have changed it meanwhile. (§8)"""
+    engine = Harness()
+    old, others, mine = TopicConfig(), TopicConfig(ttl_ms=1), TopicConfig(ttl_ms=2)
+
+    def put(config: TopicConfig, previous: TopicConfig | None) -> TopicPut:
+        found = engine.ask(PutTopic("t", config, True, previous=previous))
+        assert isinstance(found, TopicPut)
+        return found
+
+    assert refusal(put, mine, old).code is ErrorCode.TOPIC_NOT_FOUND
+    assert put(old, None).created
+    assert put(others, old).config == others
+    for previous in (old, None):
+        found = put(mine, previous)
+        assert (found.created, found.config) == (False, others)
+    assert engine.topic().config == others
+    assert put(mine, others).config == engine.topic().config == mine
 
 
 def test_an_identical_put_is_no_event() -> None:
@@ -270,3 +291,13 @@ def test_topics_are_described_by_names_by_epochs_or_page_by_page() -> None:
     inner = Caller("k", prefixes=("c",))
     assert described(engine, after="", page_size=2, caller=inner) == (["c"], None)
     assert described(engine, epochs=[epoch], caller=inner) == ([], None)
+
+
+def test_a_description_tells_the_bytes_of_the_records() -> None:
+    """As many as the topic's state does. (§1.2)"""
+    engine = Harness()
+    engine.put()
+    engine.append(1)
+    found = engine.ask(DescribeTopics(names=["t"]))
+    assert isinstance(found, TopicsDescribed)
+    assert found.topics[0].size_bytes == engine.state()["bytes"] > 0

@@ -7,6 +7,7 @@ from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.model.commands import (
     FACTS,
     AppendBatch,
+    DescribeProducers,
     DescribeTopics,
     Diff,
     FetchBatches,
@@ -38,6 +39,7 @@ def test_every_command_has_a_route() -> None:
         FetchBatches,
         FindPlaces,
         DescribeTopics,
+        DescribeProducers,
     }  # Kafka's clients have these
 
 

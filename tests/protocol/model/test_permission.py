@@ -52,6 +52,7 @@ TABLE: list[tuple[Command, set[str]]] = [
     ),
     (commands.FindPlaces([("in.a", True), ("in.b", False)]), {"in.a", "in.b"}),
     (commands.DescribeTopics(["in.a"], ["e-1"]), {"in.a"}),
+    (commands.DescribeProducers("in.a", 0, 1), {"in.a"}),
     (commands.Diff("in.a", **DIFF), {"in.a"}),
     (commands.ReadPage("in.a", 0, 1, 1, False, True, None), {"in.a"}),
     (commands.DeleteRecords("in.a", 1, None), {"in.a"}),

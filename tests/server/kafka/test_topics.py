@@ -14,6 +14,7 @@ from topics.server.kafka import topics as topics_of
 from topics.server.kafka.call import Rules
 
 from .desk import KafkaDesk, some
+from .test_login import guarded, login
 
 
 def metadata(desk: KafkaDesk, *names: str, version: int = 13, **fields: Any) -> Any:
@@ -122,6 +123,104 @@ def test_the_cluster_is_this_server() -> None:
         found = KafkaDesk().ask("DescribeCluster", version)
         assert [each.broker_id for each in found.brokers] == [found.controller_id] == [1]
         assert found.cluster_id == "0" * 16
+
+
+def partitions(
+    desk: KafkaDesk, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
+) -> tuple[list[tuple[str, int, list[int]]], tuple[str, int] | None]:
+    """Name, error and partitions of each topic, and where the next page begins."""
+    T = types("DescribeTopicPartitionsRequest")
+    found = desk.ask(
+        "DescribeTopicPartitions",
+        topics=[T.TopicRequest(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=cursor and T.Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+    )
+    topics = [
+        (each.name, each.error_code, [part.partition_index for part in each.partitions])
+        for each in found.topics
+    ]
+    behind = found.next_cursor
+    return topics, behind and (behind.topic_name, behind.partition_index)
+
+
+def partitioned() -> KafkaDesk:
+    desk = KafkaDesk()
+    for name, count in (("b", 3), ("a", 2), ("c", 1), ("x:y", 1)):
+        desk.shell.submit(PutTopic(name, TopicConfig(partitions=count), True), lambda _: None)
+    return desk
+
+
+A, B, C = ("a", 0, [0, 1]), ("b", 0, [0, 1, 2]), ("c", 0, [0])
+
+
+def test_partitions_are_described_in_order() -> None:
+    """Of all topics, or of some; unknown ones stand before the others. (KIP-966)"""
+    desk = partitioned()
+    assert partitions(desk) == ([A, B, C], None)
+    unknown = errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert partitions(desk, "c", "z", "a", "a", "x:y") == (
+        [("x:y", unknown, []), ("z", unknown, []), A, C],
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "limit", "cursor", "found", "behind"),
+    [
+        ((), 3, None, [A, ("b", 0, [0])], ("b", 1)),
+        ((), 3, ("b", 1), [("b", 0, [1, 2]), C], None),
+        ((), 2, None, [A], ("b", 0)),
+        ((), 0, None, [("a", 0, [0])], ("a", 1)),
+        ((), 9, ("aa", 0), [B, C], None),
+        ((), 9, ("a", 7), [("a", 0, []), B, C], None),
+        (("b", "a"), 3, ("b", 1), [("b", 0, [1, 2])], None),
+        (("a",), 2, None, [A], None),
+        (("a", "b"), 9, ("c", 0), [("a", 42, []), ("b", 42, [])], None),
+        (("a",), 9, ("a", -1), [("a", 42, [])], None),
+    ],
+)
+def test_partitions_are_described_a_page_at_a_time(
+    names: Any, limit: int, cursor: Any, found: Any, behind: Any
+) -> None:
+    """As in Kafka, but that a topic which was deleted between two pages ends no list."""
+    assert partitions(partitioned(), *names, limit=limit, cursor=cursor) == (found, behind)
+
+
+def test_pages_have_each_partition_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics_of, "PAGE", 2)
+    desk, cursor, seen = partitioned(), None, []
+    while True:
+        page, cursor = partitions(desk, limit=1, cursor=cursor)
+        seen += [(name, index) for name, _, indexes in page for index in indexes]
+        if cursor is None:
+            break
+    assert seen == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("c", 0)]
+
+
+def test_what_a_client_may_do_is_told_where_it_asks() -> None:
+    """A bit for each of Kafka's operations, by the scopes of its key; all of them without keys. (§7)"""
+    desk = KafkaDesk()
+    desk.create()
+    (found,) = metadata(desk, "t", include_topic_authorized_operations=True).topics
+    assert found.topic_authorized_operations == 3576  # as Kafka without an authorizer
+    assert metadata(desk, "t").topics[0].topic_authorized_operations == -(2**31)
+    found = desk.ask("DescribeCluster", include_cluster_authorized_operations=True)
+    assert found.cluster_authorized_operations == 1 << 5 | 1 << 8 | 1 << 10 | 1 << 12
+    found = desk.ask("Metadata", 9, topics=None, include_cluster_authorized_operations=True)
+    assert found.cluster_authorized_operations == 1 << 5 | 1 << 8 | 1 << 10 | 1 << 12
+
+    desk = guarded("a:admin,r:read,i:read:in.")
+    login(desk, "a")
+    desk.create()
+    login(desk, "r")
+    T = types("DescribeTopicPartitionsRequest")
+    asked = [T.TopicRequest(name="t")]
+    (found,) = desk.ask("DescribeTopicPartitions", topics=asked).topics
+    assert found.topic_authorized_operations == 1 << 3 | 1 << 8 | 1 << 10
+    login(desk, "i")
+    assert partitions(desk, "t") == ([("t", errors.TOPIC_AUTHORIZATION_FAILED, [])], None)
+    assert partitions(desk, cursor=("t", 0)) == ([], None)
 
 
 # ---------------------------------------------------------------------- made

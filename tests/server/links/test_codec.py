@@ -43,6 +43,8 @@ ROUTER = RouterConfig(source="s", dest="d")
 HELD = ("t", "w", [1, 2], [3, 4])
 ONE_OF_EACH: list[Command] = [
     commands.PutTopic("t", CONFIG, type_given=True),
+    commands.PutTopic("t", CONFIG, type_given=True, previous=None),
+    commands.PutTopic("t", CONFIG, type_given=True, previous=TopicConfig()),
     commands.GetTopic("t", touch=False),
     commands.ListTopics("p", 5, "a", touch=True),
     commands.DeleteTopic("t", if_empty=True),
@@ -51,6 +53,7 @@ ONE_OF_EACH: list[Command] = [
     commands.FetchBatches([commands.FetchPart("t", "e-1", 3, 4)], 5, 6, 7),
     commands.FindPlaces([("t", True), ("u", False)]),
     commands.DescribeTopics(["t"], ["e-1"], after="a", page_size=3),
+    commands.DescribeProducers("t", 3, 4),
     commands.Diff("t", 1, 2, 3, 4, ("n", "m"), SUBJECT, True, False, 5, "e-1"),
     commands.ReadPage("t", 1, 2, 3, include_tags=True, include_meta=False, epoch="e-1"),
     commands.DeleteRecords("t", 5, RANGE, erase=True),

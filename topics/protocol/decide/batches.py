@@ -19,9 +19,10 @@ from topics.protocol.batches.header import (
 from topics.protocol.batches.to_text import text_of
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
-from topics.protocol.model.commands import AppendBatch, ReserveProducerIds
+from topics.protocol.model.commands import AppendBatch, DescribeProducers, ReserveProducerIds
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import ProducerIdsReserved
+from topics.protocol.model.fetched import ProducerFacts, ProducersDescribed
 from topics.protocol.model.limits import UNPACKED_BYTES_MAX
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.names import quote
@@ -55,6 +56,7 @@ class BatchCommands:
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             AppendBatch: self.append,
             ReserveProducerIds: self.reserve,
+            DescribeProducers: self._describe,
         }
 
     def append(self, command: AppendBatch, moment: Moment) -> BatchAppended:
@@ -134,6 +136,20 @@ class BatchCommands:
             first = base  # none were given, or by another history, of which this one is a copy
         self._unit.emit(ProducerIdsReserved(moment.now_ms, first + command.count))
         return ProducerIds(first, command.count, gate=SYNCED, is_logged=True)
+
+    def _describe(self, command: DescribeProducers, moment: Moment) -> ProducersDescribed:
+        """A page of the producers that are known of a topic."""
+        topic = self._unit.topic(command.topic, moment.now_ms)
+        end = command.skip + command.page_size
+        found = self._state.producers.page(topic.topic_id, command.skip, end, moment.now_ms)
+        is_last = end >= self._state.producers.count_of(topic.topic_id)
+        return ProducersDescribed(
+            [
+                ProducerFacts(producer_id, each.epoch, each.batches[-1].last, each.ts_ms)
+                for producer_id, each in found
+            ],
+            None if is_last else end,
+        )
 
 
 def _require_size(topic: Topic, command: AppendBatch) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
-from topics.protocol.commit.unit_of_work import UnitOfWork
+from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import (
     DeleteTopic,
@@ -71,8 +72,10 @@ class TopicCommands:
     def _put(self, command: PutTopic, moment: Moment) -> TopicPut:
         """§1.1: create, or replace the config; an identical one changes nothing."""
         topic = self._state.topics.get(command.topic)
-        config = command.config
+        config, previous = command.config, command.previous
         if topic is None:
+            if previous:
+                raise no_such_topic(command.topic)
             self._unit.require_writable(moment)
             self._unit.create(self._unit.admission.creation(command.topic, config, moment.now_ms))
             return _put(command.topic, config, created=True)
@@ -84,8 +87,8 @@ class TopicCommands:
                 f'topic "{topic.name}" is a {topic.config.type}; its type cannot change',
                 {"topic": topic.name, "type": topic.config.type},
             )
-        if config == topic.config:
-            return _put(topic.name, config, created=False)
+        if config == topic.config or (previous is not UNSET and previous != topic.config):
+            return _put(topic.name, topic.config, created=False)
         self._unit.require_writable(moment)
         self._unit.expire(topic, moment.now_ms)
         if config.durability_class.is_logged:
@@ -156,7 +159,7 @@ class TopicCommands:
             topic = state.by_id.get(int(epoch.rpartition("-")[2], 16))
             if topic is not None and topic.epoch == epoch and command.caller.covers(topic.name):
                 found.append(topic)
-        facts = [TopicFacts(each.name, each.epoch, each.config) for each in found]
+        facts = [TopicFacts(each.name, each.epoch, each.config, each.shown()[1]) for each in found]
         return TopicsDescribed(facts, state.history, next_after)
 
     def _page(self, caller: Caller, prefix: str, after: str, size: int) -> list[str]:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.config import RouterConfig, TopicConfig
@@ -31,11 +32,17 @@ class OnBehalf(msgspec.Struct, frozen=True, kw_only=True):
 
 class PutTopic(msgspec.Struct, frozen=True):
     """`config` has every omitted field at its default; `type_given` is false where `type` was
-    omitted, which keeps the type of a topic that exists."""
+    omitted, which keeps the type of a topic that exists.
+
+    Attributes:
+        previous: The config that this one replaces, None where the topic is to be made; else nothing changes, and the
+            outcome has the config that is in force.  UNSET: whatever is there.
+    """
 
     topic: str
     config: TopicConfig
     type_given: bool
+    previous: TopicConfig | UnsetType | None = UNSET
 
 
 class GetTopic(OnBehalf, frozen=True):
@@ -178,6 +185,14 @@ class DescribeTopics(OnBehalf, frozen=True):
     epochs: Sequence[str] = ()
     after: str | None = None
     page_size: int = 0
+
+
+class DescribeProducers(msgspec.Struct, frozen=True):
+    """What producers of Kafka's wrote last into a topic: `page_size` of them behind the first `skip`."""
+
+    topic: str
+    skip: int
+    page_size: int
 
 
 class Diff(msgspec.Struct, frozen=True):
@@ -357,6 +372,7 @@ Command: TypeAlias = (
     | FetchBatches
     | FindPlaces
     | DescribeTopics
+    | DescribeProducers
     | Diff
     | ReadPage
     | DeleteRecords
@@ -476,6 +492,7 @@ FACTS: Final[Mapping[type, Facts]] = {
     FetchBatches: Facts(_parts, _none, is_read=True, waits=_waits),
     FindPlaces: Facts(_places, _none, is_read=True),
     DescribeTopics: Facts(_described, _none, is_read=True),
+    DescribeProducers: Facts(_topic, _none, is_read=True),
     Diff: _RECORDS._replace(waits=_waits),
     ReadPage: _RECORDS,
     DeleteRecords: _CHANGE,

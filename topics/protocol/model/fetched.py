@@ -118,11 +118,12 @@ class PlacesFound(Outcome, frozen=True):
 
 
 class TopicFacts(msgspec.Struct, frozen=True):
-    """What metadata tells of a topic."""
+    """What metadata tells of a topic, and how many bytes its records have."""
 
     name: str
     epoch: str
     config: TopicConfig
+    size_bytes: int
 
 
 class TopicsDescribed(Outcome, frozen=True):
@@ -136,3 +137,23 @@ class TopicsDescribed(Outcome, frozen=True):
     topics: Sequence[TopicFacts]
     history: str
     next_after: str | None = None
+
+
+class ProducerFacts(msgspec.Struct, frozen=True):
+    """What a producer wrote last into a topic; `last` is the number of its last record."""
+
+    producer_id: int
+    epoch: int
+    last: int
+    ts_ms: int
+
+
+class ProducersDescribed(Outcome, frozen=True):
+    """Some producers of a topic.
+
+    Attributes:
+        next_skip: Where the list goes on; None: it is whole.
+    """
+
+    producers: Sequence[ProducerFacts]
+    next_skip: int | None = None

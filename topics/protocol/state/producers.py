@@ -84,6 +84,20 @@ class Producers:
         found = _producer(row)
         return found if now_ms - found.ts_ms < EXPIRE_MS else None
 
+    def page(
+        self, topic_id: int, begin: int, end: int, now_ms: int
+    ) -> Iterable[tuple[int, Producer]]:
+        """The producers [begin, end) of a topic, in the order in which they came, but for those that have expired."""
+        rows = self.by_topic.get(topic_id, {})
+        for producer_id, row in islice(rows.items(), begin, end):
+            found = _producer(row)
+            if now_ms - found.ts_ms < EXPIRE_MS:
+                yield producer_id, found
+
+    def count_of(self, topic_id: int) -> int:
+        """The producers of a topic."""
+        return len(self.by_topic.get(topic_id, ()))
+
     def repeated(self, topic_id: int, header: Header, now_ms: int) -> Written | None:
         """The batch that one repeats; None where it is the next of its producer.
 

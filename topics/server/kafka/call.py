@@ -1,7 +1,7 @@
 """One request of a client of Kafka's, and the client."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
@@ -29,6 +29,21 @@ LOOK_PARTS: Final = 16
 """Parts between two looks at the clock."""
 MANY_PARTS: Final = 500
 """The answer to a request of more parts is made on a thread."""
+_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << number for number in range(3, 9))
+_DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 1 << 10, 1 << 11, 1 << 12
+_OF_TOPIC: Final[Mapping[Scope, int]] = {
+    "read": _READ | _DESCRIBE | _DESCRIBE_CONFIGS,
+    "write": _WRITE | _CREATE | _DESCRIBE,
+    "admin": _CREATE | _ALTER | _DESCRIBE | _ALTER_CONFIGS,
+    "delete": _DELETE | _DESCRIBE,
+}
+"""Kafka's operations on a topic, by the scope of a key that allows them; likewise on a server."""
+_OF_SERVER: Final[Mapping[Scope, int]] = {
+    "read": _DESCRIBE,
+    "write": _DESCRIBE | _IDEMPOTENT_WRITE,
+    "admin": _CREATE | _DESCRIBE | _DESCRIBE_CONFIGS,
+    "delete": _DESCRIBE,
+}
 NODE: int = 1
 """The number of a server that is alone."""
 
@@ -39,10 +54,12 @@ class Rules(msgspec.Struct, frozen=True):
     Attributes:
         advertised: Host and port that clients are told; None: those by which they came.
         auto_create: A client may have a topic made by asking for its metadata.
+        data_dir: Where the server keeps its topics; None: in memory.
     """
 
     advertised: tuple[str, int] | None = None
     auto_create: bool = True
+    data_dir: str | None = None
 
 
 class Client:
@@ -124,6 +141,14 @@ class Call:
         except Rejection as refusal:
             return refusal
         return None
+
+    def operations(self, name: str | None = None) -> int:
+        """What the client may do with a topic of that name, or with the server: a bit for each of Kafka's operations."""
+        found = 0
+        for scope, bits in (_OF_SERVER if name is None else _OF_TOPIC).items():
+            if self.lacks(scope, name) is None:
+                found |= bits
+        return found
 
     @property
     def host(self) -> tuple[str, int]:

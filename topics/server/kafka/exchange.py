@@ -28,9 +28,13 @@ from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer
 from topics.server.access.guard import Guard
-from topics.server.kafka import groups
+from topics.server.kafka import admin, groups
 from topics.server.kafka.call import Call, Client, Rules
-from topics.server.kafka.configs import describe_configs
+from topics.server.kafka.configs import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+)
 from topics.server.kafka.fetch import fetch
 from topics.server.kafka.login import authenticate, handshake
 from topics.server.kafka.measures import End, KafkaMeasures
@@ -38,7 +42,13 @@ from topics.server.kafka.offsets import delete_records, list_offsets, offset_for
 from topics.server.kafka.produce import Unanswerable, produce, refused_version
 from topics.server.kafka.producers import IdBlock, find_coordinator, init_producer_id
 from topics.server.kafka.steps import Running, Steps
-from topics.server.kafka.topics import create_topics, delete_topics, describe_cluster, metadata
+from topics.server.kafka.topics import (
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_topic_partitions,
+    metadata,
+)
 from topics.server.service.service import Service
 from topics.server.service.shell import READY
 from topics.server.service.slots import Slots
@@ -108,9 +118,19 @@ class KafkaExchange:
             21: delete_records,
             22: lambda call: init_producer_id(call, block),
             23: offset_for_leader_epoch,
+            29: admin.describe_acls,
+            30: admin.create_acls,
+            31: admin.delete_acls,
             32: describe_configs,
+            33: alter_configs,
+            35: admin.describe_log_dirs,
             SASL_AUTHENTICATE: lambda call: authenticate(call, guard),
+            44: incremental_alter_configs,
+            46: admin.list_partition_reassignments,
             60: describe_cluster,
+            61: admin.describe_producers,
+            74: admin.list_config_resources,
+            75: describe_topic_partitions,
         }
 
     def connected(self, address: str, local: tuple[str, int], end: Callable[[], None]) -> Client:

@@ -1,21 +1,25 @@
 """Metadata, and the topics that clients make and delete."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
 
 from topics.protocol.batches.header import LEADER_EPOCH
 from topics.protocol.faces.kafka import errors
-from topics.protocol.faces.kafka.configs import BadConfig, config_of
+from topics.protocol.faces.kafka.configs import BadConfig, config_with
 from topics.protocol.faces.kafka.names import NO_ID, epoch_of, id_of, is_shown, why_not
 from topics.protocol.model.commands import DeleteTopic, DescribeTopics, PutTopic
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.fetched import TopicFacts, TopicsDescribed
 from topics.protocol.model.names import quote
+from topics.protocol.model.outcomes import TopicPut
 from topics.server.kafka.call import NODE, Call, listed
 from topics.server.kafka.configs import ENTRIES_LONG, ENTRIES_MAX, of_created
 from topics.server.kafka.steps import Steps
 
+PARTITIONS_DESCRIBED: Final = 2000
+"""Of one page of DescribeTopicPartitions, as in Kafka."""
 PAGE: Final = 500
 """Topics of a list that are described in one turn."""
 _ONE_PARTITION: Final = "topics has one partition a topic for now; ask for 1, or for -1"
@@ -49,12 +53,19 @@ def metadata(call: Call) -> Steps[Any]:
             yield from call.part_done()
     else:
         topics, history = yield from _named(call)
-    return T.MetadataResponse(
+    if request.include_topic_authorized_operations:
+        for each in topics:
+            each.topic_authorized_operations = call.operations(each.name)
+            yield from call.part_done()
+    answer = T.MetadataResponse(
         brokers=[T.MetadataResponseBroker(node_id=node, host=host, port=port)],
         cluster_id=history,
         controller_id=node,
         topics=topics,
     )
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = call.operations()
+    return answer
 
 
 def _named(call: Call) -> Steps[tuple[list[Any], str]]:
@@ -112,7 +123,7 @@ def _missing(call: Call, name: str) -> Steps[int]:
     if call.lacks("write", name) is not None:
         return errors.TOPIC_AUTHORIZATION_FAILED
     try:
-        yield from call.ask(PutTopic(name, TopicConfig(), type_given=False))
+        yield from call.ask(PutTopic(name, TopicConfig(), type_given=False, previous=None))
     except Rejection as refusal:
         return errors.code_of(refusal)
     return 0
@@ -134,10 +145,109 @@ def describe_cluster(call: Call) -> Steps[Any]:
     T = call.T
     host, port = call.host
     described: TopicsDescribed = yield from call.ask(DescribeTopics())
-    return T.DescribeClusterResponse(
+    answer = T.DescribeClusterResponse(
         cluster_id=described.history,
         controller_id=NODE,
         brokers=[T.DescribeClusterBroker(broker_id=NODE, host=host, port=port)],
+    )
+    if call.request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = call.operations()
+    return answer
+
+
+# ---------------------------------------------------------------------- described, a page at a time
+
+
+def describe_topic_partitions(call: Call) -> Steps[Any]:
+    """Partitions of topics, by name and number, from a cursor on, up to a bound; and where the next page begins."""
+    T, cursor = call.T, call.request.cursor
+    left = min(max(call.request.response_partition_limit, 1), PARTITIONS_DESCRIBED)
+    begin, first = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
+    names = sorted({each.name for each in call.request.topics})
+    if first < 0 or (cursor is not None and names and begin not in names):
+        return T.DescribeTopicPartitionsResponse(
+            topics=[_undescribed(T, name, errors.INVALID_REQUEST) for name in names]
+        )
+    answer = T.DescribeTopicPartitionsResponse()
+    if names:
+        found = yield from _named_from(call, names, begin, answer)
+    else:
+        found = yield from _all_from(call, begin, left)
+    for facts in found:
+        at = first if facts.name == begin else 0
+        if not left:
+            answer.next_cursor = T.Cursor(topic_name=facts.name, partition_index=at)
+            break
+        indexes = range(at, facts.config.partition_count)[:left]
+        answer.topics.append(_described(call, facts, indexes))
+        left -= len(indexes)
+        if indexes and indexes.stop < facts.config.partition_count:
+            answer.next_cursor = T.Cursor(topic_name=facts.name, partition_index=indexes.stop)
+            break
+        yield from call.part_done()
+    call.is_long = call.request.response_partition_limit > PAGE
+    return answer
+
+
+def _named_from(
+    call: Call, names: Sequence[str], begin: str, answer: Any
+) -> Steps[Sequence[TopicFacts]]:
+    """The topics of some names from one on; the answer says what is wrong with the others."""
+    refused = {name for name in names if not _may_see(call, name)}
+    described: TopicsDescribed = yield from call.ask(
+        DescribeTopics(names=[name for name in names if name not in refused])
+    )
+    found = {each.name: each for each in described.topics if is_shown(each.name)}
+    for name in names:
+        if name not in found:
+            code = (
+                errors.TOPIC_AUTHORIZATION_FAILED
+                if name in refused
+                else errors.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            answer.topics.append(_undescribed(call.T, name, code))
+            yield from call.part_done()
+    return [each for name, each in found.items() if name >= begin]
+
+
+def _all_from(call: Call, begin: str, count: int) -> Steps[Sequence[TopicFacts]]:
+    """The topics that the client may see, from one name on: more of them than `count`, where there are more."""
+    found: list[TopicFacts] = []
+    if begin and _may_see(call, begin):
+        first: TopicsDescribed = yield from call.ask(DescribeTopics(names=[begin]))
+        found += [each for each in first.topics if is_shown(each.name)]
+    after: str | None = begin
+    while after is not None and len(found) <= count:
+        page: TopicsDescribed = yield from call.ask(DescribeTopics(after=after, page_size=PAGE))
+        found += [each for each in page.topics if is_shown(each.name)]
+        after = page.next_after
+        if after is not None:
+            yield from call.pause(0)
+    return found
+
+
+def _undescribed(T: Any, name: str, code: int) -> Any:
+    return T.DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+
+
+def _described(call: Call, facts: TopicFacts, indexes: range) -> Any:
+    T = call.T
+    return T.DescribeTopicPartitionsResponseTopic(
+        name=facts.name,
+        topic_id=id_of(facts.epoch),
+        partitions=[
+            T.DescribeTopicPartitionsResponsePartition(
+                partition_index=index,
+                leader_id=NODE,
+                leader_epoch=LEADER_EPOCH,
+                replica_nodes=[NODE],
+                isr_nodes=[NODE],
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for index in indexes
+        ],
+        topic_authorized_operations=call.operations(facts.name),
     )
 
 
@@ -188,15 +298,23 @@ def _created(
     found: TopicsDescribed = yield from call.ask(DescribeTopics(names=[asked.name]))
     if found.topics:
         return errors.TOPIC_ALREADY_EXISTS, f"topic {quote(asked.name)} already exists"
+    texts = {each.name: each.value for each in asked.configs}
+    valueless = [name for name, text in texts.items() if text is None]
+    if valueless:
+        return errors.INVALID_CONFIG, f"{quote(valueless[0])} has no value"
     try:
-        config = config_of({each.name: each.value for each in asked.configs})
+        config = config_with(TopicConfig(), texts)
     except BadConfig as error:
         return errors.INVALID_CONFIG, str(error)
     if not call.request.validate_only:
         try:
-            yield from call.ask(PutTopic(asked.name, config, type_given=True))
+            put: TopicPut = yield from call.ask(
+                PutTopic(asked.name, config, type_given=True, previous=None)
+            )
         except Rejection as refusal:
             return errors.code_of(refusal), refusal.message
+        if not put.created:  # by another, since it was looked for
+            return errors.TOPIC_ALREADY_EXISTS, f"topic {quote(asked.name)} already exists"
         made: TopicsDescribed = yield from call.ask(DescribeTopics(names=[asked.name]))
         result.topic_id = id_of(made.topics[0].epoch) if made.topics else NO_ID
     result.num_partitions, result.replication_factor = 1, 1

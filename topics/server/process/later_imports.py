@@ -51,6 +51,7 @@ class KafkaFace:
         on_revoked: Takes what is to be called when a key was removed.
         more: Takes what gives metrics.
         advertised: `host:port` that clients are told; None: that by which they came.
+        data_dir: Where the server keeps its topics.
         frame_bytes_max: Of a request.
     """
 
@@ -62,6 +63,7 @@ class KafkaFace:
         advertised: str | None,
         *,
         auto_create: bool,
+        data_dir: str,
         frame_bytes_max: int,
     ) -> None:
         self._parts = parts
@@ -69,6 +71,7 @@ class KafkaFace:
         self._more = more
         self._advertised = advertised
         self._auto_create = auto_create
+        self._data_dir = data_dir
         self._frame_bytes_max = frame_bytes_max
         self._exchange: Any = None
         self._is_missing = False
@@ -86,7 +89,7 @@ class KafkaFace:
         from topics.server.transport.kafka import Kafka
 
         if self._exchange is None:
-            rules = Rules(_split(self._advertised), self._auto_create)
+            rules = Rules(_split(self._advertised), self._auto_create, self._data_dir)
             self._exchange = KafkaExchange(*self._parts(), rules)
             self._on_revoked(self._exchange.revoke)
             self._more(self._exchange.measures.families)

@@ -29,6 +29,7 @@ from topics.protocol.faces.http.route import (
     name_to_write,
     route,
 )
+from topics.protocol.faces.kafka.configs import BadConfig, with_kept
 from topics.protocol.model import outcomes
 from topics.protocol.model.commands import DeleteTopic, GetTopic, ListTopics, PutTopic
 from topics.protocol.model.config import (
@@ -46,8 +47,6 @@ from topics.protocol.model.names import require_topic_name
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.records import Buffer
 
-KAFKA_CONFIGS_MAX: Final = 64
-ConfigName = Annotated[str, Meta(min_length=1, max_length=255)]
 ConfigText = Annotated[str, Meta(max_length=1024)]
 
 
@@ -75,7 +74,7 @@ class ConfigBody(msgspec.Struct):
     message_timestamp_type: TimestampType | None = None
     partitions: Natural | None = None
     compact: bool | None = None
-    kafka_configs: dict[ConfigName, ConfigText] | None = None
+    kafka_configs: dict[str, ConfigText] | None = None
 
 
 TOPIC_DEFAULTS: Final = TopicConfig()
@@ -95,7 +94,7 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
         require_topic_name(body.dead_letter, path=f"{path}.dead_letter")
         if body.dead_letter == topic:
             raise invalid("dead_letter names the topic itself", f"{path}.dead_letter")
-    return TopicConfig(
+    config = TopicConfig(
         type=body.type or default.type,
         ttl_ms=natural("ttl_ms"),
         cap_records=natural("cap_records"),
@@ -125,8 +124,9 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
         message_timestamp_type=given(body.message_timestamp_type, UNSET),
         partitions=_partitions(body.partitions, f"{path}.partitions"),
         compact=given(body.compact, UNSET),
-        kafka_configs=_kafka_configs(body.kafka_configs, f"{path}.kafka_configs"),
+        kafka_configs=body.kafka_configs or UNSET,
     )
+    return _kept(config, f"{path}.kafka_configs")
 
 
 def _partitions(asked: int | None, path: str) -> int | UnsetType:
@@ -137,12 +137,11 @@ def _partitions(asked: int | None, path: str) -> int | UnsetType:
     return asked
 
 
-def _kafka_configs(asked: Mapping[str, str] | None, path: str) -> Mapping[str, str] | UnsetType:
-    if not asked:
-        return UNSET
-    if len(asked) > KAFKA_CONFIGS_MAX:
-        raise invalid(f"a topic keeps {KAFKA_CONFIGS_MAX} configs of Kafka's clients", path)
-    return asked
+def _kept(config: TopicConfig, path: str) -> TopicConfig:
+    try:
+        return with_kept(config)
+    except BadConfig as error:
+        raise invalid(str(error), path) from error
 
 
 def parse_put(topic: str, body: Buffer) -> PutTopic:

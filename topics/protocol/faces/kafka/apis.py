@@ -47,9 +47,19 @@ SERVED: Final[Mapping[int, Api]] = {
     21: Api("DeleteRecords", 0, 2),
     22: Api("InitProducerId", 0, 5),
     23: Api("OffsetForLeaderEpoch", 2, 4),
+    29: Api("DescribeAcls", 1, 3),
+    30: Api("CreateAcls", 1, 3),
+    31: Api("DeleteAcls", 1, 3),
     32: Api("DescribeConfigs", 1, 4),
+    33: Api("AlterConfigs", 0, 2),
+    35: Api("DescribeLogDirs", 1, 5),
     36: Api("SaslAuthenticate", 0, 2),
+    44: Api("IncrementalAlterConfigs", 0, 1),
+    46: Api("ListPartitionReassignments", 0, 0),
     60: Api("DescribeCluster", 0, 2),
+    61: Api("DescribeProducers", 0, 0),
+    74: Api("ListConfigResources", 0, 1),
+    75: Api("DescribeTopicPartitions", 0, 0),
 }
 """By key."""
 

@@ -1,25 +1,37 @@
 """A topic's configs, as Kafka's clients name them.
 
-Those that mean something here are fields of a topic's config; what says where and how Kafka keeps its files has no
-effect, and is taken, since programs set it; anything else is refused by name.
+Those that mean something here are fields of a topic's config.  What no field says is kept as text
+(`model/kafka_configs`): configs without effect here, values that equal a field's default, and the retention of a topic
+whose policy does not delete.  Anything else is refused by name.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from topics.protocol.model.config import MESSAGE_BYTES_MAX, TopicConfig
 from topics.protocol.model.durability import durability_of
+from topics.protocol.model.kafka_configs import (
+    INT,
+    KEPT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    STRING,
+    items,
+    whole_number,
+)
 from topics.protocol.model.names import quote
 
-BOOLEAN, STRING, INT, _SHORT, LONG, DOUBLE, LIST = range(1, 8)
-"""Kinds of configs, by Kafka's numbers."""
-LONG_MAX: Final = 2**63 - 1
-INT_MAX: Final = 2**31 - 1
+POLICY: Final = "cleanup.policy"
+RETENTION: Final = ("retention.bytes", "retention.ms")
+"""Apply where the policy deletes."""
+_DELETE, _COMPACT = "delete", "compact"
 _FOREVER: Final = -1
-_INT: Final = re.compile("[+-]?[0-9]{1,20}")
+OWN: Final = "topics."
+"""How the names begin that Kafka does not know."""
 
 
 class BadConfig(Exception):
@@ -32,153 +44,242 @@ class Named(NamedTuple):
     Attributes:
         kind: Kafka's number of what its value is.
         shown: Its value of a topic's config.
-        change: The change of the config that a value is; raises ValueError.
+        parsed: A value as it is shown; raises ValueError, of one line.
+        fields: The fields of the config that a value is, as it is shown.
         is_read_only: Nobody sets it.
     """
 
     kind: int
     shown: Callable[[TopicConfig], str]
-    change: Callable[[str], Mapping[str, Any]]
+    parsed: Callable[[str], str]
+    fields: Callable[[str], Mapping[str, Any]] = lambda _: {}
     is_read_only: bool = False
 
 
-def _int(text: str) -> int:
-    """Raises ValueError, of one line: Python's own repeats what was given, however long that is."""
-    if _INT.fullmatch(text.strip()) is None:
-        raise ValueError("a whole number")
-    return int(text)
+def _bounded(least: int, most: int, *, none: int | None = None) -> Callable[[str], str]:
+    """Numbers, and one that stands for none."""
+
+    def parsed(text: str) -> str:
+        value = whole_number(text)
+        if value != none and not least <= value <= most:
+            raise ValueError(
+                f"a number from {least} to {most}" + (f", or {none} for none" if none else "")
+            )
+        return str(value)
+
+    return parsed
 
 
-def _float(text: str) -> float:
-    """As `_int`."""
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError("a number") from None
-
-
-def _or_forever(value: int) -> str:
-    return str(value or _FOREVER)
-
-
-def _bound(field: str) -> Callable[[str], Mapping[str, Any]]:
-    """A bound of ours, whose 0 is Kafka's -1."""
-
-    def change(text: str) -> Mapping[str, Any]:
-        value = _int(text)
-        if not _FOREVER <= value <= LONG_MAX or value == 0:
-            raise ValueError("-1 for none, or a number from 1 on")
-        return {field: max(value, 0)}
-
-    return change
-
-
-def _one_of(*allowed: str) -> Callable[[str], Mapping[str, Any]]:
-    def change(text: str) -> Mapping[str, Any]:
-        if text.strip() not in allowed:
+def _member(*allowed: str) -> Callable[[str], str]:
+    def parsed(text: str) -> str:
+        value = text.strip()
+        if value not in allowed:
             raise ValueError(" or ".join(allowed))
-        return {}
+        return value
 
-    return change
-
-
-def _always(value: str) -> Callable[[TopicConfig], str]:
-    return lambda _: value
+    return parsed
 
 
-def _inert(kind: int, default: str) -> Named:
-    def change(text: str) -> Mapping[str, Any]:
-        if kind in (INT, LONG):
-            _int(text)
-        elif kind == DOUBLE:
-            _float(text)
-        elif kind == BOOLEAN and text not in ("true", "false"):
-            raise ValueError("true or false")
-        return {}
-
-    return Named(kind, _always(default), change)
+def _policy_of(text: str) -> str:
+    """Empty is a policy: records stay, whatever their age and number."""
+    policy = items(text)
+    if any(each not in (_DELETE, _COMPACT) for each in policy):
+        raise ValueError(f"{_DELETE}, {_COMPACT}, or both")
+    return ",".join(policy)
 
 
-CONFIGS: Final[Mapping[str, Named]] = {
-    "cleanup.policy": Named(LIST, _always("delete"), _one_of("delete")),
-    "compression.type": Named(
-        STRING,
-        _always("producer"),
-        _one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-    ),
-    "delete.retention.ms": _inert(LONG, "86400000"),
-    "file.delete.delay.ms": _inert(LONG, "60000"),
-    "flush.messages": _inert(LONG, str(LONG_MAX)),
-    "flush.ms": _inert(LONG, str(LONG_MAX)),
-    "index.interval.bytes": _inert(INT, "4096"),
-    "max.compaction.lag.ms": _inert(LONG, str(LONG_MAX)),
-    "max.message.bytes": Named(
-        INT, lambda each: str(each.batch_bytes_max), lambda text: {"max_message_bytes": _size(text)}
-    ),
-    "message.timestamp.type": Named(
-        STRING,
-        lambda each: "LogAppendTime" if each.has_append_time else "CreateTime",
-        lambda text: {"message_timestamp_type": _member(text, "CreateTime", "LogAppendTime")},
-    ),
-    "message.timestamp.after.max.ms": _inert(LONG, str(LONG_MAX)),
-    "message.timestamp.before.max.ms": _inert(LONG, str(LONG_MAX)),
-    "min.cleanable.dirty.ratio": _inert(DOUBLE, "0.5"),
-    "min.compaction.lag.ms": _inert(LONG, "0"),
-    "min.insync.replicas": Named(INT, _always("1"), _one_of("1"), is_read_only=True),
-    "preallocate": _inert(BOOLEAN, "false"),
-    "retention.bytes": Named(LONG, lambda each: _or_forever(each.cap_bytes), _bound("cap_bytes")),
-    "retention.ms": Named(LONG, lambda each: _or_forever(each.ttl_ms), _bound("ttl_ms")),
-    "segment.bytes": _inert(INT, "1073741824"),
-    "segment.index.bytes": _inert(INT, "10485760"),
-    "segment.jitter.ms": _inert(LONG, "0"),
-    "segment.ms": _inert(LONG, "604800000"),
-    "unclean.leader.election.enable": _inert(BOOLEAN, "false"),
-    "topics.cap.records": Named(
-        LONG, lambda each: _or_forever(each.cap_records), _bound("cap_records")
-    ),
-    "topics.discard": Named(
-        STRING, lambda each: each.discard, lambda text: {"discard": _member(text, "old", "reject")}
-    ),
-    "topics.durability": Named(
-        STRING,
-        lambda each: each.durability,
-        lambda text: {"durability": _member(text, "ephemeral", "memory", "disk", "fsync")},
-    ),
-}
+def _policy(config: TopicConfig) -> str:
+    """As it was given, where that is what the topic does; else by what it does."""
+    deletes = bool(config.ttl_ms or config.cap_bytes)
+    given = (config.kafka_configs or {}).get(POLICY)
+    if given is not None:
+        policy = items(given)
+        if (_COMPACT in policy) == config.is_compacted and (_DELETE in policy or not deletes):
+            return given
+    if not config.is_compacted:
+        return _DELETE
+    return f"{_COMPACT},{_DELETE}" if deletes else _COMPACT
+
+
+def _retention(name: str, field: str) -> Named:
+    """A bound of ours, whose 0 is Kafka's -1; kept as text where the topic's policy does not delete."""
+
+    bound = _bound(field)
+
+    def shown(config: TopicConfig) -> str:
+        if getattr(config, field) or _DELETE in items(_policy(config)):
+            return bound.shown(config)
+        return (config.kafka_configs or {}).get(name, str(_FOREVER))
+
+    return bound._replace(shown=shown)
+
+
+def _bound(field: str) -> Named:
+    def shown(config: TopicConfig) -> str:
+        return str(min(getattr(config, field), LONG_MAX) or _FOREVER)
+
+    return Named(
+        LONG,
+        shown,
+        _bounded(1, LONG_MAX, none=_FOREVER),
+        lambda text: {field: max(int(text), 0)},
+    )
+
+
+def _kept(name: str) -> Named:
+    kept = KEPT[name]
+    return Named(kept.kind, lambda config: config.kafka_config(name), kept.parsed)
+
+
+def _durability(text: str) -> dict[str, Any]:
+    return {"durability": text, "durable": text == durability_of(durable=True)}
+
+
+CONFIGS: Final[Mapping[str, Named]] = dict(
+    sorted(
+        {
+            **{name: _kept(name) for name in KEPT},
+            POLICY: Named(LIST, _policy, _policy_of),
+            "max.message.bytes": Named(
+                INT,
+                lambda each: str(each.batch_bytes_max),
+                _bounded(1, MESSAGE_BYTES_MAX),
+                lambda text: {"max_message_bytes": int(text)},
+            ),
+            "message.timestamp.type": Named(
+                STRING,
+                lambda each: "LogAppendTime" if each.has_append_time else "CreateTime",
+                _member("CreateTime", "LogAppendTime"),
+                lambda text: {"message_timestamp_type": text},
+            ),
+            "min.insync.replicas": Named(INT, lambda _: "1", _member("1"), is_read_only=True),
+            "retention.bytes": _retention("retention.bytes", "cap_bytes"),
+            "retention.ms": _retention("retention.ms", "ttl_ms"),
+            "topics.cap.records": _bound("cap_records"),
+            "topics.discard": Named(
+                STRING,
+                lambda each: each.discard,
+                _member("old", "reject"),
+                lambda text: {"discard": text},
+            ),
+            "topics.durability": Named(
+                STRING,
+                lambda each: each.durability,
+                _member("ephemeral", "memory", "disk", "fsync"),
+                _durability,
+            ),
+        }.items()
+    )
+)
 """By name."""
-
-
-def _size(text: str) -> int:
-    size = _int(text)
-    if not 1 <= size <= MESSAGE_BYTES_MAX:
-        raise ValueError(f"a number from 1 to {MESSAGE_BYTES_MAX}")
-    return size
-
-
-def _member(text: str, *allowed: str) -> str:
-    if text not in allowed:
-        raise ValueError(" or ".join(allowed))
-    return text
-
-
-def config_of(given: Mapping[str, str | None]) -> TopicConfig:
-    """The config of a topic that a client makes.  Raises BadConfig."""
-    changes: dict[str, Any] = {}
-    for name, text in given.items():
-        named = CONFIGS.get(name)
-        if named is None:
-            raise BadConfig(f"topics knows no config {quote(name)}")
-        if text is None:
-            continue
-        try:
-            changes.update(named.change(text))
-        except ValueError as error:
-            raise BadConfig(f"{quote(text)} is no value of {name}: {error}") from error
-    if "durability" in changes:
-        changes["durable"] = changes["durability"] == durability_of(durable=True)
-    return msgspec.structs.replace(TopicConfig(), **changes)
 
 
 def shown(config: TopicConfig) -> dict[str, str]:
     """The configs of a topic, by name."""
     return {name: named.shown(config) for name, named in CONFIGS.items()}
+
+
+DEFAULTS: Final[Mapping[str, str]] = shown(TopicConfig())
+_UNSET_FIELDS: Final = {
+    "max.message.bytes": "max_message_bytes",
+    "message.timestamp.type": "message_timestamp_type",
+}
+"""Configs whose fields say whether anybody set them."""
+_RESET: Final[Mapping[str, Any]] = {
+    **{
+        field: value
+        for name, named in CONFIGS.items()
+        for field, value in named.fields(DEFAULTS[name]).items()
+    },
+    **dict.fromkeys(_UNSET_FIELDS.values(), UNSET),
+    "kafka_configs": UNSET,
+}
+"""The fields of a config of which nothing was set."""
+
+
+def given(config: TopicConfig) -> dict[str, str]:
+    """The configs that somebody set, also to their defaults."""
+    kept = config.kafka_configs or {}
+    return {
+        name: text
+        for name, text in shown(config).items()
+        if name in kept
+        or text != DEFAULTS[name]
+        or (name in _UNSET_FIELDS and getattr(config, _UNSET_FIELDS[name]) is not UNSET)
+    }
+
+
+def config_with(config: TopicConfig, given_: Mapping[str, str]) -> TopicConfig:
+    """A config of which these configs are set, and no others; what Kafka has no name for stays.  Raises BadConfig."""
+    texts = {name: parsed(name, text) for name, text in given_.items()}
+    changes = dict(_RESET)
+    policy = items(texts.get(POLICY, _DELETE))
+    for name, text in texts.items():
+        if name not in RETENTION or _DELETE in policy:
+            changes.update(CONFIGS[name].fields(text))
+    if config.is_compacted != (_COMPACT in policy):
+        changes["compact"] = True if _COMPACT in policy else UNSET
+    said = given(msgspec.structs.replace(config, **changes))
+    kept = {name: text for name, text in sorted(texts.items()) if said.get(name) != text}
+    return msgspec.structs.replace(config, **{**changes, "kafka_configs": kept or UNSET})
+
+
+def parsed(name: str, text: str) -> str:
+    """A value as it is shown.  Raises BadConfig."""
+    named = CONFIGS.get(name)
+    if named is None:
+        raise BadConfig(f"topics knows no config {quote(name)}")
+    try:
+        return named.parsed(text)
+    except ValueError as error:
+        raise BadConfig(f"{quote(text)} is no value of {name}: {error}") from error
+
+
+def with_kept(config: TopicConfig) -> TopicConfig:
+    """A config whose texts are as they are kept.  Raises BadConfig, where they say what a field says otherwise."""
+    if config.kafka_configs is UNSET:
+        return config
+    texts = {name: parsed(name, text) for name, text in config.kafka_configs.items()}
+    config = msgspec.structs.replace(config, kafka_configs=texts)
+    for name, text in texts.items():
+        found = CONFIGS[name].shown(config)
+        if found != text:
+            raise BadConfig(f"{name} is {quote(found)} by the fields of the config")
+    return config
+
+
+# ---------------------------------------------------------------------- changes
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+"""What becomes of one config, by Kafka's numbers."""
+
+
+def changed(config: TopicConfig, changes: Mapping[str, tuple[int, str]]) -> TopicConfig:
+    """A config after some changes: the operation on a name, and its text.  Raises BadConfig."""
+    texts = given(config)
+    for name, (operation, text) in changes.items():
+        if operation == SET:
+            texts[name] = text
+        elif operation == DELETE:
+            texts.pop(name, None)
+        else:
+            texts[name] = _listed(name, operation, text, texts)
+    return config_with(config, texts)
+
+
+def _listed(name: str, operation: int, text: str, texts: Mapping[str, str]) -> str:
+    named = CONFIGS.get(name)
+    if named is None or named.kind != LIST:
+        raise BadConfig(f"{quote(name)} is no list, to which items are added or taken from it")
+    before = items(texts.get(name, DEFAULTS[name]))
+    if operation == APPEND:
+        return ",".join([*before, *items(text)])
+    gone = items(text)
+    return ",".join(each for each in before if each not in gone)
+
+
+def replaced(config: TopicConfig, texts: Mapping[str, str]) -> TopicConfig:
+    """A config of which these configs are set, and no others but those that Kafka does not know: a client of Kafka's
+    does not know that it would reset them.  Raises BadConfig."""
+    own = {name: text for name, text in given(config).items() if name.startswith(OWN)}
+    return config_with(config, {**own, **texts})

@@ -56,7 +56,9 @@ _CONFIG: Final[Fields] = defaults(
         ),
         "partitions": says("How many logs the topic is, 1 to 1000; one where it is absent."),
         "compact": says("Of records with one key the newest stays, and older ones are deleted."),
-        "kafka_configs": says("Configs of Kafka's clients that no other field says, as text."),
+        "kafka_configs": says(
+            "Configs of Kafka's clients, by their names there, that no other field says."
+        ),
     },
 )
 
