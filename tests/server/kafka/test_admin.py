@@ -142,7 +142,7 @@ def test_no_partition_is_on_its_way_elsewhere() -> None:
     T = types("ListPartitionReassignmentsRequest")
     for topics in (None, [T.ListPartitionReassignmentsTopics(name="x", partition_indexes=[0])]):
         found = KafkaDesk().ask("ListPartitionReassignments", topics=topics)
-        assert (found.error_code, found.topics) == (0, [])
+        assert (found.error_code, found.error_message, found.topics) == (0, None, [])
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])

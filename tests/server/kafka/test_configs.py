@@ -49,6 +49,9 @@ def test_some_configs_and_their_synonyms(desk: KafkaDesk) -> None:
     found = describe(desk, 2, "t", ["retention.ms", "x"], include_synonyms=True)
     (only,) = found.configs
     assert [(each.name, each.value) for each in only.synonyms] == [("retention.ms", "-1")]
+    alter(desk, ("retention.ms", SET, "7"))
+    (only,) = describe(desk, 2, "t", ["retention.ms"], include_synonyms=True).configs
+    assert [(each.value, each.source) for each in only.synonyms] == [("7", 1), ("-1", 5)]
 
 
 def test_no_configs_by_name_are_all(desk: KafkaDesk) -> None:

@@ -125,6 +125,12 @@ def test_the_cluster_is_this_server() -> None:
         assert found.cluster_id == "0" * 16
 
 
+def test_no_controller_answers_clients() -> None:
+    """So that a tool which was given the wrong address says so. (KIP-919)"""
+    found = KafkaDesk().ask("DescribeCluster", endpoint_type=2)
+    assert (found.error_code, found.brokers) == (errors.MISMATCHED_ENDPOINT_TYPE, [])
+
+
 def partitions(
     desk: KafkaDesk, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
 ) -> tuple[list[tuple[str, int, list[int]]], tuple[str, int] | None]:

@@ -186,7 +186,7 @@ def list_partition_reassignments(call: Call) -> Steps[Any]:
         return call.T.ListPartitionReassignmentsResponse(
             error_code=errors.CLUSTER_AUTHORIZATION_FAILED
         )
-    return call.T.ListPartitionReassignmentsResponse()
+    return call.T.ListPartitionReassignmentsResponse(error_message=None)
     yield
 
 

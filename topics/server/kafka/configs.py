@@ -141,7 +141,12 @@ def _entry(name: str, value: str, source: int, named: configs.Named, has_synonym
     T = types("DescribeConfigsResponse")
     synonyms = []
     if has_synonyms:
-        synonyms = [T.DescribeConfigsSynonym(name=name, value=value, source=source)]
+        values = [(value, source)]
+        if source == _OF_TOPIC:
+            values.append((configs.DEFAULTS[name], _DEFAULT))
+        synonyms = [
+            T.DescribeConfigsSynonym(name=name, value=each, source=of) for each, of in values
+        ]
     return T.DescribeConfigsResourceResult(
         name=name,
         value=value,

@@ -18,6 +18,8 @@ from topics.server.kafka.call import NODE, Call, listed
 from topics.server.kafka.configs import ENTRIES_LONG, ENTRIES_MAX, of_created
 from topics.server.kafka.steps import Steps
 
+BROKERS: Final = 1
+"""The kind of nodes that a client of topics looks for."""
 PARTITIONS_DESCRIBED: Final = 2000
 """Of one page of DescribeTopicPartitions, as in Kafka."""
 PAGE: Final = 500
@@ -143,6 +145,11 @@ def _topic(T: Any, facts: TopicFacts) -> Any:
 def describe_cluster(call: Call) -> Steps[Any]:
     """The cluster is this server."""
     T = call.T
+    if call.request.endpoint_type != BROKERS:
+        return T.DescribeClusterResponse(
+            error_code=errors.MISMATCHED_ENDPOINT_TYPE,
+            error_message="brokers answer here, and no controller does",
+        )
     host, port = call.host
     described: TopicsDescribed = yield from call.ask(DescribeTopics())
     answer = T.DescribeClusterResponse(
