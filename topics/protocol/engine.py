@@ -16,6 +16,7 @@ from typing import Any, Final
 from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork
 from topics.protocol.decide.batches import BatchCommands
 from topics.protocol.decide.fetches import Fetches
+from topics.protocol.decide.groups import GroupCommands
 from topics.protocol.decide.partial_scans import PartialScans
 from topics.protocol.decide.push_streams import PushStream
 from topics.protocol.decide.queues import QueueCommands
@@ -103,6 +104,7 @@ class Engine:
         self.scans = PartialScans(self.unit)
         self.reads = Reads(self.unit, self.scans)
         self.fetches = Fetches(self.unit, self.watches.connection_shares)
+        self.group_commands = GroupCommands(self.unit)
         self._records = RecordCommands(self.unit, self.scans)
         topics = TopicCommands(
             self.unit, has_room=self.router_commands.on_room, dropped=self._on_dropped
@@ -115,6 +117,7 @@ class Engine:
             **self.queue_commands.commands,
             **BatchCommands(self.unit).commands,
             **self.fetches.commands,
+            **self.group_commands.commands,
         }
 
     # ------------------------------------------------------------------ the shell's side
@@ -251,7 +254,7 @@ class Engine:
         self.queue_commands.release_all()
         self.router_commands.on_stopped()
 
-    # What there is to do without a command: copies, leases that ran out, waiters, scans.
+    # What there is to do without a command: copies, leases that ran out, waiters, groups, scans.
 
     def has_work(self, *, may_copy: bool = True) -> bool:
         """Whether `work_off` has something to do now, or `take_fetches` something to read.
@@ -262,6 +265,7 @@ class Engine:
         return bool(
             self.unit.fetches
             or self.scans.due
+            or self.group_commands.is_due(self.state.now_ms)
             or (may_copy and self.router_commands.wants_to_copy())
             or (self.state.queues.by_id and self.queue_commands.is_due())
         )
@@ -271,6 +275,7 @@ class Engine:
         `has_work` still holds, call again after the write."""
         moment = self.unit.in_engine_time(moment)
         self.queue_commands.step(moment)
+        self.group_commands.step(moment.now_ms)
         if may_copy:
             self.router_commands.step(moment)
         self.scans.step(moment)
@@ -278,6 +283,7 @@ class Engine:
     def alarm_ms(self) -> int | None:
         """When `work_off` is wanted again though nothing happens until then; None: never."""
         at_ms = self.queue_commands.alarm_ms() if self.state.queues.by_id else None
+        at_ms = earlier(at_ms, self.group_commands.alarm_ms())
         return earlier(at_ms, self.router_commands.alarm_ms())
 
     def take_fetches(self) -> list[Fetch]:
@@ -333,6 +339,7 @@ class Engine:
         queues = self.state.queues
         queues.next_lease = max(queues.next_lease, recovery.incarnation << LEASES_BITS)
         self.router_commands.on_recovered()
+        self.group_commands.begin()
         self.state.appended_total = 0  # a replay appends what was appended before
 
     def _lose_tail(self, topic: Topic, first: int, last: int, now_ms: int) -> None:
@@ -404,6 +411,7 @@ class Engine:
             self.unit.publication.plan(topic)
         queues = self.state.queues
         queues.next_lease = max(queues.next_lease, term << LEASES_BITS)
+        self.group_commands.begin()
 
     # ------------------------------------------------------------------ what one rule means for others
 
@@ -436,6 +444,7 @@ class Engine:
         self.active.pop(topic.topic_id, None)
         self.router_commands.on_stopped()
         self.queue_commands.on_deleted(topic)
+        self.group_commands.on_dropped()
         self.watches.on_deleted(topic)
         self.reads.recent.forget(topic.topic_id)
         self.reads.on_deleted(topic)

@@ -14,11 +14,18 @@ from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import (
     AppendBatch,
     Command,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
     DeleteRecords,
     DeleteTopic,
+    JoinGroup,
+    LeaveGroup,
     ReserveProducerIds,
+    SyncGroup,
 )
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.groups import Membership, OffsetCommit
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.state.packed_run import PackedRun
 
@@ -34,6 +41,7 @@ def put(**config: object) -> Command:
     return parse_put("t", orjson.dumps(config))
 
 
+MEMBER = Membership(1, "m")
 ONE = batch(records_of([(b"k", b"1", [], 0)]), 1)
 NEW = {
     "a record batch": AppendBatch("t", ONE),
@@ -52,6 +60,23 @@ NEWER = {
     "compaction": put(compact=False),
     "configs of Kafka's": put(kafka_configs={"segment.ms": "5"}),
     "a config of an append": append(records=[{"data": 1}], config={"compact": True}),
+    "a member": JoinGroup(
+        group="g",
+        member_id="",
+        new_member_id="m",
+        instance_id=None,
+        client_id="c",
+        client_host="h",
+        session_ms=6000,
+        rebalance_ms=6000,
+        protocol_type="consumer",
+        protocols=(("range", b""),),
+    ),
+    "an assignment": SyncGroup(group="g", member=MEMBER),
+    "the end of a member": LeaveGroup("g", [MEMBER]),
+    "an offset": CommitOffsets("g", [OffsetCommit("t", 1)]),
+    "the end of an offset": DeleteOffsets("g", ["t"]),
+    "the end of a group": DeleteGroup("g"),
 }
 OLD = {
     "records": append(records=[{"data": 1, "tag": "a", "meta": {}}], node="n"),

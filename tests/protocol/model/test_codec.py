@@ -18,11 +18,14 @@ from topics.protocol.model.events import (
     Floors,
     FloorsRaised,
     Forwarded,
+    GroupChanged,
+    GroupDeleted,
     JobsLeased,
     JobsReleased,
     LogPlace,
     Loss,
     Marks,
+    OffsetsCommitted,
     PlaceReached,
     ProducerIdsReserved,
     RecordsAppended,
@@ -41,11 +44,14 @@ from topics.protocol.model.events import (
     TopicCreated,
     TopicDeleted,
 )
+from topics.protocol.model.groups import CommittedOffset, GroupMember, GroupPhase
 from topics.protocol.model.records import Batch, PackedBatch, SharedText, StoredText
 
 U32 = st.integers(0, 2**32 - 1)
 SEQ = st.integers(0, 2**63)
 NAMES = st.none() | st.text(max_size=8)
+
+MEMBER = GroupMember("m", "i", "c", "h", 6000, 7000, (("range", b"\xff\0"),))
 
 SMALL: list[Event] = [
     TopicCreated(1, 2, "jobs", TopicConfig(type="queue", cap_records=7, dead_letter="dlq"), 1024),
@@ -67,7 +73,12 @@ SMALL: list[Event] = [
     PlaceReached(1, LogPlace(2, 3, 4, b"c" * 16, 5), LogPlace(1, 1, 3, b"m" * 16, 2), 7),
     TimePassed(9),
     ProducerIdsReserved(9, 2**61),
+    OffsetsCommitted(1, "g", [CommittedOffset(2, 2**53, 0, "é", 1)], [3]),
+    GroupChanged(1, "g", 7, GroupPhase.COMPLETING, "consumer", "range", "m", [MEMBER], ["n"], []),
+    GroupChanged(1, "g", 7, GroupPhase.STABLE, "", "", "", [], [], [("m", b"\0\xff")]),
+    GroupDeleted(1, "g"),
 ]
+
 
 CAUSES = [None, Forwarded(3, 2**53), DeadLettered(2, b"\1" * 16, 1, 4, 5)]
 

@@ -7,13 +7,23 @@ from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.model.commands import (
     FACTS,
     AppendBatch,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
     DescribeProducers,
     DescribeTopics,
     Diff,
     FetchBatches,
+    FetchOffsets,
     FindPlaces,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
     ReserveProducerIds,
     RestsOn,
+    SyncGroup,
     waits_for_news,
 )
 
@@ -40,6 +50,16 @@ def test_every_command_has_a_route() -> None:
         FindPlaces,
         DescribeTopics,
         DescribeProducers,
+        JoinGroup,
+        SyncGroup,
+        Heartbeat,
+        LeaveGroup,
+        CommitOffsets,
+        FetchOffsets,
+        DeleteOffsets,
+        ListGroups,
+        DescribeGroup,
+        DeleteGroup,
     }  # Kafka's clients have these
 
 

@@ -11,6 +11,7 @@ from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import FACTS, Begin, Command, OnBehalf, View, names_of
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.errors import ErrorCode
+from topics.protocol.model.groups import Membership, OffsetCommit
 from topics.protocol.model.permission import permitted
 
 LETTERS = msgspec.structs.replace(TopicConfig(), dead_letter="in.letters")
@@ -24,6 +25,12 @@ DIFF: dict[str, Any] = {
     "from_seq": 0, "from_ts": None, "limit": 1, "budget_bytes": 1, "nodes": (), "match": None,
     "include_tags": False, "include_meta": True, "wait_ms": 0, "epoch": None,
 }  # fmt: skip
+JOIN: dict[str, Any] = {
+    "member_id": "", "new_member_id": "m", "instance_id": None, "client_id": "c",
+    "client_host": "h", "session_ms": 1, "rebalance_ms": 1, "protocol_type": "consumer",
+    "protocols": (("range", b"s"),),
+}  # fmt: skip
+MEMBER = Membership(3, "m", None)
 WATCH: dict[str, Any] = {
     "view": View(1, 1),
     "heartbeat_ms": 1000,
@@ -72,6 +79,20 @@ TABLE: list[tuple[Command, set[str]]] = [
     (commands.Ack("in.a", **HELD), {"in.a"}),
     (commands.Nack("in.a", **HELD, delay_ms=0), {"in.a"}),
     (commands.Extend("in.a", **HELD, lease_ms=1), {"in.a"}),
+    (commands.JoinGroup(group="in.g", **JOIN), {"in.g"}),
+    (commands.SyncGroup(group="in.g", member=MEMBER), {"in.g"}),
+    (commands.Heartbeat("in.g", MEMBER), {"in.g"}),
+    (commands.LeaveGroup("in.g", [MEMBER]), {"in.g"}),
+    (
+        commands.CommitOffsets("in.g", [OffsetCommit("in.a#3", 5), OffsetCommit("in.b", 5)]),
+        {"in.g", "in.a", "in.b"},
+    ),
+    (commands.FetchOffsets("in.g", ["in.a#1"]), {"in.g", "in.a"}),
+    (commands.FetchOffsets("in.g"), {"in.g"}),
+    (commands.DeleteOffsets("in.g", ["in.a"]), {"in.g", "in.a"}),
+    (commands.ListGroups("out", 10, "out.g"), set()),
+    (commands.DescribeGroup("in.g"), {"in.g"}),
+    (commands.DeleteGroup("in.g"), {"in.g"}),
 ]
 """A command with every name inside, and its names.  A worker is no topic, and a page that begins
 behind a foreign name shows none."""
@@ -100,7 +121,7 @@ def test_the_names_of_a_command(command: Command, names: set[str]) -> None:
 )
 def test_one_name_outside_is_enough(command: Command, name: str) -> None:
     """A key that may touch all names of a command but one is refused. (§0.2)"""
-    other = tuple(f"in.{letter}" for letter in "abr" if not name.startswith(f"in.{letter}"))
+    other = tuple(f"in.{letter}" for letter in "abrg" if not name.startswith(f"in.{letter}"))
     caller = Caller("k", prefixes=(*other, *(("in.letters",) if name != "in.letters" else ())))
 
     assert status_of(permitted, command, caller) == 403

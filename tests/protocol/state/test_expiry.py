@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from topics.protocol.state.expiry import DueTimes
 
 
-def take_all(times: DueTimes, now_ms: int) -> list[int]:
+def take_all(times: DueTimes[int], now_ms: int) -> list[int]:
     found = iter(lambda: times.take(now_ms), None)
     return [topic_id for topic_id in found if topic_id is not None]
 
 
 def test_a_topic_is_due_at_its_time_and_once() -> None:
     """The one that waits longest first."""
-    times = DueTimes()
+    times = DueTimes[int]()
     times.set(1, 300)
     times.set(2, 200)
     assert not times.is_due(199)
@@ -26,7 +26,7 @@ def test_a_topic_is_due_at_its_time_and_once() -> None:
 
 def test_a_time_that_was_set_again_is_the_one_that_counts() -> None:
     """Earlier or later; the entry before it is passed over."""
-    times = DueTimes()
+    times = DueTimes[int]()
     times.set(1, 100)
     times.set(1, 500)
     times.set(2, 500)
@@ -37,7 +37,7 @@ def test_a_time_that_was_set_again_is_the_one_that_counts() -> None:
 
 def test_a_topic_that_was_forgotten_is_never_due() -> None:
     """As after its deletion; another with its own time stays."""
-    times = DueTimes()
+    times = DueTimes[int]()
     times.set(1, 100)
     times.set(2, 100)
     times.forget(1)
@@ -51,7 +51,7 @@ def test_a_topic_that_was_forgotten_is_never_due() -> None:
 )
 def test_what_is_due_is_what_a_dict_says(steps: list[tuple[int, int | None]], now_ms: int) -> None:
     """Whatever was set and forgotten before, in order of the times."""
-    times, known = DueTimes(), dict[int, int]()
+    times, known = DueTimes[int](), dict[int, int]()
     for topic_id, due_ms in steps:
         if due_ms is None:
             times.forget(topic_id)
@@ -63,3 +63,18 @@ def test_what_is_due_is_what_a_dict_says(steps: list[tuple[int, int | None]], no
     due = take_all(times, now_ms)
     assert sorted(due) == sorted(t for t, at_ms in known.items() if at_ms <= now_ms)
     assert [known[t] for t in due] == sorted(known[t] for t in due)
+
+
+def test_the_next_time_is_that_of_whoever_is_due_first() -> None:
+    """A time that is later than one which was set before changes nothing."""
+    times = DueTimes[str]()
+    assert times.next_ms() is None
+    times.not_after("g", 300)
+    times.not_after("h", 200)
+    times.not_after("g", 400)
+    times.not_after("g", 100)
+    assert times.next_ms() == 100
+    times.forget("g")
+    assert times.next_ms() == 200
+    times.forget("h")
+    assert times.next_ms() is None

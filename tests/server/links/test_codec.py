@@ -20,6 +20,7 @@ from topics.protocol.model import commands, outcomes
 from topics.protocol.model.commands import FACTS, Append, Begin, Claim, Command, View
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.groups import Membership, OffsetCommit
 from topics.protocol.model.outcomes import Granted, Outcome, Records
 from topics.protocol.model.tags import Subject, TagRange
 from topics.server.links.codec import (
@@ -40,6 +41,7 @@ RANGE = TagRange(b"a", b"b", exact=False)
 SUBJECT = Subject(b"a.", None, (b"a", b"*", b">"))
 VIEW = View(10, 1000, ("n",), RANGE, tags=True, meta=False, data=False, strong=True)
 ROUTER = RouterConfig(source="s", dest="d")
+MEMBER = Membership(3, "m", "i")
 HELD = ("t", "w", [1, 2], [3, 4])
 ONE_OF_EACH: list[Command] = [
     commands.PutTopic("t", CONFIG, type_given=True),
@@ -69,6 +71,29 @@ ONE_OF_EACH: list[Command] = [
     commands.Ack(*HELD),
     commands.Nack(*HELD, delay_ms=7),
     commands.Extend("t", "w", [1], None, lease_ms=7),
+    commands.JoinGroup(
+        group="g",
+        member_id="",
+        new_member_id="c-1",
+        instance_id="i",
+        client_id="c",
+        client_host="h",
+        session_ms=6000,
+        rebalance_ms=7000,
+        protocol_type="consumer",
+        protocols=(("range", b"\0"), ("sticky", b"\1")),
+        joins_twice=True,
+        skips_assignment=True,
+    ),
+    commands.SyncGroup(group="g", member=MEMBER, protocol="range", assignments=[("m", b"\xff")]),
+    commands.Heartbeat("g", MEMBER),
+    commands.LeaveGroup("g", [MEMBER]),
+    commands.CommitOffsets("g", [OffsetCommit("t#1", 5, 0, "note")], MEMBER),
+    commands.FetchOffsets("g", ["t"], after_id=3, page_size=5),
+    commands.DeleteOffsets("g", ["t"]),
+    commands.ListGroups("p", 5, "a", ["stable"]),
+    commands.DescribeGroup("g", after_id=3, page_size=5),
+    commands.DeleteGroup("g"),
 ]
 
 

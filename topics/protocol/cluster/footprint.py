@@ -15,8 +15,11 @@ from topics.protocol.model.events import (
     CursorsMoved,
     DeadLettered,
     Event,
+    GroupChanged,
+    GroupDeleted,
     JobsLeased,
     JobsReleased,
+    OffsetsCommitted,
     RecordsAppended,
     SeqsReserved,
     TimePassed,
@@ -25,7 +28,8 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.state.state import State
 
-_UNSEEN: Final = (*LOCAL_EVENTS, CursorsMoved, SeqsReserved, TimePassed)
+_GROUPS: Final = (GroupChanged, GroupDeleted, OffsetsCommitted)
+_UNSEEN: Final = (*LOCAL_EVENTS, *_GROUPS, CursorsMoved, SeqsReserved, TimePassed)
 """Of these, no read of a topic tells."""
 _ADDS: Final = (JobsLeased, JobsReleased)
 """After these a stream shows what it showed before."""

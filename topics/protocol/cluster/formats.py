@@ -14,9 +14,15 @@ from topics.protocol.model.commands import (
     Append,
     AppendBatch,
     Command,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
     DeleteRecords,
+    JoinGroup,
+    LeaveGroup,
     PutTopic,
     ReserveProducerIds,
+    SyncGroup,
 )
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -30,6 +36,15 @@ def format_of(command: Command) -> int:
     match command:
         case AppendBatch() | ReserveProducerIds():
             return BATCHES
+        case (
+            CommitOffsets()
+            | DeleteGroup()
+            | DeleteOffsets()
+            | JoinGroup()
+            | LeaveGroup()
+            | SyncGroup()
+        ):
+            return GROUPS
         case Append():
             marked = FORMAT_OLDEST if command.marks is None else BATCHES
             return max(marked, _format_of_config(command.config))

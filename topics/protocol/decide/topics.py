@@ -1,7 +1,6 @@
 """Topic commands: create, configure, show, list and delete topics (§1); and what a topic's readers
 see of it."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -9,6 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
+from topics.protocol.decide.pages import page_of
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import (
     DeleteTopic,
@@ -135,9 +135,9 @@ class TopicCommands:
         return shown
 
     def _list(self, command: ListTopics, moment: Moment) -> TopicsListed:
-        """§1.3: by name, so that a page goes on rightly whatever came and went between."""
+        """§1.3."""
         size = command.page_size
-        page = self._page(command.caller, command.prefix, command.after, size + 1)
+        page = page_of(self._state.names, command.caller, command.prefix, command.after, size + 1)
         shown, is_last = page[:size], len(page) <= size
         summaries = self._summaries(shown, moment.now_ms)
         if command.touch:
@@ -150,7 +150,7 @@ class TopicCommands:
         state, names, next_after = self._state, list(command.names), None
         if command.after is not None:
             size = command.page_size
-            names = self._page(command.caller, "", command.after, size + 1)
+            names = page_of(state.names, command.caller, "", command.after, size + 1)
             if len(names) > size:
                 names.pop()
                 next_after = names[-1]
@@ -161,19 +161,6 @@ class TopicCommands:
                 found.append(topic)
         facts = [TopicFacts(each.name, each.epoch, each.config, each.shown()[1]) for each in found]
         return TopicsDescribed(facts, state.history, next_after)
-
-    def _page(self, caller: Caller, prefix: str, after: str, size: int) -> list[str]:
-        """The first names after the page before, of those that the caller may see."""
-        names, page = self._state.names, list[str]()
-        for begin in caller.prefixes_within(prefix):
-            start = bisect_left(names, max(begin, after))
-            if start < len(names) and names[start] == after:
-                start += 1
-            near = names[start : start + size - len(page)]
-            page += [name for name in near if name.startswith(begin)]
-            if len(page) == size:
-                break
-        return page
 
     def _summaries(self, names: Sequence[str], now_ms: int) -> list[TopicSummary]:
         # Of a thousand topics, most are in no cache of the CPU: what is made of a topic is kept.

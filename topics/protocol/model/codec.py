@@ -23,8 +23,11 @@ from topics.protocol.model.events import (
     Event,
     Floors,
     FloorsRaised,
+    GroupChanged,
+    GroupDeleted,
     JobsLeased,
     JobsReleased,
+    OffsetsCommitted,
     PlaceReached,
     ProducerIdsReserved,
     RecordsAppended,
@@ -71,7 +74,10 @@ CODES: Final[dict[type[Event], int]] = {
     ScatteredDeleted: 17,
     PlaceReached: 18,
     TimePassed: 19,
+    OffsetsCommitted: 22,
+    GroupChanged: 23,
     ProducerIdsReserved: 24,
+    GroupDeleted: 26,
 }
 """Codes are part of the format: they are added to, never given out again."""
 

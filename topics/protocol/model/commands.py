@@ -17,8 +17,10 @@ from msgspec import UNSET, UnsetType
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.draft import Draft, draft_of
+from topics.protocol.model.groups import NO_MEMBER, Membership, OffsetCommit
 from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.marks import Mark
+from topics.protocol.model.names import partition_of
 from topics.protocol.model.render import JsonText
 from topics.protocol.model.tags import Match
 
@@ -361,6 +363,104 @@ class Extend(Held, frozen=True):
     lease_ms: int
 
 
+class JoinGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Become a member of a group, or a member of its next generation.
+
+    Attributes:
+        member_id: Empty: a new member, which gets `new_member_id`, the shell's entropy.
+        instance_id: Of a static member.
+        protocols: The ways of assigning that it knows, the best first, each with its metadata.
+        joins_twice: A new member is told its id first, and joins with that.
+        skips_assignment: It can be told that it leads and has nothing to assign.
+    """
+
+    group: str
+    member_id: str
+    new_member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_ms: int
+    rebalance_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    joins_twice: bool = False
+    skips_assignment: bool = False
+
+
+class SyncGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask what the leader assigned; the leader says it: `assignments`, by the ids of members.
+
+    Attributes:
+        protocol_type, protocol: What the member takes for those of the group; None: it does not say.
+    """
+
+    group: str
+    member: Membership
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignments: Sequence[tuple[str, bytes]] = ()
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """A member lives."""
+
+    group: str
+    member: Membership
+
+
+class LeaveGroup(msgspec.Struct, frozen=True):
+    """Members leave; a static one may be named by its instance alone."""
+
+    group: str
+    members: Sequence[Membership]
+
+
+class CommitOffsets(msgspec.Struct, frozen=True):
+    """Keep offsets for a group: by a member, or for a group that has none."""
+
+    group: str
+    offsets: Sequence[OffsetCommit]
+    member: Membership = NO_MEMBER
+
+
+class FetchOffsets(OnBehalf, frozen=True):
+    """The offsets of a group: of some topics, or a page of those of all, behind the topic with the id `after_id`."""
+
+    group: str
+    topics: Sequence[str] | None = None
+    after_id: int = 0
+    page_size: int = 1000
+
+
+class DeleteOffsets(msgspec.Struct, frozen=True):
+    """Forget the offsets that a group has of some topics."""
+
+    group: str
+    topics: Sequence[str]
+
+
+class ListGroups(OnBehalf, frozen=True):
+    """A page of groups by name, as `ListTopics`; of some phases where they are given."""
+
+    prefix: str
+    page_size: int
+    after: str
+    phases: Sequence[str] = ()
+
+
+class DescribeGroup(OnBehalf, frozen=True):
+    """A group, its members, and a page of its offsets, as `FetchOffsets`."""
+
+    group: str
+    after_id: int = 0
+    page_size: int = 10_000
+
+
+class DeleteGroup(msgspec.Struct, frozen=True):
+    group: str
+
+
 Command: TypeAlias = (
     PutTopic
     | GetTopic
@@ -386,6 +486,16 @@ Command: TypeAlias = (
     | Ack
     | Nack
     | Extend
+    | JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | FetchOffsets
+    | DeleteOffsets
+    | ListGroups
+    | DescribeGroup
+    | DeleteGroup
 )
 
 
@@ -417,6 +527,8 @@ class Facts(NamedTuple):
     Attributes:
         topics: The topics that a command names, wherever it does: in the path, the body, a config.
         routers: The routers that it names.
+        groups: The groups that it names, with the topics whose offsets they keep: what is read of these rests on no
+            record.
         is_read: It changes nothing that an event tells, so that every replica may decide it.
         gives_records: Its outcome has records.
         rests_on: What decides it.
@@ -429,6 +541,7 @@ class Facts(NamedTuple):
     gives_records: bool = False
     rests_on: RestsOn = RestsOn.STATE
     waits: Callable[[Any], bool] | None = None
+    groups: Names | None = None
 
 
 def _none(_: object) -> Iterable[str]:
@@ -469,6 +582,16 @@ def _described(command: DescribeTopics) -> Iterable[str]:
     return command.names
 
 
+def _group(command: Any) -> Iterable[str]:
+    return (command.group,)
+
+
+def _offsets(command: CommitOffsets | FetchOffsets | DeleteOffsets) -> Iterable[str]:
+    if isinstance(command, CommitOffsets):
+        return command.group, *(partition_of(each.topic)[0] for each in command.offsets)
+    return command.group, *(partition_of(name)[0] for name in command.topics or ())
+
+
 def _waits(command: Diff | FetchBatches) -> bool:
     return command.wait_ms > 0
 
@@ -478,6 +601,7 @@ def _always(_: object) -> bool:
 
 
 _CHANGE: Final = Facts(_topic, _none)
+_GROUP: Final = Facts(_none, _none, groups=_group)
 _LIST: Final = Facts(_none, _none, is_read=True, rests_on=RestsOn.LIST)
 _RECORDS: Final = Facts(_topic, _none, is_read=True, gives_records=True, rests_on=RestsOn.RECORDS)
 
@@ -506,6 +630,16 @@ FACTS: Final[Mapping[type, Facts]] = {
     Ack: _CHANGE,
     Nack: _CHANGE,
     Extend: _CHANGE,
+    JoinGroup: _GROUP._replace(waits=_always),
+    SyncGroup: _GROUP._replace(waits=_always),
+    Heartbeat: _GROUP,
+    LeaveGroup: _GROUP,
+    CommitOffsets: _GROUP._replace(groups=_offsets),
+    FetchOffsets: _GROUP._replace(groups=_offsets, is_read=True),
+    DeleteOffsets: _GROUP._replace(groups=_offsets),
+    ListGroups: Facts(_none, _none, is_read=True),
+    DescribeGroup: _GROUP._replace(is_read=True),
+    DeleteGroup: _GROUP,
 }
 """One row for each kind; what is not here is no command."""
 
@@ -521,6 +655,7 @@ def waits_for_news(command: Command) -> bool:
 
 
 def names_of(command: Command) -> Iterable[str]:
-    """Every name of a topic or router that a command holds."""
+    """Every name of a topic, router or group that a command holds."""
     facts = FACTS[type(command)]
-    return *facts.topics(command), *facts.routers(command)
+    names = (*facts.topics(command), *facts.routers(command))
+    return names if facts.groups is None else (*names, *facts.groups(command))

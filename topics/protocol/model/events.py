@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.groups import CommittedOffset, GroupMember, GroupPhase
 from topics.protocol.model.records import Batch, Buffer, PackedBatch
 
 
@@ -347,6 +348,43 @@ class ProducerIdsReserved(msgspec.Struct, frozen=True, array_like=True):
     through: int
 
 
+class OffsetsCommitted(msgspec.Struct, frozen=True, array_like=True):
+    """A group has these offsets of topics, and none any more of the topics whose ids are in `removed`."""
+
+    now_ms: int
+    group: str
+    offsets: Sequence[CommittedOffset]
+    removed: Sequence[int] = ()
+
+
+class GroupChanged(msgspec.Struct, frozen=True, array_like=True):
+    """The members of a group changed, or what they do.
+
+    Attributes:
+        members: Members that came, or are not as they were.
+        left: Ids of members that are no longer in it.
+        assignments: What the leader gave to members, by their ids; in a new generation nobody has anything before.
+    """
+
+    now_ms: int
+    group: str
+    generation: int
+    phase: GroupPhase
+    protocol_type: str
+    protocol: str
+    leader: str
+    members: Sequence[GroupMember] = ()
+    left: Sequence[str] = ()
+    assignments: Sequence[tuple[str, bytes]] = ()
+
+
+class GroupDeleted(msgspec.Struct, frozen=True, array_like=True):
+    """A group is gone, with its offsets."""
+
+    now_ms: int
+    group: str
+
+
 class LogPlace(msgspec.Struct, frozen=True, array_like=True):
     """A place behind a unit in the log that a cluster's nodes share (`cluster.replica.Place`)."""
 
@@ -394,6 +432,9 @@ Event: TypeAlias = (
     | PlaceReached
     | TimePassed
     | ProducerIdsReserved
+    | OffsetsCommitted
+    | GroupChanged
+    | GroupDeleted
 )
 
 
@@ -484,6 +525,24 @@ class RouterImage(msgspec.Struct, frozen=True, array_like=True):
     loss: Loss | None
 
 
+class GroupImage(msgspec.Struct, frozen=True, array_like=True):
+    """A group as a checkpoint keeps it.
+
+    Attributes:
+        used_ms: When it last changed.
+    """
+
+    name: str
+    generation: int
+    phase: GroupPhase
+    protocol_type: str
+    protocol: str
+    leader: str
+    used_ms: int
+    members: list[GroupMember]
+    offsets: list[CommittedOffset]
+
+
 class UnflaggedRows(msgspec.Struct, frozen=True, array_like=True):
     """Deleted rows of a sealed run whose delete flags are not in its file, because the file could not
     be read.
@@ -500,7 +559,7 @@ class Checkpoint(msgspec.Struct, array_like=True):
     """The engine's state between two events, at a boundary between two log files.
 
     `place` is that of a cluster's node; `unflagged` is what the log before the boundary deleted and no
-    file says; `producer_ids` are reserved below that.  Fields at the end that have nothing to say are not
+    file says; `producer_ids` are reserved below that; `groups` are those of consumers.  Fields at the end that have nothing to say are not
     in its bytes.
     """
 
@@ -512,6 +571,7 @@ class Checkpoint(msgspec.Struct, array_like=True):
     place: PlaceReached | None = None
     unflagged: Sequence[UnflaggedRows] = ()
     producer_ids: int = 0
+    groups: list[GroupImage] = []
 
     def pieces(self) -> Iterator[Buffer]:
         yield encode_image(self)

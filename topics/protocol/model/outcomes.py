@@ -16,6 +16,7 @@ import msgspec
 from topics.protocol.model.config import RouterConfig, TopicConfig, TopicType
 from topics.protocol.model.durability import Durability
 from topics.protocol.model.events import Loss
+from topics.protocol.model.groups import CLASSIC, GroupFault, GroupMember, GroupPhase
 from topics.protocol.model.ports import Extent, Run, Span
 from topics.protocol.model.records import HAS_KEY, Buffer
 
@@ -473,6 +474,116 @@ class WatchCreated(Outcome, frozen=True):
     heartbeat_ms: int
     cursor: str
     positions: Mapping[str, WatchPosition]
+
+
+# ---------------------------------------------------------------------- groups of consumers
+
+
+class GroupJoined(Outcome, frozen=True):
+    """A member is in a generation.
+
+    Attributes:
+        members: All, with their metadata for `protocol`, for the leader; nobody for others.
+        skips_assignment: The leader has nothing to assign: it came back.
+    """
+
+    member_id: str
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader: str
+    members: Sequence[tuple[str, str | None, bytes]] = ()
+    skips_assignment: bool = False
+
+
+class GroupSynced(Outcome, frozen=True):
+    """What a member was assigned."""
+
+    protocol_type: str
+    protocol: str
+    assignment: bytes
+
+
+class HeartbeatTaken(Outcome, frozen=True):
+    """A member lives, and has nothing to do."""
+
+
+class GroupLeft(Outcome, frozen=True):
+    """Who left: of each that was named, why not; None: it left."""
+
+    faults: Sequence[GroupFault | None]
+
+
+class OffsetsKept(Outcome, frozen=True):
+    """Of each offset, in the order in which they were given, why it is not kept, or not deleted; None: it is."""
+
+    group: str
+    faults: Sequence[GroupFault | None]
+
+
+class KeptOffset(msgspec.Struct, frozen=True):
+    """An offset of a group.
+
+    Attributes:
+        topic: The engine's name of a partition.
+        ts_ms: When it was committed.
+        lag: Records of the topic behind it, as far as they are shown, that is seqs.
+        lost: Seqs behind it that were lost before the group came to them.
+    """
+
+    topic: str
+    seq: int
+    leader_epoch: int
+    metadata: str
+    ts_ms: int
+    lag: int
+    lost: int
+
+
+class OffsetsFound(Outcome, frozen=True):
+    """Offsets of a group; `after_id` is where the next page goes on, None on the last."""
+
+    offsets: Sequence[KeptOffset]
+    after_id: int | None = None
+
+
+class GroupSummary(msgspec.Struct, frozen=True):
+    """What a list says of a group."""
+
+    name: str
+    phase: GroupPhase
+    generation: int
+    protocol_type: str
+    members: int
+    kind: str = CLASSIC
+
+
+class GroupsListed(Outcome, frozen=True):
+    """A page of groups by name; `after` as in `TopicsListed`."""
+
+    groups: Sequence[GroupSummary]
+    after: str | None
+
+
+class GroupShown(Outcome, frozen=True):
+    """A group.
+
+    Attributes:
+        members: Each with its assignment, where the group is stable.
+        after_id: As in `OffsetsFound`.
+    """
+
+    summary: GroupSummary
+    protocol: str
+    members: Sequence[GroupMember]
+    offsets: Sequence[KeptOffset]
+    after_id: int | None = None
+
+
+class GroupDropped(Outcome, frozen=True):
+    """A group is gone."""
+
+    group: str
 
 
 # ---------------------------------------------------------------------- answers that come later

@@ -1,4 +1,4 @@
-"""Images: what a checkpoint keeps of each topic and router, taken while commands run.
+"""Images: what a checkpoint keeps of each topic, router and group, taken while commands run.
 
 A checkpoint is the state at one position of the log, the boundary at which it begins.  Copying all
 of the state there would hold up commands for seconds, so it is copied on write: at the boundary all
@@ -32,6 +32,7 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.model.ports import Run
 from topics.protocol.model.records import Buffer
+from topics.protocol.state.groups import Groups
 from topics.protocol.state.hot_memory import HotMemory, freeze
 from topics.protocol.state.hot_run import is_volatile
 from topics.protocol.state.idempotency import IdempotencyKeys
@@ -46,6 +47,8 @@ SLICE_WEIGHT: Final = 32
 """Small topics taken or encoded in one slice: some 0.3 ms."""
 RUNS_WEIGHT: Final = 16
 """Runs, and holes, that weigh as much as a small topic."""
+GROUP_WEIGHT: Final = 64
+"""Members and offsets of a group that weigh as much as a small topic."""
 SLICE_JOBS: Final = 1000
 """Jobs taken in one slice; a queue with no more is taken as a whole."""
 FORGET_MAX: Final = 1000
@@ -75,6 +78,7 @@ class ImageSource(Protocol):
     keys: IdempotencyKeys
     producers: Producers
     producer_ids: int
+    groups: Groups
     queues: Queues
     routers: Routers
     place: PlaceReached | None
@@ -91,14 +95,21 @@ class EncodedCheckpoint(msgspec.Struct, frozen=True):
     place: PlaceReached | None = None
     unflagged: Sequence[UnflaggedRows] = ()
     producer_ids: int = 0
+    groups: Sequence[bytes] = ()
 
     def with_unflagged(self, unflagged: Sequence[UnflaggedRows]) -> "EncodedCheckpoint":
         return msgspec.structs.replace(self, unflagged=unflagged)
 
     def pieces(self) -> Iterator[Buffer]:
         """In order; each time anew."""
-        ends = (self.place is not None, bool(self.unflagged), self.producer_ids > 0)
-        last = max((nth for nth, said in enumerate(ends, 1) if said), default=0)
+        ends = (
+            (encode_image(self.place),),
+            (encode_image(self.unflagged),),
+            (encode_image(self.producer_ids),),
+            (array_header(len(self.groups)), *self.groups),
+        )
+        says = self.place is not None, self.unflagged, self.producer_ids, self.groups
+        last = max((nth for nth, said in enumerate(says, 1) if said), default=0)
         yield array_header(len(Checkpoint.__struct_fields__) - len(ends) + last)
         yield encode_image(self.now_ms)
         yield encode_image(self.next_topic_id)
@@ -111,8 +122,8 @@ class EncodedCheckpoint(msgspec.Struct, frozen=True):
         yield encode_image(self.next_router_id)
         yield array_header(len(self.routers))
         yield from self.routers
-        for end in (self.place, self.unflagged, self.producer_ids)[:last]:
-            yield encode_image(end)
+        for end in ends[:last]:
+            yield from end
 
 
 class _Taken(msgspec.Struct):
@@ -144,7 +155,7 @@ class Images:
 
     Attributes:
         changed: Ids of topics that are not as their image says, or have none, or had one and are
-            gone; `changed_routers` likewise.
+            gone; `changed_routers` and `changed_groups` likewise.
         unsealed: Topics of the checkpoint under way with runs that it has still to seal.
         keeps_leases: Leases of every queue are kept: they are all in a log.
     """
@@ -153,11 +164,14 @@ class Images:
         self._state = state
         self.changed: dict[int, None] = {}
         self.changed_routers: dict[int, None] = {}
+        self.changed_groups: dict[str, None] = {}
         self.unsealed: deque[Topic] = deque()
         self._topics: dict[int, Encoded] = {}
         self._routers: dict[int, bytes] = {}
+        self._groups: dict[str, bytes] = {}
         self._due: dict[int, None] = {}
         self._due_routers: dict[int, None] = {}
+        self._due_groups: dict[str, None] = {}
         self._taken: dict[int, _Taken] = {}
         self._jobs: dict[int, JobsTaken] = {}
         self._is_last = False
@@ -180,6 +194,12 @@ class Images:
             self._take_router(router_id)
         self.changed_routers[router_id] = None
 
+    def keep_group(self, name: str) -> None:
+        if name in self._due_groups:
+            del self._due_groups[name]
+            self._take_group(name)
+        self.changed_groups[name] = None
+
     # ------------------------------------------------------------------ a checkpoint
 
     def begin(self, *, is_last: bool) -> None:
@@ -201,6 +221,7 @@ class Images:
         self._place = state.place
         self._due, self.changed = self.changed, {}
         self._due_routers, self.changed_routers = self.changed_routers, {}
+        self._due_groups, self.changed_groups = self.changed_groups, {}
         if is_last:
             self._due.update(dict.fromkeys(state.queues))
 
@@ -211,6 +232,8 @@ class Images:
             unfinished.clear()
         self.changed_routers.update(self._due_routers)
         self._due_routers.clear()
+        self.changed_groups.update(self._due_groups)
+        self._due_groups.clear()
         for jobs in self._jobs.values():
             jobs.give_up()
         self._jobs.clear()
@@ -224,11 +247,13 @@ class Images:
         while self._due_routers and weight < SLICE_WEIGHT:
             self._take_router(self._due_routers.popitem()[0])
             weight += 1
+        while self._due_groups and weight < SLICE_WEIGHT:
+            weight += self._take_group(self._due_groups.popitem()[0])
         if self._jobs and weight < SLICE_WEIGHT:
             topic_id, jobs = next(iter(self._jobs.items()))
             if not jobs.take_some(SLICE_JOBS):
                 del self._jobs[topic_id]
-        return bool(self._due or self._due_routers or self._jobs)
+        return bool(self._due or self._due_routers or self._due_groups or self._jobs)
 
     def _take(self, topic_id: int) -> int:
         """Take the image of a topic now, and let its hot runs take no more, so that what follows
@@ -297,6 +322,15 @@ class Images:
         else:
             self._routers[router_id] = encode_image(router.image())
 
+    def _take_group(self, name: str) -> int:
+        """Take the image of a group now; returns what that weighs."""
+        group = self._state.groups.by_name.get(name)
+        if group is None:
+            self._groups.pop(name, None)
+            return 1
+        self._groups[name] = group.encoded()
+        return 1 + (len(group.members) + len(group.offsets)) // GROUP_WEIGHT
+
     # ------------------------------------------------------------------ its runs
 
     def head_seq(self, topic_id: int) -> int:
@@ -321,7 +355,7 @@ class Images:
 
     def checkpoint(self) -> EncodedCheckpoint:
         """All images, as they were at the boundary; does not change any more."""
-        for unfinished in (self._due, self._due_routers, self._jobs, self._taken):
+        for unfinished in (self._due, self._due_routers, self._due_groups, self._jobs, self._taken):
             assert not unfinished
         now_ms, next_topic_id, next_router_id, producer_ids = self._at
         return EncodedCheckpoint(
@@ -332,6 +366,7 @@ class Images:
             tuple(self._routers.values()),
             self._place,
             producer_ids=producer_ids,
+            groups=tuple(self._groups.values()),
         )
 
 
@@ -357,6 +392,7 @@ def whole_image(state: ImageSource, *, keeps_leases: bool = False) -> Checkpoint
         routers,
         state.place,
         producer_ids=state.producer_ids,
+        groups=state.groups.images(),
     )
 
 

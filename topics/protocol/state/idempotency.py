@@ -186,7 +186,7 @@ class IdempotencyKeys:
         self.by_topic: dict[int, TopicKeys] = {}
         self.count = 0
         self._window_ms_of = window_ms_of
-        self._due = DueTimes()
+        self._due = DueTimes[int]()
 
     def find(self, topic_id: int, digest: bytes, now_ms: int) -> RememberedBatch | None:
         """The batch of a key within its window; None where it is unknown or forgotten."""

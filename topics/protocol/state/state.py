@@ -29,9 +29,12 @@ from topics.protocol.model.events import (
     Event,
     FloorsRaised,
     Forwarded,
+    GroupChanged,
+    GroupDeleted,
     JobsLeased,
     JobsReleased,
     Marks,
+    OffsetsCommitted,
     PlaceReached,
     ProducerIdsReserved,
     RecordsAppended,
@@ -57,6 +60,7 @@ from topics.protocol.model.records import PackedBatch
 from topics.protocol.state.checkpoint import Images, restored_topic, whole_image
 from topics.protocol.state.expiry import DueTimes
 from topics.protocol.state.floors import floors_with, risen
+from topics.protocol.state.groups import Groups
 from topics.protocol.state.hot_memory import HotMemory
 from topics.protocol.state.hot_run import is_volatile
 from topics.protocol.state.idempotency import IdempotencyKeys
@@ -86,6 +90,7 @@ class State:
         keys: Idempotency keys.
         producers: Producers of Kafka's, and what they wrote last.
         producer_ids: Ids of producers are reserved below this; 0: none is.
+        groups: Groups of consumers, and their offsets.
         expiry: When the next record of a topic with a `ttl_ms` may be past its time.
         lossy: How many seqs a restart lost, of topics whose counters include their records.
         queues: Jobs of the topics that are queues, by topic id.
@@ -112,7 +117,8 @@ class State:
         self.keys = IdempotencyKeys(self._key_window_ms)
         self.producers = Producers()
         self.producer_ids = 0
-        self.expiry = DueTimes()
+        self.groups = Groups()
+        self.expiry = DueTimes[int]()
         self.lossy: dict[int, int] = {}
         self.queues = Queues(limits)
         self.routers = Routers()
@@ -139,6 +145,9 @@ class State:
             PlaceReached: self._place_reached,
             TimePassed: self._time_passed,
             ProducerIdsReserved: self._ids_reserved,
+            OffsetsCommitted: self._offsets_committed,
+            GroupChanged: self._group_changed,
+            GroupDeleted: self._group_deleted,
         }
 
     def apply(self, event: Event) -> None:
@@ -247,6 +256,9 @@ class State:
         self._names.remove(topic.name)
         self.keys.remove(topic.topic_id)
         self.producers.remove(topic.topic_id)
+        for name in self.groups.of_topic(topic.topic_id):
+            self.images.keep_group(name)
+        self.groups.forget_topic(topic.topic_id)
         self.expiry.forget(topic.topic_id)
         self.queues.remove(topic.topic_id)
         for run in topic.runs:
@@ -291,6 +303,22 @@ class State:
 
     def _ids_reserved(self, event: ProducerIdsReserved) -> None:
         self.producer_ids = event.through
+
+    def _offsets_committed(self, event: OffsetsCommitted) -> None:
+        self.images.keep_group(event.group)
+        self.groups.commit(event)
+
+    def _group_changed(self, event: GroupChanged) -> None:
+        self.images.keep_group(event.group)
+        self.groups.change(event)
+
+    def _group_deleted(self, event: GroupDeleted) -> None:
+        self.expire_group(event.group)
+
+    def expire_group(self, name: str) -> None:
+        """A group is gone."""
+        self.images.keep_group(name)
+        self.groups.delete(name)
 
     def _caused(self, cause: Cause, copies: int) -> None:
         match cause:
@@ -549,6 +577,9 @@ class State:
             self._restore_topic(image)
         self.producers.restored()
         self.producer_ids = checkpoint.producer_ids
+        for group in checkpoint.groups:
+            self.images.keep_group(group.name)
+            self.groups.restore(group)
         self.next_topic_id = checkpoint.next_topic_id
         for router in checkpoint.routers:
             self.images.keep_router(router.router_id)

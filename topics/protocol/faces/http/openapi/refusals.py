@@ -20,6 +20,7 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
     ErrorCode.NOT_FOUND: ("no such watch session; post a new one", {}),
     ErrorCode.TOPIC_NOT_FOUND: ('topic "refunds" does not exist', {"topic": "refunds"}),
     ErrorCode.ROUTER_NOT_FOUND: ('router "refunds" does not exist', {"router": "refunds"}),
+    ErrorCode.GROUP_NOT_FOUND: ('group "billing" does not exist', {"group": "billing"}),
     ErrorCode.METHOD_NOT_ALLOWED: ("PATCH is not allowed here", {"allow": ["GET", "HEAD"]}),
     ErrorCode.NOT_ACCEPTABLE: ("this answers text/event-stream only", {}),
     ErrorCode.ROUTER_CYCLE: (
@@ -33,6 +34,10 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
     ErrorCode.TOPIC_NOT_EMPTY: (
         'topic "orders" holds 3 records',
         {"topic": "orders", "count": 3},
+    ),
+    ErrorCode.GROUP_NOT_EMPTY: (
+        'group "billing" has 3 members',
+        {"group": "billing", "members": 3},
     ),
     ErrorCode.TRIM_REFUSED: (
         'the log is not trimmed: node "n2" needs the log from offset 5120 on',

@@ -1,0 +1,342 @@
+"""Groups of consumers without members: their offsets, lists of them, and their end, over restarts."""
+
+from typing import Any
+
+import pytest
+
+from protocol.durable import Durable
+from protocol.harness import Harness
+from topics.protocol.decide import groups
+from topics.protocol.model.access import Caller
+from topics.protocol.model.commands import (
+    Command,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    FetchOffsets,
+    ListGroups,
+)
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.groups import (
+    COMMIT_METADATA_BYTES_MAX,
+    GroupFault,
+    GroupRefusal,
+    Membership,
+    OffsetCommit,
+)
+from topics.protocol.model.outcomes import Gate, OffsetsKept
+from topics.protocol.state.groups import RETENTION_MS, UNUSED_MS
+
+ROOM = Caller("k", prefixes=("in.",))
+
+
+def commit(engine: Harness, seq: int, topic: str = "t", group: str = "g", **fields: Any) -> Any:
+    """Why the offset is not kept; None: it is."""
+    found = engine.ask(CommitOffsets(group, [OffsetCommit(topic, seq, **fields)]))
+    assert isinstance(found, OffsetsKept)
+    return found.faults[0]
+
+
+def committed(engine: Harness, group: str = "g", *topics: str) -> dict[str, int]:
+    found: Any = engine.ask(FetchOffsets(group, topics or None))
+    return {each.topic: each.seq for each in found.offsets}
+
+
+def listed(engine: Harness, prefix: str = "", **fields: Any) -> Any:
+    fields = {"page_size": 100, "after": "", **fields}
+    found: Any = engine.ask(ListGroups(prefix, **fields))
+    return [each.name for each in found.groups], found.after
+
+
+def fault(engine: Harness, command: Command) -> GroupFault:
+    with pytest.raises(GroupRefusal) as refusal:
+        engine.ask(command)
+    return refusal.value.fault
+
+
+def test_offsets_are_kept_over_a_kill_and_a_stop() -> None:
+    """The last one counts, with what the client says of it; nothing is answered before the sync. (§5)"""
+    engine = Durable()
+    engine.put()
+    engine.put("u")
+    engine.append("a", "b", "c")
+    assert commit(engine, 1) is None
+    assert commit(engine, 2, metadata="note", leader_epoch=4) is None
+    assert commit(engine, 0, "u") is None
+    told = engine.ask(CommitOffsets("g", [OffsetCommit("t", 2, 4, "note")]))
+    assert isinstance(told, OffsetsKept)
+    assert (told.gate, told.is_logged) == (Gate.SYNCED, True)
+
+    for again in (engine.kill(), engine.stop()):
+        assert committed(again) == {"t": 2, "u": 0}
+        found: Any = again.ask(FetchOffsets("g", ["t", "absent"]))
+        (offset,) = found.offsets
+        assert (offset.metadata, offset.leader_epoch, offset.ts_ms) == ("note", 4, engine.now_ms)
+        assert (offset.lag, offset.lost, found.gate) == (1, 0, Gate.SYNCED)
+        engine = again
+
+
+def test_a_checkpoint_holds_what_was_committed_before_it_and_no_more() -> None:
+    """A group that changes while the checkpoint is made is in it as it was at the boundary. (FORMAT.md)"""
+    engine = Durable()
+    engine.put()
+    commit(engine, 1)
+    commit(engine, 1, group="other")
+    commit(engine, 1, group="gone")
+    plan = engine.checkpointing.begin(engine.now_ms)
+    commit(engine, 2)
+    engine.ask(DeleteGroup("gone"))
+    commit(engine, 3, group="later")
+    image = engine.finish_checkpoint(plan)
+    assert {each.name: each.offsets[0].seq for each in image.groups} == {
+        "g": 1,
+        "other": 1,
+        "gone": 1,
+    }
+    second = engine.finish_checkpoint(engine.begin_checkpoint())
+    assert sorted(each.name for each in second.groups) == ["g", "later", "other"]
+    again = engine.stop()
+    assert [committed(again, name) for name in ("g", "other", "gone", "later")] == [
+        {"t": 2},
+        {"t": 1},
+        {},
+        {"t": 3},
+    ]
+
+
+def test_a_checkpoint_that_was_given_up_leaves_its_groups_to_the_next() -> None:
+    engine = Harness()
+    engine.put()
+    commit(engine, 1)
+    engine.checkpointing.begin(engine.now_ms)
+    engine.engine.state.images.give_up()
+    image = engine.finish_checkpoint(engine.begin_checkpoint())
+    assert [each.name for each in image.groups] == ["g"]
+
+
+def test_what_is_wrong_with_one_offset_keeps_no_other_from_being_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(groups, "OFFSETS_MAX", 2)
+    engine = Harness()
+    for name in ("t", "u", "v"):
+        engine.put(name)
+    asked = [
+        OffsetCommit("absent", 1),
+        OffsetCommit("t", 1, metadata="é" * (COMMIT_METADATA_BYTES_MAX // 2)),
+        OffsetCommit("t", 2, metadata="é" * (COMMIT_METADATA_BYTES_MAX // 2) + "x"),
+        OffsetCommit("t", -1),
+        OffsetCommit("u", 1),
+        OffsetCommit("v", 1),
+    ]
+    found: Any = engine.ask(CommitOffsets("g", asked))
+    assert found.faults == [
+        GroupFault.NO_TOPIC,
+        None,
+        GroupFault.METADATA_TOO_LARGE,
+        GroupFault.INVALID_FIELD,
+        None,
+        GroupFault.TOO_MANY_OFFSETS,
+    ]
+    assert committed(engine) == {"t": 1, "u": 1}
+    assert commit(engine, 9, "u") is None, "an offset that is there can always move"
+
+
+def test_nothing_that_is_wrong_makes_a_group() -> None:
+    engine = Harness()
+    assert commit(engine, 1, "absent") is GroupFault.NO_TOPIC
+    assert listed(engine) == ([], None)
+
+
+def test_a_group_whose_offsets_are_deleted_keeps_the_others() -> None:
+    """Also over a restart. (§5)"""
+    engine = Durable()
+    engine.put()
+    engine.put("u")
+    commit(engine, 1)
+    commit(engine, 1, "u")
+    found: Any = engine.ask(DeleteOffsets("g", ["t", "absent"]))
+    assert found.faults == [None, GroupFault.NO_TOPIC]
+    engine.ask(DeleteOffsets("g", ["t"]))
+    assert committed(engine) == committed(engine.kill()) == {"u": 1}
+
+
+def test_offsets_go_with_their_topic_and_not_to_another_of_its_name() -> None:
+    engine = Durable()
+    engine.put()
+    engine.put("u")
+    commit(engine, 5)
+    commit(engine, 7, "u")
+    commit(engine, 5, group="other")
+    engine.drop()
+    engine.put()
+    for each in (engine, engine.kill()):
+        assert committed(each) == {"u": 7}
+        assert committed(each, "g", "t") == {}
+        assert committed(each, "other") == {}
+
+
+def test_a_group_of_which_nobody_knows_anything_has_no_offsets() -> None:
+    """And no state: 404. (§5)"""
+    engine = Harness()
+    assert committed(engine) == {}
+    for command in (DescribeGroup("g"), DeleteGroup("g"), DeleteOffsets("g", ["t"])):
+        with pytest.raises(GroupRefusal) as refusal:
+            engine.ask(command)
+        assert refusal.value.fault is GroupFault.NO_GROUP
+        assert refusal.value.code is ErrorCode.GROUP_NOT_FOUND
+        assert refusal.value.detail == {"group": "g"}
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "é" * 128])
+def test_a_group_has_a_name_of_1_to_255_bytes(name: str) -> None:
+    engine = Harness()
+    engine.put()
+    command = CommitOffsets(name, [OffsetCommit("t", 1)])
+    assert fault(engine, command) is GroupFault.INVALID_GROUP
+    assert fault(engine, FetchOffsets(name)) is GroupFault.INVALID_GROUP
+    assert commit(engine, 1, group="é" * 127) is None
+
+
+def test_offsets_are_shown_page_by_page_as_far_as_the_caller_may_see_their_topics() -> None:
+    engine = Harness()
+    for name in ("in.a", "in.b", "out.c", "in.d"):
+        engine.put(name)
+        commit(engine, 1, name)
+    pages, after_id = [], 0
+    while True:
+        found: Any = engine.ask(FetchOffsets("g", None, after_id, 2, caller=ROOM))
+        pages.append([each.topic for each in found.offsets])
+        if found.after_id is None:
+            break
+        after_id = found.after_id
+    assert pages == [["in.a", "in.b"], ["in.d"]]
+
+
+def test_groups_are_listed_by_name_as_far_as_the_caller_may_see_them() -> None:
+    engine = Harness()
+    engine.put()
+    for name in ("in.b", "out.a", "in.a", "in.c", "inner"):
+        commit(engine, 1, group=name)
+    assert listed(engine) == (["in.a", "in.b", "in.c", "inner", "out.a"], None)
+    assert listed(engine, page_size=2, caller=ROOM) == (["in.a", "in.b"], "in.b")
+    assert listed(engine, page_size=2, after="in.b", caller=ROOM) == (["in.c"], None)
+    assert listed(engine, "in.b") == (["in.b"], None)
+    assert listed(engine, phases=["stable"]) == ([], None)
+    assert listed(engine, phases=["empty", "stable"], page_size=1) == (["in.a"], "in.a")
+
+
+def test_a_group_shows_how_far_it_is_behind_and_what_it_lost() -> None:
+    """Lag in seqs; what a cap took before the group came to it is lost. (§5)"""
+    engine = Harness()
+    engine.put(cap_records=3)
+    engine.append(*range(10))
+    commit(engine, 2)
+    shown: Any = engine.ask(DescribeGroup("g"))
+    assert (shown.summary.name, shown.summary.kind, shown.summary.members) == ("g", "classic", 0)
+    assert shown.summary.phase.value == "empty"
+    (offset,) = shown.offsets
+    assert (offset.seq, offset.lag, offset.lost) == (2, 8, 5)
+    commit(engine, 50)
+    (offset,) = engine.ask(DescribeGroup("g")).offsets  # type: ignore[union-attr]
+    assert (offset.lag, offset.lost) == (0, 0)
+
+
+def test_what_is_shown_of_a_group_waits_for_the_sync_while_there_is_one() -> None:
+    """A power loss may take back nothing that was seen; a log that is read-only shows what there is. (§5)"""
+    engine = Harness()
+    engine.put()
+    commit(engine, 1)
+    shown: Any = engine.ask(DescribeGroup("g"))
+    assert shown.gate is Gate.SYNCED
+    engine.engine.on_failed()
+    shown = engine.engine.submit(DescribeGroup("g"), token=1, moment=engine.moment)
+    assert shown.gate is Gate.NOW
+    with pytest.raises(Rejection) as refusal:
+        engine.engine.submit(
+            CommitOffsets("g", [OffsetCommit("t", 1)]), token=1, moment=engine.moment
+        )
+    assert refusal.value.code is ErrorCode.NOT_READY
+
+
+def test_only_a_group_without_members_takes_offsets_of_nobody() -> None:
+    """And a member of nothing commits nothing. (§5)"""
+    engine = Harness()
+    engine.put()
+    command = CommitOffsets("g", [OffsetCommit("t", 1)], Membership(3, "m"))
+    assert fault(engine, command) is GroupFault.ILLEGAL_GENERATION
+    commit(engine, 1)
+    assert fault(engine, command) is GroupFault.UNKNOWN_MEMBER
+
+
+def test_offsets_expire_a_week_after_their_group_was_used() -> None:
+    """By the clock alone: a restart finds the same, and a commit begins anew. (§5)"""
+    engine = Durable()
+    engine.put()
+    engine.put("u")
+    commit(engine, 1)
+    engine.now_ms += RETENTION_MS - 1
+    assert committed(engine) == {"t": 1}
+    engine.now_ms += 1
+    for each in (engine, engine.kill()):
+        assert committed(each) == {}
+        assert listed(each) == ([], None)
+    again = engine.kill()
+    commit(again, 2, "u")
+    assert committed(again) == committed(again.kill()) == {"u": 2}
+
+
+def test_a_group_without_offsets_is_gone_after_some_minutes() -> None:
+    """As when its last topic is deleted: its place is free then, and its memory. (§5)"""
+    engine = Harness()
+    engine.put()
+    commit(engine, 1)
+    engine.drop()
+    assert listed(engine)[0] == ["g"]
+    engine.now_ms += UNUSED_MS
+    assert listed(engine)[0] == []
+    engine.work_off()
+    assert engine.engine.state.groups.by_name == {}
+    assert engine.engine.state.groups.size_bytes == 0
+
+
+def test_there_are_only_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that is expired counts no more; one that is there can always commit."""
+    monkeypatch.setattr(groups, "GROUPS_MAX", 2)
+    engine = Harness()
+    engine.put()
+    commit(engine, 1, group="a")
+    engine.now_ms += 1
+    commit(engine, 1, group="b")
+    with pytest.raises(Rejection) as refusal:
+        commit(engine, 1, group="c")
+    assert refusal.value.detail == {"limit": "max_groups", "max": 2}
+    engine.now_ms += 4
+    assert commit(engine, 2, group="a") is None
+    engine.now_ms += RETENTION_MS - 4
+    commit(engine, 2, group="c")
+    assert listed(engine)[0] == ["a", "c"]
+
+
+def test_groups_have_only_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "GROUPS_BYTES_MAX", 1000)
+    engine = Harness()
+    engine.put()
+    commit(engine, 1, metadata="x" * 1000)
+    with pytest.raises(Rejection) as refusal:
+        commit(engine, 1, group="h")
+    assert refusal.value.detail == {"limit": "max_group_bytes", "max": 1000}
+    engine.ask(DeleteGroup("g"))
+    assert commit(engine, 1, group="h") is None
+
+
+def test_a_group_that_was_deleted_begins_anew() -> None:
+    engine = Durable()
+    engine.put()
+    commit(engine, 1)
+    assert engine.ask(DeleteGroup("g")).gate is Gate.SYNCED  # type: ignore[union-attr]
+    again = engine.kill()
+    assert (committed(again), listed(again)[0]) == ({}, [])
+    commit(again, 3)
+    assert committed(again) == {"t": 3}
