@@ -11,7 +11,14 @@ from typing import Any
 import httpx
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 from contract.server import Server
 
 SENT = [
@@ -163,6 +170,51 @@ def test_admins_of_librdkafka(bootstrap: str, topic: str, http: httpx.Client) ->
     assert cluster.controller.id == 1
     admin.delete_topics([topic])[topic].result(30)
     assert http.get(f"topics/{topic}").status_code == 404
+
+
+def test_librdkafka_changes_configs(bootstrap: str, topic: str, http: httpx.Client) -> None:
+    """One by one, lists by their items; HTTP sees them, and what HTTP set stays. (§8)"""
+    assert http.put(f"topics/{topic}", json={"priority": 7}).status_code == 200
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def alter(name: str, operation: AlterConfigOpType, value: str | None) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=operation)
+        asked = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        admin.incremental_alter_configs([asked])[asked].result(30)
+
+    alter("retention.ms", AlterConfigOpType.SET, "700000")
+    alter("segment.ms", AlterConfigOpType.SET, "5")
+    alter("cleanup.policy", AlterConfigOpType.APPEND, "compact")
+    config = http.get(f"topics/{topic}").json()["config"]
+    assert (config["ttl_ms"], config["priority"], config["compact"]) == (700_000, 7, True)
+    assert config["kafka_configs"] == {"cleanup.policy": "delete,compact", "segment.ms": "5"}
+    alter("retention.ms", AlterConfigOpType.DELETE, None)
+    asked = ConfigResource(ResourceType.TOPIC, topic)
+    found = admin.describe_configs([asked])[asked].result(30)
+    assert {each.name: each.value for each in found.values() if not each.is_default} == {
+        "cleanup.policy": "delete,compact",
+        "segment.ms": "5",
+    }
+    with pytest.raises(KafkaException, match="knows no config"):
+        alter("no.such", AlterConfigOpType.SET, "1")
+
+
+@pytest.mark.filterwarnings("ignore:read_text is deprecated", "ignore:open_text is deprecated")
+def test_admins_of_kafka_python(bootstrap: str, topic: str) -> None:
+    from kafka.admin import ConfigResource as Resource
+    from kafka.admin import ConfigResourceType, KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.alter_configs([Resource(ConfigResourceType.TOPIC, topic, {"retention.ms": "700000"})])
+    found = admin.describe_configs([Resource(ConfigResourceType.TOPIC, topic)])
+    assert found["topic"][topic]["retention.ms"]["value"] == "700000"
+    (node,) = admin.describe_log_dirs()
+    (directory,) = node["log_dirs"]
+    assert topic in [each["name"] for each in directory["topics"]]
+    assert directory["total_bytes"] > 0
+    assert topic in admin.list_config_resources()["topic"]
+    assert admin.list_partition_reassignments() == {}
+    admin.close()
 
 
 @pytest.mark.filterwarnings("ignore:read_text is deprecated", "ignore:open_text is deprecated")

@@ -34,10 +34,10 @@ def test_clients_in_go(go: Callable[[str], Path], bootstrap: str, topic: str, na
 
 
 def test_kafkajs(kafkajs: Path, bootstrap: str, http: httpx.Client) -> None:
-    """It creates, writes with and without compression, and asks for offsets."""
+    """It creates, writes with and without compression, asks for offsets, and changes a config."""
     program = HERE / "programs" / "js" / "client.js"
     found = run("node", program, bootstrap, "of-js", COUNT, NODE_PATH=str(kafkajs))
-    assert found.split() == ["0", str(COUNT)]
+    assert found.splitlines() == [f"0 {COUNT}", "retention.ms 700000"]
     records = http.post("topics/of-js/diff", json={"include_tags": True}).json()["records"]
     assert [(each["$tag"], each["data"]) for each in records] == [("k", at) for at in range(COUNT)]
 
@@ -48,7 +48,8 @@ def tool(name: str, *arguments: object, stdin: str = "") -> str:
     except brokers.NoBrokers as error:
         pytest.skip(str(error))
     flags = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*")
-    return run(java, *flags, f"org.apache.kafka.tools.{name}", *arguments, stdin=stdin)
+    package = "kafka.admin" if name == "ConfigCommand" else "org.apache.kafka.tools"
+    return run(java, *flags, f"{package}.{name}", *arguments, stdin=stdin)
 
 
 @pytest.mark.kafka
@@ -69,6 +70,30 @@ def test_tools_of_kafka(bootstrap: str, topic: str) -> None:
     assert "Created topic" in tool("TopicCommand", *server, *made)
     offsets = tool("GetOffsetShell", *server, "--topic", topic)
     assert offsets.strip() == f"{topic}:0:{COUNT + 5000}"
+
+
+@pytest.mark.kafka
+def test_tools_of_administrators(bootstrap: str, topic: str) -> None:
+    """Tools that show and change configs, or tell of directories, producers and reassignments. (§8)"""
+    server = ("--bootstrap-server", bootstrap)
+    of_topic = ("--entity-type", "topics", "--entity-name", topic)
+    tool("ConsoleProducer", *server, "--topic", topic, stdin="1\n")
+    added = "retention.ms=700000,cleanup.policy=[compact,delete],topics.durability=fsync"
+    tool("ConfigCommand", *server, *of_topic, "--alter", "--add-config", added)
+    tool("ConfigCommand", *server, *of_topic, "--alter", "--delete-config", "retention.ms")
+    found = tool("ConfigCommand", *server, *of_topic, "--describe")
+    shown = [line.split()[0] for line in found.splitlines() if line.startswith("  ")]
+    assert shown == ["cleanup.policy=compact,delete", "topics.durability=fsync"]
+    broker = ("--entity-type", "brokers", "--entity-name", 1, "--describe", "--all")
+    assert "num.partitions=1" in tool("ConfigCommand", *server, *broker)
+    directories = tool("LogDirsCommand", *server, "--describe", "--topic-list", topic)
+    assert f'"partition":"{topic}-0"' in directories
+    transactions = ("describe-producers", "--topic", topic, "--partition", 0)
+    (_, producer) = tool("TransactionsCommand", *server, *transactions).splitlines()
+    assert producer.split()[1:4] == ["0", "-1", "0"]
+    moved = tool("reassign.ReassignPartitionsCommand", *server, "--list")
+    assert moved.strip() == "No partition reassignments found."
+    assert "IncrementalAlterConfigs(44): 0 to 1" in tool("BrokerApiVersionsCommand", *server)
 
 
 @pytest.mark.kafka

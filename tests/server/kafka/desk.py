@@ -8,6 +8,8 @@ from protocol.batches.builder import Record, batch, records_of
 from topics.protocol.faces.kafka.apis import SERVED
 from topics.protocol.faces.kafka.codec import decode, encode
 from topics.protocol.faces.kafka.schema import message, types
+from topics.protocol.model.commands import PutTopic
+from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard
 from topics.server.http.exchange import TopicsExchange
@@ -138,6 +140,20 @@ class KafkaDesk:
         except Refused as why:
             return str(why)
         raise AssertionError("it was answered")
+
+
+class Meddler:
+    """A shell on which somebody else changes a topic right before each change of a client."""
+
+    def __init__(self, desk: KafkaDesk, times: int) -> None:
+        self.left, self._submit = times, desk.shell.submit
+
+    def submit(self, command: Any, deliver: Any) -> Any:
+        if isinstance(command, PutTopic) and self.left:
+            self.left -= 1
+            others = TopicConfig(cap_records=self.left + 1)
+            self._submit(PutTopic("t", others, type_given=True), lambda _: None)
+        return self._submit(command, deliver)
 
 
 def some(*values: bytes, **fields: Any) -> bytes:

@@ -7,6 +7,9 @@ import pytest
 
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.schema import types
+from topics.protocol.model.commands import AppendBatch, PutTopic
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.names import partition_name
 from topics.server.kafka import admin
 from topics.server.kafka.call import Rules
 
@@ -60,6 +63,22 @@ def test_some_partitions_lie_there_and_others_do_not_exist(desk: KafkaDesk) -> N
     asked = [("t", [0, 5]), ("u", [1]), ("x", [0]), ("t", [0])]
     assert sizes(directory(desk, asked)) == {"t": [(0, bytes_of(desk, "t"))]}
     assert sizes(directory(desk, [])) == {}
+
+
+def test_each_partition_has_its_own_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And there are as many pages of them as it takes."""
+    monkeypatch.setattr(admin, "PAGE", 1)
+    desk = KafkaDesk()
+    desk.shell.submit(PutTopic("t", TopicConfig(partitions=3), True), lambda _: None)
+    for index in (1, 2):
+        name = partition_name("t", index)
+        if name not in desk.shell.engine.state.topics:
+            desk.shell.submit(PutTopic(name, TopicConfig(), True), lambda _: None)
+        desk.shell.submit(AppendBatch(name, some(b"1" * index)), lambda _: None)
+    found = [(index, bytes_of(desk, partition_name("t", index))) for index in range(3)]
+    assert found[0][1] == 0 < found[1][1] < found[2][1]
+    assert dict(sizes(directory(desk)))["t"] == found
+    assert dict(sizes(directory(desk, [("t", [2, 3])])))["t"] == found[2:]
 
 
 def test_the_directory_has_room(tmp_path: Path) -> None:

@@ -7,12 +7,11 @@ import pytest
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.configs import CONFIGS
 from topics.protocol.faces.kafka.schema import types
-from topics.protocol.model.commands import PutTopic
 from topics.protocol.model.config import TopicConfig
 from topics.server.kafka import configs
 from topics.server.kafka.call import Rules
 
-from .desk import KafkaDesk
+from .desk import KafkaDesk, Meddler
 from .test_login import guarded, login
 
 
@@ -251,20 +250,6 @@ def test_each_resource_is_changed_by_itself() -> None:
     ]
     topics = desk.shell.engine.state.topics
     assert [topics[name].config.ttl_ms for name in "tuv"] == [0, 0, 7]
-
-
-class Meddler:
-    """A shell on which somebody else changes a topic right before each change of a client."""
-
-    def __init__(self, desk: KafkaDesk, times: int) -> None:
-        self.left, self._submit = times, desk.shell.submit
-
-    def submit(self, command: Any, deliver: Any) -> Any:
-        if isinstance(command, PutTopic) and self.left:
-            self.left -= 1
-            others = TopicConfig(cap_records=self.left + 1)
-            self._submit(PutTopic("t", others, type_given=True), lambda _: None)
-        return self._submit(command, deliver)
 
 
 def test_a_change_takes_nothing_away_that_another_changed_meanwhile(

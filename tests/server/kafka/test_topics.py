@@ -13,7 +13,7 @@ from topics.protocol.model.config import TopicConfig
 from topics.server.kafka import topics as topics_of
 from topics.server.kafka.call import Rules
 
-from .desk import KafkaDesk, some
+from .desk import KafkaDesk, Meddler, some
 from .test_login import guarded, login
 
 
@@ -270,6 +270,29 @@ def test_whoever_makes_a_topic_is_told_its_configs(
     assert [each.topic_config_error_code for each in made] == [0, 0, errors.INVALID_REQUEST]
     assert (made[2].configs, none.configs, none.num_partitions) == ([], [], -1)
     assert all(each.num_partitions == 1 for each in made)
+
+
+def test_a_config_without_a_value_is_refused() -> None:
+    """As in Kafka: whoever sends null does not mean the default."""
+    config = types("CreateTopicsRequest").CreatableTopicConfig(name="retention.ms", value=None)
+    (found,) = create(KafkaDesk(), new(configs=[config]))
+    assert found.error_code == errors.INVALID_CONFIG
+    assert found.error_message == '"retention.ms" has no value'
+
+
+def test_a_topic_that_another_makes_meanwhile_keeps_its_config(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether it is made by a request, or by asking for it."""
+    for ask in (KafkaDesk.create, metadata):
+        desk = KafkaDesk()
+        monkeypatch.setattr(desk.shell, "submit", Meddler(desk, times=1).submit)
+        found = ask(desk, "t")
+        assert desk.shell.engine.state.topics["t"].config == TopicConfig(cap_records=1)
+        if ask is KafkaDesk.create:
+            assert found.error_code == errors.TOPIC_ALREADY_EXISTS
+        else:
+            assert [each.error_code for each in found.topics] == [0]
 
 
 def test_a_topic_is_not_made_twice() -> None:

@@ -303,8 +303,9 @@ def _created(
     if replicas not in (-1, 1):
         return errors.INVALID_REPLICATION_FACTOR, "a single server keeps one replica"
     found: TopicsDescribed = yield from call.ask(DescribeTopics(names=[asked.name]))
+    exists = errors.TOPIC_ALREADY_EXISTS, f"topic {quote(asked.name)} already exists"
     if found.topics:
-        return errors.TOPIC_ALREADY_EXISTS, f"topic {quote(asked.name)} already exists"
+        return exists
     texts = {each.name: each.value for each in asked.configs}
     valueless = [name for name, text in texts.items() if text is None]
     if valueless:
@@ -321,7 +322,7 @@ def _created(
         except Rejection as refusal:
             return errors.code_of(refusal), refusal.message
         if not put.created:  # by another, since it was looked for
-            return errors.TOPIC_ALREADY_EXISTS, f"topic {quote(asked.name)} already exists"
+            return exists
         made: TopicsDescribed = yield from call.ask(DescribeTopics(names=[asked.name]))
         result.topic_id = id_of(made.topics[0].epoch) if made.topics else NO_ID
     result.num_partitions, result.replication_factor = 1, 1

@@ -1,5 +1,5 @@
 // A producer and an admin of kafkajs: node client.js HOST:PORT TOPIC COUNT
-const {Kafka, CompressionTypes, logLevel} = require('kafkajs')
+const {Kafka, CompressionTypes, ConfigResourceTypes, logLevel} = require('kafkajs')
 const [broker, topic, count] = process.argv.slice(2)
 
 const main = async () => {
@@ -15,6 +15,13 @@ const main = async () => {
   }
   const [offsets] = await admin.fetchTopicOffsets(topic)
   console.log(offsets.low, offsets.high)
+  const resource = {type: ConfigResourceTypes.TOPIC, name: topic}
+  const configEntries = [{name: 'retention.ms', value: '700000'}]
+  await admin.alterConfigs({validateOnly: false, resources: [{...resource, configEntries}]})
+  const {resources: [found]} = await admin.describeConfigs({resources: [resource]})
+  for (const {configName, configValue, isDefault} of found.configEntries) {
+    if (!isDefault) console.log(configName, configValue)
+  }
   await producer.disconnect()
   await admin.disconnect()
 }

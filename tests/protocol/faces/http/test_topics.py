@@ -31,3 +31,12 @@ def test_a_queue_is_not_its_own_dead_letter_topic() -> None:
     """Its jobs would come back as new ones. (§10.6)"""
     with pytest.raises(Rejection, match="the topic itself"):
         parse_put("q", b'{"type":"queue","dead_letter":"q"}')
+
+
+def test_configs_of_kafka_are_kept_as_kafka_shows_them() -> None:
+    """And say nothing that a field says otherwise. (§0.10)"""
+    command = parse_put("t", b'{"kafka_configs":{"segment.ms":" 7 ","retention.ms":"-1"}}')
+    assert command.config.kafka_configs == {"segment.ms": "7", "retention.ms": "-1"}
+    assert parse_put("t", b'{"kafka_configs":{}}').config == TopicConfig()
+    with pytest.raises(Rejection, match=r'retention\.ms is "5".* at `\$\.kafka_configs`'):
+        parse_put("t", b'{"ttl_ms":5,"kafka_configs":{"retention.ms":"-1"}}')
