@@ -39,7 +39,6 @@ def test_a_value_is_kept_as_kafka_shows_it(name: str, text: str, kept: str) -> N
         ("preallocate", "perhaps"),
         ("remote.storage.enable", "true"),
         ("compression.type", "brotli"),
-        ("leader.replication.throttled.replicas", "0:1," * 1000),
     ],
 )
 def test_what_is_no_value_is_refused_in_one_line(name: str, text: str) -> None:

@@ -84,17 +84,8 @@ def _choice(kind: int, default: str, *others: str) -> KeptConfig:
     return KeptConfig(kind, default, parsed)
 
 
-def _boolean(default: str, *others: str) -> KeptConfig:
-    return _choice(BOOLEAN, default, *others)
-
-
-def _throttled() -> KeptConfig:
-    def parsed(text: str) -> str:
-        if len(text) > TEXT_MAX:
-            raise ValueError(f"at most {TEXT_MAX} characters")
-        return ",".join(items(text))
-
-    return KeptConfig(LIST, "", parsed)
+def _list() -> KeptConfig:
+    return KeptConfig(LIST, "", lambda text: ",".join(items(text)))
 
 
 DELETE_RETENTION: Final = "delete.retention.ms"
@@ -113,9 +104,9 @@ KEPT: Final[Mapping[str, KeptConfig]] = {
     "file.delete.delay.ms": _number(LONG, 60_000, 0),
     "flush.messages": _number(LONG, LONG_MAX, 1),
     "flush.ms": _number(LONG, LONG_MAX, 0),
-    "follower.replication.throttled.replicas": _throttled(),
+    "follower.replication.throttled.replicas": _list(),
     "index.interval.bytes": _number(INT, 4096, 0),
-    "leader.replication.throttled.replicas": _throttled(),
+    "leader.replication.throttled.replicas": _list(),
     "local.retention.bytes": _number(LONG, -2, -2),
     "local.retention.ms": _number(LONG, -2, -2),
     MAX_COMPACTION_LAG: _number(LONG, LONG_MAX, 1),
@@ -123,14 +114,14 @@ KEPT: Final[Mapping[str, KeptConfig]] = {
     "message.timestamp.before.max.ms": _number(LONG, LONG_MAX, 0),
     MIN_DIRTY_RATIO: _ratio("0.5"),
     MIN_COMPACTION_LAG: _number(LONG, 0, 0),
-    "preallocate": _boolean("false", "true"),
-    "remote.log.copy.disable": _boolean("false", "true"),
-    "remote.log.delete.on.disable": _boolean("false", "true"),
-    "remote.storage.enable": _boolean("false"),
+    "preallocate": _choice(BOOLEAN, "false", "true"),
+    "remote.log.copy.disable": _choice(BOOLEAN, "false", "true"),
+    "remote.log.delete.on.disable": _choice(BOOLEAN, "false", "true"),
+    "remote.storage.enable": _choice(BOOLEAN, "false"),
     "segment.bytes": _number(INT, 1_073_741_824, 1),
     "segment.index.bytes": _number(INT, 10_485_760, 4),
     "segment.jitter.ms": _number(LONG, 0, 0),
     "segment.ms": _number(LONG, 604_800_000, 1),
-    "unclean.leader.election.enable": _boolean("false", "true"),
+    "unclean.leader.election.enable": _choice(BOOLEAN, "false", "true"),
 }
 """By name."""

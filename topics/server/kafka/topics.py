@@ -168,7 +168,7 @@ def describe_cluster(call: Call) -> Steps[Any]:
 def describe_topic_partitions(call: Call) -> Steps[Any]:
     """Partitions of topics, by name and number, from a cursor on, up to a bound; and where the next page begins."""
     T, cursor = call.T, call.request.cursor
-    left = min(max(call.request.response_partition_limit, 1), PARTITIONS_DESCRIBED)
+    limit = min(max(call.request.response_partition_limit, 1), PARTITIONS_DESCRIBED)
     begin, first = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
     names = sorted({each.name for each in call.request.topics})
     if first < 0 or (cursor is not None and names and begin not in names):
@@ -179,7 +179,8 @@ def describe_topic_partitions(call: Call) -> Steps[Any]:
     if names:
         found = yield from _named_from(call, names, begin, answer)
     else:
-        found = yield from _all_from(call, begin, left)
+        found = yield from _all_from(call, begin, limit)
+    left = limit
     for facts in found:
         at = first if facts.name == begin else 0
         if not left:
@@ -192,7 +193,7 @@ def describe_topic_partitions(call: Call) -> Steps[Any]:
             answer.next_cursor = T.Cursor(topic_name=facts.name, partition_index=indexes.stop)
             break
         yield from call.part_done()
-    call.is_long = call.request.response_partition_limit > PAGE
+    call.is_long = limit - left > PAGE
     return answer
 
 

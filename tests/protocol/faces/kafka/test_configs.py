@@ -106,6 +106,8 @@ def test_what_has_no_effect_is_kept(name: str, text: str, kept: str) -> None:
         ("cleanup.policy", "none"),
         ("min.insync.replicas", "2"),
         ("compression.type", "brotli"),
+        ("leader.replication.throttled.replicas", "0:1," * 1000),
+        ("cleanup.policy", "compact," * 1000),
     ],
 )
 def test_what_no_topic_can_have_is_refused_by_name(name: str, text: str) -> None:
@@ -208,6 +210,15 @@ def test_lists_get_and_lose_items() -> None:
 def test_what_is_no_list_gets_no_items(name: str) -> None:
     with pytest.raises(BadConfig, match=f'"{name}" is no list'):
         changed(TopicConfig(), {name: (APPEND, "5")})
+
+
+@pytest.mark.parametrize("text", ["0:1," * 1000, ",".join(map(str, range(200)))])
+def test_no_list_grows_beyond_what_a_value_may_have(text: str) -> None:
+    """Nor is a very long one looked at: a frame may have 64 MiB. (§9)"""
+    name = "leader.replication.throttled.replicas"
+    config = config_with(TopicConfig(), {name: "x" * 700})
+    with pytest.raises(BadConfig, match="at most 1024 characters"):
+        changed(config, {name: (APPEND, text)})
 
 
 VALUES = {

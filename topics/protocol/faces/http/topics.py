@@ -43,11 +43,12 @@ from topics.protocol.model.config import (
     TopicType,
 )
 from topics.protocol.model.durability import Durability, durability_of
+from topics.protocol.model.kafka_configs import TEXT_MAX
 from topics.protocol.model.names import require_topic_name
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.records import Buffer
 
-ConfigText = Annotated[str, Meta(max_length=1024)]
+ConfigText = Annotated[str, Meta(max_length=TEXT_MAX)]
 
 
 class ConfigBody(msgspec.Struct):

@@ -20,6 +20,7 @@ from topics.protocol.model.kafka_configs import (
     LONG,
     LONG_MAX,
     STRING,
+    TEXT_MAX,
     items,
     whole_number,
 )
@@ -229,10 +230,16 @@ def parsed(name: str, text: str) -> str:
     named = CONFIGS.get(name)
     if named is None:
         raise BadConfig(f"topics knows no config {quote(name)}")
+    _require_size(name, text)
     try:
         return named.parsed(text)
     except ValueError as error:
         raise BadConfig(f"{quote(text)} is no value of {name}: {error}") from error
+
+
+def _require_size(name: str, text: str) -> None:
+    if len(text) > TEXT_MAX:
+        raise BadConfig(f"a value of {name} has at most {TEXT_MAX} characters")
 
 
 def with_kept(config: TopicConfig) -> TopicConfig:
@@ -271,6 +278,7 @@ def _listed(name: str, operation: int, text: str, texts: Mapping[str, str]) -> s
     named = CONFIGS.get(name)
     if named is None or named.kind != LIST:
         raise BadConfig(f"{quote(name)} is no list, to which items are added or taken from it")
+    _require_size(name, text)
     before = items(texts.get(name, DEFAULTS[name]))
     if operation == APPEND:
         return ",".join([*before, *items(text)])
