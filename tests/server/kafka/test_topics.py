@@ -131,6 +131,16 @@ def test_no_controller_answers_clients() -> None:
     assert (found.error_code, found.brokers) == (errors.MISMATCHED_ENDPOINT_TYPE, [])
 
 
+@pytest.mark.parametrize("version", [10, 11])
+def test_a_version_that_tells_ids_is_not_asked_by_them(version: int) -> None:
+    """It has no room for a topic without a name, and Kafka refuses it, too."""
+    desk = KafkaDesk()
+    made = desk.create()
+    asked = [types("MetadataRequest").MetadataRequestTopic(name=None, topic_id=made.topic_id)]
+    (found,) = desk.ask("Metadata", version, topics=asked).topics
+    assert (found.error_code, found.name, found.partitions) == (errors.INVALID_REQUEST, "", [])
+
+
 def partitions(
     desk: KafkaDesk, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
 ) -> tuple[list[tuple[str, int, list[int]]], tuple[str, int] | None]:

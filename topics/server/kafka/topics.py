@@ -18,6 +18,8 @@ from topics.server.kafka.call import NODE, Call, listed
 from topics.server.kafka.configs import ENTRIES_LONG, ENTRIES_MAX, of_created
 from topics.server.kafka.steps import Steps
 
+BY_ID: Final = 12
+"""The version of Metadata from which on topics are asked for by their ids."""
 BROKERS: Final = 1
 """The kind of nodes that a client of topics looks for."""
 PARTITIONS_DESCRIBED: Final = 2000
@@ -101,7 +103,10 @@ def _named(call: Call) -> Steps[tuple[list[Any], str]]:
             out.append(T.MetadataResponseTopic(error_code=code, name=name))
         yield from call.part_done()
     for topic_id in ids:
-        if topic_id in by_id:
+        if call.version < BY_ID:
+            code = errors.INVALID_REQUEST
+            out.append(T.MetadataResponseTopic(error_code=code, name="", topic_id=topic_id))
+        elif topic_id in by_id:
             out.append(_topic(T, by_id[topic_id]))
         else:
             code = errors.UNKNOWN_TOPIC_ID
