@@ -23,6 +23,7 @@ from topics.protocol.model.events import (
     LogPlace,
     Loss,
     Marks,
+    PartitionsAdded,
     PlaceReached,
     ProducerIdsReserved,
     RecordsAppended,
@@ -67,6 +68,7 @@ SMALL: list[Event] = [
     PlaceReached(1, LogPlace(2, 3, 4, b"c" * 16, 5), LogPlace(1, 1, 3, b"m" * 16, 2), 7),
     TimePassed(9),
     ProducerIdsReserved(9, 2**61),
+    PartitionsAdded(9, 1, [2, 3, 2**40], 1024),
 ]
 
 CAUSES = [None, Forwarded(3, 2**53), DeadLettered(2, b"\1" * 16, 1, 4, 5)]

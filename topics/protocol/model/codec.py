@@ -25,6 +25,7 @@ from topics.protocol.model.events import (
     FloorsRaised,
     JobsLeased,
     JobsReleased,
+    PartitionsAdded,
     PlaceReached,
     ProducerIdsReserved,
     RecordsAppended,
@@ -71,6 +72,7 @@ CODES: Final[dict[type[Event], int]] = {
     ScatteredDeleted: 17,
     PlaceReached: 18,
     TimePassed: 19,
+    PartitionsAdded: 21,
     ProducerIdsReserved: 24,
 }
 """Codes are part of the format: they are added to, never given out again."""

@@ -1,5 +1,7 @@
 """What a client asks, parsed and bounded: everything about a request that its own bytes decide.
 
+A command that reads or writes one partition has the engine's name of it as its `topic` (`names.partition_name`).
+
 A command that exists is well-formed; whether it can be carried out is for `decide` to say.  One is
 made for every request, hence Structs: a frozen dataclass takes ten times as long to make.
 
@@ -19,6 +21,7 @@ from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.draft import Draft, draft_of
 from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.marks import Mark
+from topics.protocol.model.names import public_name
 from topics.protocol.model.render import JsonText
 from topics.protocol.model.tags import Match
 
@@ -43,6 +46,14 @@ class PutTopic(msgspec.Struct, frozen=True):
     config: TopicConfig
     type_given: bool
     previous: TopicConfig | UnsetType | None = UNSET
+
+
+class AddPartitions(msgspec.Struct, frozen=True):
+    """A topic that is there is to have `partitions` of them; `is_dry`: whether it could is asked."""
+
+    topic: str
+    partitions: int
+    is_dry: bool = False
 
 
 class GetTopic(OnBehalf, frozen=True):
@@ -141,7 +152,7 @@ class FetchPart(msgspec.Struct, frozen=True):
     """What a fetch asks of one topic.
 
     Attributes:
-        epoch: The instance that is meant; None: whichever is there.
+        epoch: The instance that is meant, by its first partition; None: whichever is there.
         after_seq: Records behind this seq are wanted.
         budget_bytes: Bytes of batches at most.
     """
@@ -363,6 +374,7 @@ class Extend(Held, frozen=True):
 
 Command: TypeAlias = (
     PutTopic
+    | AddPartitions
     | GetTopic
     | ListTopics
     | DeleteTopic
@@ -415,7 +427,8 @@ class Facts(NamedTuple):
     """Of one kind of command.
 
     Attributes:
-        topics: The topics that a command names, wherever it does: in the path, the body, a config.
+        topics: The topics that a command names, by their public names, wherever it does: in the path, the body,
+            a config.
         routers: The routers that it names.
         is_read: It changes nothing that an event tells, so that every replica may decide it.
         gives_records: Its outcome has records.
@@ -437,7 +450,7 @@ def _none(_: object) -> Iterable[str]:
 
 
 def _topic(command: Any) -> Iterable[str]:
-    return (command.topic,)
+    return (public_name(command.topic),)
 
 
 def _configured(command: Append | PutTopic) -> Iterable[str]:
@@ -458,15 +471,15 @@ def _ends(command: PutRouter) -> Iterable[str]:
 
 
 def _parts(command: FetchBatches) -> Iterable[str]:
-    return [part.topic for part in command.parts]
+    return dict.fromkeys(public_name(part.topic) for part in command.parts)
 
 
 def _places(command: FindPlaces) -> Iterable[str]:
-    return [name for name, _ in command.parts]
+    return dict.fromkeys(public_name(name) for name, _ in command.parts)
 
 
 def _described(command: DescribeTopics) -> Iterable[str]:
-    return command.names
+    return dict.fromkeys(map(public_name, command.names))
 
 
 def _waits(command: Diff | FetchBatches) -> bool:
@@ -486,6 +499,7 @@ FACTS: Final[Mapping[type, Facts]] = {
     GetTopic: Facts(_topic, _none, is_read=True),
     ListTopics: _LIST,
     DeleteTopic: _CHANGE,
+    AddPartitions: _CHANGE,
     Append: Facts(_configured, _none),
     AppendBatch: _CHANGE,
     ReserveProducerIds: Facts(_none, _none),
