@@ -164,6 +164,12 @@ def seen_of_topics(seen: Seen, log: str) -> None:
     seen.ok("DELETE", f"{path}?if_empty=true")
 
 
+def seen_of_partitions(seen: Seen, name: str) -> None:
+    path = f"/v0/topics/{name}"
+    seen.ok("PUT", path, {"partitions": 2})
+    seen.ok("GET", path)
+
+
 def seen_of_queues(seen: Seen, queue: str) -> None:
     path = f"/v0/topics/{queue}"
     seen.ok("PUT", path, FULL_CONFIG)
@@ -283,6 +289,7 @@ def test_every_route_answers_as_described(
     seen = Seen(api)
     seen_of_the_server(seen)
     seen_of_topics(seen, f"{name}-log")
+    seen_of_partitions(seen, f"{name}-partitions")
     seen_of_queues(seen, f"{name}-queue")
     seen_of_routers(seen, f"{name}-router")
     seen_of_streams(seen, server, opened, f"{name}-watched")

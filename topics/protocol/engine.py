@@ -39,7 +39,13 @@ from topics.protocol.model.commands import (
     ReadPage,
 )
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
-from topics.protocol.model.events import Event, TailLost, TopicConfigured, TopicDeleted
+from topics.protocol.model.events import (
+    Event,
+    PartitionsAdded,
+    TailLost,
+    TopicConfigured,
+    TopicDeleted,
+)
 from topics.protocol.model.holder import holder_of
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment, earlier
@@ -174,7 +180,7 @@ class Engine:
 
     @property
     def topic_count(self) -> int:
-        return len(self.state.by_id)
+        return self.state.topic_count
 
     @property
     def is_memory_full(self) -> bool:
@@ -386,7 +392,9 @@ class Engine:
             self._on_dropped(topic)
         for event in events:
             if isinstance(event, TopicConfigured) and not event.config.durability_class.is_logged:
-                self.watches.on_moved(event.topic_id)
+                moved = self.state.by_id.get(event.topic_id)
+                for each in () if moved is None else moved.partitions:
+                    self.watches.on_moved(each.topic_id)
         touched = dict.fromkeys(i for event in events for i in _topics_of(event))
         for topic_id in touched:
             found = self.state.by_id.get(topic_id)
@@ -456,6 +464,8 @@ def _topics_of(event: Event) -> Iterator[int]:
     topic_id: int | None = getattr(event, "topic_id", None)
     if topic_id is not None:
         yield topic_id
+    if isinstance(event, PartitionsAdded):
+        yield from event.topic_ids
     queue_id: int | None = getattr(getattr(event, "cause", None), "queue_id", None)
     if queue_id is not None:
         yield queue_id

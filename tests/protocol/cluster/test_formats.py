@@ -12,6 +12,7 @@ from topics.protocol.driver.reply import Reply
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import (
+    AddPartitions,
     AppendBatch,
     Command,
     CommitOffsets,
@@ -57,6 +58,7 @@ NEW = {
 }
 NEWER = {
     "partitions": put(partitions=1),
+    "more partitions": AddPartitions("t", 2),
     "compaction": put(compact=False),
     "configs of Kafka's": put(kafka_configs={"segment.ms": "5"}),
     "a config of an append": append(records=[{"data": 1}], config={"compact": True}),

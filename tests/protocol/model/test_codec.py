@@ -26,6 +26,7 @@ from topics.protocol.model.events import (
     Loss,
     Marks,
     OffsetsCommitted,
+    PartitionsAdded,
     PlaceReached,
     ProducerIdsReserved,
     RecordsAppended,
@@ -77,6 +78,7 @@ SMALL: list[Event] = [
     GroupChanged(1, "g", 7, GroupPhase.COMPLETING, "consumer", "range", "m", [MEMBER], ["n"], []),
     GroupChanged(1, "g", 7, GroupPhase.STABLE, "", "", "", [], [], [("m", b"\0\xff")]),
     GroupDeleted(1, "g"),
+    PartitionsAdded(9, 1, [2, 3, 2**40], 1024),
 ]
 
 

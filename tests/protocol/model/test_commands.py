@@ -6,6 +6,7 @@ from topics.protocol.faces.http.route import Route, StreamKind
 from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.model.commands import (
     FACTS,
+    AddPartitions,
     AppendBatch,
     CommitOffsets,
     DeleteGroup,
@@ -44,6 +45,7 @@ def test_every_command_has_a_route() -> None:
     made = [route.command for route in ASKED if route.target is not StreamKind.WORK]
     assert len(set(made)) == len(made)
     assert set(made) == FACTS.keys() - {
+        AddPartitions,
         AppendBatch,
         ReserveProducerIds,
         FetchBatches,

@@ -41,6 +41,7 @@ WATCH: dict[str, Any] = {
 TABLE: list[tuple[Command, set[str]]] = [
     (commands.PutTopic("in.a", TopicConfig(), True), {"in.a"}),
     (commands.PutTopic("in.a", LETTERS, True), {"in.a", "in.letters"}),
+    (commands.AddPartitions("in.a", 2), {"in.a"}),
     (commands.GetTopic("in.a"), {"in.a"}),
     (commands.ListTopics("out", 10, "out.a"), set()),
     (commands.DeleteTopic("in.a"), {"in.a"}),

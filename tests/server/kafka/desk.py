@@ -90,22 +90,30 @@ class KafkaDesk:
 
     # ------------------------------------------------------------------ in short
 
-    def create(self, name: str = "t", **configs: str) -> Any:
+    def create(self, name: str = "t", *, partitions: int = -1, **configs: str) -> Any:
         T = types("CreateTopicsRequest")
         given = [
             T.CreatableTopicConfig(name=key.replace("_", "."), value=value)
             for key, value in configs.items()
         ]
-        topic = T.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, configs=given)
+        topic = T.CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=-1, configs=given
+        )
         (found,) = self.ask("CreateTopics", topics=[topic]).topics
         return found
 
     def produce(
-        self, *data: bytes, name: str = "t", version: int = 12, acks: int = -1, **fields: Any
+        self,
+        *data: bytes,
+        name: str = "t",
+        version: int = 12,
+        acks: int = -1,
+        partition: int = 0,
+        **fields: Any,
     ) -> Any:
-        """The answers for the batches, each for partition 0."""
+        """The answers for the batches, each for one partition."""
         T = types("ProduceRequest")
-        parts = [T.PartitionProduceData(index=0, records=each) for each in data]
+        parts = [T.PartitionProduceData(index=partition, records=each) for each in data]
         found = self.ask(
             "Produce",
             version,
@@ -115,10 +123,14 @@ class KafkaDesk:
         )
         return None if found is None else found.responses[0].partition_responses
 
-    def fetching(self, offset: int, *, name: str = "t", **fields: Any) -> dict[str, Any]:
+    def fetching(
+        self, offset: int, *, name: str = "t", partition: int = 0, **fields: Any
+    ) -> dict[str, Any]:
         """The fields of a Fetch of one topic."""
         T = types("FetchRequest")
-        part = T.FetchPartition(fetch_offset=offset, partition_max_bytes=1 << 20)
+        part = T.FetchPartition(
+            partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20
+        )
         topic = T.FetchTopic(topic=name, partitions=[part])
         return {"max_bytes": 1 << 20, "topics": [topic], **fields}
 
@@ -126,11 +138,12 @@ class KafkaDesk:
         found = self.ask("Fetch", version, **self.fetching(offset, **fields))
         return found.responses[0].partitions[0]
 
-    def list_offset(self, time_ms: int, *, name: str = "t", version: int | None = None) -> Any:
+    def list_offset(
+        self, time_ms: int, *, name: str = "t", version: int | None = None, partition: int = 0
+    ) -> Any:
         T = types("ListOffsetsRequest")
-        topic = T.ListOffsetsTopic(
-            name=name, partitions=[T.ListOffsetsPartition(timestamp=time_ms)]
-        )
+        part = T.ListOffsetsPartition(partition_index=partition, timestamp=time_ms)
+        topic = T.ListOffsetsTopic(name=name, partitions=[part])
         return self.ask("ListOffsets", version, topics=[topic]).topics[0].partitions[0]
 
     def refused(self, name: str, version: int | None = None, **fields: Any) -> str:

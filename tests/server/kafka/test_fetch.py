@@ -122,6 +122,37 @@ def test_a_topic_that_is_not_there_or_has_no_name_of_kafka_is_unknown(desk: Kafk
     assert desk.fetch(0, name="a:b").error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_partition_is_fetched_by_its_number(desk: KafkaDesk) -> None:
+    """By name, and by the topic's id; one that the topic has not is unknown. (§4)"""
+    topic_id = desk.create("p", partitions=3).topic_id
+    for index in (0, 2):
+        desk.produce(some(b"%d" % index), name="p", partition=index)
+    T = types("FetchRequest")
+    unknown = errors.UNKNOWN_TOPIC_OR_PARTITION
+    for version in (12, 18):
+        parts = [
+            T.FetchPartition(partition=index, partition_max_bytes=1 << 20)
+            for index in (2, 1, 3, 0, -1)
+        ]
+        topic = T.FetchTopic(topic="p", topic_id=topic_id, partitions=parts)
+        (found,) = desk.ask("Fetch", version, max_bytes=1 << 20, topics=[topic]).responses
+        assert [
+            (each.partition_index, each.error_code, values(each)) for each in found.partitions
+        ] == [(2, 0, [b"2"]), (1, 0, []), (3, unknown, []), (0, 0, [b"0"]), (-1, unknown, [])]
+
+
+def test_a_fetch_waits_for_any_of_its_partitions(desk: KafkaDesk) -> None:
+    desk.create("p", partitions=3)
+    T = types("FetchRequest")
+    parts = [T.FetchPartition(partition=index, partition_max_bytes=99) for index in range(3)]
+    topic = T.FetchTopic(topic="p", partitions=parts)
+    running = desk.begin("Fetch", 12, max_bytes=99, min_bytes=1, max_wait_ms=9000, topics=[topic])
+    assert not running.is_over
+    desk.produce(some(b"1"), name="p", partition=2)
+    (found,) = desk.answer(running, "Fetch", 12).responses
+    assert [values(each) for each in found.partitions] == [[], [], [b"1"]]
+
+
 def test_several_partitions_keep_the_order_of_the_request(desk: KafkaDesk) -> None:
     """What is refused stands among what is not."""
     desk.create("u")

@@ -98,6 +98,27 @@ def test_no_log_of_ours_diverges(desk: KafkaDesk) -> None:
     assert ask(name="u")[0] == errors.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_each_partition_begins_and_ends_by_itself(desk: KafkaDesk) -> None:
+    """(§4)"""
+    desk.create("p", partitions=3)
+    desk.produce(some(b"1", b"2", b"3"), name="p", partition=1)
+    assert trim(desk, 2, name="p", index=1) == (0, 2)
+    assert [desk.list_offset(-1, name="p", partition=index).offset for index in range(3)] == [
+        *(0, 3, 0)
+    ]
+    assert [desk.list_offset(-2, name="p", partition=index).offset for index in range(3)] == [
+        *(0, 2, 0)
+    ]
+    assert trim(desk, 0, name="p", index=3) == (errors.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    T = types("OffsetForLeaderEpochRequest")
+    asked = [T.OffsetForLeaderPartition(partition=index, leader_epoch=0) for index in range(4)]
+    topic = T.OffsetForLeaderTopic(topic="p", partitions=asked)
+    (told,) = desk.ask("OffsetForLeaderEpoch", topics=[topic]).topics
+    assert [(each.error_code, each.end_offset) for each in told.partitions] == [
+        *((0, 0), (0, 3), (0, 0), (errors.UNKNOWN_TOPIC_OR_PARTITION, -1))
+    ]
+
+
 def trim(desk: KafkaDesk, offset: int, *, name: str = "t", index: int = 0) -> tuple[int, int]:
     T = types("DeleteRecordsRequest")
     topic = T.DeleteRecordsTopic(

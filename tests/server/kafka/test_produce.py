@@ -104,6 +104,35 @@ def test_a_topic_that_is_not_there_is_not_made(desk: KafkaDesk) -> None:
     assert (part.index, part.error_code) == (1, errors.UNKNOWN_TOPIC_OR_PARTITION)
 
 
+def test_each_partition_has_its_own_offsets(desk: KafkaDesk) -> None:
+    """A partition that is not there is refused, and the batches beside it are taken. (§4)"""
+    desk.create("p", partitions=3)
+    T = types("ProduceRequest")
+    parts = [
+        T.PartitionProduceData(index=index, records=some(b"%d" % index))
+        for index in (2, 3, 0, -1, 2)
+    ]
+    topic = T.TopicProduceData(name="p", partition_data=parts)
+    found = desk.ask("Produce", 9, acks=-1, timeout_ms=9, topic_data=[topic])
+    answers = found.responses[0].partition_responses
+    unknown = errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(each.index, each.error_code, each.base_offset) for each in answers] == [
+        *((2, 0, 0), (3, unknown, -1), (0, 0, 0), (-1, unknown, -1), (2, 0, 1))
+    ]
+    assert answers[1].error_message == 'topic "p" has no partition 3'
+
+
+def test_a_producer_numbers_its_batches_in_each_partition(desk: KafkaDesk) -> None:
+    """As KIP-98 has it; a repeat gets its first answer there. (§6)"""
+    desk.create("p", partitions=2)
+    first = some(b"1", producer_id=7, producer_epoch=0, sequence=0)
+    second = some(b"2", producer_id=7, producer_epoch=0, sequence=1)
+    for partition in (0, 1):
+        for data, offset in ((first, 0), (second, 1), (first, 0)):
+            (found,) = desk.produce(data, name="p", partition=partition)
+            assert (found.error_code, found.base_offset) == (0, offset)
+
+
 @pytest.mark.parametrize("name", ["a:b", "n" * 32_767])
 def test_a_name_that_is_none_of_kafka_has_no_topic(desk: KafkaDesk, name: str) -> None:
     """Neither by the name nor by the id; told in short, since the sentence is a string of this version. (§4, §9)"""

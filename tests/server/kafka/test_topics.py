@@ -319,16 +319,21 @@ def test_a_topic_is_not_made_twice() -> None:
     ("fields", "code"),
     [
         ({"num_partitions": 1, "replication_factor": 1}, 0),
-        ({"num_partitions": 2}, errors.INVALID_PARTITIONS),
+        ({"num_partitions": 2}, 0),
+        ({"num_partitions": 1001}, errors.INVALID_PARTITIONS),
+        ({"num_partitions": -2}, errors.INVALID_PARTITIONS),
         ({"num_partitions": 0}, errors.INVALID_PARTITIONS),
         ({"replication_factor": 3}, errors.INVALID_REPLICATION_FACTOR),
         ({"assignments": [[1]]}, 0),
-        ({"assignments": [[1, 2]]}, errors.INVALID_REPLICATION_FACTOR),
-        ({"assignments": [[1], [1]]}, errors.INVALID_PARTITIONS),
+        ({"assignments": [[1], [1]]}, 0),
+        ({"assignments": [[1, 2]]}, errors.INVALID_REPLICA_ASSIGNMENT),
+        ({"assignments": [[2]]}, errors.INVALID_REPLICA_ASSIGNMENT),
+        ({"assignments": [[]]}, errors.INVALID_REPLICA_ASSIGNMENT),
+        ({"assignments": [[1]] * 1001}, errors.INVALID_PARTITIONS),
         ({"assignments": [[1]], "num_partitions": 1}, errors.INVALID_REQUEST),
     ],
 )
-def test_one_partition_and_one_replica(fields: dict[str, Any], code: int) -> None:
+def test_partitions_have_one_replica(fields: dict[str, Any], code: int) -> None:
     T = types("CreateTopicsRequest")
     given = dict(fields)
     if "assignments" in given:
@@ -358,6 +363,127 @@ def test_what_is_given_is_told_in_short(name: str) -> None:
     config = T.CreatableTopicConfig(name=name, value="v" * 32_767)
     (found,) = create(KafkaDesk(), new(configs=[config]), version=4)
     assert found.error_code == errors.INVALID_CONFIG
+
+
+def test_a_topic_has_the_partitions_that_it_was_made_with() -> None:
+    """All on this server; the topic's id is that of the topic. (§4)"""
+    desk = KafkaDesk()
+    (made,) = create(desk, new(num_partitions=3))
+    assert (made.error_code, made.num_partitions) == (0, 3)
+    for version in range(14):
+        (topic,) = metadata(desk, "t", version=version).topics
+        assert [each.partition_index for each in topic.partitions] == [0, 1, 2]
+        assert {(each.leader_id, *each.isr_nodes) for each in topic.partitions} == {(1, 1)}
+    every = desk.ask("Metadata", 12, topics=None).topics
+    assert [(each.name, len(each.partitions)) for each in every] == [("t", 3)]
+    assert topic.topic_id == made.topic_id
+
+
+def test_no_client_knows_the_name_of_a_partition() -> None:
+    """Neither to ask for it, nor to make, fill or delete it. (§4)"""
+    desk = KafkaDesk()
+    create(desk, new(num_partitions=3))
+    (found,) = metadata(desk, "t#1", allow_auto_topic_creation=True).topics
+    assert found.error_code == errors.INVALID_TOPIC
+    (made,) = create(desk, new("t#1"))
+    assert made.error_code == errors.INVALID_TOPIC
+    (part,) = desk.produce(some(b"1"), name="t#1")
+    assert part.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert desk.fetch(0, name="t#1").error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert desk.list_offset(-1, name="t#1").error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
+    (grown,) = grow(desk, ("t#1", 9))
+    assert grown.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
+    T = types("DeleteTopicsRequest")
+    asked = [T.DeleteTopicState(name="t#1")]
+    (gone,) = desk.ask("DeleteTopics", topics=asked).responses
+    assert gone.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert set(desk.shell.engine.state.topics) == {"t", "t#1", "t#2"}
+
+
+def test_assignments_are_for_the_partitions_that_are_made() -> None:
+    desk, T = KafkaDesk(), types("CreateTopicsRequest")
+    for indexes, code in (((1, 0), 0), ((0, 0), 39), ((1, 2), 39)):
+        assigned = [
+            T.CreatableReplicaAssignment(partition_index=index, broker_ids=[1]) for index in indexes
+        ]
+        (made,) = create(desk, new(assignments=assigned))
+        assert made.error_code == code
+        assert made.num_partitions == (-1 if code else 2)
+
+
+def grow(desk: KafkaDesk, *asked: Any, version: int | None = None, **fields: Any) -> Any:
+    T = types("CreatePartitionsRequest")
+    topics = []
+    for name, count, *assigned in asked:
+        nodes = assigned[0] if assigned else None
+        given = nodes and [T.CreatePartitionsAssignment(broker_ids=each) for each in nodes]
+        topics.append(T.CreatePartitionsTopic(name=name, count=count, assignments=given))
+    return desk.ask("CreatePartitions", version, topics=topics, timeout_ms=9, **fields).results
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_partitions_are_added(version: int) -> None:
+    """What is there stays where it is. (§4)"""
+    desk = KafkaDesk()
+    desk.create()
+    desk.produce(some(b"1"))
+    (tried,) = grow(desk, ("t", 3), version=version, validate_only=True)
+    assert (tried.error_code, len(metadata(desk, "t").topics[0].partitions)) == (0, 1)
+    (grown,) = grow(desk, ("t", 3), version=version)
+    assert (grown.name, grown.error_code, grown.error_message) == ("t", 0, None)
+    assert len(metadata(desk, "t").topics[0].partitions) == 3
+    assert [desk.list_offset(-1, partition=index).offset for index in range(3)] == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("count", "assigned", "code"),
+    [
+        (1, None, errors.INVALID_PARTITIONS),
+        (2, None, errors.INVALID_PARTITIONS),
+        (0, None, errors.INVALID_PARTITIONS),
+        (-1, None, errors.INVALID_PARTITIONS),
+        (1001, None, errors.INVALID_PARTITIONS),
+        (2, [[1]], errors.INVALID_PARTITIONS),
+        (4, [[1]], errors.INVALID_REPLICA_ASSIGNMENT),
+        (4, [[1], [2]], errors.INVALID_REPLICA_ASSIGNMENT),
+        (4, [[1], [1, 2]], errors.INVALID_REPLICA_ASSIGNMENT),
+        (4, [[1], [1]], 0),
+    ],
+)
+@pytest.mark.parametrize("is_tried", [False, True])
+def test_a_number_of_partitions_only_grows(
+    count: int, assigned: Any, code: int, is_tried: bool
+) -> None:
+    """And what replicas are asked for there is; whoever only tries is told the same. (§4)"""
+    desk = KafkaDesk()
+    create(desk, new(num_partitions=2))
+    (grown,) = grow(desk, ("t", count, assigned), validate_only=is_tried)
+    assert (grown.error_code, bool(grown.error_message)) == (code, bool(code))
+    assert len(metadata(desk, "t").topics[0].partitions) == (2 if code or is_tried else 4)
+
+
+def test_each_topic_grows_by_itself() -> None:
+    """None that is named twice, none that there is not, and no queue. (§4)"""
+    desk = KafkaDesk()
+    create(desk, new(), new("u"))
+    queue = PutTopic("q", TopicConfig(type="queue"), type_given=True)
+    desk.shell.submit(queue, lambda _: None)
+    found = grow(desk, ("t", 2), ("u", 2), ("u", 3), ("none", 2), ("q", 2), ("a:b", 2))
+    assert [each.error_code for each in found] == [
+        0,
+        *[errors.INVALID_REQUEST] * 2,
+        errors.UNKNOWN_TOPIC_OR_PARTITION,
+        errors.INVALID_PARTITIONS,
+        errors.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
+def test_a_quota_of_topics_holds_for_partitions() -> None:
+    """A client that tries again has the same answer: it is told a policy. (122, 124)"""
+    desk = KafkaDesk(max_topics=3)
+    desk.create()
+    assert grow(desk, ("t", 4))[0].error_code == errors.POLICY_VIOLATION
+    assert grow(desk, ("t", 3))[0].error_code == 0
 
 
 # ---------------------------------------------------------------------- deleted

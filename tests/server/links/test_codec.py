@@ -47,6 +47,7 @@ ONE_OF_EACH: list[Command] = [
     commands.PutTopic("t", CONFIG, type_given=True),
     commands.PutTopic("t", CONFIG, type_given=True, previous=None),
     commands.PutTopic("t", CONFIG, type_given=True, previous=TopicConfig()),
+    commands.AddPartitions("t", 3, is_dry=True),
     commands.GetTopic("t", touch=False),
     commands.ListTopics("p", 5, "a", touch=True),
     commands.DeleteTopic("t", if_empty=True),

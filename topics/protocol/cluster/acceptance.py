@@ -29,6 +29,7 @@ from topics.protocol.model.commands import Append, Command, facts_of
 from topics.protocol.model.errors import TRY_AGAIN, ErrorCode, Rejection
 from topics.protocol.model.events import Event, TimePassed
 from topics.protocol.model.moment import earlier
+from topics.protocol.model.names import public_name
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome
 from topics.protocol.model.ports import Recovery
 from topics.protocol.model.records import Buffer
@@ -337,7 +338,7 @@ class UnitAcceptance:
         is_now = isinstance(result, Rejection) or (
             isinstance(result, Outcome) and result.gate is Gate.NOW
         )
-        names = self._timeless((parked.topic,))
+        names = self._timeless((public_name(parked.topic),))
         if not is_now or self._commit.failure is not None or not self.turns.rests(names):
             return False
         assert isinstance(result, Outcome | Rejection)

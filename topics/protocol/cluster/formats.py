@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from topics.protocol.cluster.rule.unit import FORMAT_OLDEST
 from topics.protocol.model.commands import (
+    AddPartitions,
     Append,
     AppendBatch,
     Command,
@@ -34,6 +35,8 @@ GROUPS: Final = 3
 def format_of(command: Command) -> int:
     """The oldest format of units in which a leader can write what a command causes."""
     match command:
+        case AddPartitions():
+            return GROUPS
         case AppendBatch() | ReserveProducerIds():
             return BATCHES
         case (

@@ -26,6 +26,8 @@ from topics.protocol.state.topic import NOTHING_REMOVED, RESERVE_FIRST, Removal,
 
 FRAME_BYTES: Final = 4096
 """Room that a frame's head and its batch's header may take, beside columns and text."""
+_ID_BYTES: Final = 9
+"""A topic's id in a frame, at most."""
 _ROW_BYTES: Final = 32
 """Room that one record's columns may take in a frame, tag and node aside."""
 
@@ -44,10 +46,38 @@ class Admission:
         self._row_bytes_max = HOT_ROW_BYTES + strings_bytes
 
     def creation(self, name: str, config: TopicConfig, now_ms: int) -> TopicCreated:
-        limit = self.limits.max_topics
-        if limit and len(self.state.topics) >= limit:
-            raise throttled("max_topics", limit)
+        """The event of a new topic.
+
+        Raises:
+            Rejection: There are too many topics; or what it is, or is named for, it cannot be with its partitions.
+        """
+        self.require_topics(config.partition_count)
+        self.require_whole(name, config)
         return TopicCreated(now_ms, self.state.next_topic_id, name, config, RESERVE_FIRST)
+
+    def require_topics(self, more: int) -> None:
+        """Raises Rejection: 429 where there may not be so many more topics, partitions counted as such."""
+        limit = self.limits.max_topics
+        if limit and more and len(self.state.topics) + more > limit:
+            raise throttled("max_topics", limit)
+
+    def require_whole(self, name: str, config: TopicConfig) -> None:
+        """Raises Rejection: 409 where a queue, an end of a router or a dead-letter topic would have several
+        partitions."""
+        state = self.state
+        is_queue = config.type == "queue"
+        letters = state.topics.get(config.dead_letter or "") if is_queue else None
+        if letters is not None and letters.others:
+            raise partitioned(letters.name, "takes no dead letters")
+        topic = state.topics.get(name)
+        if config.partition_count == 1 or (topic is not None and topic.others):
+            return
+        if is_queue:
+            raise partitioned(name, "is no queue")
+        if topic is not None and state.routers.of(topic.topic_id):
+            raise partitioned(name, "is no end of a router")
+        if any(state.by_id[each].config.dead_letter == name for each in state.queues):
+            raise partitioned(name, "takes no dead letters")
 
     def appended(self, topic: Topic, command: Append, now_ms: int) -> tuple[RecordsAppended, int]:
         """The event of a batch, and the room it may need in the log."""
@@ -229,6 +259,21 @@ class Admission:
             refused = over > memory.volatile_bytes - memory.firm_bytes - limit // 2
         if refused and others:
             raise throttled("max_hot_bytes", limit)
+
+
+def partitioned(name: str, what: str) -> Rejection:
+    """409: of what has to be in one order, there is one log."""
+    return Rejection(
+        ErrorCode.PARTITIONED,
+        f'topic "{name}" {what}: with more than one partition it has no order of its own',
+        {"topic": name},
+    )
+
+
+def creation_bytes(config: TopicConfig) -> int:
+    """Room that the events of a new topic, or config, and its partitions may take in the log."""
+    count = config.partition_count
+    return FRAME_BYTES + (FRAME_BYTES + count * _ID_BYTES if count > 1 else 0)
 
 
 def _strings_bytes(texts: str | Sequence[str | None] | None) -> int:

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.commit.admission import FRAME_BYTES, Admission
+from topics.protocol.commit.admission import FRAME_BYTES, Admission, creation_bytes
 from topics.protocol.commit.copies import Copies
 from topics.protocol.commit.memory_eviction import MemoryEviction
 from topics.protocol.commit.publication import Publication
@@ -32,6 +32,7 @@ from topics.protocol.model.events import (
     Forwarded,
     Loss,
     Marks,
+    PartitionsAdded,
     RecordsAppended,
     RecordsDeleted,
     ScatteredDeleted,
@@ -44,12 +45,13 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment, Room
+from topics.protocol.model.names import partition_of
 from topics.protocol.model.outcomes import SYNCED, WRITTEN, Fetch, Gate, Wake
 from topics.protocol.model.records import Batch, PackedBatch
 from topics.protocol.state.hot_memory import hot_bytes_of
 from topics.protocol.state.run_list import packed_spans
 from topics.protocol.state.state import State
-from topics.protocol.state.topic import Topic
+from topics.protocol.state.topic import RESERVE_FIRST, Topic
 
 EXPIRE_MAX: Final = 8192
 """Topics whose records one call expires at most; more would hold up the loop."""
@@ -260,13 +262,24 @@ class UnitOfWork:
         return self.logs_all_leases or topic.config.leases_durable
 
     def topic(self, name: str, now_ms: int) -> Topic:
-        """A topic that exists, without its expired records.  Raises Rejection: 404."""
+        """A topic, or a partition, that exists, without its expired records.  Raises Rejection: 404."""
         topic = self.state.topics.get(name)
         if topic is None:
-            raise no_such_topic(name)
+            raise self.missing(name)
         if topic.config.ttl_ms:
             self.expire(topic, now_ms)
         return topic
+
+    def missing(self, name: str) -> Rejection:
+        """404: there is no such topic, or no such partition of it."""
+        topic, partition = partition_of(name)
+        if topic not in self.state.topics:
+            return no_such_topic(topic)
+        return Rejection(
+            ErrorCode.PARTITION_NOT_FOUND,
+            f'topic "{topic}" has no partition {partition}',
+            {"topic": topic, "partition": partition},
+        )
 
     # ------------------------------------------------------------------ time
 
@@ -360,12 +373,23 @@ class UnitOfWork:
             )
 
     def create(self, created: TopicCreated) -> Topic:
-        """Create a topic.  Its first seqs are reserved by the same event, so that its first write needs
-        no sync for them."""
-        self.emit(created)
+        """Create a topic, with its partitions.  Its first seqs are reserved by the same event, so that its first
+        write needs no sync for them."""
+        self.emit(created, log_bytes=creation_bytes(created.config))
         topic = self.state.by_id[created.topic_id]
         self.publication.reserved(topic)
+        self.add_partitions(topic, created.now_ms)
         return topic
+
+    def add_partitions(self, topic: Topic, now_ms: int) -> None:
+        """Make those partitions that a topic lacks by its config."""
+        more = topic.config.partition_count - len(topic.partitions)
+        if more > 0:
+            first_id = self.state.next_topic_id
+            topic_ids = range(first_id, first_id + more)
+            self.emit(PartitionsAdded(now_ms, topic.topic_id, list(topic_ids), RESERVE_FIRST))
+            for added in topic.others[-more:]:
+                self.publication.reserved(added)
 
     def admit_append(
         self, topic: Topic, command: Append, now_ms: int

@@ -18,7 +18,7 @@ from topics.protocol.batches.header import (
 )
 from topics.protocol.batches.to_text import text_of
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
+from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.model.commands import AppendBatch, DescribeProducers, ReserveProducerIds
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import ProducerIdsReserved
@@ -67,7 +67,7 @@ class BatchCommands:
         """
         topic, now_ms = self._state.topics.get(command.topic), moment.now_ms
         if topic is None:
-            raise no_such_topic(command.topic)
+            raise self._unit.missing(command.topic)
         if topic.config.ttl_ms:
             self._unit.expire(topic, now_ms)
         header = header_of(command.data)

@@ -36,6 +36,7 @@ from topics.protocol.model.fetched import (
 from topics.protocol.model.holder import Holder
 from topics.protocol.model.limits import LOOKS_MAX
 from topics.protocol.model.moment import Moment
+from topics.protocol.model.names import public_name
 from topics.protocol.model.outcomes import Outcome, Parked, Wake
 from topics.protocol.model.ports import PackedSource, Run
 from topics.protocol.model.records import LIVE, PACKED
@@ -140,8 +141,10 @@ class Fetches:
     ) -> tuple[Topic | None, Missing | None]:
         topic = self._state.topics.get(name)
         if topic is None:
-            return None, Missing.TOPIC if epoch is None else Missing.INSTANCE
-        if epoch is not None and topic.epoch != epoch:
+            base = self._state.topics.get(public_name(name))
+            is_there = base is not None and base.epoch == epoch
+            return None, Missing.TOPIC if epoch is None or is_there else Missing.INSTANCE
+        if epoch is not None and topic.first.epoch != epoch:
             return None, Missing.INSTANCE
         if topic.config.ttl_ms:
             self._unit.expire(topic, now_ms)

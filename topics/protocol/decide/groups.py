@@ -33,7 +33,7 @@ from topics.protocol.model.groups import (
 )
 from topics.protocol.model.limits import throttled
 from topics.protocol.model.moment import Moment
-from topics.protocol.model.names import partition_of, quote
+from topics.protocol.model.names import quote
 from topics.protocol.model.outcomes import (
     NOW,
     SYNCED,
@@ -201,7 +201,7 @@ class GroupCommands:
         first = bisect_right(ids, after_id)
         page = ids[first : first + size]
         names = self._state.by_id
-        seen = [each for each in page if caller.covers(partition_of(names[each].name)[0])]
+        seen = [each for each in page if caller.covers(names[each].name)]
         return self._shown(group, seen, now_ms), page[-1] if first + size < len(ids) else None
 
     def _shown(self, group: Group, ids: Iterable[int], now_ms: int) -> list[KeptOffset]:
@@ -214,7 +214,7 @@ class GroupCommands:
             self._unit.expire(topic, now_ms)
             found.append(
                 KeptOffset(
-                    topic.name,
+                    topic.engine_name,
                     offset.seq,
                     offset.leader_epoch,
                     offset.metadata,

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from topics.protocol.commit.admission import FRAME_BYTES
+from topics.protocol.commit.admission import FRAME_BYTES, partitioned
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.decide.forwarding import Forwarding
 from topics.protocol.decide.read_your_writes import ReadBarrier
@@ -197,7 +197,7 @@ class RouterCommands:
             raise throttled("max_routers", limit)
         source, dest = self._ends(command, old)
         absent = [end is None for end in (source, dest)].count(True)
-        self._require_topics(absent)
+        self._unit.admission.require_topics(absent)
         self._unit.require_writable(moment, (1 + absent) * FRAME_BYTES)
         source = source or self._create(config.source, moment.now_ms)
         dest = dest or self._create(config.dest, moment.now_ms)
@@ -224,11 +224,15 @@ class RouterCommands:
 
         Raises:
             Rejection: 404 for a destination that is not to be made, 409 where it has another
-                source, or where the router would close a ring that was not asked for.
+                source, where one of them has several partitions, or where the router would close a ring that
+                was not asked for.
         """
         config = command.config
         source = self._state.topics.get(config.source)
         dest = self._state.topics.get(config.dest)
+        for end in filter(None, (source, dest)):
+            if end.others:
+                raise partitioned(end.name, "is no end of a router")
         if dest is None:
             if not command.create_dest:
                 raise no_such_topic(config.dest)
@@ -246,12 +250,6 @@ class RouterCommands:
                     {"cycle": [name for name in names if command.caller.covers(name)]},
                 )
         return source, dest
-
-    def _require_topics(self, more: int) -> None:
-        """Both topics or none are made."""
-        limit = self._limits.max_topics
-        if more and limit and len(self._state.topics) + more > limit:
-            raise throttled("max_topics", limit)
 
     def _create(self, name: str, now_ms: int) -> Topic:
         return self._unit.create(self._unit.admission.creation(name, TopicConfig(), now_ms))

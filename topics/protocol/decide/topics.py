@@ -1,16 +1,18 @@
 """Topic commands: create, configure, show, list and delete topics (§1); and what a topic's readers
 see of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from topics.protocol.commit.admission import FRAME_BYTES, creation_bytes
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.decide.pages import page_of
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import (
+    AddPartitions,
     DeleteTopic,
     DescribeTopics,
     GetTopic,
@@ -27,6 +29,7 @@ from topics.protocol.model.outcomes import (
     JobCounts,
     LostLately,
     Outcome,
+    PartitionView,
     TopicDropped,
     TopicFigures,
     TopicPut,
@@ -36,10 +39,13 @@ from topics.protocol.model.outcomes import (
     TopicView,
 )
 from topics.protocol.state.floors import floors_with
+from topics.protocol.state.losses import Lost
 from topics.protocol.state.topic import NOTHING_REMOVED, Topic
 
 PRIORITY_FRESH: Final = 1000
 PRIORITY_HALF_LIFE_MS: Final = 60_000
+DELETED_BYTES: Final = 64
+"""The event of one partition's deletion, at most."""
 
 
 class TopicCommands:
@@ -67,6 +73,7 @@ class TopicCommands:
             ListTopics: self._list,
             DescribeTopics: self._describe,
             DeleteTopic: self._delete,
+            AddPartitions: self._add_partitions,
         }
 
     def _put(self, command: PutTopic, moment: Moment) -> TopicPut:
@@ -76,11 +83,13 @@ class TopicCommands:
         if topic is None:
             if previous:
                 raise no_such_topic(command.topic)
-            self._unit.require_writable(moment)
+            self._unit.require_writable(moment, creation_bytes(config))
             self._unit.create(self._unit.admission.creation(command.topic, config, moment.now_ms))
             return _put(command.topic, config, created=True)
         if not command.type_given:
-            config = msgspec.structs.replace(config, type=topic.config.type)
+            config = replace(config, type=topic.config.type)
+        if config.partitions is UNSET and topic.others:
+            config = replace(config, partitions=topic.config.partitions)
         if config.type != topic.config.type:
             raise Rejection(
                 ErrorCode.TOPIC_EXISTS_INCOMPATIBLE,
@@ -89,19 +98,65 @@ class TopicCommands:
             )
         if config == topic.config or (previous is not UNSET and previous != topic.config):
             return _put(topic.name, topic.config, created=False)
-        self._unit.require_writable(moment)
-        self._unit.expire(topic, moment.now_ms)
-        if config.durability_class.is_logged:
-            self._unit.leave_memory(topic, moment.now_ms)
-        promised = topic.durability.waits_for_sync
-        self._unit.emit(self._configured(topic, config, moment.now_ms))
-        if promised:
-            # Until the new class is durable a power loss may bring the old one back, under which
-            # no seq is skipped: what is shown meanwhile must be as durable as it promises.
-            self._unit.publication.hold_back(topic)
-        self._unit.expire(topic, moment.now_ms)
-        self._has_room(topic)
+        self._require_more(topic, config)
+        self._configure(topic, config, moment)
         return _put(topic.name, config, created=False)
+
+    def _add_partitions(self, command: AddPartitions, moment: Moment) -> TopicPut:
+        """More partitions, and nothing else of the config is another."""
+        topic = self._unit.topic(command.topic, moment.now_ms)
+        config = replace(topic.config, partitions=command.partitions)
+        if config.partition_count == len(topic.partitions):
+            raise _no_fewer(topic, config.partition_count)
+        self._require_more(topic, config)
+        if not command.is_dry:
+            self._configure(topic, config, moment)
+        return _put(topic.name, config, created=False)
+
+    def _require_more(self, topic: Topic, config: TopicConfig) -> None:
+        """Raises Rejection: the topic cannot have the partitions of a config."""
+        more = config.partition_count - len(topic.partitions)
+        if more < 0:
+            raise _no_fewer(topic, config.partition_count)
+        self._unit.admission.require_topics(more)
+        self._unit.admission.require_whole(topic.name, config)
+
+    def _configure(self, topic: Topic, config: TopicConfig, moment: Moment) -> None:
+        """All partitions in one entry of the log.  The event of the first changes all; another has one of its own,
+        before it, where the config takes records, or says how they are kept."""
+        unit, now_ms, old = self._unit, moment.now_ms, topic.config
+        others = [each for each in topic.others if self._is_affected(each, config)]
+        unit.require_writable(moment, creation_bytes(config) + len(others) * FRAME_BYTES)
+        promised = topic.durability.waits_for_sync
+        for each in topic.partitions:
+            unit.expire(each, now_ms)
+            if config.durability_class.is_logged:
+                unit.leave_memory(each, now_ms)
+        # The event of the first has those of Kafka's, which may be long.
+        bare = replace(config, kafka_configs=UNSET)
+        for each in others:
+            unit.emit(self._configured(each, bare, now_ms))
+        unit.emit(self._configured(topic, config, now_ms), log_bytes=creation_bytes(config))
+        for each in topic.partitions:
+            if promised:
+                # Until the new class is durable a power loss may bring the old one back, under which
+                # no seq is skipped: what is shown meanwhile must be as durable as it promises.
+                unit.publication.hold_back(each)
+            if config.ttl_ms != old.ttl_ms:
+                unit.expire(each, now_ms)
+        unit.add_partitions(topic, now_ms)
+        self._has_room(topic)
+
+    @staticmethod
+    def _is_affected(topic: Topic, config: TopicConfig) -> bool:
+        old, classes = topic.config, (topic.durability, config.durability_class)
+        return (
+            old.ttl_ms != config.ttl_ms
+            or old.discard != config.discard
+            or not all(each.is_logged for each in classes)
+            or 0 < config.cap_records < topic.count
+            or 0 < config.cap_bytes < topic.size_bytes
+        )
 
     def _configured(self, topic: Topic, config: TopicConfig, now_ms: int) -> TopicConfigured:
         """Tightened caps evict at once; the newest record stays, and what a live lease holds."""
@@ -128,8 +183,10 @@ class TopicCommands:
     def _get(self, command: GetTopic, moment: Moment) -> TopicShown:
         """§1.2."""
         topic = self._unit.topic(command.topic, moment.now_ms)
+        for each in topic.others:
+            self._unit.expire(each, moment.now_ms)
         view = self._view(topic, moment.now_ms, command.caller)
-        shown = TopicShown(view, topic.runs.segments, _lost(topic, moment.now_ms))
+        shown = TopicShown(view, _segments(topic), _lost(topic, moment.now_ms))
         if command.touch:
             note_read(topic, moment.now_ms)
         return shown
@@ -157,9 +214,13 @@ class TopicCommands:
         found = [state.topics[name] for name in names if name in state.topics]
         for epoch in command.epochs:
             topic = state.by_id.get(int(epoch.rpartition("-")[2], 16))
-            if topic is not None and topic.epoch == epoch and command.caller.covers(topic.name):
+            if topic is None or topic.epoch != epoch or topic.partition:
+                continue
+            if command.caller.covers(topic.name):
                 found.append(topic)
-        facts = [TopicFacts(each.name, each.epoch, each.config, each.shown()[1]) for each in found]
+        facts = [
+            TopicFacts(each.engine_name, each.epoch, each.config, each.shown()[1]) for each in found
+        ]
         return TopicsDescribed(facts, state.history, next_after)
 
     def _summaries(self, names: Sequence[str], now_ms: int) -> list[TopicSummary]:
@@ -169,7 +230,8 @@ class TopicCommands:
             topic = topics[name]
             config = topic.config
             if config.ttl_ms:
-                self._unit.expire(topic, now_ms)
+                for each in topic.partitions:
+                    self._unit.expire(each, now_ms)
             figures = topic.figures
             if figures is None:
                 figures = topic.figures = figures_of(topic)
@@ -180,23 +242,25 @@ class TopicCommands:
         return found
 
     def _view(self, topic: Topic, now_ms: int, caller: Caller) -> TopicView:
-        count, size_bytes = topic.shown()
+        parts = [partition_view(each) for each in topic.partitions]
+        count = sum(each.count for each in parts)
         config = topic.config
         if config.dead_letter is not None and not caller.covers(config.dead_letter):
-            config = msgspec.structs.replace(config, dead_letter=None)
+            config = replace(config, dead_letter=None)
         return TopicView(
             name=topic.name,
             config=config,
             epoch=topic.epoch,
             head_seq=topic.published_seq,
-            earliest_seq=topic.earliest_seq,
+            earliest_seq=parts[0].earliest_seq,
             count=count,
-            size_bytes=size_bytes,
-            disk_bytes=topic.runs.disk_bytes,
+            size_bytes=sum(each.size_bytes for each in parts),
+            disk_bytes=sum(each.runs.disk_bytes for each in topic.partitions),
             priority=effective_priority(topic, now_ms),
-            last_write_ms=topic.last_write_ms,
+            last_write_ms=_last(each.last_write_ms for each in topic.partitions),
             last_read_ms=topic.last_read_ms,
             jobs=self._job_counts(topic, count, now_ms),
+            partitions=parts if topic.others else (),
         )
 
     def _job_counts(self, topic: Topic, count: int, now_ms: int) -> JobCounts | None:
@@ -220,22 +284,28 @@ class TopicCommands:
         if topic is None:
             # What this repeats may still be on its way to the disk.
             return TopicDropped(command.topic, False, (), gate=Gate.SYNCED)
-        self._unit.expire(topic, moment.now_ms)
-        if command.if_empty and topic.count:
+        partitions = topic.partitions
+        for each in partitions:
+            self._unit.expire(each, moment.now_ms)
+        count = sum(each.count for each in partitions)
+        if command.if_empty and count:
             raise Rejection(
                 ErrorCode.TOPIC_NOT_EMPTY,
-                f'topic "{topic.name}" holds {topic.count} records',
-                {"topic": topic.name, "count": topic.count},
+                f'topic "{topic.name}" holds {count} records',
+                {"topic": topic.name, "count": count},
             )
-        self._unit.require_writable(moment, reserve=True)
+        size_bytes = FRAME_BYTES + len(partitions) * DELETED_BYTES
+        self._unit.require_writable(moment, size_bytes, reserve=True)
         routers = [
             router.name
             for router in self._state.routers.of(topic.topic_id)
             if command.caller.covers_all(*router.names)
         ]
-        self._unit.emit(TopicDeleted(moment.now_ms, topic.topic_id))
-        self._unit.publication.drop(topic)
-        self._dropped(topic)
+        for each in reversed(partitions):
+            deleted = TopicDeleted(moment.now_ms, each.topic_id)
+            self._unit.emit(deleted, log_bytes=DELETED_BYTES if each.partition else FRAME_BYTES)
+            self._unit.publication.drop(each)
+            self._dropped(each)
         return TopicDropped(command.topic, True, routers, gate=Gate.SYNCED, is_logged=True)
 
 
@@ -244,15 +314,57 @@ def _put(name: str, config: TopicConfig, *, created: bool) -> TopicPut:
     return TopicPut(name, config, created, gate=Gate.SYNCED, is_logged=True)
 
 
+def _no_fewer(topic: Topic, asked: int) -> Rejection:
+    count = len(topic.partitions)
+    return Rejection(
+        ErrorCode.TOPIC_EXISTS_INCOMPATIBLE,
+        f'topic "{topic.name}" has {count} partitions and cannot have {asked}: their number only grows',
+        {"topic": topic.name, "partitions": count},
+    )
+
+
+def _last(times: Iterable[int | None]) -> int | None:
+    return max((each for each in times if each is not None), default=None)
+
+
+def _segments(topic: Topic) -> int:
+    """Files that records of any of its partitions are in."""
+    if not topic.others:
+        return topic.runs.segments
+    refs = (run.ref for each in topic.partitions for run in each.runs)
+    return len({ref.segment for ref in refs if ref is not None})
+
+
 def _lost(topic: Topic, now_ms: int) -> list[LostLately]:
-    if topic.losses is None:
-        return []
-    return [LostLately(*each) for each in topic.losses.of_the_last_day(now_ms)]
+    """In all partitions, by reason."""
+    found: dict[str, LostLately] = {}
+    for each in topic.partitions:
+        for lost in () if each.losses is None else each.losses.of_the_last_day(now_ms):
+            before = found.get(lost.reason)
+            if before is not None:
+                last_ms = max(lost.last_ts_ms, before.last_ts_ms)
+                lost = Lost(lost.reason, lost.records + before.records, last_ms)
+            found[lost.reason] = LostLately(*lost)
+    return [found[reason] for reason in sorted(found)]
+
+
+def partition_view(topic: Topic) -> PartitionView:
+    """What a partition shows."""
+    count, size_bytes = topic.shown()
+    return PartitionView(
+        topic.partition,
+        topic.published_seq,
+        topic.earliest_seq,
+        count,
+        size_bytes,
+        topic.epoch,
+    )
 
 
 def figures_of(topic: Topic) -> TopicFigures:
     """What a list says of a topic beside its priority and its jobs."""
-    count, size_bytes = topic.shown()
+    count, size_bytes = topic.shown_of_all()
+    disk_bytes = sum(each.runs.disk_bytes for each in topic.partitions)
     config = topic.config
     return TopicFigures(
         topic.name,
@@ -263,7 +375,7 @@ def figures_of(topic: Topic) -> TopicFigures:
         topic.earliest_seq,
         count,
         size_bytes,
-        topic.runs.disk_bytes,
+        disk_bytes,
     )
 
 
@@ -273,7 +385,7 @@ def note_read(topic: Topic, now_ms: int) -> None:
     The one change that a read makes, and no event: it counts since the start only (§1.2), so that
     reading writes nothing to the log.
     """
-    topic.last_read_ms = now_ms
+    topic.last_read_ms = topic.first.last_read_ms = now_ms
 
 
 def effective_priority(topic: Topic, now_ms: int) -> int:

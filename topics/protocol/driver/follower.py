@@ -25,6 +25,7 @@ from topics.protocol.driver.streams import Streams
 from topics.protocol.engine import Engine
 from topics.protocol.model.events import (
     Event,
+    PartitionsAdded,
     RunRef,
     RunsDropped,
     RunsSealed,
@@ -148,10 +149,8 @@ class Follower:
         elif isinstance(event, RunsSealed | RunsDropped):
             # Dead text would stay, in a log file that the engine has unlinked, or after an erasure.
             self.state.drop_dead(self.state.by_id[event.topic_id])
-        elif isinstance(event, TopicCreated) and not self.is_whole(
-            topic := self.state.by_id[event.topic_id]
-        ):
-            self._moved(topic.topic_id)
+        elif isinstance(event, TopicCreated | PartitionsAdded):
+            self._move_unless_whole(self.state.by_id[event.topic_id])
 
     def _drop(self, event: TopicDeleted) -> None:
         topic = self.state.by_id[event.topic_id]
@@ -167,8 +166,12 @@ class Follower:
         if now_longer and topic.floors.ttl_through > event.floors.ttl_through:
             # It expired here between the decision and this moment, and by a shorter `ttl_ms`.
             raise Strayed(f"records of topic {topic.name} expired here, and not in the engine")
-        if not self.is_whole(topic):
-            self._moved(topic.topic_id)
+        self._move_unless_whole(topic)
+
+    def _move_unless_whole(self, topic: Topic) -> None:
+        for each in topic.partitions:
+            if not self.is_whole(each):
+                self._moved(each.topic_id)
 
     def follow(self, shown: Shown, budget_bytes: int = SLICE_BYTES) -> bool:
         """Apply batches towards what the shared heads show, of about `budget_bytes`; whether all of it is

@@ -28,6 +28,7 @@ from topics.protocol.model.events import (
     JobsLeased,
     JobsReleased,
     OffsetsCommitted,
+    PartitionsAdded,
     PlaceReached,
     ProducerIdsReserved,
     RecordsAppended,
@@ -76,6 +77,7 @@ CODES: Final[dict[type[Event], int]] = {
     TimePassed: 19,
     OffsetsCommitted: 22,
     GroupChanged: 23,
+    PartitionsAdded: 21,
     ProducerIdsReserved: 24,
     GroupDeleted: 26,
 }

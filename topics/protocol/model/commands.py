@@ -1,5 +1,7 @@
 """What a client asks, parsed and bounded: everything about a request that its own bytes decide.
 
+A command that reads or writes one partition has the engine's name of it as its `topic` (`names.partition_name`).
+
 A command that exists is well-formed; whether it can be carried out is for `decide` to say.  One is
 made for every request, hence Structs: a frozen dataclass takes ten times as long to make.
 
@@ -20,7 +22,7 @@ from topics.protocol.model.draft import Draft, draft_of
 from topics.protocol.model.groups import NO_MEMBER, Membership, OffsetCommit
 from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.marks import Mark
-from topics.protocol.model.names import partition_of
+from topics.protocol.model.names import public_name
 from topics.protocol.model.render import JsonText
 from topics.protocol.model.tags import Match
 
@@ -45,6 +47,14 @@ class PutTopic(msgspec.Struct, frozen=True):
     config: TopicConfig
     type_given: bool
     previous: TopicConfig | UnsetType | None = UNSET
+
+
+class AddPartitions(msgspec.Struct, frozen=True):
+    """A topic that is there is to have `partitions` of them; `is_dry`: whether it could is asked."""
+
+    topic: str
+    partitions: int
+    is_dry: bool = False
 
 
 class GetTopic(OnBehalf, frozen=True):
@@ -143,7 +153,7 @@ class FetchPart(msgspec.Struct, frozen=True):
     """What a fetch asks of one topic.
 
     Attributes:
-        epoch: The instance that is meant; None: whichever is there.
+        epoch: The instance that is meant, by its first partition; None: whichever is there.
         after_seq: Records behind this seq are wanted.
         budget_bytes: Bytes of batches at most.
     """
@@ -463,6 +473,7 @@ class DeleteGroup(msgspec.Struct, frozen=True):
 
 Command: TypeAlias = (
     PutTopic
+    | AddPartitions
     | GetTopic
     | ListTopics
     | DeleteTopic
@@ -525,7 +536,8 @@ class Facts(NamedTuple):
     """Of one kind of command.
 
     Attributes:
-        topics: The topics that a command names, wherever it does: in the path, the body, a config.
+        topics: The topics that a command names, by their public names, wherever it does: in the path, the body,
+            a config.
         routers: The routers that it names.
         groups: The groups that it names, with the topics whose offsets they keep: what is read of these rests on no
             record.
@@ -550,7 +562,7 @@ def _none(_: object) -> Iterable[str]:
 
 
 def _topic(command: Any) -> Iterable[str]:
-    return (command.topic,)
+    return (public_name(command.topic),)
 
 
 def _configured(command: Append | PutTopic) -> Iterable[str]:
@@ -571,15 +583,15 @@ def _ends(command: PutRouter) -> Iterable[str]:
 
 
 def _parts(command: FetchBatches) -> Iterable[str]:
-    return [part.topic for part in command.parts]
+    return dict.fromkeys(public_name(part.topic) for part in command.parts)
 
 
 def _places(command: FindPlaces) -> Iterable[str]:
-    return [name for name, _ in command.parts]
+    return dict.fromkeys(public_name(name) for name, _ in command.parts)
 
 
 def _described(command: DescribeTopics) -> Iterable[str]:
-    return command.names
+    return dict.fromkeys(map(public_name, command.names))
 
 
 def _group(command: Any) -> Iterable[str]:
@@ -588,8 +600,8 @@ def _group(command: Any) -> Iterable[str]:
 
 def _offsets(command: CommitOffsets | FetchOffsets | DeleteOffsets) -> Iterable[str]:
     if isinstance(command, CommitOffsets):
-        return command.group, *(partition_of(each.topic)[0] for each in command.offsets)
-    return command.group, *(partition_of(name)[0] for name in command.topics or ())
+        return command.group, *(public_name(each.topic) for each in command.offsets)
+    return command.group, *(public_name(name) for name in command.topics or ())
 
 
 def _waits(command: Diff | FetchBatches) -> bool:
@@ -610,6 +622,7 @@ FACTS: Final[Mapping[type, Facts]] = {
     GetTopic: Facts(_topic, _none, is_read=True),
     ListTopics: _LIST,
     DeleteTopic: _CHANGE,
+    AddPartitions: _CHANGE,
     Append: Facts(_configured, _none),
     AppendBatch: _CHANGE,
     ReserveProducerIds: Facts(_none, _none),

@@ -84,7 +84,11 @@ class TopicCreated(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicConfigured(msgspec.Struct, frozen=True, array_like=True):
-    """A `PUT` changed the config; what the new caps evicted and the TTL expired is resolved here."""
+    """A `PUT` changed the config; what the new caps evicted and the TTL expired is resolved here.
+
+    That of the first partition changes the config of all; another one has an event of its own before it where more
+    changes there.
+    """
 
     now_ms: int
     topic_id: int
@@ -98,6 +102,15 @@ class TopicConfigured(msgspec.Struct, frozen=True, array_like=True):
 class TopicDeleted(msgspec.Struct, frozen=True, array_like=True):
     now_ms: int
     topic_id: int
+
+
+class PartitionsAdded(msgspec.Struct, frozen=True, array_like=True):
+    """A topic has more partitions: those behind its last have the ids `topic_ids`, and its config."""
+
+    now_ms: int
+    topic_id: int
+    topic_ids: Sequence[int]
+    reserved_through: int
 
 
 class Loss(msgspec.Struct, frozen=True, array_like=True):
@@ -435,6 +448,7 @@ Event: TypeAlias = (
     | OffsetsCommitted
     | GroupChanged
     | GroupDeleted
+    | PartitionsAdded
 )
 
 
@@ -487,7 +501,8 @@ class LossImage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicImage(msgspec.Struct, array_like=True):
-    """A topic as a checkpoint keeps it: small, and without any record's payload.
+    """A topic as a checkpoint keeps it: small, and without any record's payload.  Each partition behind the first
+    has an image of its own, with the engine's name of it, and its config is that of the first.
 
     `volatile` are the seqs [first, last] that live only in memory (`ephemeral`) and are lost with
     the process.  `runs` are the sealed runs, ascending.  `losses` are by reason.

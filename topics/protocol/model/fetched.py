@@ -21,7 +21,7 @@ class Missing(Enum):
     """Why a part of a fetch has no records."""
 
     TOPIC = "topic"
-    """No topic of that name."""
+    """No topic of that name, or no such partition of it."""
     INSTANCE = "instance"
     """The topic was deleted since, and perhaps made again."""
     OFFSET = "offset"
@@ -118,7 +118,7 @@ class PlacesFound(Outcome, frozen=True):
 
 
 class TopicFacts(msgspec.Struct, frozen=True):
-    """What metadata tells of a topic, and how many bytes its records have."""
+    """What metadata tells of a topic, or a partition of that name, and how many bytes its records have."""
 
     name: str
     epoch: str

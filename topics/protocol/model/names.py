@@ -54,6 +54,11 @@ def partition_of(name: str) -> tuple[str, int]:
     return topic, int(index or 0)
 
 
+def public_name(name: str) -> str:
+    """The topic's name that clients know, of the engine's name of a partition."""
+    return name.partition(PARTITION_MARK)[0]
+
+
 def require_router_name(name: str) -> str:
     """The name, if it is one (400 otherwise)."""
     if is_router_name(name):

@@ -71,8 +71,19 @@ class JobCounts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     dead_lettered: int
 
 
+class PartitionView(msgspec.Struct, frozen=True):
+    """One partition of a topic; fields as those of `TopicView`."""
+
+    partition: int
+    head_seq: int
+    earliest_seq: int
+    count: int
+    size_bytes: int
+    epoch: str
+
+
 class TopicView(msgspec.Struct, frozen=True):
-    """A topic as its readers see it.
+    """A topic as its readers see it: of several partitions, sums, and what has no sum of the first.
 
     Attributes:
         head_seq: The published one.
@@ -80,6 +91,7 @@ class TopicView(msgspec.Struct, frozen=True):
         disk_bytes: What its sealed records take in files.
         last_write_ms: None where there was none since the start; as `last_read_ms`.
         jobs: None where the topic is a log.
+        partitions: Empty where it has one.
     """
 
     name: str
@@ -94,6 +106,7 @@ class TopicView(msgspec.Struct, frozen=True):
     last_write_ms: int | None
     last_read_ms: int | None
     jobs: JobCounts | None
+    partitions: Sequence[PartitionView] = ()
 
 
 class TopicFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -21,6 +21,7 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
+from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.events import (
     Checkpoint,
     PlaceReached,
@@ -30,6 +31,7 @@ from topics.protocol.model.events import (
     array_header,
     encode_image,
 )
+from topics.protocol.model.names import partition_of
 from topics.protocol.model.ports import Run
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.groups import Groups
@@ -406,8 +408,8 @@ def topic_image(topic: Topic) -> TopicImage:
         count, size_bytes = count - live, size_bytes - live_bytes
     return TopicImage(
         topic_id=topic.topic_id,
-        name=topic.name,
-        config=topic.config,
+        name=topic.engine_name,
+        config=TopicConfig() if topic.partition else topic.config,
         head_seq=topic.head_seq,
         reserved_through=topic.reserved_through,
         floors=topic.floors,
@@ -433,7 +435,9 @@ def restored_topic(
     Args:
         instance_id: Of the store; part of the topic's epoch.
     """
-    topic = Topic(image.topic_id, image.name, image.config, epoch_of(instance_id, image.topic_id))
+    name, partition = partition_of(image.name)
+    epoch = epoch_of(instance_id, image.topic_id)
+    topic = Topic(image.topic_id, name, image.config, epoch, partition=partition)
     topic.head_seq = image.head_seq
     topic.reserved_through = max(image.reserved_through, image.head_seq)
     topic.floors = image.floors

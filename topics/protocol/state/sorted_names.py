@@ -18,6 +18,9 @@ class SortedNames:
         self._names: list[str] = []
         self._new: list[str] = []
 
+    def __len__(self) -> int:
+        return len(self._names) + len(self._new)
+
     def add(self, name: str) -> None:
         self._new.append(name)
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.batches.header import header_of
+from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.events import (
     Cause,
@@ -35,6 +36,7 @@ from topics.protocol.model.events import (
     JobsReleased,
     Marks,
     OffsetsCommitted,
+    PartitionsAdded,
     PlaceReached,
     ProducerIdsReserved,
     RecordsAppended,
@@ -55,6 +57,7 @@ from topics.protocol.model.events import (
     TopicImage,
 )
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.names import partition_of
 from topics.protocol.model.ports import Run, RunSource
 from topics.protocol.model.records import PackedBatch
 from topics.protocol.state.checkpoint import Images, restored_topic, whole_image
@@ -79,8 +82,8 @@ class State:
     """The engine's memory.
 
     Attributes:
-        topics, by_id: By name and by id.
-        by_class: How many topics there are of each durability class.
+        topics, by_id: Each partition, by the engine's name of it and by id; `names` are the public ones.
+        by_class: How many topics there are of each durability class, however many partitions they have.
         now_ms: Engine time: never below the greatest time of any event.
         memory: The hot runs of all topics.
         attention: Topics in which a run may have lost its last live record.
@@ -148,6 +151,7 @@ class State:
             OffsetsCommitted: self._offsets_committed,
             GroupChanged: self._group_changed,
             GroupDeleted: self._group_deleted,
+            PartitionsAdded: self._partitions_added,
         }
 
     def apply(self, event: Event) -> None:
@@ -168,7 +172,7 @@ class State:
         """Let go of records past their `ttl_ms`."""
         through, records, size_bytes = expired.removal
         self.images.keep(topic.topic_id)
-        topic.figures = None
+        topic.changed()
         topic.expired_through = max(topic.expired_through, expired.walked)
         if through:
             topic.floors = floors_with(topic.floors, ttl_through=through)
@@ -201,30 +205,47 @@ class State:
 
     def _created(self, event: TopicCreated) -> None:
         assert event.name not in self.topics
-        epoch = epoch_of(self._store.instance_id, event.topic_id)
-        topic = Topic(event.topic_id, event.name, event.config, epoch)
+        topic = self._new(event.topic_id, event.name, event.config)
         topic.reserve(event.reserved_through, event.now_ms)
         self._add_topic(topic)
         if topic.config.type == "queue":
             self.queues.add(topic)
 
+    def _new(self, topic_id: int, name: str, config: TopicConfig, partition: int = 0) -> Topic:
+        epoch = epoch_of(self._store.instance_id, topic_id)
+        return Topic(topic_id, name, config, epoch, partition=partition)
+
+    def _partitions_added(self, event: PartitionsAdded) -> None:
+        base = self._topic(event.topic_id)
+        for topic_id in event.topic_ids:
+            topic = self._new(topic_id, base.name, base.config, len(base.others) + 1)
+            topic.reserve(event.reserved_through, event.now_ms)
+            self._add_topic(topic)
+            topic.join(base)
+
     def _add_topic(self, topic: Topic) -> None:
         self.images.keep(topic.topic_id)
-        self.topics[topic.name] = self.by_id[topic.topic_id] = topic
-        self.by_class[topic.config.durability] += 1
-        self._names.add(topic.name)
+        self.topics[topic.engine_name] = self.by_id[topic.topic_id] = topic
+        if not topic.partition:
+            self.by_class[topic.config.durability] += 1
+            self._names.add(topic.name)
         self.next_topic_id = max(self.next_topic_id, topic.topic_id + 1)
 
     @property
+    def topic_count(self) -> int:
+        """Topics, however many partitions they have."""
+        return len(self._names)
+
+    @property
     def names(self) -> list[str]:
-        """Of all topics, ascending."""
+        """The public ones of all topics, ascending."""
         return self._names.in_order()
 
     def _topic(self, topic_id: int) -> Topic:
         """A topic that is about to change."""
         self.images.keep(topic_id)
         topic = self.by_id[topic_id]
-        topic.figures = None
+        topic.changed()
         return topic
 
     def _configured(self, event: TopicConfigured) -> None:
@@ -233,27 +254,34 @@ class State:
         queue = self.queues.get(topic.topic_id)
         if queue is not None and event.config.leases_durable != topic.config.leases_durable:
             queue.lose_track()
-        self.memory.discard_changes(topic, to_reject=event.config.discard == "reject")
-        self.by_class[topic.config.durability] -= 1
-        topic.configure(event.config)
-        self.by_class[topic.config.durability] += 1
+        if not topic.partition:
+            self.by_class[topic.config.durability] -= 1
+            self.by_class[event.config.durability] += 1
+        self._configure(topic, event.config)
         self.queues.limit(topic)
         self._raise_floors(topic, event, came_in=0)
         if event.config.ttl_ms and event.count:
             # A shorter `ttl_ms` may have expired records already.
             self.expiry.set(topic.topic_id, 0)
-        self.keys.window_changed(topic.topic_id)
         topic.check()
+        for other in topic.others:
+            self.images.keep(other.topic_id)
+            self._configure(other, event.config)
+
+    def _configure(self, topic: Topic, config: TopicConfig) -> None:
+        self.memory.discard_changes(topic, to_reject=config.discard == "reject")
+        topic.configure(config)
+        self.keys.window_changed(topic.topic_id)
 
     def _topic_deleted(self, event: TopicDeleted) -> None:
         topic = self._topic(event.topic_id)
         for router in self.routers.of(topic.topic_id):
             self.images.keep_router(router.router_id)
         self.routers.remove_of(topic.topic_id)
-        del self.by_id[topic.topic_id]
-        self.by_class[topic.config.durability] -= 1
-        del self.topics[topic.name]
-        self._names.remove(topic.name)
+        del self.by_id[topic.topic_id], self.topics[topic.engine_name]
+        if not topic.partition:
+            self.by_class[topic.config.durability] -= 1
+            self._names.remove(topic.name)
         self.keys.remove(topic.topic_id)
         self.producers.remove(topic.topic_id)
         for name in self.groups.of_topic(topic.topic_id):
@@ -267,6 +295,7 @@ class State:
         self._set_totals(topic, 0, 0)
         self.attention.pop(topic.topic_id, None)
         self.lossy.pop(topic.topic_id, None)
+        topic.leave()
 
     # ------------------------------------------------------------------ records
 
@@ -573,7 +602,8 @@ class State:
         assert not self.topics
         self.now_ms = checkpoint.now_ms
         self.place = checkpoint.place
-        for image in checkpoint.topics:
+        images = sorted(checkpoint.topics, key=_by_partition)
+        for image in images:
             self._restore_topic(image)
         self.producers.restored()
         self.producer_ids = checkpoint.producer_ids
@@ -587,8 +617,13 @@ class State:
         self.routers.next_id = checkpoint.next_router_id
 
     def _restore_topic(self, image: TopicImage) -> None:
+        base = self.topics.get(partition_of(image.name)[0])
+        if base is not None:
+            image.config = base.config
         topic = restored_topic(image, self._store.instance_id, self._store.open_run)
         self._add_topic(topic)
+        if base is not None:
+            topic.join(base)
         for ref in image.runs:
             self.segments.refer(ref)
         if image.volatile:
@@ -624,3 +659,7 @@ class State:
     def recount(self, topic: Topic) -> tuple[int, int]:
         """(live records, bytes of their text) from the columns; opens every run of the topic."""
         return topic.recount()
+
+
+def _by_partition(image: TopicImage) -> int:
+    return partition_of(image.name)[1]

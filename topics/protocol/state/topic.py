@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import Floors, Hole
+from topics.protocol.model.names import partition_name
 from topics.protocol.model.outcomes import TopicFigures
 from topics.protocol.model.ports import Run, TagMatch
 from topics.protocol.model.records import LIVE, TEXT
@@ -68,9 +69,13 @@ class Expired(NamedTuple):
 
 
 class Topic:
-    """State of one instance of a topic name.
+    """State of one instance of a topic name; of a topic of several partitions, that of one partition.
 
     Attributes:
+        name: The public one, which all partitions of a topic have.
+        partition: Which one it is; the first is the topic itself.
+        base: The first partition; None where it is that itself.
+        others: Of the first: those behind it, in order.
         durability: What the class in `config` promises.
         epoch: Names the instance to readers (§1.4).
         head_seq: The last seq that was given out.
@@ -93,9 +98,14 @@ class Topic:
         figures: What a list says of it; None since it changed last.
     """
 
-    def __init__(self, topic_id: int, name: str, config: TopicConfig, epoch: str) -> None:
+    def __init__(
+        self, topic_id: int, name: str, config: TopicConfig, epoch: str, *, partition: int = 0
+    ) -> None:
         self.topic_id = topic_id
         self.name = name
+        self.partition = partition
+        self.base: Topic | None = None
+        self.others: list[Topic] = []
         self.config = config
         self.durability = config.durability_class
         self.epoch = epoch
@@ -128,6 +138,43 @@ class Topic:
         self._earliest_of: tuple[int, int, int] | None = None
         """What was removed when it was found: every removal changes one of these."""
 
+    # ------------------------------------------------------------------ partitions
+
+    @property
+    def engine_name(self) -> str:
+        """The name by which the engine knows the partition, and no client does."""
+        return partition_name(self.name, self.partition)
+
+    @property
+    def partitions(self) -> "list[Topic]":
+        """Of the first partition: all of them, in order."""
+        return [self, *self.others]
+
+    @property
+    def first(self) -> "Topic":
+        """The first partition, which is the topic to those who ask for no partition."""
+        return self if self.base is None else self.base
+
+    def join(self, base: "Topic") -> None:
+        """Be the next partition of a topic."""
+        assert self.partition == len(base.others) + 1
+        self.base = base
+        base.others.append(self)
+        base.figures = None
+
+    def leave(self) -> None:
+        """The partition is deleted, the last one first: none keeps another's memory."""
+        if self.base is not None:
+            last = self.base.others.pop()
+            assert last is self
+            self.base = None
+
+    def changed(self) -> None:
+        """What a list says of the topic is made anew."""
+        self.figures = None
+        if self.base is not None:
+            self.base.figures = None
+
     # ------------------------------------------------------------------ runs
 
     def gone_through(self) -> int:
@@ -148,7 +195,7 @@ class Topic:
     def publish(self, head_seq: int) -> None:
         """What the log holds is enough to show the topic through `head_seq`."""
         self.published_seq = head_seq
-        self.figures = None
+        self.changed()
 
     def note_synced(self, head_seq: int) -> None:
         """`strong` watchers may be shown the topic through `head_seq`."""
@@ -236,6 +283,14 @@ class Topic:
             return self.count, self.size_bytes
         count, size_bytes = self.live_between(self.published_seq + 1, self.head_seq)
         return self.count - count, self.size_bytes - size_bytes
+
+    def shown_of_all(self) -> tuple[int, int]:
+        """Of the first partition: the same of all of them."""
+        count, size_bytes = self.shown()
+        for other in self.others:
+            records, text_bytes = other.shown()
+            count, size_bytes = count + records, size_bytes + text_bytes
+        return count, size_bytes
 
     def check(self) -> None:
         """The invariants that cost nothing to assert."""

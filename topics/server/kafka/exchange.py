@@ -43,6 +43,7 @@ from topics.server.kafka.produce import Unanswerable, produce, refused_version
 from topics.server.kafka.producers import IdBlock, find_coordinator, init_producer_id
 from topics.server.kafka.steps import Running, Steps
 from topics.server.kafka.topics import (
+    create_partitions,
     create_topics,
     delete_topics,
     describe_cluster,
@@ -125,6 +126,7 @@ class KafkaExchange:
             33: alter_configs,
             35: admin.describe_log_dirs,
             SASL_AUTHENTICATE: lambda call: authenticate(call, guard),
+            37: create_partitions,
             44: incremental_alter_configs,
             46: admin.list_partition_reassignments,
             60: describe_cluster,

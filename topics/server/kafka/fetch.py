@@ -14,6 +14,7 @@ from topics.protocol.faces.kafka.names import epoch_of, is_shown
 from topics.protocol.model.commands import DescribeTopics, FetchBatches, FetchPart
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.fetched import Fetched, FetchedPart, Missing, NoRecords
+from topics.protocol.model.names import partition_name
 from topics.protocol.model.records import Buffer
 from topics.server.kafka.call import LOOK_PARTS, Call
 from topics.server.kafka.steps import Steps
@@ -152,8 +153,7 @@ def _asked(call: Call) -> Steps[list[_Asked]]:
         if not code and not is_shown(name):
             code = errors.UNKNOWN_TOPIC_OR_PARTITION
         for part in topic.partitions:
-            own = code or (errors.UNKNOWN_TOPIC_OR_PARTITION if part.partition != 0 else 0)
-            own = own or error_of_epoch(part.current_leader_epoch)
+            own = code or error_of_epoch(part.current_leader_epoch)
             found.append(_Asked(topic, part, name, own))
             yield from call.part_done()
     return found
@@ -171,7 +171,8 @@ def _wanted(asked: _Asked, version: int) -> FetchPart:
     epoch = epoch_of(asked.topic.topic_id) if version >= 13 else None
     # Below 0 there is no offset at all: it is as far out as one may be.
     after_seq = part.fetch_offset if part.fetch_offset >= 0 else 1 << 62
-    return FetchPart(asked.name, epoch, after_seq, max(part.partition_max_bytes, 0))
+    name = partition_name(asked.name, part.partition)
+    return FetchPart(name, epoch, after_seq, max(part.partition_max_bytes, 0))
 
 
 def _refused(T: Any, index: int, code: int) -> Any:

@@ -10,6 +10,7 @@ from topics.protocol.faces.kafka.names import is_shown
 from topics.protocol.model.commands import DeleteRecords, FindPlaces
 from topics.protocol.model.errors import Corrupt, Rejection
 from topics.protocol.model.fetched import Place
+from topics.protocol.model.names import partition_name
 from topics.server.kafka.call import Call
 from topics.server.kafka.fetch import error_of_epoch
 from topics.server.kafka.steps import Steps
@@ -34,11 +35,11 @@ _SINCE: Final = {
 """The version of ListOffsets from which on a place has its name."""
 
 
-def _code(call: Call, scope: Any, name: str, index: int, epoch: int = -1) -> int:
+def _code(call: Call, scope: Any, name: str, epoch: int = -1) -> int:
     """What is wrong with a partition before its topic is looked at; 0: nothing."""
     if call.lacks(scope, name) is not None:
         return errors.TOPIC_AUTHORIZATION_FAILED
-    if not is_shown(name) or index != 0:
+    if not is_shown(name):
         return errors.UNKNOWN_TOPIC_OR_PARTITION
     return error_of_epoch(epoch)
 
@@ -49,14 +50,13 @@ def list_offsets(call: Call) -> Steps[Any]:
     for topic in call.request.topics:
         parts = []
         for asked in topic.partitions:
-            code = _code(
-                call, "read", topic.name, asked.partition_index, asked.current_leader_epoch
-            )
+            code = _code(call, "read", topic.name, asked.current_leader_epoch)
             part = T.ListOffsetsPartitionResponse(
                 partition_index=asked.partition_index, error_code=code
             )
             if not code:
-                yield from _look(call, topic.name, asked.timestamp, part)
+                name = partition_name(topic.name, asked.partition_index)
+                yield from _look(call, name, asked.timestamp, part)
             parts.append(part)
             yield from call.part_done()
         topics.append(T.ListOffsetsTopicResponse(name=topic.name, partitions=parts))
@@ -108,10 +108,11 @@ def offset_for_leader_epoch(call: Call) -> Steps[Any]:
     for topic in call.request.topics:
         parts = []
         for asked in topic.partitions:
-            code = _code(call, "read", topic.topic, asked.partition, asked.current_leader_epoch)
+            code = _code(call, "read", topic.topic, asked.current_leader_epoch)
             part = T.EpochEndOffset(partition=asked.partition, error_code=code)
             if not code:
-                found = yield from call.ask(FindPlaces([(topic.topic, False)]))
+                name = partition_name(topic.topic, asked.partition)
+                found = yield from call.ask(FindPlaces([(name, False)]))
                 place: Place = found.places[0]
                 if place.missing is not None:
                     part.error_code = errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -129,12 +130,13 @@ def delete_records(call: Call) -> Steps[Any]:
     for topic in call.request.topics:
         parts = []
         for asked in topic.partitions:
-            code = _code(call, "delete", topic.name, asked.partition_index)
+            code = _code(call, "delete", topic.name)
             part = T.DeleteRecordsPartitionResult(
                 partition_index=asked.partition_index, low_watermark=NOTHING, error_code=code
             )
             if not code:
-                yield from _trim(call, topic.name, asked.offset, part)
+                name = partition_name(topic.name, asked.partition_index)
+                yield from _trim(call, name, asked.offset, part)
             parts.append(part)
             yield from call.part_done()
         topics.append(T.DeleteRecordsTopicResult(name=topic.name, partitions=parts))

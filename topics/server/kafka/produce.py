@@ -15,7 +15,7 @@ from topics.protocol.faces.kafka.names import epoch_of, is_shown
 from topics.protocol.model.commands import AppendBatch, DescribeTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import UNPACKED_BYTES_MAX
-from topics.protocol.model.names import quote
+from topics.protocol.model.names import partition_name, quote
 from topics.protocol.model.outcomes import BatchAppended
 from topics.server.kafka.call import Call, Submitted
 from topics.server.kafka.steps import Steps
@@ -107,10 +107,6 @@ def _parts(call: Call) -> Steps[list[_Part]]:
             refused = _Refused(errors.TOPIC_AUTHORIZATION_FAILED, lacks.message)
         for part in topic.partition_data:
             why = refused
-            if why is None and part.index != 0:
-                why = _Refused(
-                    errors.UNKNOWN_TOPIC_OR_PARTITION, "the topic has partition 0 and no other"
-                )
             data = b"" if part.records is None else part.records
             found.append(_Part(name, topic.topic_id, part.index, data, why))
             yield from call.part_done()
@@ -152,7 +148,7 @@ def _begun(call: Call, part: _Part) -> Steps[Submitted | _Refused]:
     if part.refused is not None:
         return part.refused
     command = AppendBatch(
-        part.name,
+        partition_name(part.name, part.partition),
         part.data,
         waits_for_sync=call.request.acks == -1,
         unpacked_bytes=part.unpacked_bytes,

@@ -4,13 +4,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from topics.protocol.batches.header import LEADER_EPOCH
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.configs import BadConfig, config_with
 from topics.protocol.faces.kafka.names import NO_ID, epoch_of, id_of, is_shown, why_not
-from topics.protocol.model.commands import DeleteTopic, DescribeTopics, PutTopic
-from topics.protocol.model.config import TopicConfig
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.commands import AddPartitions, DeleteTopic, DescribeTopics, PutTopic
+from topics.protocol.model.config import PARTITIONS_MAX, TopicConfig
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.fetched import TopicFacts, TopicsDescribed
 from topics.protocol.model.names import quote
 from topics.protocol.model.outcomes import TopicPut
@@ -26,7 +28,8 @@ PARTITIONS_DESCRIBED: Final = 2000
 """Of one page of DescribeTopicPartitions, as in Kafka."""
 PAGE: Final = 500
 """Topics of a list that are described in one turn."""
-_ONE_PARTITION: Final = "topics has one partition a topic for now; ask for 1, or for -1"
+_TWICE: Final = "the request names the topic twice"
+_BAD_COUNT: Final = f"a topic has 1 to {PARTITIONS_MAX} partitions"
 
 
 def every_topic(call: Call) -> Steps[tuple[list[TopicFacts], str]]:
@@ -40,7 +43,7 @@ def every_topic(call: Call) -> Steps[tuple[list[TopicFacts], str]]:
         after, history = page.next_after, page.history
         if after is not None:
             yield from call.pause(0)
-    call.is_long = len(found) > PAGE
+    call.is_long = sum(each.config.partition_count for each in found) > PAGE
     return found, history
 
 
@@ -137,14 +140,25 @@ def _missing(call: Call, name: str) -> Steps[int]:
 
 
 def _topic(T: Any, facts: TopicFacts) -> Any:
-    part = T.MetadataResponsePartition(
-        partition_index=0,
-        leader_id=NODE,
-        leader_epoch=LEADER_EPOCH,
-        replica_nodes=[NODE],
-        isr_nodes=[NODE],
-    )
-    return T.MetadataResponseTopic(name=facts.name, topic_id=id_of(facts.epoch), partitions=[part])
+    parts = [_partition(T, index) for index in range(facts.config.partition_count)]
+    return T.MetadataResponseTopic(name=facts.name, topic_id=id_of(facts.epoch), partitions=parts)
+
+
+_PARTITIONS: Final[dict[int, Any]] = {}
+"""By index: topics of several share them, and nobody changes one."""
+
+
+def _partition(T: Any, index: int) -> Any:
+    found = _PARTITIONS.get(index)
+    if found is None:
+        found = _PARTITIONS[index] = T.MetadataResponsePartition(
+            partition_index=index,
+            leader_id=NODE,
+            leader_epoch=LEADER_EPOCH,
+            replica_nodes=[NODE],
+            isr_nodes=[NODE],
+        )
+    return found
 
 
 def describe_cluster(call: Call) -> Steps[Any]:
@@ -291,7 +305,7 @@ def _created(
     if why is not None:
         return errors.INVALID_TOPIC, why
     if is_twice:
-        return errors.INVALID_REQUEST, "the request names the topic twice"
+        return errors.INVALID_REQUEST, _TWICE
     lacks = call.lacks("admin", asked.name)
     if lacks is not None:
         return errors.TOPIC_AUTHORIZATION_FAILED, lacks.message
@@ -302,10 +316,12 @@ def _created(
                 errors.INVALID_REQUEST,
                 "either assignments, or numbers of partitions and replicas",
             )
-        partitions = len(asked.assignments)
-        replicas = max(len(each.broker_ids) for each in asked.assignments)
-    if partitions not in (-1, 1):
-        return errors.INVALID_PARTITIONS, _ONE_PARTITION
+        why = _why_not_assigned(asked.assignments)
+        if why is not None:
+            return errors.INVALID_REPLICA_ASSIGNMENT, why
+        partitions, replicas = len(asked.assignments), 1
+    if partitions != -1 and not 1 <= partitions <= PARTITIONS_MAX:
+        return errors.INVALID_PARTITIONS, _BAD_COUNT
     if replicas not in (-1, 1):
         return errors.INVALID_REPLICATION_FACTOR, "a single server keeps one replica"
     found: TopicsDescribed = yield from call.ask(DescribeTopics(names=[asked.name]))
@@ -320,6 +336,8 @@ def _created(
         config = config_with(TopicConfig(), texts)
     except BadConfig as error:
         return errors.INVALID_CONFIG, str(error)
+    if partitions > 1:
+        config = replace(config, partitions=partitions)
     if not call.request.validate_only:
         try:
             put: TopicPut = yield from call.ask(
@@ -331,8 +349,64 @@ def _created(
             return exists
         made: TopicsDescribed = yield from call.ask(DescribeTopics(names=[asked.name]))
         result.topic_id = id_of(made.topics[0].epoch) if made.topics else NO_ID
-    result.num_partitions, result.replication_factor = 1, 1
+    result.num_partitions, result.replication_factor = config.partition_count, 1
     result.configs = of_created(config)
+    return 0, None
+
+
+def _why_not_assigned(assignments: Sequence[Any]) -> str | None:
+    """What is wrong with the replicas that a client wants for partitions 0 and on; None: nothing."""
+    indexes = sorted(each.partition_index for each in assignments)
+    if indexes != list(range(len(assignments))):
+        return "assignments are for partitions 0 and on, each once"
+    return _why_not_here(assignments)
+
+
+def _why_not_here(assignments: Sequence[Any]) -> str | None:
+    if any(list(each.broker_ids) != [NODE] for each in assignments):
+        return f"each partition has one replica, on node {NODE}"
+    return None
+
+
+def create_partitions(call: Call) -> Steps[Any]:
+    """Give topics more partitions, each by itself."""
+    T, results = call.T, []
+    named = Counter(each.name for each in call.request.topics)
+    for asked in call.request.topics:
+        result = T.CreatePartitionsTopicResult(name=asked.name)
+        code, message = yield from _grown(call, asked, is_twice=named[asked.name] > 1)
+        result.error_code, result.error_message = code, message
+        results.append(result)
+    return T.CreatePartitionsResponse(results=results)
+
+
+def _grown(call: Call, asked: Any, *, is_twice: bool) -> Steps[tuple[int, str | None]]:
+    if is_twice:
+        return errors.INVALID_REQUEST, _TWICE
+    lacks = call.lacks("admin", asked.name)
+    if lacks is not None:
+        return errors.TOPIC_AUTHORIZATION_FAILED, lacks.message
+    found: TopicsDescribed = yield from call.ask(DescribeTopics(names=[asked.name]))
+    if not found.topics or not is_shown(asked.name):
+        return errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quote(asked.name)}"
+    if not 1 <= asked.count <= PARTITIONS_MAX:
+        return errors.INVALID_PARTITIONS, _BAD_COUNT
+    if asked.assignments is not None:
+        more = asked.count - found.topics[0].config.partition_count
+        if more > 0 and len(asked.assignments) != more:
+            return (
+                errors.INVALID_REPLICA_ASSIGNMENT,
+                f"{more} partitions would be new, and {len(asked.assignments)} are assigned",
+            )
+        why = _why_not_here(asked.assignments)
+        if why is not None:
+            return errors.INVALID_REPLICA_ASSIGNMENT, why
+    try:
+        yield from call.ask(AddPartitions(asked.name, asked.count, call.request.validate_only))
+    except Rejection as refusal:
+        if refusal.code is ErrorCode.TOPIC_EXISTS_INCOMPATIBLE:
+            return errors.INVALID_PARTITIONS, refusal.message
+        return errors.code_of(refusal), refusal.message
     return 0, None
 
 

@@ -144,14 +144,14 @@ def collecting(source: Measured, process: Process) -> Generator[None, None, list
 
 
 def _shown(state: State, source: Measured) -> Generator[None, None, list[Topic]]:
-    """The topics with gauges of their own: those that were written to last, then any."""
+    """The topics with gauges of their own, each once: those that were written to last, then any."""
     shown: dict[int, Topic] = {}
     for n, topic_id in enumerate([*reversed(source.active), *state.by_id], 1):
         if len(shown) >= source.shown_max:
             break
         topic = state.by_id.get(topic_id)
         if topic is not None and source.caller.covers(topic.name):
-            shown[topic_id] = topic
+            shown[topic.first.topic_id] = topic.first
         if n % NAMES_A_SLICE == 0:
             yield
     return [shown[topic_id] for topic_id in sorted(shown)]
@@ -182,7 +182,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 def _row(topic: Topic, state: State, caller: Caller) -> _Row:
-    count, size_bytes = topic.shown()
+    count, size_bytes = topic.shown_of_all()
     name, head_seq, first = topic.name, topic.published_seq, topic.earliest_seq
     queue = state.queues.get(topic.topic_id)
     if queue is None:
@@ -212,7 +212,7 @@ def _aggregates(source: Measured, process: Process, jobs: _Jobs) -> Iterable[Fam
     if state is not None:
         records, total, hot = state.records_total, state.total_bytes, state.memory.total_bytes
         opened = state.memory.open_runs.held_bytes
-        queues, routers, topics = len(state.queues), len(state.routers), len(state.by_id)
+        queues, routers, topics = len(state.queues), len(state.routers), state.topic_count
         classes = {name: state.by_class[name] for name in DURABILITIES}
     leased, damaged = jobs.leased, jobs.damaged
     by_class = [Sample(n, {"class": name}) for name, n in classes.items()]
@@ -293,7 +293,7 @@ def _limits(shares: Sequence[Shares]) -> Iterable[Family]:
 
 def _per_topic(source: Measured, rows: Sequence[_Row]) -> Iterable[Family]:
     state, caller = source.state, source.caller
-    is_truncated = state is not None and len(state.by_id) > len(rows)
+    is_truncated = state is not None and state.topic_count > len(rows)
     if caller.prefixes:
         is_truncated = len(rows) >= source.shown_max
     # A sum over topics of others says nothing to a key with prefixes.

@@ -7,12 +7,14 @@ from topics.protocol.model.errors import ErrorCode
 
 STATUSES: Final[Mapping[ErrorCode, int]] = {
     ErrorCode.INVALID_REQUEST: 400,
+    ErrorCode.PARTITION_REQUIRED: 400,
     ErrorCode.BATCH_TOO_LARGE: 400,
     ErrorCode.RECORD_TOO_LARGE: 400,
     ErrorCode.UNAUTHORIZED: 401,
     ErrorCode.FORBIDDEN: 403,
     ErrorCode.NOT_FOUND: 404,
     ErrorCode.TOPIC_NOT_FOUND: 404,
+    ErrorCode.PARTITION_NOT_FOUND: 404,
     ErrorCode.ROUTER_NOT_FOUND: 404,
     ErrorCode.GROUP_NOT_FOUND: 404,
     ErrorCode.METHOD_NOT_ALLOWED: 405,
@@ -22,6 +24,7 @@ STATUSES: Final[Mapping[ErrorCode, int]] = {
     ErrorCode.TOPIC_NOT_EMPTY: 409,
     ErrorCode.GROUP_NOT_EMPTY: 409,
     ErrorCode.NOT_A_QUEUE: 409,
+    ErrorCode.PARTITIONED: 409,
     ErrorCode.TRIM_REFUSED: 409,
     ErrorCode.UPGRADE_PENDING: 409,
     ErrorCode.PAYLOAD_TOO_LARGE: 413,

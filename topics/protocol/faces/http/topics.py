@@ -189,7 +189,19 @@ class LostLately(msgspec.Struct, kw_only=True):
     last_ts: Annotated[Natural, Meta(description="When it happened last.")]
 
 
+class PartitionState(msgspec.Struct, kw_only=True):
+    partition: Annotated[Natural, Meta(description="Its number.")]
+    head_seq: HeadSeq
+    earliest_seq: EarliestSeq
+    next_seq: Annotated[int, Meta(ge=1, description="`head_seq + 1`.")]
+    count: Count
+    bytes: Bytes
+    epoch: Epoch
+
+
 class TopicState(msgspec.Struct, kw_only=True):
+    """Of several partitions `count`, `bytes` and `disk_bytes` are sums, and the numbers are those of partition 0."""
+
     topic: TopicName
     type: Annotated[TopicType, Meta(description="A log, or a queue.")]
     epoch: Epoch
@@ -209,6 +221,9 @@ class TopicState(msgspec.Struct, kw_only=True):
     last_write_ts: Annotated[Natural | None, Meta(description="`null`: not since the start.")]
     last_read_ts: Annotated[Natural | None, Meta(description="`null`: not since the start.")]
     queue: Counters = UNSET
+    partitions: Annotated[
+        list[PartitionState] | UnsetType, Meta(description="Where it has more than one.")
+    ] = UNSET
 
 
 class TopicSummary(msgspec.Struct, kw_only=True):
@@ -282,7 +297,20 @@ def _topic_shown(outcome: outcomes.TopicShown) -> bytes:
             last_write_ts=view.last_write_ms,
             last_read_ts=view.last_read_ms,
             queue=_counters(view.jobs),
+            partitions=[_partition(each) for each in view.partitions] or UNSET,
         )
+    )
+
+
+def _partition(view: outcomes.PartitionView) -> PartitionState:
+    return PartitionState(
+        partition=view.partition,
+        head_seq=view.head_seq,
+        earliest_seq=view.earliest_seq,
+        next_seq=view.head_seq + 1,
+        count=view.count,
+        bytes=view.size_bytes,
+        epoch=view.epoch,
     )
 
 

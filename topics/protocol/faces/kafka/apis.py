@@ -54,6 +54,7 @@ SERVED: Final[Mapping[int, Api]] = {
     33: Api("AlterConfigs", 0, 2),
     35: Api("DescribeLogDirs", 1, 5),
     36: Api("SaslAuthenticate", 0, 2),
+    37: Api("CreatePartitions", 0, 3),
     44: Api("IncrementalAlterConfigs", 0, 1),
     46: Api("ListPartitionReassignments", 0, 0),
     60: Api("DescribeCluster", 0, 2),

@@ -10,7 +10,7 @@ another.
 import re
 from typing import Final
 
-from topics.protocol.model.names import is_topic_name, quote
+from topics.protocol.model.names import PARTITION_MARK, is_topic_name, quote
 
 NAME_CHARS_MAX: Final = 249
 NO_ID: Final = bytes(16)
@@ -19,7 +19,7 @@ _EPOCH: Final = re.compile(r"([0-9a-f]{16})-([0-9a-f]{1,16})")
 
 def is_shown(name: str) -> bool:
     """Whether clients of Kafka are shown a topic of this name."""
-    return ":" not in name and len(name) <= NAME_CHARS_MAX
+    return ":" not in name and PARTITION_MARK not in name and len(name) <= NAME_CHARS_MAX
 
 
 def why_not(name: str) -> str | None:

@@ -10,6 +10,10 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
         "Expected `int | null`, got `str` - at `$.limit`",
         {},
     ),
+    ErrorCode.PARTITION_REQUIRED: (
+        'topic "orders" has 8 partitions: name one',
+        {"topic": "orders", "partitions": 8},
+    ),
     ErrorCode.BATCH_TOO_LARGE: ("the batch exceeds 10000 records", {"limit": 10_000}),
     ErrorCode.RECORD_TOO_LARGE: (
         "data and meta of 1048592 bytes exceed 1048576 - at `$.records[0]`",
@@ -19,6 +23,10 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
     ErrorCode.FORBIDDEN: ("the key lacks the scope write", {"scopes": ["write"]}),
     ErrorCode.NOT_FOUND: ("no such watch session; post a new one", {}),
     ErrorCode.TOPIC_NOT_FOUND: ('topic "refunds" does not exist', {"topic": "refunds"}),
+    ErrorCode.PARTITION_NOT_FOUND: (
+        'topic "orders" has no partition 8',
+        {"topic": "orders", "partition": 8},
+    ),
     ErrorCode.ROUTER_NOT_FOUND: ('router "refunds" does not exist', {"router": "refunds"}),
     ErrorCode.GROUP_NOT_FOUND: ('group "billing" does not exist', {"group": "billing"}),
     ErrorCode.METHOD_NOT_ALLOWED: ("PATCH is not allowed here", {"allow": ["GET", "HEAD"]}),
@@ -46,6 +54,10 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
     ErrorCode.UPGRADE_PENDING: (
         "a node of an older version could not read this; it is taken once every node is upgraded",
         {"format": 2, "written": 1},
+    ),
+    ErrorCode.PARTITIONED: (
+        'topic "orders" is no queue: with more than one partition it has no order of its own',
+        {"topic": "orders"},
     ),
     ErrorCode.NOT_A_QUEUE: ('topic "orders" is a log', {"topic": "orders", "type": "log"}),
     ErrorCode.PAYLOAD_TOO_LARGE: ("the body exceeds 67108864 bytes", {"limit": 64 << 20}),
