@@ -277,21 +277,28 @@ class Heartbeats:
     async def _read(self) -> None:
         while True:
             topic = self._settings.nodes_topic
-            start, _ = await self._brokers.bounds(topic, 0)
+            start, end = await self._brokers.bounds(topic, 0)
             self._read_to = start
+            # Where many nodes beat there is always more to come, and the reader never sees an end.
+            self._note_read(end)
             reader = LogReader(self._settings, topic, 0, start, make=self._make)
             try:
                 while True:
                     for message in await reader.batch():
                         self._hear(message)
+                        self._note_read(end)
             except Gone:
                 LOGGER.warning("the topic of heartbeats was made anew: it is read again")
             finally:
                 await reader.end()
 
+    def _note_read(self, end: int) -> None:
+        if self._read_to >= end:
+            self.has_read.set()
+
     def _hear(self, message: Message) -> None:
         if message.error() is not None:
-            self.has_read.set()
+            self.has_read.set()  # the end
             return
         self._take(message)
         offset = message.offset()
