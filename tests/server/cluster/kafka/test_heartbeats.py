@@ -30,6 +30,16 @@ from .joined import Node, joined, monotonic_ms, wall_ms
 RETAIN_MS = 86_400_000
 
 
+def test_all_names_that_were_heard_of_are_known() -> None:
+    """Also of a node whose heartbeat this version cannot read: its number is taken. (128)"""
+    found = Roster()
+    found.hear(beat("b"), stamped_ms=100, at_ms=0)
+    found.hear_strange("a", stamped_ms=100, at_ms=0)
+    assert found.names == ["a", "b"]
+    found.forget("b")
+    assert found.names == ["a"]
+
+
 def beat(node: str, **said: int) -> Beat:
     return Beat(node=node, process="0" * 32, url=f"http://{node}", **said)  # type: ignore[arg-type]
 

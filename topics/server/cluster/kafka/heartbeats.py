@@ -56,6 +56,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         holds: Offset from which on the log has to stay, beside that, for a snapshot that it gives or
             takes; -1: none.
         trim: How far the trimming of the log is, as this node knows it; a leader by itself.
+        kafka: Where Kafka's clients reach it, as `host:port`; "": it serves none.
     """
 
     node: str
@@ -72,6 +73,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     needs_log: bool = True
     holds: int = -1
     trim: TrimStatus | None = None
+    kafka: str = ""
 
     def position(self, *, is_near: bool) -> NodeNeeds | None:
         """What a trim has to know; None: it needs nothing of the log.
@@ -138,6 +140,11 @@ class Roster:
         self._heard.pop(node, None)
         self._strange.pop(node, None)
         self._twins = {key: heard for key, heard in self._twins.items() if key[0] != node}
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes that were heard of, also those whose heartbeats this version cannot read."""
+        return sorted({*self._heard, *self._strange})
 
     def silent_ms(self, node: str, at_ms: int) -> int | None:
         """For how long this node was not heard of; None: it never was."""
