@@ -1,11 +1,14 @@
 """What Kafka's clients are told by the nodes of a cluster. (§7)"""
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from server.kafka.desk import KafkaDesk, some
+from topics.protocol.cluster.rule.unit import FORMAT
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.apis import SERVED
 from topics.protocol.faces.kafka.error_codes import error_codes
@@ -13,11 +16,17 @@ from topics.protocol.faces.kafka.roles import APIS, OF_EVERY_NODE
 from topics.protocol.faces.kafka.schema import types
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
-from topics.server.cluster.kafka_face import address_of, namesake_of, number_of
+from topics.server.cluster.exchange import ClusterExchange
+from topics.server.cluster.kafka_face import FaceNodes, address_of, namesake_of, number_of
+from topics.server.cluster.neighbours import Neighbours
+from topics.server.cluster.peers import Peers
 from topics.server.kafka import call as calls
-from topics.server.kafka.exchange import Refused
+from topics.server.kafka.exchange import Answered, Refused
+from topics.server.kafka.steps import Running
+from topics.testing import _Shell
 
-from .pair import Node, Pair, a_pair, node_status, run, until
+from . import nodes
+from .pair import SECRET, Node, Pair, a_pair, node_status, run, until
 
 N1, N2, N3 = (number_of(node) for node in ("n1", "n2", "n3"))
 """The first leads, the second follows."""
@@ -242,6 +251,24 @@ def test_configs_are_told_by_every_node() -> None:
     play(story)
 
 
+def test_configs_of_a_node_are_refused_by_itself() -> None:
+    """A client asks that node, and no controller."""
+
+    async def story(pair: Pair) -> None:
+        T = types("IncrementalAlterConfigsRequest")
+        change = T.AlterableConfig(name="num.partitions", value="2")
+        resources = [
+            T.AlterConfigsResource(resource_type=4, resource_name=str(N2), configs=[change])
+        ]
+        answer = NodeDesk(pair.follower).ask("IncrementalAlterConfigs", resources=resources)
+        assert answer.responses[0].error_code == errors.INVALID_REQUEST
+        topic = T.AlterConfigsResource(resource_type=2, resource_name="t", configs=[])
+        answer = NodeDesk(pair.follower).ask("IncrementalAlterConfigs", resources=[topic])
+        assert answer.responses[0].error_code == errors.NOT_CONTROLLER
+
+    play(story)
+
+
 def test_a_topic_has_the_copies_that_the_log_has() -> None:
     async def story(pair: Pair) -> None:
         desk = NodeDesk(pair.leader)
@@ -262,6 +289,14 @@ def test_a_topic_has_the_copies_that_the_log_has() -> None:
         assert made("a", 3, min_insync_replicas="2").replication_factor == 3
         assert made("b", -1).replication_factor == 3
         assert made("c", -1, min_insync_replicas="3").error_code == errors.INVALID_CONFIG
+        change = types("IncrementalAlterConfigsRequest").AlterableConfig
+        topic = types("IncrementalAlterConfigsRequest").AlterConfigsResource(
+            resource_type=2,
+            resource_name="a",
+            configs=[change(name="min.insync.replicas", value="2")],
+        )
+        (answer,) = desk.ask("IncrementalAlterConfigs", resources=[topic]).responses
+        assert answer.error_code == 0
 
     play(story)
 
@@ -387,6 +422,143 @@ def test_with_keys_the_leader_looks_again() -> None:
             assert pair.leader.shell.engine.topic_count == 1
 
     run(story())
+
+
+# ---------------------------------------------------------------------- leaders that change
+
+
+class HostDesk(KafkaDesk):
+    """Kafka's exchange of a node over a log in memory."""
+
+    def __init__(self, node: nodes.Node) -> None:
+        shell = cast(_Shell, node.runtime)
+        neighbours = Neighbours(node.host, node.name)
+        peers = Peers(SECRET, lambda: node.host.leader_url)
+        face = FaceNodes(neighbours, node.name, replicas=1, min_in_sync=1)
+        http = ClusterExchange(shell, neighbours, peers, kafka_nodes=face)
+        super().__init__(shell=shell, http=http)
+
+    async def answered(self, running: Running[Answered], name: str, version: int) -> Any:
+        while not running.is_over:
+            await asyncio.sleep(0.001)
+        return self.answer(running, name, version)
+
+    async def produced(self, *values: bytes, **producer: int) -> tuple[int, int]:
+        """The error and the offset."""
+        T = types("ProduceRequest")
+        part = T.PartitionProduceData(records=some(*values, **producer))
+        topics = [T.TopicProduceData(name="t", partition_data=[part])]
+        running = self.begin("Produce", 9, acks=-1, timeout_ms=1000, topic_data=topics)
+        (found,) = (await self.answered(running, "Produce", 9)).responses[0].partition_responses
+        return found.error_code, found.base_offset
+
+    async def given(self) -> int:
+        """An id of a producer."""
+        running = self.begin("InitProducerId", 4, transactional_id=None)
+        found = await self.answered(running, "InitProducerId", 4)
+        assert found.error_code == 0
+        producer_id: int = found.producer_id
+        return producer_id
+
+
+def change(tmp_path: Path, story: Callable[[nodes.Node, nodes.Node], Awaitable[None]]) -> None:
+    """Play a story of one node that leads, and another that is to; topic `t` is there."""
+
+    async def lives() -> None:
+        async with nodes.cluster(tmp_path) as cluster:
+            first, second, _ = cluster.nodes
+            await first.lead()
+            await first.append(0)
+            await story(first, second)
+
+    asyncio.run(asyncio.wait_for(lives(), 60))
+
+
+async def lead(node: nodes.Node) -> None:
+    await node.lead()
+    node.host.write_format(FORMAT)
+
+
+def test_what_an_older_node_could_not_read_is_tried_again(tmp_path: Path) -> None:
+    """Until every node is of this version. (117)"""
+
+    async def story(first: nodes.Node, second: nodes.Node) -> None:
+        desk = HostDesk(first)
+        assert await desk.produced(b"1") == (errors.REQUEST_TIMED_OUT, -1)
+        running = desk.begin("InitProducerId", 4, transactional_id=None)
+        refused = await desk.answered(running, "InitProducerId", 4)
+        assert refused.error_code == errors.COORDINATOR_LOAD_IN_PROGRESS
+        first.host.write_format(FORMAT)
+        assert await desk.produced(b"1") == (0, 1)
+
+    change(tmp_path, story)
+
+
+def test_a_repeat_at_the_next_leader_is_stored_once(tmp_path: Path) -> None:
+    """A producer that had no answer sends its batch to whoever leads. (125)"""
+
+    async def story(first: nodes.Node, second: nodes.Node) -> None:
+        first.host.write_format(FORMAT)
+        producer = {"producer_id": await HostDesk(first).given(), "producer_epoch": 0}
+        assert await HostDesk(first).produced(b"1", b"2", sequence=0, **producer) == (0, 1)
+        await lead(second)
+        desk = HostDesk(second)
+        assert await desk.produced(b"1", b"2", sequence=0, **producer) == (0, 1)
+        assert await desk.produced(b"3", sequence=2, **producer) == (0, 3)
+        old = await HostDesk(first).produced(b"4", sequence=3, **producer)
+        assert old == (errors.NOT_LEADER_OR_FOLLOWER, -1)
+        assert await second.datas() == [0, 1, 2, 3]
+
+    change(tmp_path, story)
+
+
+def test_no_id_is_given_by_two_leaders(tmp_path: Path) -> None:
+    """The rest of a block that a leader had stays its own. (125)"""
+
+    async def story(first: nodes.Node, second: nodes.Node) -> None:
+        first.host.write_format(FORMAT)
+        before, after = HostDesk(first), HostDesk(second)
+        ids = [await before.given()]
+        await lead(second)
+        ids += [await after.given(), await after.given()]
+        assert len(set(ids)) == 3
+        assert abs(ids[1] - ids[0]) >= 1000
+
+    change(tmp_path, story)
+
+
+def test_a_fetch_that_waits_ends_with_the_lead(tmp_path: Path) -> None:
+    """Its client asks who leads now, and misses nothing."""
+
+    async def story(first: nodes.Node, second: nodes.Node) -> None:
+        desk = HostDesk(first)
+        fields = desk.fetching(1, min_bytes=1, max_wait_ms=30_000)
+        waiting = desk.begin("Fetch", 12, **fields)
+        assert not waiting.is_over
+        assert desk.exchange.measures.waiting == 1
+        await lead(second)
+        found = (await desk.answered(waiting, "Fetch", 12)).responses[0].partitions[0]
+        assert found.error_code == errors.NOT_LEADER_OR_FOLLOWER
+        assert desk.exchange.measures.waiting == 0
+
+    change(tmp_path, story)
+
+
+def test_a_write_on_its_way_is_not_known_to_be_there(tmp_path: Path) -> None:
+    """The leader that had it was deposed: a producer that numbers its batches sends it again, and it is there once."""
+
+    async def story(first: nodes.Node, second: nodes.Node) -> None:
+        first.host.write_format(FORMAT)
+        producer = {"producer_id": await HostDesk(first).given(), "producer_epoch": 0}
+        sent = asyncio.ensure_future(HostDesk(first).produced(b"1", sequence=0, **producer))
+        await asyncio.sleep(0)
+        await lead(second)
+        code, offset = await sent
+        assert (code, offset) in [(0, 1), (errors.NOT_LEADER_OR_FOLLOWER, -1)]
+        assert await HostDesk(second).produced(b"1", sequence=0, **producer) == (0, 1)
+        assert await second.datas() == [0, 1]
+
+    change(tmp_path, story)
 
 
 # ---------------------------------------------------------------------- behind

@@ -4,7 +4,7 @@ A server that is alone is its cluster's leader.  Clients follow Metadata to the 
 sends them there again is all that another node owes them: nothing is done for them on the way.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -66,12 +66,17 @@ class Api(NamedTuple):
         items: The arrays with answers of their own; none: the response has one error for all.
         always_whole: The response has one error for all besides.
         fixed: What else a refusal says, by the struct of the response.
+        is_empty_elsewhere: Clients ask all nodes and join what they say: a node that does not have the role has nothing to
+            say, which is no error.
+        is_of_every_node: Whether a request is one that every node answers all the same.
     """
 
     role: Role
     items: tuple[Items, ...] = ()
     always_whole: bool = False
     fixed: Mapping[str, Mapping[str, Any]] = {}
+    is_empty_elsewhere: bool = False
+    is_of_every_node: Callable[[Any], bool] | None = None
 
 
 _NAMING: Final = frozenset(
@@ -85,6 +90,15 @@ _PARTITIONS: Final = Items("partitions", "partitions")
 _TOPICS: Final = (Items("topics", "topics", within=_PARTITIONS),)
 _INDEXES: Final = Items("partition_indexes", "partitions", key="partition_index")
 _RESOURCES: Final = (Items("resources", "responses"),)
+
+_NODE: Final = 4
+"""A kind of resources."""
+
+
+def _is_of_nodes(request: Any) -> bool:
+    """Each node is asked for its own configs."""
+    return all(each.resource_type == _NODE for each in request.resources)
+
 
 APIS: Final[Mapping[int, Api]] = {
     0: Api(  # Produce
@@ -118,7 +132,7 @@ APIS: Final[Mapping[int, Api]] = {
     13: Api(COORDINATOR),  # LeaveGroup
     14: Api(COORDINATOR),  # SyncGroup
     15: Api(COORDINATOR, (Items("groups", "groups", key="group_id"),)),  # DescribeGroups
-    16: Api(EVERY_NODE),  # ListGroups: each node lists those that it coordinates
+    16: Api(COORDINATOR, is_empty_elsewhere=True),  # ListGroups
     17: Api(EVERY_NODE),  # SaslHandshake
     18: Api(EVERY_NODE),  # ApiVersions
     19: Api(CONTROLLER, (Items("topics", "topics"),)),  # CreateTopics
@@ -139,18 +153,18 @@ APIS: Final[Mapping[int, Api]] = {
     30: Api(EVERY_NODE),  # CreateAcls
     31: Api(EVERY_NODE),  # DeleteAcls
     32: Api(EVERY_NODE),  # DescribeConfigs
-    33: Api(CONTROLLER, _RESOURCES),  # AlterConfigs
+    33: Api(CONTROLLER, _RESOURCES, is_of_every_node=_is_of_nodes),  # AlterConfigs
     35: Api(EVERY_NODE),  # DescribeLogDirs
     36: Api(EVERY_NODE),  # SaslAuthenticate
     37: Api(CONTROLLER, (Items("topics", "results"),)),  # CreatePartitions
     42: Api(COORDINATOR, (Items("groups_names", "results", key="group_id"),)),  # DeleteGroups
-    44: Api(CONTROLLER, _RESOURCES),  # IncrementalAlterConfigs
+    44: Api(CONTROLLER, _RESOURCES, is_of_every_node=_is_of_nodes),  # IncrementalAlterConfigs
     46: Api(EVERY_NODE),  # ListPartitionReassignments
     47: Api(COORDINATOR),  # OffsetDelete
     60: Api(EVERY_NODE),  # DescribeCluster
     61: Api(LEADER, (Items("topics", "topics", within=_INDEXES),)),  # DescribeProducers
     65: Api(COORDINATOR),  # DescribeTransactions
-    66: Api(EVERY_NODE),  # ListTransactions
+    66: Api(COORDINATOR, is_empty_elsewhere=True),  # ListTransactions
     68: Api(COORDINATOR),  # ConsumerGroupHeartbeat
     69: Api(COORDINATOR, (Items("group_ids", "groups", key="group_id"),)),  # ConsumerGroupDescribe
     74: Api(EVERY_NODE),  # ListConfigResources
