@@ -280,7 +280,7 @@ class Settings:
         None,
         _advertised,
         KAFKA,
-        "host:port that Kafka's clients are told; by default that by which they came.",
+        "host:port that Kafka's clients are told; else how they came, or a node's URL.",
     )
     kafka_auto_create: bool = _row(
         True,
@@ -585,10 +585,6 @@ def _refuse_half_a_face(settings: Settings) -> None:
         raise BadSetting(
             f"TOPICS_KAFKA_PORT {settings.kafka_port} is TOPICS_PORT, which serves Kafka's clients "
             "already: leave it out"
-        )
-    if settings.kafka_port is not None and settings.cluster_kafka is not None:
-        raise BadSetting(
-            "TOPICS_KAFKA_PORT is set, and a node of a cluster serves no client of Kafka's"
         )
 
 

@@ -263,7 +263,7 @@ class _Server:
     def _kafka(self, runtime: ServedRuntime) -> "Callable[[Any], Any] | None":
         """Makes the speakers of Kafka's clients; None where they are not served."""
         settings = self._settings
-        if not settings.kafka or settings.cluster_kafka is not None:
+        if not settings.kafka:
             return None
         exchange = runtime.exchange
         return later_imports.KafkaFace(

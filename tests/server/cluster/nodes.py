@@ -149,6 +149,7 @@ class Nodes:
                 index=node.host.index,
                 lag_units=0,
                 lag_ms=0,
+                kafka=f"{node.name}:9092",
             )
             for node in self.nodes
         ]

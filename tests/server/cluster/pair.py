@@ -24,6 +24,7 @@ from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
 from topics.server.access.guard import Guard
 from topics.server.cluster.exchange import ClusterExchange
+from topics.server.cluster.kafka_face import FaceNodes
 from topics.server.cluster.neighbours import Neighbours
 from topics.server.cluster.node.status import (
     ClusterStatus,
@@ -224,7 +225,12 @@ class Node:
         self.peers = Peers(SECRET, lambda: standing.leader_url)
         self.neighbours = Neighbours(standing, standing.node)
         self.exchange = ClusterExchange(
-            self.shell, self.neighbours, self.peers, holders=Holders(()), guard=guard
+            self.shell,
+            self.neighbours,
+            self.peers,
+            holders=Holders(()),
+            guard=guard,
+            kafka_nodes=FaceNodes(self.neighbours, standing.node, replicas=3, min_in_sync=2),
         )
         self._listener = listen("127.0.0.1", port)
         self.port: int = self._listener.getsockname()[1]
@@ -311,7 +317,8 @@ async def a_pair(
 
 
 def node_status(node: str, url: str, role: Any) -> NodeStatus:
-    return NodeStatus(node=node, url=url, role=role, index=0, lag_units=0, lag_ms=0)
+    kafka = url.removeprefix("http://")
+    return NodeStatus(node=node, url=url, role=role, index=0, lag_units=0, lag_ms=0, kafka=kafka)
 
 
 Play = Callable[[ServerConnection], Awaitable[None]]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +93,33 @@ def test_a_node_holds_its_directory_from_the_beginning(node_settings: Settings) 
         await again.stop()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "n1:4000"),
+        ({"kafka_port": 9092}, "n1:9092"),
+        ({"kafka_advertised": "kafka.test:19092", "kafka_port": 9092}, "kafka.test:19092"),
+        ({"cluster_url": "https://n1.test:443"}, "n1.test:4000"),
+        ({"cluster_url": "http://n1.test"}, "n1.test:4000"),
+        ({"cluster_url": "http://[2001:db8::1]:4001"}, "2001:db8::1:4001"),
+        ({"kafka": False}, ""),
+    ],
+)
+def test_every_node_tells_clients_of_kafka_one_address_of_it(
+    node_settings: Settings, given: dict[str, Any], told: str
+) -> None:
+    """By default its URL's host and port, where no proxy ends TLS there. (§7)"""
+    node = create_served(replace(node_settings, **given))
+    assert isinstance(node, ClusterNode)
+    assert node._standing.name.kafka == told
+
+    async def stop() -> None:
+        await node.start()
+        await node.stop()
+
+    asyncio.run(stop())
 
 
 def test_a_single_server_does_not_serve_a_nodes_directory(tmp_path: Path) -> None:

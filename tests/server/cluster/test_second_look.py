@@ -7,6 +7,7 @@ import pytest
 
 from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.fetched import Fetched, FetchedPart, Missing, Place, PlacesFound
 from topics.protocol.model.outcomes import Gap, Outcome, Page, Records
 from topics.server.cluster.second_look import SecondLook, is_doubtful
 
@@ -32,6 +33,10 @@ def page(reason: str | None) -> Reply:
         (page(None), False),
         (page("cap"), False),
         (page("recreated"), True),
+        (Reply(Fetched([FetchedPart("t")])), False),
+        (Reply(Fetched([FetchedPart("t"), FetchedPart("u", missing=Missing.OFFSET)])), True),
+        (Reply(PlacesFound([Place("t")])), False),
+        (Reply(PlacesFound([Place("t", missing=Missing.TOPIC)])), True),
     ],
 )
 def test_what_is_doubtful(reply: Reply, doubtful: bool) -> None:

@@ -26,6 +26,9 @@ NUMBER = 77
 class KafkaDesk:
     """An exchange over memory, asked in one call.
 
+    Args:
+        http: That of HTTP, which shares its parts with this one.
+
     Attributes:
         ended: How often `revoke` ended the connection.
     """
@@ -35,12 +38,13 @@ class KafkaDesk:
         guard: Guard | None = None,
         rules: Rules | None = None,
         shell: _Shell | None = None,
+        http: TopicsExchange | None = None,
         **limits: int,
     ) -> None:
         self.shell = shell or _Shell(Limits(**limits), START_MS)
-        self.http = TopicsExchange(self.shell, guard=guard)
-        service, slots, _ = self.http.parts
-        self.exchange = KafkaExchange(service, slots, guard, rules)
+        self.http = http or TopicsExchange(self.shell, guard=guard)
+        service, slots, _, nodes = self.http.parts
+        self.exchange = KafkaExchange(service, slots, guard, rules, nodes)
         self.http.on_revoked.append(self.exchange.revoke)
         self.ended = 0
         self.client = self.connected()

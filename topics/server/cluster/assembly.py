@@ -18,6 +18,7 @@ from topics.server.cluster.exchange import ClusterExchange
 from topics.server.cluster.figures import families
 from topics.server.cluster.kafka.failures import CannotStart
 from topics.server.cluster.kafka.settings import KafkaSettings, read_config
+from topics.server.cluster.kafka_face import FaceNodes
 from topics.server.cluster.neighbours import Neighbours
 from topics.server.cluster.node.directory import NodeDirectory
 from topics.server.cluster.node.host import NodeName
@@ -69,7 +70,12 @@ def node_of(
     url = settings.cluster_url or _url_of(settings.host, settings.port)
     files = StoreFiles(directory.store)
     standing = NodeStanding(
-        NodeName(cluster=settings.cluster_name, node=node, url=url),
+        NodeName(
+            cluster=settings.cluster_name,
+            node=node,
+            url=url,
+            kafka=_kafka_of(settings, url) if settings.kafka else "",
+        ),
         0,
         files,
         process=secrets.token_hex(16),
@@ -122,6 +128,16 @@ def _url_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def _kafka_of(settings: Settings, url: str) -> str:
+    """What every node tells Kafka's clients of this one: by default its URL's host, on the port that it serves them."""
+    if settings.kafka_advertised is not None:
+        return settings.kafka_advertised
+    parts = urlsplit(url)
+    # Behind a proxy that ends TLS is the port on which this node listens.
+    port = parts.port if parts.scheme == "http" else None
+    return f"{parts.hostname}:{settings.kafka_port or port or settings.port}"
+
+
 def exchange_of(
     settings: Settings,
     runtime: Shell,
@@ -153,6 +169,12 @@ def exchange_of(
         guard=guard,
         trace_meta=settings.trace_meta,
         files=files,
+        kafka_nodes=FaceNodes(
+            neighbours,
+            node,
+            replicas=settings.cluster_replication,
+            min_in_sync=settings.cluster_min_isr,
+        ),
     )
     exchange.more.append(lambda: families(neighbours, peers))
     return exchange

@@ -24,6 +24,7 @@ from topics.protocol.faces.http.route import Probe
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.access.guard import Guard
+from topics.server.cluster.kafka_face import FaceNodes, FaceService
 from topics.server.cluster.link_socket import LinkSocket
 from topics.server.cluster.link_wire import LINK_PATH, VERSION, VERSION_FIELD
 from topics.server.cluster.neighbours import Neighbours, trimmed_of
@@ -47,8 +48,10 @@ from topics.server.links.served_streams import STREAMS
 from topics.server.observing.measures import OTHER
 from topics.server.observing.observer import Observer
 from topics.server.service.later import later
+from topics.server.service.nodes import Nodes
+from topics.server.service.service import Service
 from topics.server.service.shell import Shell
-from topics.server.service.slots import Slot
+from topics.server.service.slots import Slot, Slots
 from topics.server.transport.shared import Shared
 
 TRIM: Final = "TRIM"
@@ -73,6 +76,7 @@ class ClusterExchange(TopicsExchange):
         guard: Guard | None = None,
         trace_meta: bool = False,
         files: StoreFiles | None = None,
+        kafka_nodes: FaceNodes | None = None,
     ) -> None:
         self._node = NodeService(runtime, neighbours, peers)
         super().__init__(
@@ -87,12 +91,18 @@ class ClusterExchange(TopicsExchange):
         self._neighbours = neighbours
         self._peers = peers
         self.files = files
+        self._kafka_nodes = kafka_nodes
+        self._face = FaceService(runtime, neighbours, peers)
         peers.key_of = self._key_of
         self._shared: Shared | None = None
 
     def carried_by(self, shared: Shared) -> None:
         self._shared = shared
         self._peers.answers = shared.answers
+
+    @property
+    def parts(self) -> tuple[Service, Slots, Guard | None, Nodes | None]:
+        return self._face, self.slots, self._guard, self._kafka_nodes
 
     def _key_of(self, caller: Caller) -> bytes:
         return b"" if self.keys is None else self.keys.digest_of(caller)

@@ -12,6 +12,7 @@ from typing import Final
 
 from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.fetched import Fetched, PlacesFound
 from topics.protocol.model.outcomes import Page, StablePage
 from topics.server.cluster.node.standing import Standing
 
@@ -28,6 +29,10 @@ def is_doubtful(reply: Reply) -> bool:
         return result.code in _ABSENT
     if isinstance(result, Page | StablePage):
         return result.gap is not None and result.gap.reason == "recreated"
+    if isinstance(result, Fetched):
+        return any(part.missing is not None for part in result.parts)
+    if isinstance(result, PlacesFound):
+        return any(place.missing is not None for place in result.places)
     return False
 
 

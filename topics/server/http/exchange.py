@@ -32,6 +32,7 @@ from topics.server.observing.history import History
 from topics.server.observing.measures import OTHER, RequestMeasures
 from topics.server.observing.observer import Observer
 from topics.server.observing.scraping import Scraping
+from topics.server.service.nodes import Nodes
 from topics.server.service.service import LocalService, Service
 from topics.server.service.shell import READY, Phase, Shell, not_serving
 from topics.server.service.slots import Slot, Slots
@@ -187,9 +188,9 @@ class TopicsExchange:
         return reporters(self._runtime, self._scraping, self.history)
 
     @property
-    def parts(self) -> tuple[Service, Slots, Guard | None]:
-        """What another face of this server shares with this one."""
-        return self._service, self.slots, self._guard
+    def parts(self) -> tuple[Service, Slots, Guard | None, Nodes | None]:
+        """What another face of this server shares with this one; of a node of a cluster, also who leads."""
+        return self._service, self.slots, self._guard, None
 
     @property
     def keys(self) -> KeyRing | None:

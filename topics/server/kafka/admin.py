@@ -10,7 +10,7 @@ from topics.protocol.faces.kafka.names import is_shown
 from topics.protocol.model.commands import DescribeProducers, DescribeTopics
 from topics.protocol.model.fetched import ProducersDescribed, TopicFacts, TopicsDescribed
 from topics.protocol.model.names import partition_name, quote
-from topics.server.kafka.call import NODE, Call, listed
+from topics.server.kafka.call import Call, listed
 from topics.server.kafka.configs import BROKER, TOPIC
 from topics.server.kafka.steps import Steps
 from topics.server.kafka.topics import every_topic
@@ -168,7 +168,10 @@ def list_config_resources(call: Call) -> Steps[Any]:
         return T.ListConfigResourcesResponse(error_code=errors.UNSUPPORTED_VERSION)
     found = []
     if BROKER in kinds:
-        found.append(T.ConfigResource(resource_name=str(NODE), resource_type=BROKER))
+        found += [
+            T.ConfigResource(resource_name=str(number), resource_type=BROKER)
+            for number in call.cluster.numbers
+        ]
     if TOPIC in kinds:
         topics, _ = yield from every_topic(call)
         for each in topics:

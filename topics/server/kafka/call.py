@@ -9,14 +9,16 @@ import msgspec
 
 from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.faces.kafka.apis import Asked
+from topics.protocol.faces.kafka.roles import APIS, OF_EVERY_NODE, Role, told
 from topics.protocol.faces.kafka.schema import types
 from topics.protocol.model.access import ANYONE, Caller, Scope
 from topics.protocol.model.commands import Command
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.permission import permitted
 from topics.server.kafka.measures import KafkaMeasures
 from topics.server.kafka.steps import Later, Steps
+from topics.server.service.nodes import Nodes, Seen
 from topics.server.service.service import Service
 from topics.server.service.shell import ThreadCall
 from topics.server.service.slots import Slot, Slots
@@ -44,8 +46,6 @@ _OF_SERVER: Final[Mapping[Scope, int]] = {
     "admin": _CREATE | _DESCRIBE | _DESCRIBE_CONFIGS,
     "delete": _DESCRIBE,
 }
-NODE: int = 1
-"""The number of a server that is alone."""
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -90,6 +90,7 @@ class Call:
 
     Attributes:
         api: Its name.
+        role: What a node has to be that answers it.
         request: Decoded, by `faces.kafka.schema`.
         measures: Counts of all requests.
         T: The classes of its response.
@@ -100,6 +101,7 @@ class Call:
     def __init__(
         self,
         service: Service,
+        nodes: Nodes,
         rules: Rules,
         slots: Slots,
         measures: KafkaMeasures,
@@ -109,16 +111,19 @@ class Call:
     ) -> None:
         assert asked.api is not None
         self.service = service
+        self.nodes = nodes
         self.rules = rules
         self.measures = measures
         self.client = client
         self.api = asked.api.name
+        self.role = APIS[asked.key].role
         self.version = asked.version
         self.request = request
         self.slot = Slot(slots, client.address, client.caller)
         self.T: SimpleNamespace = types(self.api + "Response")
         self.is_timed = True
         self.is_long = False
+        self._seen: Seen | None = None
         self._is_throttled = False
         self._parts = 0
         self._turn_s = time.perf_counter()
@@ -150,23 +155,45 @@ class Call:
                 found |= bits
         return found
 
+    # ------------------------------------------------------------------ who answers
+
     @property
-    def host(self) -> tuple[str, int]:
-        """Where clients are told that this server is."""
-        return self.rules.advertised or self.client.local
+    def cluster(self) -> Seen:
+        """The cluster, at the moment in which the request asked first."""
+        if self._seen is None:
+            self._seen = self.nodes.seen(self.client.local)
+        return self._seen
+
+    def require_here(self) -> None:
+        """Raises Rejection: another node answers this request, or none does now."""
+        self._require_lead()
+        if self.role in OF_EVERY_NODE:
+            try:
+                self.nodes.require_current()
+            except Rejection as refusal:
+                raise told(refusal, self.role) from None
+
+    def _require_lead(self) -> None:
+        if not self.nodes.leads and self.role not in OF_EVERY_NODE:
+            refusal = Rejection(ErrorCode.NOT_LEADER, "this node does not lead")
+            raise told(refusal, self.role)
 
     # ------------------------------------------------------------------ waiting
 
     def begin(self, command: Command, *, holds: bool = True) -> "Submitted":
         """Submit a command.  Raises Rejection."""
-        if self.caller.is_key:
-            command = permitted(command, self.caller)
         later: Later[Reply] = Later(holds=holds)
-        found = self.service.submit(command, later.come, self.slot)
+        self._require_lead()
+        try:
+            if self.caller.is_key:
+                command = permitted(command, self.caller)
+            found = self.service.submit(command, later.come, self.slot)
+        except Rejection as refusal:
+            raise told(refusal, self.role) from None
         if isinstance(found, Reply):
             later.come(found)
-            return Submitted(later, None)
-        return Submitted(later, found)
+            return Submitted(later, None, self.role)
+        return Submitted(later, found, self.role)
 
     def ask(self, command: Command, *, holds: bool = True) -> Steps[Any]:
         """The outcome of a command; a request of many gives way to others now and then.  Raises Rejection."""
@@ -240,6 +267,7 @@ class Submitted(msgspec.Struct, frozen=True):
 
     later: Later[Reply]
     ticket: Ticket | None
+    role: Role
 
     def reply(self) -> Steps[Outcome | Exception]:
         """Its outcome, or why there is none."""
@@ -248,7 +276,8 @@ class Submitted(msgspec.Struct, frozen=True):
         finally:
             if not self.later.is_there and self.ticket is not None:
                 self.ticket.cancel()
-        return reply.result  # type: ignore[no-any-return]
+        result = reply.result
+        return told(result, self.role) if isinstance(result, Rejection) else result
 
     def outcome(self) -> Steps[Outcome]:
         """Its outcome.  Raises Rejection."""

@@ -16,13 +16,15 @@ from topics.protocol.model.fetched import TopicsDescribed
 from topics.protocol.model.kafka_configs import STRING
 from topics.protocol.model.names import quote
 from topics.protocol.model.outcomes import TopicPut
-from topics.server.kafka.call import NODE, Call
+from topics.server.kafka.call import Call
 from topics.server.kafka.steps import Steps
 
 TOPIC, BROKER = 2, 4
 """Kinds of resources, by Kafka's numbers."""
 _OF_TOPIC, _DEFAULT, _STATIC = 1, 5, 4
 """Where a value comes from, by Kafka's numbers."""
+IN_SYNC: Final = "min.insync.replicas"
+"""The log's, and so every topic's."""
 ENTRIES_KEPT: Final = 1000
 """Entries of answers that are kept, for the next that says the same."""
 ENTRIES_LONG: Final = 1000
@@ -73,7 +75,7 @@ def _of_topic(call: Call, name: str, result: Any) -> Steps[dict[str, Any]]:
     has_synonyms = call.request.include_synonyms
     return {
         key: _entry(key, value, source, configs.CONFIGS[key], has_synonyms)
-        for key, value, source in _sourced(described.topics[0].config)
+        for key, value, source in _sourced(call, described.topics[0].config)
     }
 
 
@@ -85,16 +87,25 @@ def _no_configs(kind: int) -> str:
     return f"topics has no configs of resources of type {kind}"
 
 
-def _sourced(config: TopicConfig) -> Iterator[tuple[str, str, int]]:
+def settable(call: Call, given: Sequence[Any]) -> list[Any]:
+    """Configs that a client gives, without the log's own where it has the log's value."""
+    own = IN_SYNC, str(call.nodes.min_in_sync)
+    return [each for each in given if (each.name, each.value) != own]
+
+
+def _sourced(call: Call, config: TopicConfig) -> Iterator[tuple[str, str, int]]:
     """Name and value of each config of a topic, and where it comes from."""
     given = configs.given(config)
     for key, value in configs.shown(config).items():
-        yield key, value, _OF_TOPIC if key in given else _DEFAULT
+        if key == IN_SYNC:
+            yield key, str(call.nodes.min_in_sync), _DEFAULT
+        else:
+            yield key, value, _OF_TOPIC if key in given else _DEFAULT
 
 
-def of_created(config: TopicConfig) -> list[Any]:
+def of_created(call: Call, config: TopicConfig) -> list[Any]:
     """What a client that makes a topic is told of its configs: Java's waits for them."""
-    return [_created(key, value, source) for key, value, source in _sourced(config)]
+    return [_created(key, value, source) for key, value, source in _sourced(call, config)]
 
 
 @lru_cache(ENTRIES_KEPT)
@@ -113,20 +124,20 @@ def _of_broker(call: Call, name: str, result: Any) -> dict[str, Any]:
     if lacks is not None:
         result.error_code, result.error_message = errors.CLUSTER_AUTHORIZATION_FAILED, lacks.message
         return {}
-    if name not in ("", str(NODE)):
+    if name not in ("", str(call.nodes.number)):
         result.error_code = errors.INVALID_REQUEST
-        result.error_message = f"this server is number {NODE}"
+        result.error_message = f"this server is number {call.nodes.number}"
         return {}
     values: Final = {
         "auto.create.topics.enable": str(call.rules.auto_create).lower(),
-        "default.replication.factor": "1",
+        "default.replication.factor": str(call.nodes.replicas),
         "delete.topic.enable": "true",
         "log.cleanup.policy": configs.DEFAULTS["cleanup.policy"],
         "log.message.timestamp.type": configs.DEFAULTS["message.timestamp.type"],
         "log.retention.bytes": configs.DEFAULTS["retention.bytes"],
         "log.retention.ms": configs.DEFAULTS["retention.ms"],
         "message.max.bytes": configs.DEFAULTS["max.message.bytes"],
-        "min.insync.replicas": "1",
+        IN_SYNC: str(call.nodes.min_in_sync),
         "num.partitions": "1",
     }
     has_synonyms = call.request.include_synonyms
@@ -252,7 +263,7 @@ def _changed(
     if len({each.name for each in asked}) < len(asked):
         return errors.INVALID_REQUEST, "the request names a config twice"
     try:
-        change = change_of(asked)
+        change = change_of(settable(call, asked))
     except ValueError as error:
         return errors.INVALID_REQUEST, str(error)
     described: TopicsDescribed = yield from call.ask(DescribeTopics(names=[name]))

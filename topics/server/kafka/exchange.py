@@ -23,7 +23,8 @@ from topics.protocol.faces.kafka.apis import (
 )
 from topics.protocol.faces.kafka.codec import Malformed, decode, encode
 from topics.protocol.faces.kafka.error_codes import error_codes
-from topics.protocol.faces.kafka.errors import UNSUPPORTED_VERSION
+from topics.protocol.faces.kafka.errors import UNSUPPORTED_VERSION, NotHere
+from topics.protocol.faces.kafka.roles import APIS, EVERY_NODE, OF_EVERY_NODE, refused
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer
@@ -50,6 +51,7 @@ from topics.server.kafka.topics import (
     describe_topic_partitions,
     metadata,
 )
+from topics.server.service.nodes import Alone, Nodes
 from topics.server.service.service import Service
 from topics.server.service.shell import READY
 from topics.server.service.slots import Slots
@@ -84,18 +86,25 @@ class KafkaExchange:
     Args:
         slots: As HTTP's: both faces share what a client may have in flight.
         guard: The keys; None where the server has none.
+        nodes: The cluster; None of a server that is alone.
 
     Attributes:
         measures: Counts of what was asked and answered.
     """
 
     def __init__(
-        self, service: Service, slots: Slots, guard: Guard | None = None, rules: Rules | None = None
+        self,
+        service: Service,
+        slots: Slots,
+        guard: Guard | None = None,
+        rules: Rules | None = None,
+        nodes: Nodes | None = None,
     ) -> None:
         self._service = service
         self._slots = slots
         self._guard = guard
         self._rules = rules or Rules()
+        self._nodes = nodes or Alone(self._rules.advertised)
         self._clients: dict[Client, Callable[[], None]] = {}
         self._numbers = count(1)
         self.measures = KafkaMeasures()
@@ -199,7 +208,16 @@ class KafkaExchange:
         return self._carried_out(self._call(client, asked, request), asked, frame)
 
     def _call(self, client: Client, asked: Asked, request: Any) -> Call:
-        return Call(self._service, self._rules, self._slots, self.measures, client, asked, request)
+        return Call(
+            self._service,
+            self._nodes,
+            self._rules,
+            self._slots,
+            self.measures,
+            client,
+            asked,
+            request,
+        )
 
     def _carried_out(self, call: Call, asked: Asked, frame: memoryview) -> "Steps[Answered]":
         begun_s = time.perf_counter()
@@ -212,13 +230,13 @@ class KafkaExchange:
                     lambda: decode(call.api + "Request", asked.version, frame, asked.at),
                     holds=True,
                 )
-            answer = yield from self._handlers[asked.key](call)
+            answer = yield from self._answered(call, asked)
         except Unanswerable as error:
             raise Refused(str(error), End.UNANSWERABLE) from error
         except Malformed as error:
             raise Refused(str(error), End.MALFORMED) from error
         except Rejection as refusal:
-            if refusal.code not in (ErrorCode.UNAUTHORIZED, ErrorCode.SHUTTING_DOWN):
+            if refusal.code is not ErrorCode.UNAUTHORIZED and not isinstance(refusal, NotHere):
                 log.exception("a request of API %d was refused as a whole", asked.key)
             raise Refused(refusal.message, End.FAILED) from refusal
         finally:
@@ -235,6 +253,38 @@ class KafkaExchange:
         took_s = time.perf_counter() - begun_s if call.is_timed else None
         self.measures.answered(call.api, codes, took_s)
         return () if body is None else _framed(asked, body)
+
+    def _answered(self, call: Call, asked: Asked) -> Steps[Any]:
+        """What the handler answers, on the node whose answer it is; elsewhere, that it is another's.
+
+        Raises:
+            Rejection: An API that every node answers, and this one cannot now.
+        """
+        api = APIS[asked.key]
+        if api.is_of_every_node is not None and api.is_of_every_node(call.request):
+            call.role = EVERY_NODE
+        is_begun = False
+        try:
+            if asked.key not in _OPEN:
+                call.require_here()
+            is_begun = True
+            return (yield from self._handlers[asked.key](call))
+        except NotHere as why:
+            if call.role in OF_EVERY_NODE:
+                raise
+            code, text = why.kafka_code, why.message
+        if api.is_empty_elsewhere and not is_begun:
+            code = 0
+        if asked.key == PRODUCE and call.request.acks == 0:
+            # The end of its connection has the client ask who leads.
+            raise Unanswerable(text)
+        parts = refused(api, call.api, call.request, code, text)
+        while True:
+            try:
+                next(parts)
+            except StopIteration as end:
+                return end.value
+            yield from call.part_done()
 
     def _entered(self, call: Call) -> Steps[None]:
         """Count a request among those in flight.  Where there are too many of its client it waits for its

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from topics.protocol.batches.header import LEADER_EPOCH
 from topics.protocol.batches.shown import still
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.names import epoch_of, is_shown
@@ -24,6 +23,8 @@ FETCH_BYTES_MAX: Final = 8 << 20
 """Of one answer, whatever the client allows."""
 WAIT_MS_MAX: Final = 30_000
 _FINAL_EPOCH: Final = -1
+NO_EPOCH: Final = -1
+"""Of a leader whom a client does not know."""
 _FULL: Final = (0, _FINAL_EPOCH)
 """Epochs of a session with which a request names all that it wants, whatever session there was before."""
 _BUSY_MS: Final = 1000
@@ -153,17 +154,21 @@ def _asked(call: Call) -> Steps[list[_Asked]]:
         if not code and not is_shown(name):
             code = errors.UNKNOWN_TOPIC_OR_PARTITION
         for part in topic.partitions:
-            own = code or error_of_epoch(part.current_leader_epoch)
+            own = code or error_of_epoch(part.current_leader_epoch, call.nodes.term)
             found.append(_Asked(topic, part, name, own))
             yield from call.part_done()
     return found
 
 
-def error_of_epoch(epoch: int) -> int:
-    """What is wrong with the epoch of a leader that a client knows; 0: nothing, or the client knows none."""
-    if epoch in (_FINAL_EPOCH, LEADER_EPOCH):
+def error_of_epoch(epoch: int, term: int) -> int:
+    """What is wrong with the epoch of a leader that a client knows; 0: nothing, or the client knows none.
+
+    Args:
+        term: The epoch of the leader that there is.
+    """
+    if epoch in (NO_EPOCH, term):
         return 0
-    return errors.UNKNOWN_LEADER_EPOCH if epoch > LEADER_EPOCH else errors.FENCED_LEADER_EPOCH
+    return errors.UNKNOWN_LEADER_EPOCH if epoch > term else errors.FENCED_LEADER_EPOCH
 
 
 def _wanted(asked: _Asked, version: int) -> FetchPart:

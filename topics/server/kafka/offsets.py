@@ -41,7 +41,7 @@ def _code(call: Call, scope: Any, name: str, epoch: int = -1) -> int:
         return errors.TOPIC_AUTHORIZATION_FAILED
     if not is_shown(name):
         return errors.UNKNOWN_TOPIC_OR_PARTITION
-    return error_of_epoch(epoch)
+    return error_of_epoch(epoch, call.nodes.term)
 
 
 def list_offsets(call: Call) -> Steps[Any]:
@@ -116,8 +116,8 @@ def offset_for_leader_epoch(call: Call) -> Steps[Any]:
                 place: Place = found.places[0]
                 if place.missing is not None:
                     part.error_code = errors.UNKNOWN_TOPIC_OR_PARTITION
-                elif asked.leader_epoch == LEADER_EPOCH:
-                    part.leader_epoch, part.end_offset = LEADER_EPOCH, place.head_seq
+                elif 0 <= asked.leader_epoch <= call.nodes.term:
+                    part.leader_epoch, part.end_offset = asked.leader_epoch, place.head_seq
             parts.append(part)
             yield from call.part_done()
         topics.append(T.OffsetForLeaderTopicResult(topic=topic.topic, partitions=parts))

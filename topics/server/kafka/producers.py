@@ -9,8 +9,9 @@ from topics.protocol.faces.kafka import errors
 from topics.protocol.model.commands import ReserveProducerIds
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.outcomes import ProducerIds
-from topics.server.kafka.call import NODE, Call
+from topics.server.kafka.call import Call
 from topics.server.kafka.steps import Steps
+from topics.server.service.nodes import NO_NODE
 
 BLOCK: Final = 1000
 NO_TRANSACTIONS: Final = "topics has no transactions"
@@ -53,6 +54,9 @@ def init_producer_id(call: Call, block: IdBlock) -> Steps[Any]:
         return T.InitProducerIdResponse(
             error_code=errors.CLUSTER_AUTHORIZATION_FAILED, producer_id=-1, producer_epoch=-1
         )
+    if call.cluster.leader is NO_NODE:
+        code = call.role.later
+        return T.InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
     try:
         given = yield from block.take(call)
     except Rejection as refusal:
@@ -62,9 +66,8 @@ def init_producer_id(call: Call, block: IdBlock) -> Steps[Any]:
 
 
 def find_coordinator(call: Call) -> Steps[Any]:
-    """This server coordinates everything that it has; transactions are not among that."""
+    """The leader coordinates every group; there are no transactions."""
     request, T = call.request, call.T
-    host, port = call.host
     code, message = 0, None
     if request.key_type == TRANSACTION:
         code, message = errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS
@@ -75,7 +78,9 @@ def find_coordinator(call: Call) -> Steps[Any]:
         )
     elif (lacks := call.lacks("read")) is not None:
         code, message = errors.GROUP_AUTHORIZATION_FAILED, lacks.message
-    node, host, port = (-1, "", -1) if code else (NODE, host, port)
+    elif call.cluster.leader is NO_NODE:
+        code, message = errors.COORDINATOR_NOT_AVAILABLE, "no node leads now"
+    node, host, port = NO_NODE if code else call.cluster.leader
     if call.version < 4:
         return T.FindCoordinatorResponse(
             error_code=code, error_message=message, node_id=node, host=host, port=port

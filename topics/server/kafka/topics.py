@@ -2,23 +2,25 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from topics.protocol.batches.header import LEADER_EPOCH
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.configs import BadConfig, config_with
 from topics.protocol.faces.kafka.names import NO_ID, epoch_of, id_of, is_shown, why_not
+from topics.protocol.faces.kafka.schema import types
 from topics.protocol.model.commands import AddPartitions, DeleteTopic, DescribeTopics, PutTopic
 from topics.protocol.model.config import PARTITIONS_MAX, TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.fetched import TopicFacts, TopicsDescribed
 from topics.protocol.model.names import quote
 from topics.protocol.model.outcomes import TopicPut
-from topics.server.kafka.call import NODE, Call, listed
-from topics.server.kafka.configs import ENTRIES_LONG, ENTRIES_MAX, of_created
+from topics.server.kafka.call import Call, listed
+from topics.server.kafka.configs import ENTRIES_LONG, ENTRIES_MAX, of_created, settable
 from topics.server.kafka.steps import Steps
+from topics.server.service.nodes import NO_NODE, Seen
 
 BY_ID: Final = 12
 """The version of Metadata from which on topics are asked for by their ids."""
@@ -26,6 +28,8 @@ BROKERS: Final = 1
 """The kind of nodes that a client of topics looks for."""
 PARTITIONS_DESCRIBED: Final = 2000
 """Of one page of DescribeTopicPartitions, as in Kafka."""
+PARTITIONS_KEPT: Final = 4096
+"""Entries of answers that are kept, for the next that says the same."""
 PAGE: Final = 500
 """Topics of a list that are described in one turn."""
 _TWICE: Final = "the request names the topic twice"
@@ -48,15 +52,14 @@ def every_topic(call: Call) -> Steps[tuple[list[TopicFacts], str]]:
 
 
 def metadata(call: Call) -> Steps[Any]:
-    """Which topics there are, and where: all of them are here."""
+    """Which topics there are, and where: all of them are where the leader is."""
     request, T = call.request, call.T
-    host, port = call.host
-    node = NODE
+    cluster = call.cluster
     if request.topics is None or (call.version == 0 and not request.topics):
         every, history = yield from every_topic(call)
         topics = []
         for each in every:
-            topics.append(_topic(T, each))
+            topics.append(_topic(call, each))
             yield from call.part_done()
     else:
         topics, history = yield from _named(call)
@@ -65,9 +68,9 @@ def metadata(call: Call) -> Steps[Any]:
             each.topic_authorized_operations = call.operations(each.name)
             yield from call.part_done()
     answer = T.MetadataResponse(
-        brokers=[T.MetadataResponseBroker(node_id=node, host=host, port=port)],
+        brokers=[T.MetadataResponseBroker(*node) for node in cluster.nodes],
         cluster_id=history,
-        controller_id=node,
+        controller_id=cluster.leader.number,
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
@@ -94,13 +97,14 @@ def _named(call: Call) -> Steps[tuple[list[Any], str]]:
             if not refused[name]:
                 again: TopicsDescribed = yield from call.ask(DescribeTopics(names=[name]))
                 by_name.update((each.name, each) for each in again.topics)
-                del refused[name]
+                # The leader has made it; a node that follows may not have it yet.
+                refused[name] = errors.LEADER_NOT_AVAILABLE
             yield from call.part_done()
     by_id = {id_of(each.epoch): each for each in found.topics if is_shown(each.name)}
     out = []
     for name in names:
         if name in by_name:
-            out.append(_topic(T, by_name[name]))
+            out.append(_topic(call, by_name[name]))
         else:
             code = refused.get(name, errors.UNKNOWN_TOPIC_OR_PARTITION)
             out.append(T.MetadataResponseTopic(error_code=code, name=name))
@@ -110,7 +114,7 @@ def _named(call: Call) -> Steps[tuple[list[Any], str]]:
             code = errors.INVALID_REQUEST
             out.append(T.MetadataResponseTopic(error_code=code, name="", topic_id=topic_id))
         elif topic_id in by_id:
-            out.append(_topic(T, by_id[topic_id]))
+            out.append(_topic(call, by_id[topic_id]))
         else:
             code = errors.UNKNOWN_TOPIC_ID
             out.append(T.MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id))
@@ -132,6 +136,8 @@ def _missing(call: Call, name: str) -> Steps[int]:
         return errors.UNKNOWN_TOPIC_OR_PARTITION
     if call.lacks("write", name) is not None:
         return errors.TOPIC_AUTHORIZATION_FAILED
+    if call.cluster.leader is NO_NODE:
+        return errors.LEADER_NOT_AVAILABLE
     try:
         yield from call.ask(PutTopic(name, TopicConfig(), type_given=False, previous=None))
     except Rejection as refusal:
@@ -139,42 +145,45 @@ def _missing(call: Call, name: str) -> Steps[int]:
     return 0
 
 
-def _topic(T: Any, facts: TopicFacts) -> Any:
-    parts = [_partition(T, index) for index in range(facts.config.partition_count)]
-    return T.MetadataResponseTopic(name=facts.name, topic_id=id_of(facts.epoch), partitions=parts)
+def _topic(call: Call, facts: TopicFacts) -> Any:
+    cluster = call.cluster
+    parts = [_partition(cluster, index) for index in range(facts.config.partition_count)]
+    return call.T.MetadataResponseTopic(
+        name=facts.name, topic_id=id_of(facts.epoch), partitions=parts
+    )
 
 
-_PARTITIONS: Final[dict[int, Any]] = {}
-"""By index: topics of several share them, and nobody changes one."""
+@lru_cache(PARTITIONS_KEPT)
+def _partition(cluster: Seen, index: int) -> Any:
+    """One partition, which all topics share: nobody changes it."""
+    T = types("MetadataResponse")
+    return T.MetadataResponsePartition(partition_index=index, **led(cluster))
 
 
-def _partition(T: Any, index: int) -> Any:
-    found = _PARTITIONS.get(index)
-    if found is None:
-        found = _PARTITIONS[index] = T.MetadataResponsePartition(
-            partition_index=index,
-            leader_id=NODE,
-            leader_epoch=LEADER_EPOCH,
-            replica_nodes=[NODE],
-            isr_nodes=[NODE],
-        )
-    return found
+def led(cluster: Seen) -> dict[str, Any]:
+    """What is said of each partition: by whom it is led, and who has it."""
+    return {
+        "error_code": errors.LEADER_NOT_AVAILABLE if cluster.leader is NO_NODE else 0,
+        "leader_id": cluster.leader.number,
+        "leader_epoch": cluster.term,
+        "replica_nodes": cluster.numbers,
+        "isr_nodes": cluster.numbers,
+    }
 
 
 def describe_cluster(call: Call) -> Steps[Any]:
-    """The cluster is this server."""
-    T = call.T
+    """The nodes."""
+    T, cluster = call.T, call.cluster
     if call.request.endpoint_type != BROKERS:
         return T.DescribeClusterResponse(
             error_code=errors.MISMATCHED_ENDPOINT_TYPE,
             error_message="brokers answer here, and no controller does",
         )
-    host, port = call.host
     described: TopicsDescribed = yield from call.ask(DescribeTopics())
     answer = T.DescribeClusterResponse(
         cluster_id=described.history,
-        controller_id=NODE,
-        brokers=[T.DescribeClusterBroker(broker_id=NODE, host=host, port=port)],
+        controller_id=cluster.leader.number,
+        brokers=[T.DescribeClusterBroker(*node) for node in cluster.nodes],
     )
     if call.request.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = call.operations()
@@ -265,10 +274,7 @@ def _described(call: Call, facts: TopicFacts, indexes: range) -> Any:
         partitions=[
             T.DescribeTopicPartitionsResponsePartition(
                 partition_index=index,
-                leader_id=NODE,
-                leader_epoch=LEADER_EPOCH,
-                replica_nodes=[NODE],
-                isr_nodes=[NODE],
+                **led(call.cluster),
                 eligible_leader_replicas=[],
                 last_known_elr=[],
             )
@@ -316,19 +322,22 @@ def _created(
                 errors.INVALID_REQUEST,
                 "either assignments, or numbers of partitions and replicas",
             )
-        why = _why_not_assigned(asked.assignments)
+        why = _why_not_assigned(call, asked.assignments)
         if why is not None:
             return errors.INVALID_REPLICA_ASSIGNMENT, why
-        partitions, replicas = len(asked.assignments), 1
+        partitions, replicas = len(asked.assignments), call.nodes.replicas
     if partitions != -1 and not 1 <= partitions <= PARTITIONS_MAX:
         return errors.INVALID_PARTITIONS, _BAD_COUNT
-    if replicas not in (-1, 1):
-        return errors.INVALID_REPLICATION_FACTOR, "a single server keeps one replica"
+    if replicas not in (-1, call.nodes.replicas):
+        why = (
+            f"every topic has the replication factor {call.nodes.replicas}: ask for that, or for -1"
+        )
+        return errors.INVALID_REPLICATION_FACTOR, why
     found: TopicsDescribed = yield from call.ask(DescribeTopics(names=[asked.name]))
     exists = errors.TOPIC_ALREADY_EXISTS, f"topic {quote(asked.name)} already exists"
     if found.topics:
         return exists
-    texts = {each.name: each.value for each in asked.configs}
+    texts = {each.name: each.value for each in settable(call, asked.configs)}
     valueless = [name for name, text in texts.items() if text is None]
     if valueless:
         return errors.INVALID_CONFIG, f"{quote(valueless[0])} has no value"
@@ -349,22 +358,25 @@ def _created(
             return exists
         made: TopicsDescribed = yield from call.ask(DescribeTopics(names=[asked.name]))
         result.topic_id = id_of(made.topics[0].epoch) if made.topics else NO_ID
-    result.num_partitions, result.replication_factor = config.partition_count, 1
-    result.configs = of_created(config)
+    result.num_partitions, result.replication_factor = config.partition_count, call.nodes.replicas
+    result.configs = of_created(call, config)
     return 0, None
 
 
-def _why_not_assigned(assignments: Sequence[Any]) -> str | None:
+def _why_not_assigned(call: Call, assignments: Sequence[Any]) -> str | None:
     """What is wrong with the replicas that a client wants for partitions 0 and on; None: nothing."""
     indexes = sorted(each.partition_index for each in assignments)
     if indexes != list(range(len(assignments))):
         return "assignments are for partitions 0 and on, each once"
-    return _why_not_here(assignments)
+    return _why_not_here(call, assignments)
 
 
-def _why_not_here(assignments: Sequence[Any]) -> str | None:
-    if any(list(each.broker_ids) != [NODE] for each in assignments):
-        return f"each partition has one replica, on node {NODE}"
+def _why_not_here(call: Call, assignments: Sequence[Any]) -> str | None:
+    numbers, replicas = set(call.cluster.numbers), call.nodes.replicas
+    for each in assignments:
+        asked = set(each.broker_ids)
+        if len(each.broker_ids) != replicas or len(asked) != replicas or not asked <= numbers:
+            return f"the number of replicas of a partition is {replicas}, on nodes among {sorted(numbers)}"
     return None
 
 
@@ -398,7 +410,7 @@ def _grown(call: Call, asked: Any, *, is_twice: bool) -> Steps[tuple[int, str | 
                 errors.INVALID_REPLICA_ASSIGNMENT,
                 f"{more} partitions would be new, and {len(asked.assignments)} are assigned",
             )
-        why = _why_not_here(asked.assignments)
+        why = _why_not_here(call, asked.assignments)
         if why is not None:
             return errors.INVALID_REPLICA_ASSIGNMENT, why
     try:

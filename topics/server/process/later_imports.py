@@ -47,7 +47,7 @@ class KafkaFace:
     """Makes the speakers of Kafka's clients.  Nothing of their protocol is loaded before the first comes.
 
     Args:
-        parts: Service, slots and guard of the server, as `KafkaExchange` takes them.
+        parts: Service, slots, guard and nodes of the server, as `KafkaExchange` takes them.
         on_revoked: Takes what is to be called when a key was removed.
         more: Takes what gives metrics.
         advertised: `host:port` that clients are told; None: that by which they came.
@@ -57,7 +57,7 @@ class KafkaFace:
 
     def __init__(
         self,
-        parts: Callable[[], tuple[Any, Any, Any]],
+        parts: Callable[[], tuple[Any, Any, Any, Any]],
         on_revoked: Callable[[Callable[[Any], None]], None],
         more: "Callable[[Callable[[], Iterable[Family]]], None]",
         advertised: str | None,
@@ -90,7 +90,8 @@ class KafkaFace:
 
         if self._exchange is None:
             rules = Rules(_split(self._advertised), self._auto_create, self._data_dir)
-            self._exchange = KafkaExchange(*self._parts(), rules)
+            service, slots, guard, nodes = self._parts()
+            self._exchange = KafkaExchange(service, slots, guard, rules, nodes)
             self._on_revoked(self._exchange.revoke)
             self._more(self._exchange.measures.families)
         return Kafka(connection, self._exchange, self._frame_bytes_max)

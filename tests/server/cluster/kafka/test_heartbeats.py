@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from topics.protocol.cluster.rule.trimming import Wait
 from topics.protocol.cluster.rule.unit import FORMAT_OLDEST
 from topics.server.cluster.kafka import heartbeats
+from topics.server.cluster.kafka.asking import Brokers
 from topics.server.cluster.kafka.heartbeats import (
     BEAT_MS,
     NODES_MAX,
@@ -17,11 +19,25 @@ from topics.server.cluster.kafka.heartbeats import (
     Heartbeats,
     Roster,
 )
+from topics.server.cluster.kafka.library import Consumer
+from topics.server.cluster.kafka.settings import KafkaSettings
+from topics.server.cluster.kafka.writing import Writer
 from topics.server.cluster.node.status import TrimStatus
 
+from .fakes import FakeConsumer, FakeMessage
 from .joined import Node, joined, monotonic_ms, wall_ms
 
 RETAIN_MS = 86_400_000
+
+
+def test_all_names_that_were_heard_of_are_known() -> None:
+    """Also of a node whose heartbeat this version cannot read: its number is taken. (128)"""
+    found = Roster()
+    found.hear(beat("b"), stamped_ms=100, at_ms=0)
+    found.hear_strange("a", stamped_ms=100, at_ms=0)
+    assert found.names == ["a", "b"]
+    found.forget("b")
+    assert found.names == ["a"]
 
 
 def beat(node: str, **said: int) -> Beat:
@@ -172,6 +188,38 @@ async def until_heard(beats: Heartbeats, *nodes: str) -> None:
 
 
 WithNode = Callable[[Callable[[Node], Awaitable[None]]], None]
+
+
+class Bounded:
+    """As `Brokers`: says where the topic begins and ends."""
+
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        return 4, 6
+
+
+def test_all_was_read_that_was_there_though_there_is_always_more() -> None:
+    """Where many nodes beat, the topic's end moves on before a reader is told that it came there: a leader would write
+    in the oldest format for ever."""
+
+    async def story() -> None:
+        consumer = FakeConsumer()
+        beats = Heartbeats(
+            KafkaSettings("", node="n"),
+            cast(Writer, None),
+            cast(Brokers, Bounded()),
+            monotonic_ms=monotonic_ms,
+            now_ms=wall_ms,
+            make=lambda _: cast(Consumer, consumer),
+        )
+        for at in (4, 5, 6):
+            assert not beats.has_read.is_set()
+            consumer.coming.put(FakeMessage(at, msgspec.json.encode(beat("a")), named=b"a"))
+            if at == 4:
+                await until_heard(beats, "a")
+        await beats.has_read.wait()
+        await beats.close()
+
+    asyncio.run(story())
 
 
 @pytest.mark.kafka

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
+import msgspec
 import pytest
 
 from tests import brokers, nodes
 from tests.nodes import Answered, NodeServer, NodeServers
+from topics.server.cluster.kafka.heartbeats import Beat
 
 pytestmark = pytest.mark.kafka
 
@@ -205,6 +207,30 @@ def test_a_directory_is_served_by_its_own_kind_only(servers: NodeServers, tmp_pa
     (stranger / "node.json").write_text(json.dumps({**text, "cluster": "00" * 16}))
     assert 'of cluster "topics"' in refusal(stranger, **other)
     assert "the data of this node are of cluster" in refusal(stranger, **cluster)
+
+
+def test_a_node_whose_number_is_anothers_is_refused(servers: NodeServers, tmp_path: Path) -> None:
+    """CRC-32 gives these two names one number, by which alone clients of Kafka know a node. (128)"""
+    from confluent_kafka import Producer
+
+    cluster = {
+        name: value
+        for name, value in servers.nodes[0]._environment.items()
+        if name.startswith("TOPICS_CL")
+    }
+    producer = Producer({"bootstrap.servers": cluster["TOPICS_CLUSTER_KAFKA"]})
+    known = Beat(node="plumless", process="0" * 32, url="http://127.0.0.1:1", needs_log=False)
+    said = {"topic": "topics.nodes", "key": known.node}
+    producer.produce(**said, value=msgspec.json.encode(known))
+    assert producer.flush(30) == 0
+    text = json.loads((servers.nodes[0].data_dir / "node.json").read_text())
+    (tmp_path / "node.json").write_text(json.dumps({**text, "node": "buckeroo"}))
+
+    found = refusal(tmp_path, **cluster, TOPICS_CLUSTER_URL="http://127.0.0.1:1")
+
+    producer.produce(**said, value=None)
+    assert producer.flush(30) == 0
+    assert "node buckeroo has the number of node plumless for Kafka's clients" in found
 
 
 def test_a_start_without_brokers_ends_with_a_sentence(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from topics.protocol.cluster.rule.trimming import Wait
@@ -29,8 +30,8 @@ class Files(StoreFiles):
         return self.gives
 
 
-def new(node: str = "n0", files: StoreFiles | None = None) -> NodeStanding:
-    name = NodeName(cluster="test", node=node, url=f"http://{node}")
+def new(node: str = "n0", files: StoreFiles | None = None, kafka: str = "") -> NodeStanding:
+    name = NodeName(cluster="test", node=node, url=f"http://{node}", kafka=kafka)
     store = files or StoreFiles(Path("store"))
     return NodeStanding(name, 0, store, process="p", session_ms=10_000, retain_ms=60_000)
 
@@ -83,6 +84,21 @@ def test_it_says_of_itself_what_its_host_does(tmp_path: Path) -> None:
         assert standing.leads
         assert standing.term == 1
         assert await standing.wait_for_end(WAIT_MS)
+
+    with_cluster(tmp_path, story)
+
+
+def test_where_kafkas_clients_reach_a_node_is_told_by_itself(tmp_path: Path) -> None:
+    """In a heartbeat, which an earlier version sends without that; it is reached by none of them. (§7)"""
+
+    async def story(nodes: Nodes) -> None:
+        standing = new(kafka="n0:9092")
+        standing.host = nodes.nodes[0].host
+        assert standing.beat().kafka == "n0:9092"
+        told(standing, Beat(node="n1", process="q", url="http://n1", kafka="n1:9092"))
+        told(standing, Beat(node="n2", process="r", url="http://n2"))
+        assert [each.kafka for each in standing.nodes()] == ["n0:9092", "n1:9092", ""]
+        assert b"kafka" not in msgspec.json.encode(Beat(node="n2", process="r", url="http://n2"))
 
     with_cluster(tmp_path, story)
 

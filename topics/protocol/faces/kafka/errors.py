@@ -22,7 +22,9 @@ LEADER_NOT_AVAILABLE: Final = 5
 NOT_LEADER_OR_FOLLOWER: Final = 6
 REQUEST_TIMED_OUT: Final = 7
 MESSAGE_TOO_LARGE: Final = 10
+COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 COORDINATOR_NOT_AVAILABLE: Final = 15
+NOT_COORDINATOR: Final = 16
 INVALID_TOPIC: Final = 17
 INVALID_REQUIRED_ACKS: Final = 21
 TOPIC_AUTHORIZATION_FAILED: Final = 29
@@ -37,6 +39,7 @@ INVALID_PARTITIONS: Final = 37
 INVALID_REPLICATION_FACTOR: Final = 38
 INVALID_REPLICA_ASSIGNMENT: Final = 39
 INVALID_CONFIG: Final = 40
+NOT_CONTROLLER: Final = 41
 INVALID_REQUEST: Final = 42
 UNSUPPORTED_FOR_MESSAGE_FORMAT: Final = 43
 POLICY_VIOLATION: Final = 44
@@ -73,7 +76,7 @@ _CODES: Final[Mapping[ErrorCode, int]] = {
     ErrorCode.TOPIC_EXISTS_INCOMPATIBLE: TOPIC_ALREADY_EXISTS,
     ErrorCode.PARTITIONED: INVALID_PARTITIONS,
     ErrorCode.TOPIC_FULL: POLICY_VIOLATION,
-    ErrorCode.UPGRADE_PENDING: UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    ErrorCode.UPGRADE_PENDING: REQUEST_TIMED_OUT,
     ErrorCode.THROTTLED: REQUEST_TIMED_OUT,
     ErrorCode.NOT_READY: NOT_LEADER_OR_FOLLOWER,
     ErrorCode.SHUTTING_DOWN: NOT_LEADER_OR_FOLLOWER,
@@ -93,6 +96,18 @@ _OF_BATCHES: Final[Mapping[type[BatchError], int]] = {
 }
 
 
+class NotHere(Rejection):
+    """A refusal with the error that sends a client of this API elsewhere, or has it try again.
+
+    Attributes:
+        kafka_code: That error.
+    """
+
+    def __init__(self, refusal: Rejection, kafka_code: int) -> None:
+        super().__init__(refusal.code, refusal.message, refusal.detail)
+        self.kafka_code = kafka_code
+
+
 def code_of_batch(error: BatchError) -> int:
     """The error code of a batch that is not taken."""
     return _OF_BATCHES.get(type(error), CORRUPT_MESSAGE if error.is_corrupt else INVALID_RECORD)
@@ -100,6 +115,8 @@ def code_of_batch(error: BatchError) -> int:
 
 def code_of(refusal: Rejection) -> int:
     """The error code of a refusal; `UNKNOWN_SERVER_ERROR` for what no client of Kafka's can be told."""
+    if isinstance(refusal, NotHere):
+        return refusal.kafka_code
     code = _OF_PRODUCERS.get(type(refusal))
     if code is not None:
         return code

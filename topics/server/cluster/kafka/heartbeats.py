@@ -56,6 +56,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         holds: Offset from which on the log has to stay, beside that, for a snapshot that it gives or
             takes; -1: none.
         trim: How far the trimming of the log is, as this node knows it; a leader by itself.
+        kafka: Where Kafka's clients reach it, as `host:port`; "": it serves none.
     """
 
     node: str
@@ -72,6 +73,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     needs_log: bool = True
     holds: int = -1
     trim: TrimStatus | None = None
+    kafka: str = ""
 
     def position(self, *, is_near: bool) -> NodeNeeds | None:
         """What a trim has to know; None: it needs nothing of the log.
@@ -138,6 +140,11 @@ class Roster:
         self._heard.pop(node, None)
         self._strange.pop(node, None)
         self._twins = {key: heard for key, heard in self._twins.items() if key[0] != node}
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes that were heard of, also those whose heartbeats this version cannot read."""
+        return sorted({*self._heard, *self._strange})
 
     def silent_ms(self, node: str, at_ms: int) -> int | None:
         """For how long this node was not heard of; None: it never was."""
@@ -277,21 +284,28 @@ class Heartbeats:
     async def _read(self) -> None:
         while True:
             topic = self._settings.nodes_topic
-            start, _ = await self._brokers.bounds(topic, 0)
+            start, end = await self._brokers.bounds(topic, 0)
             self._read_to = start
+            # Where many nodes beat there is always more to come, and the reader never sees an end.
+            self._note_read(end)
             reader = LogReader(self._settings, topic, 0, start, make=self._make)
             try:
                 while True:
                     for message in await reader.batch():
                         self._hear(message)
+                        self._note_read(end)
             except Gone:
                 LOGGER.warning("the topic of heartbeats was made anew: it is read again")
             finally:
                 await reader.end()
 
+    def _note_read(self, end: int) -> None:
+        if self._read_to >= end:
+            self.has_read.set()
+
     def _hear(self, message: Message) -> None:
         if message.error() is not None:
-            self.has_read.set()
+            self.has_read.set()  # the end
             return
         self._take(message)
         offset = message.offset()

@@ -67,11 +67,13 @@ class NodeName(msgspec.Struct, frozen=True, kw_only=True):
         cluster: `TOPICS_CLUSTER_NAME`.
         node: Its id.
         url: Where the other nodes reach it.
+        kafka: Where Kafka's clients do, as `host:port`; "": it serves none.
     """
 
     cluster: str
     node: str
     url: str
+    kafka: str = ""
 
 
 class Snapshots(Protocol):

@@ -25,6 +25,7 @@ from topics.server.cluster.kafka.log import KafkaLog
 from topics.server.cluster.kafka.placement import Placement
 from topics.server.cluster.kafka.settings import KafkaSettings
 from topics.server.cluster.kafka.writing import Writer
+from topics.server.cluster.kafka_face import namesake_of
 from topics.server.cluster.node.candidacy import Candidacy
 from topics.server.cluster.node.directory import NodeDirectory
 from topics.server.cluster.node.host import ClusterHost
@@ -197,12 +198,24 @@ class ClusterNode:
             await asyncio.sleep(LOOK_S)
         # What an attempt left that was interrupted, and is not needed any more.
         await asyncio.to_thread(snapshots.clean)
+        await heartbeats.has_read.wait()
+        self._require_number(heartbeats)
         standing.waits_for = None
         self._placement = Placement(
             self._kafka,
             gained=lambda shard: host.gained(),
             lost=lambda shard: host.lost(),
         )
+
+    def _require_number(self, heartbeats: Heartbeats) -> None:
+        """Raises CannotStart: to Kafka's clients this node would be another."""
+        node, known = self._standing.name.node, heartbeats.roster.names
+        other = namesake_of(node, known)
+        if other is not None:
+            raise CannotStart(
+                f"node {node} has the number of node {other} for Kafka's clients: begin with an empty directory, "
+                "which gives this node another id"
+            )
 
     async def _known_to(self, brokers: Brokers) -> checks.Joined:
         """Verify Kafka's topics, and that the directory belongs to the cluster they are of."""

@@ -214,6 +214,7 @@ class NodeStanding:
             needs_log=host.needs_log,
             holds=self.holds,
             trim=self._trim,
+            kafka=self.name.kafka,
         )
 
     @property
@@ -246,6 +247,7 @@ class NodeStanding:
             lag_units=self._lag.units(index),
             lag_ms=self._lag.ms(index, monotonic_ms()),
             durable=host.durable,
+            kafka=self.name.kafka,
         )
 
     def _other(self, beat: Beat, at_ms: int) -> NodeStatus:
@@ -259,4 +261,5 @@ class NodeStanding:
             lag_ms=beat.lag_ms,
             seen_ms_ago=silent_ms,
             durable=beat.durable,
+            kafka=beat.kafka,
         )

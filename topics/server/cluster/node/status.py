@@ -25,6 +25,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
         lag_ms: Age of the oldest of those units; 0 where it has all.
         seen_ms_ago: Age of the heartbeat that says so, ms; 0 of the node that answers.
         durable: Offset of the last unit that it has on its disk, synced; -1: none.
+        kafka: Where Kafka's clients reach it, as `host:port`; "": it serves none, or is of a version that says nothing.
     """
 
     node: str
@@ -35,6 +36,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     lag_ms: int
     seen_ms_ago: int = 0
     durable: int = -1
+    kafka: str = ""
 
 
 class TrimStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

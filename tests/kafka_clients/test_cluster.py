@@ -1,0 +1,160 @@
+"""Kafka's clients on a cluster of nodes whose leaders are killed: each record is there once, in order (§7).
+
+One cluster for all stories of this module, which come in their order.
+"""
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests import brokers, nodes
+from tests.nodes import NodeServer, NodeServers
+from topics.server.cluster.kafka_face import number_of
+
+from .conftest import run
+from .test_libraries import consumed
+
+pytestmark = pytest.mark.kafka
+
+KILLS = 3
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[NodeServers]:
+    try:
+        brokers.java()
+        brokers.jars()
+    except brokers.NoBrokers as error:
+        pytest.skip(str(error))
+    # A short session: a test waits for a leader's death to be noticed.
+    session = {"TOPICS_CLUSTER_SESSION_MS": "2000"}
+    with brokers.running() as kafka, nodes.running(kafka.bootstrap, **session) as found:
+        yield found
+
+
+def bootstrap(servers: NodeServers) -> str:
+    return ",".join(f"127.0.0.1:{node.port}" for node in servers.nodes)
+
+
+def only(node: NodeServer) -> str:
+    return f"127.0.0.1:{node.port}"
+
+
+def a_follower(servers: NodeServers) -> NodeServer:
+    leader = servers.leader()
+    return next(node for node in servers.nodes if node is not leader)
+
+
+def test_a_client_that_knows_one_node_finds_the_leader(servers: NodeServers) -> None:
+    """Also for a topic that its question makes: a producer may know a follower alone."""
+    program = shutil.which("kcat")
+    if program is None:
+        pytest.skip("needs kcat")
+    follower = a_follower(servers)
+    run(program, "-b", only(follower), "-P", "-t", "asked-for", "-K:", stdin="eu:1\nus:2\n")
+    for node in servers.nodes:
+        read = (program, "-b", only(node), "-C", "-t", "asked-for", "-e", "-q", "-f", "%o %k %s\n")
+        assert run(*read) == "0 eu 1\n1 us 2\n"
+
+
+def test_all_nodes_are_told_and_the_leader_is_the_controller(servers: NodeServers) -> None:
+    leader = servers.leader()
+    told = leader.ask("/v0/cluster")
+    for node in servers.nodes:
+        found = AdminClient({"bootstrap.servers": only(node)}).list_topics(timeout=30)
+        assert {each.port for each in found.brokers.values()} == {n.port for n in servers.nodes}
+        assert found.controller_id == number_of(told["leader"])
+        part = found.topics["asked-for"].partitions[0]
+        assert part.leader == found.controller_id
+
+
+def test_a_follower_makes_and_deletes_nothing_itself(servers: NodeServers) -> None:
+    """An admin client that came to it asks the controller."""
+    admin = AdminClient({"bootstrap.servers": only(a_follower(servers))})
+    admin.create_topics([NewTopic("made", 1, 1)])["made"].result(30)
+    admin.delete_topics(["made"])["made"].result(30)
+
+
+def test_a_retry_over_the_death_of_a_leader_is_stored_once(servers: NodeServers) -> None:
+    """The next leader has the state of producers out of the log. (125)"""
+    told: list[Any] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap(servers),
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "retry.backoff.ms": 20,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+            "message.timeout.ms": 120_000,
+        }
+    )
+    sent = 0
+
+    def write(count: int) -> None:
+        nonlocal sent
+        for _ in range(count):
+            producer.produce("t", b"%d" % sent, on_delivery=lambda e, m: told.append((e, m)))
+            sent += 1
+        producer.poll(0)
+
+    for _ in range(KILLS):
+        leader, reached = servers.leader(), len(told)
+        write(200)
+        while len(told) <= reached + 50:
+            write(5)
+            producer.poll(0.01)
+        leader.kill()
+        write(50)
+        while len(told) < sent - 50:  # another leads
+            producer.poll(0.1)
+        servers.start()
+    assert producer.flush(120) == 0
+    assert [error for error, _ in told if error] == []
+    assert [message.offset() for _, message in told] == list(range(sent))
+    found = consumed(bootstrap(servers), "t", sent)
+    assert [message.value() for message in found] == [b"%d" % at for at in range(sent)]
+
+
+def test_a_consumer_goes_on_at_the_next_leader(servers: NodeServers) -> None:
+    """Where it was: it neither begins anew nor leaves anything out."""
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+    async def story() -> None:
+        where = bootstrap(servers)
+        producer = AIOKafkaProducer(bootstrap_servers=where, enable_idempotence=True)
+        consumer = AIOKafkaConsumer(bootstrap_servers=where, metadata_max_age_ms=1000)
+        await producer.start()
+        await consumer.start()
+        consumer.assign([TopicPartition("read", 0)])
+        await consumer.seek_to_beginning()
+        found: list[bytes | None] = []
+
+        async def written(first: int, count: int) -> None:
+            for at in range(first, first + count):
+                await producer.send_and_wait("read", b"%d" % at)
+
+        async def read(count: int) -> None:
+            while len(found) < count:
+                found.append((await consumer.getone()).value)
+
+        await written(0, 20)
+        await read(20)
+        # A fetch waits at the leader when it is killed.
+        killer = threading.Thread(target=servers.leader().kill)
+        killer.start()
+        await written(20, 20)
+        await read(40)
+        killer.join()
+        assert found == [b"%d" % at for at in range(40)]
+        await consumer.stop()
+        await producer.stop()
+
+    asyncio.run(asyncio.wait_for(story(), 100))
+    servers.start()
