@@ -33,6 +33,7 @@ from topics.protocol.model.commands import (
     Claim,
     Command,
     DeleteRecords,
+    DeleteSeqs,
     Diff,
     FetchBatches,
     Purge,
@@ -111,6 +112,7 @@ class Engine:
         )
         self._decide: dict[type, Callable[[Any, Moment], Outcome]] = {
             Append: self._records.append,
+            DeleteSeqs: self._records.delete_seqs,
             **topics.commands,
             **self.watch_commands.commands,
             **self.router_commands.commands,

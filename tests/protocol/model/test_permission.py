@@ -63,6 +63,7 @@ TABLE: list[tuple[Command, set[str]]] = [
     (commands.Diff("in.a", **DIFF), {"in.a"}),
     (commands.ReadPage("in.a", 0, 1, 1, False, True, None), {"in.a"}),
     (commands.DeleteRecords("in.a", 1, None), {"in.a"}),
+    (commands.DeleteSeqs("in.a", "e-1", b""), {"in.a"}),
     (commands.Purge("in.a", 1, None, None), {"in.a"}),
     (
         commands.CreateWatch(wid="w", topics={"in.a": Begin(), "in.b": Begin()}, **WATCH),

@@ -163,7 +163,14 @@ class Driver:
         )
         throttle = Throttle()
         self.maintenance = MaintenanceDriver(
-            limits, self.engine, store, self.commit, throttle, host
+            limits,
+            self.engine,
+            store,
+            self.commit,
+            throttle,
+            host,
+            submit=lambda command, deliver: self._decide(command, deliver, 0.0),
+            decides=lambda: acceptance is None or acceptance.leads,
         )
         self.refused_for_room = 0
         self._copy_pace = CopyPace()

@@ -239,6 +239,19 @@ class DeleteRecords(msgspec.Struct, frozen=True):
     trims: bool = False
 
 
+class DeleteSeqs(msgspec.Struct, frozen=True):
+    """Remove records that newer ones supersede; no client asks for it.
+
+    Attributes:
+        epoch: The instance of the topic that is meant.
+        seqs: Ascending, as u64 in little-endian bytes.
+    """
+
+    topic: str
+    epoch: str
+    seqs: bytes
+
+
 class Purge(msgspec.Struct, frozen=True):
     """As a delete, with NATS's words: below `seq`, or all but the newest `keep`, of a subject."""
 
@@ -476,6 +489,7 @@ Command: TypeAlias = (
     | Diff
     | ReadPage
     | DeleteRecords
+    | DeleteSeqs
     | Purge
     | CreateWatch
     | PutRouter
@@ -620,6 +634,7 @@ FACTS: Final[Mapping[type, Facts]] = {
     Diff: _RECORDS._replace(waits=_waits),
     ReadPage: _RECORDS,
     DeleteRecords: _CHANGE,
+    DeleteSeqs: _CHANGE,
     Purge: _CHANGE,
     CreateWatch: Facts(_watched, _none, is_read=True),
     PutRouter: Facts(_ends, _router),

@@ -83,6 +83,7 @@ class State:
         by_class: How many topics there are of each durability class.
         now_ms: Engine time: never below the greatest time of any event.
         memory: The hot runs of all topics.
+        uncompacted: Compacted topics that got records, or their config, since maintenance asked for them last.
         attention: Topics in which a run may have lost its last live record.
         segments: What of each segment file is referred to; once nothing is, the file may go.
         total_bytes, records_total: Live text and live records of all topics.
@@ -109,6 +110,7 @@ class State:
         self.now_ms = 0
         self.next_topic_id = 1
         self.memory = HotMemory(limits)
+        self.uncompacted: dict[int, Topic] = {}
         self.attention: dict[int, Topic] = {}
         self.segments = SegmentUsage()
         self.total_bytes = 0
@@ -236,6 +238,7 @@ class State:
         self.memory.discard_changes(topic, to_reject=event.config.discard == "reject")
         self.by_class[topic.config.durability] -= 1
         topic.configure(event.config)
+        self._compact_later(topic)
         self.by_class[topic.config.durability] += 1
         self.queues.limit(topic)
         self._raise_floors(topic, event, came_in=0)
@@ -266,6 +269,7 @@ class State:
         self.memory.forget(topic)
         self._set_totals(topic, 0, 0)
         self.attention.pop(topic.topic_id, None)
+        self.uncompacted.pop(topic.topic_id, None)
         self.lossy.pop(topic.topic_id, None)
 
     # ------------------------------------------------------------------ records
@@ -280,6 +284,7 @@ class State:
         self.memory.append(topic, first_seq, batch, volatile=volatile)
         if config.ttl_ms and topic.topic_id not in self.expiry:
             self.expiry.set(topic.topic_id, batch.ts_ms + config.ttl_ms + 1)
+        self._compact_later(topic)
         topic.head_seq = first_seq + n - 1
         topic.reserve(max(event.reserved_through, topic.head_seq), event.now_ms)
         topic.last_ts_ms = batch.ts_ms
@@ -300,6 +305,10 @@ class State:
         topic.check()
         if event.cause is not None:
             self._caused(event.cause, n)
+
+    def _compact_later(self, topic: Topic) -> None:
+        if topic.config.is_compacted:
+            self.uncompacted[topic.topic_id] = topic
 
     def _ids_reserved(self, event: ProducerIdsReserved) -> None:
         self.producer_ids = event.through
@@ -589,6 +598,7 @@ class State:
     def _restore_topic(self, image: TopicImage) -> None:
         topic = restored_topic(image, self._store.instance_id, self._store.open_run)
         self._add_topic(topic)
+        self._compact_later(topic)
         for ref in image.runs:
             self.segments.refer(ref)
         if image.volatile:
