@@ -322,6 +322,7 @@ REFUSALS: list[tuple[str, str, object, dict[str, str], str]] = [
     ("POST", "/v0/topics/{log}", {"records": [{"data": "x" * 100_000}]}, {}, "record_too_large"),
     ("POST", "/v0/topics/absent", {"records": [{"data": 1}], "create": False}, {}, "topic_not_found"),
     ("POST", "/v0/topics/{full}", {"records": [{"data": 1}]}, {}, "topic_full"),
+    ("POST", "/v0/topics/{full}-keyed", {"records": [{"data": 1}], "config": {"compact": True}}, {}, "key_required"),
     ("POST", "/v0/topics/{log}", b"x" * (2 << 20), {}, "payload_too_large"),
     ("POST", "/v0/topics/{log}", b"x", {"content-type": "text/plain"}, "unsupported_media_type"),
     ("DELETE", "/v0/topics/{full}?if_empty=true", b"", {}, "topic_not_empty"),

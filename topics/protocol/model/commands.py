@@ -114,12 +114,14 @@ class AppendBatch(msgspec.Struct, frozen=True):
         data: The batch, sound, as it came.
         waits_for_sync: The answer waits for what the topic's class promises; else for the write alone.
         unpacked_bytes: Its records, once they are unpacked.
+        unkeyed: Which of them have no key, the first ones of many.
     """
 
     topic: str
     data: bytes
     waits_for_sync: bool = True
     unpacked_bytes: int = 0
+    unkeyed: Sequence[int] = ()
 
     disable_backpressure: ClassVar[bool] = False
 

@@ -58,6 +58,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             ErrorCode.TOPIC_NOT_FOUND,
             ErrorCode.UPGRADE_PENDING,
             ErrorCode.TOPIC_FULL,
+            ErrorCode.KEY_REQUIRED,
         ),
         creates=True,
         description=(
