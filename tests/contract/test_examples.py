@@ -180,6 +180,7 @@ REFUSED: Final = {
     ),
     "not_found": ("GET", "/v0/watch/wid_ydG-VcZ1wNTFfOYzFEJoXA", None),
     "topic_not_found": ("GET", "/v0/topics/refunds", None),
+    "record_not_found": ("GET", "/v0/topics/orders/latest?tag=nobody", None),
     "router_not_found": ("GET", "/v0/routers/refunds", None),
     "method_not_allowed": ("PATCH", "/v0/topics", None),
     "not_acceptable": ("GET", "/v0/topics/jobs/work?node=w", None),

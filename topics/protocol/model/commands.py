@@ -22,7 +22,7 @@ from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.marks import Mark
 from topics.protocol.model.names import partition_of
 from topics.protocol.model.render import JsonText
-from topics.protocol.model.tags import Match
+from topics.protocol.model.tags import Match, TagRange
 
 
 class OnBehalf(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class AppendBatch(msgspec.Struct, frozen=True):
     data: bytes
     waits_for_sync: bool = True
     unpacked_bytes: int = 0
-    unkeyed: Sequence[int] = ()
+    unkeyed: tuple[int, ...] = ()
 
     disable_backpressure: ClassVar[bool] = False
 
@@ -225,6 +225,27 @@ class ReadPage(msgspec.Struct, frozen=True):
     include_tags: bool
     include_meta: bool
     epoch: str | None
+
+
+class ReadLatest(msgspec.Struct, frozen=True):
+    """Read the latest record of each tag in a range (§3.5).
+
+    Attributes:
+        match: The range, behind the page before.
+        tag: The one tag that is asked for; None: those with a prefix are.
+    """
+
+    topic: str
+    match: TagRange
+    tag: str | None
+    limit: int
+    budget_bytes: int
+    include_tags: bool
+    include_meta: bool
+
+
+RecordRead: TypeAlias = Diff | ReadPage | ReadLatest
+"""Whoever has the records of the topic decides it."""
 
 
 class DeleteRecords(msgspec.Struct, frozen=True):
@@ -490,6 +511,7 @@ Command: TypeAlias = (
     | DescribeProducers
     | Diff
     | ReadPage
+    | ReadLatest
     | DeleteRecords
     | DeleteSeqs
     | Purge
@@ -635,6 +657,7 @@ FACTS: Final[Mapping[type, Facts]] = {
     DescribeProducers: Facts(_topic, _none, is_read=True),
     Diff: _RECORDS._replace(waits=_waits),
     ReadPage: _RECORDS,
+    ReadLatest: _RECORDS,
     DeleteRecords: _CHANGE,
     DeleteSeqs: _CHANGE,
     Purge: _CHANGE,

@@ -48,7 +48,7 @@ class _Part(NamedTuple):
     data: bytes
     refused: _Refused | None
     unpacked_bytes: int = 0
-    unkeyed: Sequence[int] = ()
+    unkeyed: tuple[int, ...] = ()
 
 
 def produce(call: Call) -> Steps[Any]:
