@@ -45,6 +45,7 @@ NOT_JSON: Final = {
     "job compact": "runs until it is done; spark.md says what it writes",
     "job sessions": "runs until it is done; spark.md says what it writes",
     "keys hash": "prints lines for a keys file",
+    "latest": "prints records, a JSON object a line",
     "read": "prints records, a JSON object a line",
     "redrive": "prints records, a JSON object a line",
     "serve": "runs a server; its log is JSON by itself",

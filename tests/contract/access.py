@@ -108,6 +108,7 @@ ROWS: Final = (
     Row("DELETE /v0/topics/:", _of("delete"), "/v0/topics/{absent}", None, ("absent",)),
     Row("POST /v0/topics/:/diff", _of("read"), _LOG + "/diff", {}, ("topic",)),
     Row("GET /v0/topics/:/records", _of("read"), _LOG + "/records", None, ("topic",)),
+    Row("GET /v0/topics/:/latest", _of("read"), _LOG + "/latest", None, ("topic",)),
     Row(
         "POST /v0/topics/:/delete",
         _of("delete"),

@@ -272,6 +272,26 @@ def test_a_full_topic_refuses_whole_batches(api: Api, name: str) -> None:
     assert api.seqs(name) == [2, 3, 4]
 
 
+def test_a_compacted_topic_refuses_what_has_no_key(api: Api, name: str) -> None:
+    """422 `key_required`, nothing appended, over a WebSocket as well. (§2)"""
+    api.put(name, compact=True)
+    path = f"/v0/topics/{name}"
+    body = {"records": [{"data": 1, "tag": "a"}, {"data": 2}]}
+    assert api.refused("POST", path, body) == (422, "key_required")
+    assert api.ask("POST", path, body).json["error"]["detail"] == {"topic": name, "records": [1]}
+    assert api.state(name)["head_seq"] == 0
+    body = {"records": [{"data": 1, "tag": "a"}, {"data": 2, "key": "/w=="}]}
+    assert api.ask("POST", path, body).status == 200
+    assert api.refused("PUT", path, {"type": "queue", "compact": True}) == (
+        409,
+        "topic_exists_incompatible",
+    )
+    assert api.refused("PUT", f"{path}-q", {"type": "queue", "compact": True}) == (
+        400,
+        "invalid_request",
+    )
+
+
 def test_a_full_topic_counts_bytes_too(api: Api, name: str) -> None:
     """`cap_bytes` is measured as `bytes` is. (§0.10)"""
     one = api.append(f"{name}x", "x" * 100) and api.state(f"{name}x")["bytes"]

@@ -180,6 +180,7 @@ REFUSED: Final = {
     ),
     "not_found": ("GET", "/v0/watch/wid_ydG-VcZ1wNTFfOYzFEJoXA", None),
     "topic_not_found": ("GET", "/v0/topics/refunds", None),
+    "record_not_found": ("GET", "/v0/topics/orders/latest?tag=nobody", None),
     "router_not_found": ("GET", "/v0/routers/refunds", None),
     "method_not_allowed": ("PATCH", "/v0/topics", None),
     "not_acceptable": ("GET", "/v0/topics/jobs/work?node=w", None),
@@ -188,6 +189,7 @@ REFUSED: Final = {
     "topic_not_empty": ("DELETE", "/v0/topics/orders?if_empty=true", None),
     "not_a_queue": ("POST", "/v0/topics/orders/claim", '{"node": "w"}'),
     "unsupported_media_type": ("POST", "/v0/topics/orders", "n=1"),
+    "key_required": ("POST", "/v0/topics/states", '{"records": [{"data": 1}]}'),
     "topic_full": ("POST", "/v0/topics/full", '{"records": [{"data": 1}]}'),
 }
 
@@ -196,6 +198,7 @@ REFUSED: Final = {
 def test_an_example_of_a_refusal_is_real(shop: httpx.Client, code: str) -> None:
     """Message and detail are those that a request gets. (§0.6)"""
     method, path, body = REFUSED[code]
+    ok(shop, "PUT", "/v0/topics/states", {"compact": True})
     ok(shop, "PUT", "/v0/topics/full", {"cap_records": 1000, "discard": "reject"})
     ok(shop, "POST", "/v0/topics/full/purge")
     ok(shop, "POST", "/v0/topics/full", {"records": [{"data": 0}] * 1000})

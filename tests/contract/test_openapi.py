@@ -157,6 +157,13 @@ def seen_of_topics(seen: Seen, log: str) -> None:
         seen.ok("POST", f"{path}/diff", {"match": match})
     seen.ok("GET", f"{path}/records?from_seq=0&include_tags=true&include_meta=true&limit=9")
     seen.ok("GET", f"{path}/records?from_seq=1&max_batch_bytes=100&epoch=e")
+    seen.ok(
+        "GET", f"{path}/latest?prefix=&include_tags=true&include_meta=false&max_batch_bytes=100"
+    )
+    two = [{"data": 1, "tag": "la"}, {"data": 2, "tag": "lb"}]
+    seen.ok("POST", f"{path}-table", {"records": two})
+    page = seen.ok("GET", f"{path}-table/latest?limit=1")
+    seen.ok("GET", f"{path}-table/latest?cursor={page['next_cursor']}")
     seen.ok("POST", f"{path}/delete", {"before_seq": 2, "match": "a*", "erase": True})
     seen.ok("POST", f"{path}/purge", {"keep": 1, "filter": "a.>"})
     seen.ok("POST", f"{path}/purge")
@@ -329,10 +336,14 @@ REFUSALS: list[tuple[str, str, object, dict[str, str], str]] = [
     ("POST", "/v0/topics/{log}", {"records": [{"data": "x" * 100_000}]}, {}, "record_too_large"),
     ("POST", "/v0/topics/absent", {"records": [{"data": 1}], "create": False}, {}, "topic_not_found"),
     ("POST", "/v0/topics/{full}", {"records": [{"data": 1}]}, {}, "topic_full"),
+    ("POST", "/v0/topics/{full}-keyed", {"records": [{"data": 1}], "config": {"compact": True}}, {}, "key_required"),
     ("POST", "/v0/topics/{log}", b"x" * (2 << 20), {}, "payload_too_large"),
     ("POST", "/v0/topics/{log}", b"x", {"content-type": "text/plain"}, "unsupported_media_type"),
     ("DELETE", "/v0/topics/{full}?if_empty=true", b"", {}, "topic_not_empty"),
     ("POST", "/v0/topics/absent/diff", {}, {}, "topic_not_found"),
+    ("GET", "/v0/topics/absent/latest", b"", {}, "topic_not_found"),
+    ("GET", "/v0/topics/{log}/latest?tag=nobody", b"", {}, "record_not_found"),
+    ("GET", "/v0/topics/{log}/latest?tag=a&prefix=b", b"", {}, "invalid_request"),
     ("POST", "/v0/topics/{log}/delete", {}, {}, "invalid_request"),
     ("POST", "/v0/topics/{log}/purge", {"seq": 1, "keep": 1}, {}, "invalid_request"),
     ("POST", "/v0/topics/{log}/claim", {"node": "w"}, {}, "not_a_queue"),

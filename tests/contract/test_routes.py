@@ -13,6 +13,7 @@ ROUTES = {
     "/v0/topics/{name}": {"GET", "PUT", "POST", "DELETE"},
     "/v0/topics/{name}/diff": {"POST"},
     "/v0/topics/{name}/records": {"GET"},
+    "/v0/topics/{name}/latest": {"GET"},
     "/v0/topics/{name}/delete": {"POST"},
     "/v0/topics/{name}/purge": {"POST"},
     "/v0/health": {"GET"},

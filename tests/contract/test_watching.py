@@ -219,6 +219,20 @@ def opened(server: Server, api: Api, protocol: str, clients: Open, *names: str, 
 
 
 @pytest.mark.every_server
+def test_a_socket_is_told_that_a_compacted_topic_needs_keys(
+    server: Server, name: str, clients: Open
+) -> None:
+    """As over HTTP. (§2, §7.7)"""
+    socket = clients(Ws, server.port)
+    keyed = {"data": 1, "tag": "a"}
+    config = {"compact": True}
+    socket.say(op="publish", topic=name, records=[keyed], config=config, request_id=1)
+    assert until(socket, "ack").fields["seqs"] == [1]
+    socket.say(op="publish", topic=name, records=[keyed, {"data": 2}], request_id=2)
+    assert until(socket, "error").fields["code"] == "key_required"
+
+
+@pytest.mark.every_server
 def test_a_socket_writes_and_reads(server: Server, name: str, clients: Open) -> None:
     """One connection for both directions; a long message is one message. (§7.7)"""
     socket = clients(Ws, server.port)

@@ -13,7 +13,7 @@ import orjson
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.driver.group_commit import GroupCommit, Rotate, Sync, Write
 from topics.protocol.driver.maintenance import Call, MaintenanceDriver
-from topics.protocol.driver.reply import PendingAnswer
+from topics.protocol.driver.reply import Deliver, PendingAnswer, Reply, Ticket
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.faces.http import answers as http_answers
@@ -68,7 +68,7 @@ class Harness:
         self.now_ms = now_ms
         self.commit = GroupCommit(self.engine, self.store, self, self, flush_ms=200)
         self.maintenance = MaintenanceDriver(
-            self.limits, self.engine, self.store, self.commit, Throttle(), self
+            self.limits, self.engine, self.store, self.commit, Throttle(), self, submit=self._submit
         )
         self.schedule = self.maintenance.schedule
         self.sealing, self.compaction = self.schedule.sealing, self.schedule.compaction
@@ -92,6 +92,13 @@ class Harness:
                 self.events.append(event)
 
         self.engine.unit.emit = heard  # type: ignore[method-assign]
+
+    def _submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
+        """What maintenance decides."""
+        outcome = self.ask(command)
+        self.sync()
+        assert isinstance(outcome, Outcome)
+        return Reply(outcome)
 
     # CommitListener.
 
@@ -281,6 +288,13 @@ class Harness:
             jobs.append(job)
         return jobs
 
+    def compact(self) -> None:
+        """Compact by keys what is due, as rounds of maintenance do."""
+        keys = self.schedule.key_compaction
+        self.drive(keys.go_on())
+        while keys.has_more(self.now_ms):
+            self.drive(keys.go_on())
+
     def rewrite(self, name: str = "t") -> None:
         """Write anew what an erasure would."""
         self.drive(self.schedule.rewrite_for([self.topic(name).topic_id]))
@@ -304,6 +318,8 @@ class Harness:
                 self.write()
             case steps.UntilSynced():
                 self.sync()
+            case steps.Decision():
+                return self.ask(step.command)
 
     # What group commit and maintenance ask of their host.
 

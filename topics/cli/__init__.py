@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "inspect": "inspect:command",
     "job": "job:command",
     "keys": "keys:command",
+    "latest": "latest:command",
     "peek": "records:peek",
     "profiles": "profiles:command",
     "publish": "records:publish",

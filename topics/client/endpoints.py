@@ -25,6 +25,7 @@ from topics.client.models import (
     Extended,
     Guarantee,
     Health,
+    LatestPage,
     Nacked,
     Purged,
     Ready,
@@ -207,6 +208,25 @@ def page(
 
 def _with_etag(page: StablePage[R], etag: str) -> StablePage[R]:
     return msgspec.structs.replace(page, etag=etag)
+
+
+def latest(
+    topic: str,
+    record_type: type[R],
+    *,
+    tag: str | None = None,
+    prefix: str = "",
+    include_meta: bool = True,
+    cursor: str | None = None,
+) -> Call[LatestPage[R]]:
+    """The newest record of a tag, or a page of those of all tags with a prefix."""
+    params = {"prefix": prefix, "limit": str(PAGE_RECORDS)} if tag is None else {"tag": tag}
+    if cursor is not None:
+        params["cursor"] = cursor
+    if not include_meta:
+        params["include_meta"] = _word(include_meta)
+    kind: Any = LatestPage[record_type]  # type: ignore[valid-type]
+    return Call("GET", topic_path(topic, "latest"), decoder_of(kind), params)
 
 
 def create_watch(

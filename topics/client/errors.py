@@ -65,6 +65,10 @@ class RecordTooLarge(InvalidRequest):
     """One record's data and meta exceed the server's bound."""
 
 
+class KeyRequired(InvalidRequest):
+    """422: the topic is compacted, and a record has neither a tag nor a key; nothing was appended."""
+
+
 class PayloadTooLarge(InvalidRequest):
     """413: the body exceeds the server's bound."""
 
@@ -87,6 +91,10 @@ class TopicNotFound(NotFound):
 
 class RouterNotFound(NotFound):
     """404: the router does not exist."""
+
+
+class RecordNotFound(NotFound):
+    """404: no record of the topic has the tag."""
 
 
 class Conflict(TopicsError):
@@ -127,6 +135,8 @@ class NotSent(TopicsError):
 
 _BY_CODE: Final[dict[str, type[TopicsError]]] = {
     "batch_too_large": BatchTooLarge,
+    "key_required": KeyRequired,
+    "record_not_found": RecordNotFound,
     "record_too_large": RecordTooLarge,
     "router_not_found": RouterNotFound,
     "topic_not_found": TopicNotFound,

@@ -161,6 +161,18 @@ class StablePage(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     etag: str | None = None
 
 
+class LatestPage(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """The newest records of some tags; without `next_cursor` there are no more."""
+
+    records: list[R]
+    epoch: str
+    next_cursor: str | None = None
+
+    @property
+    def items(self) -> list[R]:
+        return self.records
+
+
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A topic's config in force, every field resolved (§0.10)."""
 

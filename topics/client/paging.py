@@ -142,6 +142,15 @@ def topics(*, prefix: str, page_size: int) -> ListPages[TopicSummary]:
     )
 
 
+def latest(topic: str, record_type: type[R], *, prefix: str, include_meta: bool) -> ListPages[R]:
+    return ListPages(
+        lambda at: endpoints.latest(
+            topic, record_type, prefix=prefix, include_meta=include_meta, cursor=at
+        ),
+        lambda _: True,
+    )
+
+
 def routers(
     *, prefix: str, source: str | None, dest: str | None, page_size: int
 ) -> ListPages[RouterSummary]:

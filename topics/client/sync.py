@@ -280,6 +280,52 @@ class Client(QueueCalls, RouterCalls):
         return self.session.do(endpoints.page(topic, record_type, known, options))
 
     @overload
+    def latest(self, topic: str, tag: str, *, include_meta: bool = True) -> Record[Any]: ...
+
+    @overload
+    def latest(
+        self, topic: str, tag: str, *, record_type: type[R], include_meta: bool = True
+    ) -> R: ...
+
+    def latest(
+        self,
+        topic: str,
+        tag: str,
+        *,
+        record_type: type[Any] = Record,
+        include_meta: bool = True,
+    ) -> Any:
+        """The newest record of a tag: a topic as a table, compacted or not (§3.5).
+
+        Raises:
+            RecordNotFound: No record has the tag.
+        """
+        call = endpoints.latest(topic, record_type, tag=tag, include_meta=include_meta)
+        return (self.session.do(call)).records[0]
+
+    @overload
+    def latest_all(
+        self, topic: str, prefix: str = "", *, include_meta: bool = True
+    ) -> Iterator[Record[Any]]: ...
+
+    @overload
+    def latest_all(
+        self, topic: str, prefix: str = "", *, record_type: type[R], include_meta: bool = True
+    ) -> Iterator[R]: ...
+
+    def latest_all(
+        self,
+        topic: str,
+        prefix: str = "",
+        *,
+        record_type: type[Any] = Record,
+        include_meta: bool = True,
+    ) -> Iterator[Any]:
+        """The newest record of each tag that begins with a prefix, page by page (§3.5)."""
+        pages = paging.latest(topic, record_type, prefix=prefix, include_meta=include_meta)
+        return self.session.items(pages)
+
+    @overload
     def read(
         self, topic: str, **options: Unpack[ReadOptions]
     ) -> Iterator[Record[Any] | Tombstone]: ...

@@ -17,6 +17,7 @@ from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork
 from topics.protocol.decide.batches import BatchCommands
 from topics.protocol.decide.fetches import Fetches
 from topics.protocol.decide.groups import GroupCommands
+from topics.protocol.decide.latest import LatestReads
 from topics.protocol.decide.partial_scans import PartialScans
 from topics.protocol.decide.push_streams import PushStream
 from topics.protocol.decide.queues import QueueCommands
@@ -33,9 +34,11 @@ from topics.protocol.model.commands import (
     Claim,
     Command,
     DeleteRecords,
+    DeleteSeqs,
     Diff,
     FetchBatches,
     Purge,
+    ReadLatest,
     ReadPage,
 )
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
@@ -109,6 +112,7 @@ class Engine:
         self.push_streams = self.queue_commands.streams
         self.scans = PartialScans(self.unit)
         self.reads = Reads(self.unit, self.scans)
+        self.latest = LatestReads(self.unit, self.scans)
         self.fetches = Fetches(self.unit, self.watches.connection_shares)
         self.group_commands = GroupCommands(self.unit)
         self._records = RecordCommands(self.unit, self.scans)
@@ -117,6 +121,7 @@ class Engine:
         )
         self._decide: dict[type, Callable[[Any, Moment], Outcome]] = {
             Append: self._records.append,
+            DeleteSeqs: self._records.delete_seqs,
             **topics.commands,
             **self.watch_commands.commands,
             **self.router_commands.commands,
@@ -153,6 +158,8 @@ class Engine:
                 return self.reads.diff(command, token, moment.now_ms)
             if type(command) is ReadPage:
                 return self.reads.page(command, token, moment)
+            if type(command) is ReadLatest:
+                return self.latest.read(command, token, moment)
             if type(command) is FetchBatches:
                 return self.fetches.fetch(command, token, moment.now_ms)
             if type(command) is Claim:

@@ -178,6 +178,9 @@ class SealedRun:
             return ids
         return ids[[match.accepts(_at(offsets, text, rank)) for rank in range(lo, lo + len(ids))]]
 
+    def next_tags(self, match: TagMatch, most: int) -> list[str]:
+        return self.tags_of(self.tag_ids(match)[:most].tolist())
+
     def tag_rows(self, match: TagMatch) -> NDArray[np.int64]:
         ids = self.tag_ids(match)
         if not len(ids):

@@ -27,7 +27,8 @@ def sent(records: list[Record] = TWO, **fields: Any) -> bytes:
 
 
 def test_a_sound_batch_says_how_large_its_records_are_and_their_greatest_time() -> None:
-    found = (len(records_of(TWO)), NOW_MS + 7)
+    """And which of them have no key."""
+    found = (len(records_of(TWO)), NOW_MS + 7, (1,))
     assert require_sound(sent(), RECORD_BYTES) == found
     packed = batch(gzip.compress(records_of(TWO)), 2, attributes=1, max_ms=NOW_MS + 7)
     assert require_sound(packed, RECORD_BYTES) == found

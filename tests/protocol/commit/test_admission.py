@@ -5,7 +5,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from protocol.harness import Harness, refusal
+from protocol.harness import Harness, refusal, tagged
 from protocol.workers import queue
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.statuses import STATUSES
@@ -224,3 +224,49 @@ def test_the_room_for_a_batch_counts_its_names(field: str) -> None:
 
     assert sum(map(len, encode(event))) <= log_bytes
     assert sum(map(len, names)) + len(event.batch.text) <= log_bytes
+
+
+# ---------------------------------------------------------------------- compacted topics
+
+
+def test_a_compacted_topic_takes_records_with_keys_alone() -> None:
+    """A tag or another key; else 422, all or nothing, with the records that have none. (§2)"""
+    engine = Harness()
+    engine.put(compact=True)
+    engine.append(
+        tagged("a", 1), {"data": 2, "key": "/w=="}, {"data": None, "form": "null", "key": ""}
+    )
+    for records, which in (([1], [0]), ([tagged("a"), 1, tagged("b"), 2], [1, 3])):
+        refused = refusal(engine.append, *records)
+        assert (refused.code, refused.detail) == (
+            ErrorCode.KEY_REQUIRED,
+            {"topic": "t", "records": which},
+        )
+    text = {"data": "x", "form": "text"}
+    assert refusal(engine.append, text).code is ErrorCode.KEY_REQUIRED
+    detail = refusal(engine.append, *range(1000)).detail or {}
+    assert detail["records"] == [*range(100)]
+    assert engine.state()["head_seq"] == 3
+    engine.put(compact=False)
+    engine.append(1)
+
+
+def test_a_write_that_makes_a_compacted_topic_is_held_to_it() -> None:
+    """What is refused makes no topic. (§2)"""
+    engine = Harness()
+    refused = refusal(engine.append, 1, config={"compact": True})
+    assert refused.code is ErrorCode.KEY_REQUIRED
+    assert engine.engine.state.topics == {}
+    engine.append(tagged("a"), config={"compact": True})
+
+
+def test_a_queue_is_not_compacted() -> None:
+    """400, made or configured, and by a write as well. (§1.1)"""
+    engine = Harness()
+    config = {"type": "queue", "compact": True}
+    assert refusal(engine.put, "q", **config).code is ErrorCode.INVALID_REQUEST
+    refused = refusal(engine.append, tagged("a"), name="q", config=config)
+    assert refused.code is ErrorCode.INVALID_REQUEST
+    engine.put("q", type="queue", compact=False)
+    assert refusal(engine.put, "q", compact=True).code is ErrorCode.INVALID_REQUEST
+    assert engine.state("q")["config"]["compact"] is False

@@ -503,3 +503,22 @@ def test_the_time_of_the_append_may_be_that_of_all_records() -> None:
     assert (header.max_ms, header.has_append_time) == (START_MS, True)
     engine.put(message_timestamp_type="CreateTime")
     assert put(engine, *values(b"3")).append_time_ms is None
+
+
+def test_a_batch_with_a_record_that_has_no_key_is_refused_by_a_compacted_topic() -> None:
+    """A batch that came before gets its answer all the same. (§2, docs/kafka.md)"""
+    engine = Harness()
+    engine.put()
+    came = sent(
+        (None, b"1", (), 0), (b"a", b"2", (), 0), producer_id=7, producer_epoch=0, sequence=0
+    )
+    engine.ask(AppendBatch("t", came, unkeyed=(0,)))
+    engine.put(compact=True)
+    again = engine.ask(AppendBatch("t", came, unkeyed=(0,)))
+    assert isinstance(again, BatchAppended)
+    assert again.deduped
+    refused = refusal(engine.ask, AppendBatch("t", sent((None, b"3", (), 0)), unkeyed=(0,)))
+    assert (refused.code, (refused.detail or {})["records"]) == (ErrorCode.KEY_REQUIRED, [0])
+    put(engine, *values(b"4"))
+    engine.put(compact=True, durability="ephemeral")
+    assert refusal(put, engine, (None, b"5", (), 0)).code is ErrorCode.KEY_REQUIRED

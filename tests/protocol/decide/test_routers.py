@@ -998,3 +998,19 @@ def test_copies_that_are_held_back_are_not_made() -> None:
     engine.work_off()
 
     assert engine.datas() == [1]
+
+
+def test_a_record_without_a_key_blocks_a_router_into_a_compacted_topic() -> None:
+    """Records before it are copied, and it says why; it goes on where the topic takes the record. (§2, §6.1)"""
+    engine = Harness()
+    engine.put("s")
+    engine.put("d", compact=True)
+    engine.route()
+    engine.append(tagged("a", 1), tagged("b", 2), 3, tagged("c", 4), name="s")
+    engine.work_off()
+    assert engine.datas() == [1, 2]
+    assert engine.router()["blocked"]["code"] == "key_required"
+    engine.put("d")
+    engine.work_off()
+    assert engine.datas() == [1, 2, 3, 4]
+    assert engine.router()["blocked"] is None

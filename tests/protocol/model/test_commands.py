@@ -11,6 +11,7 @@ from topics.protocol.model.commands import (
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
+    DeleteSeqs,
     DescribeGroup,
     DescribeProducers,
     DescribeTopics,
@@ -61,8 +62,9 @@ def test_every_command_has_a_route() -> None:
         DeleteOffsets,
         ListGroups,
         DescribeGroup,
-        DeleteGroup,
-    }  # Kafka's clients have these
+        DeleteGroup,  # Kafka's clients have these
+        DeleteSeqs,  # and maintenance has this
+    }
 
 
 @pytest.mark.parametrize("wait_ms", [0, 1])

@@ -13,6 +13,7 @@ from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.groups import Membership, OffsetCommit
 from topics.protocol.model.permission import permitted
+from topics.protocol.model.tags import equals
 
 LETTERS = msgspec.structs.replace(TopicConfig(), dead_letter="in.letters")
 INNER = Caller("k", prefixes=("in.",))
@@ -63,7 +64,9 @@ TABLE: list[tuple[Command, set[str]]] = [
     (commands.DescribeProducers("in.a", 0, 1), {"in.a"}),
     (commands.Diff("in.a", **DIFF), {"in.a"}),
     (commands.ReadPage("in.a", 0, 1, 1, False, True, None), {"in.a"}),
+    (commands.ReadLatest("in.a", equals("a"), "a", 1, 1, True, True), {"in.a"}),
     (commands.DeleteRecords("in.a", 1, None), {"in.a"}),
+    (commands.DeleteSeqs("in.a", "e-1", b""), {"in.a"}),
     (commands.Purge("in.a", 1, None, None), {"in.a"}),
     (
         commands.CreateWatch(wid="w", topics={"in.a": Begin(), "in.b": Begin()}, **WATCH),

@@ -270,3 +270,18 @@ def test_much_is_verified_on_a_thread_and_holds_what_follows(
     given_up = begin()
     given_up.cancel()
     assert len(threads) == 1
+
+
+def test_a_compacted_topic_refuses_records_without_a_key_by_name() -> None:
+    """87, with the place of each in its batch; another batch of the request is taken. (docs/kafka.md)"""
+    desk = KafkaDesk()
+    config = TopicConfig(compact=True)
+    desk.shell.submit(PutTopic("t", config, type_given=False), lambda _: None)
+    keyed = batch(record(0, b"k", b"1"), 1)
+    for count in (3, 60):
+        records = b"".join(record(nth, None if nth % 2 else b"k") for nth in range(count))
+        bad, good = desk.produce(batch(records, count), keyed)
+        assert (bad.error_code, bad.base_offset) == (errors.INVALID_RECORD, -1)
+        assert [each.batch_index for each in bad.record_errors] == [*range(1, count, 2)]
+        assert "needs a tag or a key" in bad.record_errors[0].batch_index_error_message
+        assert (good.error_code, good.record_errors) == (0, [])

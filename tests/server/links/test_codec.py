@@ -59,7 +59,9 @@ ONE_OF_EACH: list[Command] = [
     commands.DescribeProducers("t", 3, 4),
     commands.Diff("t", 1, 2, 3, 4, ("n", "m"), SUBJECT, True, False, 5, "e-1"),
     commands.ReadPage("t", 1, 2, 3, include_tags=True, include_meta=False, epoch="e-1"),
+    commands.ReadLatest("t", RANGE, "a", 2, 3, include_tags=True, include_meta=False),
     commands.DeleteRecords("t", 5, RANGE, erase=True),
+    commands.DeleteSeqs("t", "e-1", b"12345678"),
     commands.Purge("t", 1, 2, SUBJECT),
     commands.CreateWatch(
         "w", {"t": Begin(3, 4, True, SUBJECT, ("n",))}, VIEW, 9, lenient=True, cursors={"t": 3}

@@ -160,13 +160,32 @@ def _as_it_came(
     head: bytes, value: bytes, meta: bytes, tag: bytes, time_ms: int
 ) -> tuple[bytes, bytes, bytes, int]:
     """Key, value and headers of a record as it came, and its time."""
-    form, key, time, pairs = (each.search(head) for each in (_FORM, _KEY, _TIME, _HEADERS))
+    form, time, pairs = (each.search(head) for each in (_FORM, _TIME, _HEADERS))
+    key = key_of(head)
     return (
-        tag if key is None else _sized(b64decode(key[1])),
+        tag if key is None else _sized(key),
         _sized(value_of(b"" if form is None else form[1], value)),
         _headers(_listed(_PAIRS.decode(pairs[1])) if pairs else _members(meta)),
         time_ms if time is None else int(time[1]),
     )
+
+
+def head_of(text: bytes, data_size: int, meta_size: int) -> bytes:
+    """What stands before `data` in the text of a record."""
+    end = len(text) - (meta_size + META_KEY_SIZE if meta_size else 0) - 1
+    return text[: end - data_size - DATA_KEY_SIZE]
+
+
+def key_of(head: bytes) -> bytes | None:
+    """The key that the head of a record has; None where the tag is the key, or there is none."""
+    key = _KEY.search(head)
+    return None if key is None else b64decode(key[1])
+
+
+def is_null(head: bytes) -> bool:
+    """Whether the head of a record says that there is no value."""
+    form = _FORM.search(head)
+    return form is not None and form[1] == b"null"
 
 
 def value_of(form: bytes, data: bytes) -> bytes | None:

@@ -21,6 +21,8 @@ from topics.protocol.model.records import Buffer
 
 FEW: Final = 48
 """Records up to which a plain loop costs less than arrays."""
+UNKEYED_MAX: Final = 100
+"""Records without a key that are named."""
 _ROUNDS: Final = 8
 """Headers of a record that are looked at side by side with those of others; more are looked at one by one."""
 _PAD_BYTES: Final = 16
@@ -69,10 +71,12 @@ class Fields(NamedTuple):
 
 
 class Sound(NamedTuple):
-    """What was seen of sound records: the greatest time, from the batch's first, and the size of the largest."""
+    """What was seen of sound records: the greatest time, from the batch's first, the size of the largest, and which
+    have no key, the first `UNKEYED_MAX`."""
 
     max_delta: int
     longest: int
+    unkeyed: tuple[int, ...]
 
 
 class _Columns(NamedTuple):
@@ -93,13 +97,18 @@ def verified(data: Buffer, count: int) -> Sound:
     """Verify unpacked records, none of which is gone.  Raises BatchError."""
     if count <= FEW:
         max_delta = longest = at = 0
+        unkeyed: list[int] = []
         for nth, field in enumerate(_few(data, count, count)):
             longest = max(longest, field.end - at)
             max_delta = field.time_delta if nth == 0 else max(max_delta, field.time_delta)
             at = field.end
-        return Sound(max_delta, longest)
+            if field.key_size < 0:
+                unkeyed.append(nth)
+        return Sound(max_delta, longest, tuple(unkeyed))
     fields = _many(data, count, count)
-    return Sound(int(fields.time_delta.max()), int(np.diff(fields.end, prepend=0).max()))
+    longest = int(np.diff(fields.end, prepend=0).max())
+    bare = np.flatnonzero(fields.key_size < 0)[:UNKEYED_MAX].tolist()
+    return Sound(int(fields.time_delta.max()), longest, tuple(bare))
 
 
 def fields(data: Buffer, count: int, span: int) -> Iterator[Field]:

@@ -34,10 +34,12 @@ class RecordTooLarge(BatchError):
 
 
 class Found(NamedTuple):
-    """What the records of a sound batch are: bytes, once they are unpacked, and the greatest time."""
+    """What the records of a sound batch are: bytes, once they are unpacked, the greatest time, and which have no key,
+    the first ones of many."""
 
     unpacked_bytes: int
     max_ms: int
+    unkeyed: tuple[int, ...]
 
 
 def require_sound(
@@ -74,4 +76,4 @@ def require_sound(
     max_ms = header.first_ms + sound.max_delta
     if max_ms > TIME_MAX:
         raise BadTime("a record has a time that 64 bits do not hold")
-    return Found(len(records), max_ms)
+    return Found(len(records), max_ms, sound.unkeyed)

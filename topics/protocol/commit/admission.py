@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from topics.protocol.batches.records import UNKEYED_MAX
 from topics.protocol.commit.copies import Copies
 from topics.protocol.model.commands import Append
 from topics.protocol.model.config import TopicConfig
@@ -16,7 +17,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import Cause, Floors, RecordsAppended, TopicCreated
 from topics.protocol.model.limits import Limits, throttled
 from topics.protocol.model.marks import forms_of
-from topics.protocol.model.records import Batch, PackedBatch
+from topics.protocol.model.records import HAS_KEY, Batch, PackedBatch
 from topics.protocol.model.render import render_batch
 from topics.protocol.state.floors import floors_with
 from topics.protocol.state.hot_memory import hot_bytes_of
@@ -51,6 +52,7 @@ class Admission:
         Raises:
             Rejection: There are too many topics; or what it is, or is named for, it cannot be with its partitions.
         """
+        require_log(config)
         self.require_topics(config.partition_count)
         self.require_whole(name, config)
         return TopicCreated(now_ms, self.state.next_topic_id, name, config, RESERVE_FIRST)
@@ -145,6 +147,8 @@ class Admission:
         freed_bytes: int = 0,
     ) -> tuple[RecordsAppended, int]:
         n, config, size_bytes = len(batch), topic.config, batch.weight
+        if config.is_compacted and isinstance(batch, Batch):
+            require_keys(topic, unkeyed_of(batch))
         if config.discard == "reject" and config.cap_bytes:
             self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
         volatile = not topic.durability.is_logged
@@ -274,6 +278,35 @@ def creation_bytes(config: TopicConfig) -> int:
     """Room that the events of a new topic, or config, and its partitions may take in the log."""
     count = config.partition_count
     return FRAME_BYTES + (FRAME_BYTES + count * _ID_BYTES if count > 1 else 0)
+
+
+def unkeyed_of(batch: Batch) -> list[int]:
+    """Which records of a batch have neither a tag nor another key."""
+    tags = batch.tags or [None] * len(batch)
+    form = batch.form
+    return [
+        nth
+        for nth, tag in enumerate(tags)
+        if tag is None and (form is None or not form[nth] & HAS_KEY)
+    ]
+
+
+def require_keys(topic: Topic, unkeyed: Sequence[int]) -> None:
+    """Raises Rejection: 422 where records that have no key are for a compacted topic (§2)."""
+    if unkeyed and topic.config.is_compacted:
+        raise Rejection(
+            ErrorCode.KEY_REQUIRED,
+            f'topic "{topic.name}" is compacted: each record needs a tag or a key',
+            {"topic": topic.name, "records": [*unkeyed[:UNKEYED_MAX]]},
+        )
+
+
+def require_log(config: TopicConfig) -> None:
+    """Raises Rejection: 400 for a compacted queue, of which a newer job would take another's place."""
+    if config.type == "queue" and config.is_compacted:
+        raise Rejection(
+            ErrorCode.INVALID_REQUEST, "a queue is not compacted: `compact` is for logs"
+        )
 
 
 def _strings_bytes(texts: str | Sequence[str | None] | None) -> int:

@@ -17,7 +17,7 @@ from topics.protocol.batches.header import (
     timed,
 )
 from topics.protocol.batches.to_text import text_of
-from topics.protocol.commit.admission import FRAME_BYTES
+from topics.protocol.commit.admission import FRAME_BYTES, require_keys
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.model.commands import AppendBatch, DescribeProducers, ReserveProducerIds
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -76,6 +76,7 @@ class BatchCommands:
             known = self._state.producers.repeated(topic.topic_id, header, now_ms)
             if known is not None:
                 return self._repeated(topic, known)
+        require_keys(topic, command.unkeyed)
         volatile = not topic.durability.is_logged
         batch = self._batch(topic, command, header, now_ms)
         event, log_bytes = self._unit.admit_batch(topic, batch, now_ms)

@@ -7,10 +7,11 @@ is told so without a look at its text.  How the records lie in runs is not in it
 a restart changes no tag.
 """
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
-from topics.protocol.model.commands import ReadPage
+from topics.protocol.model.commands import ReadLatest, ReadPage
 from topics.protocol.state.selection import Selection
 from topics.protocol.state.topic import Tombstone
 
@@ -32,6 +33,17 @@ def page_tag(epoch: str, command: ReadPage, selection: Selection, stone: Tombsto
         *(command.include_tags, command.include_meta, command.epoch),
     )
     said = (FORM, epoch, asked, selection.next_seq, stone, _seq_spans(selection))
+    return blake2b(repr(said).encode(), digest_size=TAG_BYTES).hexdigest()
+
+
+def latest_tag(command: ReadLatest, named: Sequence[object], after: str | None) -> str:
+    """The tag of an answer with the latest records.
+
+    Args:
+        named: The epochs of the topics that have them, and their seqs.
+        after: Where the next page begins.
+    """
+    said = (FORM, command.include_tags, command.include_meta, named, after)
     return blake2b(repr(said).encode(), digest_size=TAG_BYTES).hexdigest()
 
 

@@ -388,7 +388,7 @@ class Finding:
         end_seq = self.end_seq
         rows = topic.hits(run, self.match, before_seq=end_seq)
         sizes = topic.weight(run, rows) if len(rows) else 0
-        spans, bits = _told(run, rows)
+        spans, bits = told(run, rows)
         self.left -= len(rows) // FOUND_COST
         reached = min(run.count, end_seq - run.first_seq)
         self.pieces[run.first_seq] = _Piece(
@@ -408,7 +408,7 @@ class Finding:
             rows = self.topic.hits(piece.run, self.match, before_seq=self.end_seq)
             rows = rows[: -(newest + records)]
             piece.rows = piece.run.count
-            piece.spans, piece.bits = _told(piece.run, rows)
+            piece.spans, piece.bits = told(piece.run, rows)
             piece.records = len(rows)
             piece.size_bytes = self.topic.weight(piece.run, rows)
 
@@ -425,8 +425,8 @@ class Finding:
         return records, gate
 
 
-def _told(run: Run, rows: NDArray[np.int64]) -> tuple[bytes, bytes]:
-    """(spans, bits) of rows, one of them empty."""
+def told(run: Run, rows: NDArray[np.int64]) -> tuple[bytes, bytes]:
+    """(spans of seqs, bits a row) of rows of a run, ascending, as events have them; one of them is empty."""
     spans = int(np.count_nonzero(np.diff(rows) != 1)) + 1 if len(rows) else 0
     if spans * SPAN_BYTES <= MARKS_BYTES + ((run.count + 7) >> 3):
         return seq_spans(rows.astype("<u8") + np.uint64(run.first_seq)).tobytes(), b""

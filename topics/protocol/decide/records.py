@@ -3,14 +3,15 @@
 from collections.abc import Callable, Generator, Sequence
 from typing import Final, TypeVar
 
+import numpy as np
 from msgspec.structs import replace
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, logs_deletes, no_such_topic
-from topics.protocol.decide.partial_scans import Finding, PartialScans
+from topics.protocol.decide.partial_scans import Finding, PartialScans, told
 from topics.protocol.model.access import Scope
-from topics.protocol.model.commands import Append, DeleteRecords, Purge
-from topics.protocol.model.events import FloorsRaised, TopicCreated
+from topics.protocol.model.commands import Append, DeleteRecords, DeleteSeqs, Purge
+from topics.protocol.model.events import FloorsRaised, Marks, TopicCreated
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import (
     SYNCED,
@@ -23,6 +24,8 @@ from topics.protocol.model.outcomes import (
     Purged,
 )
 from topics.protocol.model.ports import Run
+from topics.protocol.model.records import LIVE
+from topics.protocol.state.run_list import seq_spans
 from topics.protocol.state.topic import Topic
 
 Kind = TypeVar("Kind", Deleted, Purged)
@@ -134,6 +137,28 @@ class RecordCommands:
 
         finding = Finding(topic, command.match, command.seq)
         return self._remove(finding, command.keep or 0, outcome, token, moment)
+
+    def delete_seqs(self, command: DeleteSeqs, moment: Moment) -> Deleted:
+        """Of some records those that are still there, but never the last: a record that others are compared with."""
+        topic = self._unit.topic(command.topic, moment.now_ms)
+        seqs = np.frombuffer(command.seqs, "<u8")
+        if topic.epoch != command.epoch:
+            seqs = seqs[:0]
+        wanted = seqs[(seqs > topic.gone_through()) & (seqs < topic.head_seq)]
+        spans, marks = b"", list[Marks]()
+        records = size_bytes = 0
+        for run, rows in topic.runs.rows_of(seq_spans(wanted)) if len(wanted) else ():
+            live = rows[run.flags[rows] == LIVE]
+            own, bits = told(run, live)
+            spans += own
+            if bits:
+                marks.append(Marks(run.first_seq, run.count, bits))
+            records += len(live)
+            size_bytes += topic.weight(run, live)
+        if not records:
+            return _gone(Deleted, topic, 0, self._unit.repeated(topic))
+        gate = self._unit.remove_spans(topic, spans, records, size_bytes, moment, marks)
+        return _gone(Deleted, topic, records, gate)
 
     def _remove(
         self,

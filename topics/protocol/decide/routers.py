@@ -25,7 +25,9 @@ from topics.protocol.model.commands import (
     ListRouters,
     Purge,
     PutRouter,
+    ReadLatest,
     ReadPage,
+    RecordRead,
 )
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -75,6 +77,7 @@ class RouterCommands:
         self._before: dict[type, Callable[[Any], Upstream]] = {
             Diff: self._before_read,
             ReadPage: self._before_read,
+            ReadLatest: self._before_read,
             GetTopic: self._before_read,
             Claim: self._before_read,
             DeleteRecords: self._before_read,
@@ -145,7 +148,7 @@ class RouterCommands:
         return None if barrier.is_passed else barrier
 
     def _before_read(
-        self, command: Diff | ReadPage | GetTopic | Claim | DeleteRecords | Purge
+        self, command: RecordRead | GetTopic | Claim | DeleteRecords | Purge
     ) -> Upstream:
         topic = self._state.topics.get(command.topic)
         if topic is None or not self._routers.is_derived(topic.topic_id):

@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from topics.protocol.commit.admission import FRAME_BYTES, creation_bytes
+from topics.protocol.commit.admission import FRAME_BYTES, creation_bytes, require_log
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.decide.pages import page_of
 from topics.protocol.model.access import Caller
@@ -96,6 +96,7 @@ class TopicCommands:
                 f'topic "{topic.name}" is a {topic.config.type}; its type cannot change',
                 {"topic": topic.name, "type": topic.config.type},
             )
+        require_log(config)
         if config == topic.config or (previous is not UNSET and previous != topic.config):
             return _put(topic.name, topic.config, created=False)
         self._require_more(topic, config)

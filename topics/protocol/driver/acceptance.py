@@ -62,6 +62,10 @@ class Acceptance(Protocol):
     def turns(self) -> PendingTurns: ...
 
     @property
+    def leads(self) -> bool:
+        """Whether commands are decided here, now or in a moment."""
+
+    @property
     def may_decide(self) -> bool:
         """Whether a command that changes something is decided now."""
 

@@ -31,10 +31,9 @@ from topics.protocol.model.commands import (
     Claim,
     Command,
     DeleteRecords,
-    Diff,
     FetchBatches,
     Purge,
-    ReadPage,
+    RecordRead,
     waits_for_news,
 )
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, WriteFailed
@@ -58,7 +57,7 @@ class Read(msgspec.Struct, frozen=True):
 Step: TypeAlias = LogStep | Call | Read
 
 
-Parking: TypeAlias = Diff | ReadPage | Claim | DeleteRecords | FetchBatches | Purge
+Parking: TypeAlias = RecordRead | Claim | DeleteRecords | FetchBatches | Purge
 """Commands that may have to wait for records or jobs, or go on in parts, before their answer."""
 
 
@@ -163,7 +162,14 @@ class Driver:
         )
         throttle = Throttle()
         self.maintenance = MaintenanceDriver(
-            limits, self.engine, store, self.commit, throttle, host
+            limits,
+            self.engine,
+            store,
+            self.commit,
+            throttle,
+            host,
+            submit=lambda command, deliver: self._decide(command, deliver, 0.0),
+            decides=lambda: acceptance is None or acceptance.leads,
         )
         self.refused_for_room = 0
         self._copy_pace = CopyPace()

@@ -12,18 +12,20 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from topics.protocol.driver.group_commit import GroupCommit, unknown
-from topics.protocol.driver.reply import PendingAnswer, Reply
+from topics.protocol.driver.reply import Deliver, PendingAnswer, Reply, Ticket
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.maintenance.schedule import Schedule
 from topics.protocol.maintenance.steps import (
     Blocking,
+    Decision,
     Rotation,
     Task,
     UntilSynced,
     UntilWritten,
     Wait,
 )
+from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import (
     ErrorCode,
     Rejection,
@@ -48,6 +50,9 @@ that the bytes are still there: within the time that a client waits."""
 SPACE_BYTES: Final = 64 << 10
 """Room in the log, beyond twice what was too little, from which on a full disk counts as full no
 longer: space that comes and goes with each write is not logged each time."""
+
+Submit = Callable[[Command, Deliver], Reply | Ticket]
+"""Has a command decided; its answer, or a ticket where that comes later.  Raises Rejection."""
 
 Ended = Callable[[Exception | None], None]
 """Called when a task is over, with why it broke off; None where it did not."""
@@ -101,6 +106,8 @@ class MaintenanceDriver:
     """Drives the schedule of one engine, one task at a time.  Implements `schedule.ScheduleHost`.
 
     Args:
+        submit: By whom records are deleted that nobody asked to be.
+        decides: Whether that is decided here.
         erase_tries: How often an erasure is tried.
     """
 
@@ -113,6 +120,8 @@ class MaintenanceDriver:
         throttle: Throttle,
         host: MaintenanceHost,
         *,
+        submit: Submit,
+        decides: Callable[[], bool] = lambda: True,
         erase_tries: int = ERASE_TRIES,
     ) -> None:
         self.schedule = Schedule(limits, engine, store, self)
@@ -121,6 +130,8 @@ class MaintenanceDriver:
         self._commit = commit
         self._throttle = throttle
         self._host = host
+        self._submit = submit
+        self._decides = decides
         self._task: Task | None = None
         self._ended: Ended | None = None
         self._is_asking = False
@@ -299,7 +310,14 @@ class MaintenanceDriver:
         def done(value: Any, error: BaseException | None) -> None:
             self._go_on(task, value, error)
 
+        def decided(reply: Reply) -> None:
+            refused = isinstance(reply.result, Exception)
+            done(*((None, reply.result) if refused else (reply.result, None)))
+
         match wait:
+            case Decision():
+                if isinstance(found := self._submit(wait.command, decided), Reply):
+                    decided(found)
             case Blocking():
                 self._host.perform(Call(wait.call, done))
             case Rotation():
@@ -318,6 +336,10 @@ class MaintenanceDriver:
     @property
     def steady_ms(self) -> int:
         return self._host.steady_ms
+
+    @property
+    def decides(self) -> bool:
+        return self._decides()
 
     def drained(self, size_bytes: int, took_ms: float) -> None:
         self._throttle.drained(size_bytes, took_ms)

@@ -1,7 +1,8 @@
 """The schedule: the order in which maintenance is done, written once for every driver of the core.
 
 `Compaction`, `Sealing`, `Erasure` and `Checkpointing` decide what there is to do; this says what
-follows what: give space back, erase, take a checkpoint where one is due, then seal, flip and rewrite.
+follows what: give space back, erase, take a checkpoint where one is due, then seal, compact by keys, flip and
+rewrite.
 The first needs no space, and the checkpoint bounds the log, so an erasure of many segments lets a
 checkpoint and seals that are due come between its files; the rest is bounded in each round.  Each task
 is a generator; what it yields (`steps`) its driver performs.
@@ -22,6 +23,7 @@ from topics.protocol.maintenance.budget import RewriteBudget
 from topics.protocol.maintenance.checkpointing import Checkpointing, CheckpointPlan
 from topics.protocol.maintenance.compaction import Compaction, Remains
 from topics.protocol.maintenance.erasure import Erasure
+from topics.protocol.maintenance.key_compaction import KeyCompaction
 from topics.protocol.maintenance.sealing import (
     Sealing,
     SealJob,
@@ -91,6 +93,10 @@ class ScheduleHost(Protocol):
     def erase_later(self) -> None:
         """The erasures taken last were not tried to the end, and are to be taken again."""
 
+    @property
+    def decides(self) -> bool:
+        """Whether records are deleted here; in a cluster the leader does that, and the others follow."""
+
 
 class Schedule:
     """Maintenance of one engine over its store.
@@ -110,6 +116,7 @@ class Schedule:
         self.compaction = Compaction(engine, self.sealing)
         self.erasure = Erasure(engine, self.compaction)
         self.checkpointing = Checkpointing(engine, self.sealing)
+        self.key_compaction = KeyCompaction(engine, host)
         self._limits = limits
         self._store = store
         self._host = host
@@ -171,6 +178,7 @@ class Schedule:
         elif self._is_room_due():
             yield from self._try(self._make_room())
         yield from self._try(self._seal_due())
+        yield from self._try(self._compact_keys())
         yield from self._try(self._flip())
         yield from self._give_back()
         # Last, because a rewrite takes space before it gives any back.
@@ -190,6 +198,10 @@ class Schedule:
             raise
         except Exception as error:
             self._troubles.append(error)
+
+    def _compact_keys(self) -> Task:
+        yield from self.key_compaction.go_on()
+        self.has_more |= self.key_compaction.has_more(self._host.now_ms)
 
     def _flip(self) -> Task:
         yield Blocking(self._store.flip)

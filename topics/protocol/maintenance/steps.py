@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from topics.protocol.model.commands import Command
+
 
 class Blocking(msgspec.Struct, frozen=True):
     """A call that waits for a disk, for a worker thread; the task gets its result, or what it
@@ -39,7 +41,14 @@ class UntilSynced(msgspec.Struct, frozen=True):
     failed."""
 
 
-Wait: TypeAlias = Blocking | Rotation | UntilWritten | UntilSynced
+class Decision(msgspec.Struct, frozen=True):
+    """A change that is decided as a client's is; the task gets the outcome, once it may be said, or raises
+    the refusal."""
+
+    command: Command
+
+
+Wait: TypeAlias = Blocking | Rotation | UntilWritten | UntilSynced | Decision
 Task: TypeAlias = Generator[Wait, Any, None]
 
 

@@ -24,7 +24,7 @@ from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.marks import Mark
 from topics.protocol.model.names import public_name
 from topics.protocol.model.render import JsonText
-from topics.protocol.model.tags import Match
+from topics.protocol.model.tags import Match, TagRange
 
 
 class OnBehalf(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,12 +124,14 @@ class AppendBatch(msgspec.Struct, frozen=True):
         data: The batch, sound, as it came.
         waits_for_sync: The answer waits for what the topic's class promises; else for the write alone.
         unpacked_bytes: Its records, once they are unpacked.
+        unkeyed: Which of them have no key, the first ones of many.
     """
 
     topic: str
     data: bytes
     waits_for_sync: bool = True
     unpacked_bytes: int = 0
+    unkeyed: tuple[int, ...] = ()
 
     disable_backpressure: ClassVar[bool] = False
 
@@ -235,6 +237,27 @@ class ReadPage(msgspec.Struct, frozen=True):
     epoch: str | None
 
 
+class ReadLatest(msgspec.Struct, frozen=True):
+    """Read the latest record of each tag in a range (§3.5).
+
+    Attributes:
+        match: The range, behind the page before.
+        tag: The one tag that is asked for; None: those with a prefix are.
+    """
+
+    topic: str
+    match: TagRange
+    tag: str | None
+    limit: int
+    budget_bytes: int
+    include_tags: bool
+    include_meta: bool
+
+
+RecordRead: TypeAlias = Diff | ReadPage | ReadLatest
+"""Whoever has the records of the topic decides it."""
+
+
 class DeleteRecords(msgspec.Struct, frozen=True):
     """Remove what lies below `before_seq` and matches; at least one is given (§5).
 
@@ -247,6 +270,19 @@ class DeleteRecords(msgspec.Struct, frozen=True):
     match: Match | None
     erase: bool = False
     trims: bool = False
+
+
+class DeleteSeqs(msgspec.Struct, frozen=True):
+    """Remove records that newer ones supersede; no client asks for it.
+
+    Attributes:
+        epoch: The instance of the topic that is meant.
+        seqs: Ascending, as u64 in little-endian bytes.
+    """
+
+    topic: str
+    epoch: str
+    seqs: bytes
 
 
 class Purge(msgspec.Struct, frozen=True):
@@ -486,7 +522,9 @@ Command: TypeAlias = (
     | DescribeProducers
     | Diff
     | ReadPage
+    | ReadLatest
     | DeleteRecords
+    | DeleteSeqs
     | Purge
     | CreateWatch
     | PutRouter
@@ -632,7 +670,9 @@ FACTS: Final[Mapping[type, Facts]] = {
     DescribeProducers: Facts(_topic, _none, is_read=True),
     Diff: _RECORDS._replace(waits=_waits),
     ReadPage: _RECORDS,
+    ReadLatest: _RECORDS,
     DeleteRecords: _CHANGE,
+    DeleteSeqs: _CHANGE,
     Purge: _CHANGE,
     CreateWatch: Facts(_watched, _none, is_read=True),
     PutRouter: Facts(_ends, _router),

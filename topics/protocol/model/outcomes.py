@@ -9,7 +9,7 @@ else in an outcome is a value that was read when the command was decided.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import msgspec
 
@@ -309,6 +309,25 @@ class StablePage(Outcome, frozen=True):
     next_seq: int
     gap: Gap | None
     tag: str
+
+
+class Latest(Outcome, frozen=True):
+    """§3.5: the latest records of tags, in the order of their seqs.
+
+    Attributes:
+        after: The tag that the next page begins behind; None on the last page.
+        tag: Names the answer, as that of a `StablePage` does.
+    """
+
+    records: Records
+    epoch: str
+    after: str | None
+    tag: str
+
+
+Stable: TypeAlias = StablePage | Latest
+"""What caches may keep: answers of one tag are equal, byte for byte."""
+STABLE: Final = frozenset((StablePage, Latest))
 
 
 class _RecordsGone(Outcome, frozen=True):

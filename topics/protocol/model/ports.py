@@ -163,6 +163,9 @@ class Run(Protocol):
                 cheaper.
         """
 
+    def next_tags(self, match: TagMatch, most: int) -> list[str]:
+        """The first tags of the range of an exact match, in the order of their bytes, at most so many."""
+
     def tag_rows(self, match: TagMatch) -> NDArray[np.int64]:
         """Rows whose tag matches, ascending, deleted ones included.  Never scans records."""
 

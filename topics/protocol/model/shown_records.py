@@ -6,16 +6,16 @@ outcome puts the text, once it is read, where its own form of the outcome has it
 
 from typing import Final
 
-from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page, Records, StablePage
+from topics.protocol.model.outcomes import STABLE, Granted, Jobs, Outcome, Page, Records
 
-WITH_RECORDS: Final = frozenset((Page, StablePage, Granted))
+WITH_RECORDS: Final = frozenset((Page, *STABLE, Granted))
 """Kinds of outcomes that may show records."""
 
 
 def records_of(outcome: Outcome) -> Records | None:
     """None where it shows none."""
     kind = type(outcome)
-    if kind is Page or kind is StablePage:
+    if kind is Page or kind in STABLE:
         return outcome.records  # type: ignore[attr-defined, no-any-return]
     if kind is Granted and outcome.jobs is not None:  # type: ignore[attr-defined]
         return job_records(outcome.jobs)  # type: ignore[attr-defined]

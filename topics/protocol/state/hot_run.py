@@ -562,6 +562,12 @@ class HotRun(UnsealedRun):
         ids = [i for i in order[lo:hi] if match.exact or match.accepts(utf8(i))]
         return np.array(sorted(ids), np.uint32)
 
+    def next_tags(self, match: TagMatch, most: int) -> list[str]:
+        order, utf8 = self._tags.in_order(), self._tags.utf8
+        lo = bisect_left(order, match.lower, key=utf8)
+        hi = len(order) if match.upper is None else bisect_left(order, match.upper, key=utf8)
+        return self.tags_of(order[lo : min(lo + most, hi)])
+
     def tag_rows(self, match: TagMatch) -> NDArray[np.int64]:
         """As `ports.Run.tag_rows`; compares one integer column of at most a hot run's rows."""
         ids = self.tag_ids(match)

@@ -287,6 +287,9 @@ class PackedRun(UnsealedRun):
     def tag_ids(self, match: TagMatch, rows: tuple[int, int] | None = None) -> NDArray[np.uint32]:
         return self._whole().tag_ids(match, rows)
 
+    def next_tags(self, match: TagMatch, most: int) -> list[str]:
+        return self._whole().next_tags(match, most)
+
     def tag_rows(self, match: TagMatch) -> NDArray[np.int64]:
         return self._whole().tag_rows(match)
 

@@ -86,6 +86,7 @@ class State:
         by_class: How many topics there are of each durability class, however many partitions they have.
         now_ms: Engine time: never below the greatest time of any event.
         memory: The hot runs of all topics.
+        uncompacted: Compacted topics that got records, or their config, since maintenance asked for them last.
         attention: Topics in which a run may have lost its last live record.
         segments: What of each segment file is referred to; once nothing is, the file may go.
         total_bytes, records_total: Live text and live records of all topics.
@@ -112,6 +113,7 @@ class State:
         self.now_ms = 0
         self.next_topic_id = 1
         self.memory = HotMemory(limits)
+        self.uncompacted: dict[int, Topic] = {}
         self.attention: dict[int, Topic] = {}
         self.segments = SegmentUsage()
         self.total_bytes = 0
@@ -271,6 +273,7 @@ class State:
     def _configure(self, topic: Topic, config: TopicConfig) -> None:
         self.memory.discard_changes(topic, to_reject=config.discard == "reject")
         topic.configure(config)
+        self._compact_later(topic)
         self.keys.window_changed(topic.topic_id)
 
     def _topic_deleted(self, event: TopicDeleted) -> None:
@@ -294,6 +297,7 @@ class State:
         self.memory.forget(topic)
         self._set_totals(topic, 0, 0)
         self.attention.pop(topic.topic_id, None)
+        self.uncompacted.pop(topic.topic_id, None)
         self.lossy.pop(topic.topic_id, None)
         topic.leave()
 
@@ -309,6 +313,7 @@ class State:
         self.memory.append(topic, first_seq, batch, volatile=volatile)
         if config.ttl_ms and topic.topic_id not in self.expiry:
             self.expiry.set(topic.topic_id, batch.ts_ms + config.ttl_ms + 1)
+        self._compact_later(topic)
         topic.head_seq = first_seq + n - 1
         topic.reserve(max(event.reserved_through, topic.head_seq), event.now_ms)
         topic.last_ts_ms = batch.ts_ms
@@ -329,6 +334,10 @@ class State:
         topic.check()
         if event.cause is not None:
             self._caused(event.cause, n)
+
+    def _compact_later(self, topic: Topic) -> None:
+        if topic.config.is_compacted:
+            self.uncompacted[topic.topic_id] = topic
 
     def _ids_reserved(self, event: ProducerIdsReserved) -> None:
         self.producer_ids = event.through
@@ -624,6 +633,7 @@ class State:
         self._add_topic(topic)
         if base is not None:
             topic.join(base)
+        self._compact_later(topic)
         for ref in image.runs:
             self.segments.refer(ref)
         if image.volatile:

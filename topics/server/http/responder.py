@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -23,7 +23,7 @@ from topics.protocol.faces.http.errors import error_body, error_headers
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.outcomes import Grant, Granted, Page, StablePage
+from topics.protocol.model.outcomes import STABLE, Grant, Granted, Page, Stable
 from topics.protocol.model.records import Buffer
 from topics.server.http.interface import Answer, Head, Headers, Source, Streaming
 from topics.server.observing.observer import Observer
@@ -121,8 +121,8 @@ class Responder(msgspec.Struct):
             size = len(body[0]) if len(body) == 1 else sum(map(len, body))
             if size >= GZIP_APART_BYTES and self.accepts_gzip():
                 return Apart(partial(self.respond, reply, text, body))
-        if type(outcome) is StablePage:
-            return self._stable(outcome, body)
+        if type(outcome) in STABLE:
+            return self._stable(cast(Stable, outcome), body)
         body.append(self.performance(reply))
         answer = self.answer(status_of(outcome), (JSON,), body)
         if type(outcome) is Granted and outcome.jobs is not None:
@@ -130,7 +130,7 @@ class Responder(msgspec.Struct):
             return msgspec.structs.replace(answer, unsent=unsent)
         return answer
 
-    def _stable(self, page: StablePage, body: list[Buffer]) -> Answer:
+    def _stable(self, page: Stable, body: list[Buffer]) -> Answer:
         """A page that caches may keep: the same bytes for as long as its tag is the same (§3.4)."""
         body.append(b"}\n")
         is_gzipped = sum(map(len, body)) >= GZIP_MIN_BYTES and self.accepts_gzip()
@@ -142,7 +142,7 @@ class Responder(msgspec.Struct):
         headers = (JSON, *self._of_caches(etag), *coding, length, *self.also)
         return Answer(200, headers, [] if self.is_head else sent)
 
-    def unchanged(self, page: StablePage) -> Answer | None:
+    def unchanged(self, page: Stable) -> Answer | None:
         """304, where the client says that it has the page; its text is not looked at."""
         etag = entity_tags.known_tag(self.header(b"if-none-match"), page.tag)
         if etag is None:

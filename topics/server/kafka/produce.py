@@ -4,6 +4,7 @@ All batches of a request are decided in their order, before a later request of t
 acknowledged can be read: a batch that could not would stop every consumer at its offset.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from topics.protocol.batches.codecs import TooMuch
@@ -34,6 +35,8 @@ class Unanswerable(Exception):
 class _Refused(NamedTuple):
     code: int
     message: str
+    records: Sequence[int] = ()
+    """The records of the batch for which it is refused, by their places."""
 
 
 class _Part(NamedTuple):
@@ -45,6 +48,7 @@ class _Part(NamedTuple):
     data: bytes
     refused: _Refused | None
     unpacked_bytes: int = 0
+    unkeyed: tuple[int, ...] = ()
 
 
 def produce(call: Call) -> Steps[Any]:
@@ -140,7 +144,7 @@ def _checked(part: _Part, record_bytes_max: int, bound_bytes: int = UNPACKED_BYT
         why = _Refused(errors.code_of_batch(error), str(error))
         return part._replace(data=b"", refused=why)
     data = dated(part.data, found.max_ms)
-    return part._replace(data=data, unpacked_bytes=found.unpacked_bytes)
+    return part._replace(data=data, unpacked_bytes=found.unpacked_bytes, unkeyed=found.unkeyed)
 
 
 def _begun(call: Call, part: _Part) -> Steps[Submitted | _Refused]:
@@ -152,6 +156,7 @@ def _begun(call: Call, part: _Part) -> Steps[Submitted | _Refused]:
         part.data,
         waits_for_sync=call.request.acks == -1,
         unpacked_bytes=part.unpacked_bytes,
+        unkeyed=part.unkeyed,
     )
     left_s = call.request.timeout_ms / 1000
     while True:
@@ -159,7 +164,7 @@ def _begun(call: Call, part: _Part) -> Steps[Submitted | _Refused]:
             return call.begin(command, holds=False)
         except Rejection as refusal:
             if refusal.code is not ErrorCode.THROTTLED or left_s < RETRY_S:
-                return _Refused(errors.code_of(refusal), refusal.message)
+                return _refused(refusal)
         call.throttle()
         left_s -= RETRY_S
         yield from call.pause(RETRY_S)
@@ -178,7 +183,7 @@ def _answer(call: Call, part: _Part, found: object) -> Any:
             log_start_offset=found.start_seq - 1,
         )
     if isinstance(found, Rejection):
-        found = _Refused(errors.code_of(found), found.message)
+        found = _refused(found)
     if not isinstance(found, _Refused):
         raise found  # type: ignore[misc]
     return T.PartitionProduceResponse(
@@ -186,7 +191,17 @@ def _answer(call: Call, part: _Part, found: object) -> Any:
         error_code=found.code,
         base_offset=NO_OFFSET,
         error_message=found.message,
+        record_errors=[
+            T.BatchIndexAndErrorMessage(batch_index=nth, batch_index_error_message=found.message)
+            for nth in found.records
+        ],
     )
+
+
+def _refused(refusal: Rejection) -> _Refused:
+    is_of_records = refusal.code is ErrorCode.KEY_REQUIRED
+    records = (refusal.detail or {})["records"] if is_of_records else ()
+    return _Refused(errors.code_of(refusal), refusal.message, records)
 
 
 def _response(call: Call, parts: list[_Part], answers: list[Any]) -> Any:

@@ -27,7 +27,16 @@ from topics.protocol.model.commands import FACTS, Append, Command
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.marks import Mark
-from topics.protocol.model.outcomes import Grant, Granted, Jobs, Outcome, Page, Records, StablePage
+from topics.protocol.model.outcomes import (
+    Grant,
+    Granted,
+    Jobs,
+    Latest,
+    Outcome,
+    Page,
+    Records,
+    StablePage,
+)
 from topics.protocol.model.records import Buffer
 from topics.server.service.frames import Found, FrameText, Unreadable
 
@@ -201,7 +210,7 @@ _OUTCOMES: Final[Mapping[str, type[Outcome]]] = {
     if isinstance(kind, type) and issubclass(kind, Outcome) and not kind.__name__.startswith("_")
 }
 _decode_grant: Final = msgspec.msgpack.Decoder(Grant).decode
-_WITH_RECORDS: Final = (Page, StablePage)
+_WITH_RECORDS: Final = (Page, StablePage, Latest)
 
 
 def encode_outcome(outcome: Outcome) -> tuple[str, bytes]:

@@ -21,7 +21,7 @@ from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.model.access import ANYONE, Caller, gone
 from topics.protocol.model.commands import FACTS, Command
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.outcomes import Granted, Outcome, StablePage
+from topics.protocol.model.outcomes import Granted, Outcome, Stable
 from topics.protocol.model.records import Buffer
 from topics.server.links.codec import decode_command, encode_outcome, encode_rejection
 from topics.server.links.connection_queues import ConnectionQueue, ConnectionQueues
@@ -483,7 +483,7 @@ class Submitted:
         log.exception("internal error")
         return _Told(Reply(Rejection(ErrorCode.INTERNAL, "internal error")))
 
-    def unchanged(self, page: StablePage) -> None:
+    def unchanged(self, page: Stable) -> None:
         """What the client has already is known where it asked."""
 
     def respond(self, reply: Reply, text: Sequence[Buffer]) -> _Told:

@@ -20,8 +20,7 @@ from topics.protocol.model.commands import (
     RECORDS,
     Claim,
     Command,
-    Diff,
-    ReadPage,
+    RecordRead,
     facts_of,
     waits_for_news,
 )
@@ -99,7 +98,7 @@ class ReaderService:
     def submit(self, command: Command, deliver: Deliver, slot: Slot) -> Reply | Ticket:
         rests_on = facts_of(command).rests_on
         if rests_on is RECORDS:
-            assert isinstance(command, Diff | ReadPage)
+            assert isinstance(command, RecordRead)
             return self._read(command, deliver, slot)
         if rests_on is LIST:
             self.shell.requests += 1
@@ -111,7 +110,7 @@ class ReaderService:
         self.asked_total += 1
         return self._link.submit(command, deliver, slot)
 
-    def _read(self, command: Diff | ReadPage, deliver: Deliver, slot: Slot) -> Reply | Ticket:
+    def _read(self, command: RecordRead, deliver: Deliver, slot: Slot) -> Reply | Ticket:
         shell = self.shell
         if shell.look():
             return self._whose(command, deliver, slot)
@@ -123,7 +122,7 @@ class ReaderService:
         )
         return Ticket(waiting.cancel, waits_for_news=waits_for_news(command))
 
-    def _whose(self, command: Diff | ReadPage, deliver: Deliver, slot: Slot) -> Reply | Ticket:
+    def _whose(self, command: RecordRead, deliver: Deliver, slot: Slot) -> Reply | Ticket:
         """All that the heads showed when the read arrived is applied."""
         if self.shell.serves(command.topic, is_prompt=self.is_prompt):
             return self.shell.submit(command, deliver)

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from topics.protocol.driver.awaited_copies import AwaitedCopies
 from topics.protocol.driver.follower import Follower
 from topics.protocol.driver.reply import Deliver, Reply, Ticket
-from topics.protocol.model.commands import Command, Diff, GetTopic, ReadPage, waits_for_news
+from topics.protocol.model.commands import Command, GetTopic, RecordRead, waits_for_news
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
@@ -181,7 +181,7 @@ class ReaderShell:
             Rejection: Refused.
         """
         self.requests += 1
-        assert isinstance(command, Diff | ReadPage)
+        assert isinstance(command, RecordRead)
         if self.look():
             return self._begin(command, deliver)
         if not self.can_follow:
@@ -190,7 +190,7 @@ class ReaderShell:
         self.when_current(lambda: waiting.go_on(lambda: self._begin(command, waiting.deliver)))
         return Ticket(waiting.cancel, waits_for_news=waits_for_news(command))
 
-    def _begin(self, command: Diff | ReadPage, deliver: Deliver) -> Reply | Ticket:
+    def _begin(self, command: RecordRead, deliver: Deliver) -> Reply | Ticket:
         """All that the heads showed when the read arrived is applied."""
         topic = self.follower.topic(command.topic)
         if topic is None or not self.may_lack_copies(topic):
@@ -226,7 +226,7 @@ class ReaderShell:
         reads, self.reads = self.reads, {}
         return reads
 
-    def _decide(self, command: Diff | ReadPage, deliver: Deliver) -> Reply | Ticket:
+    def _decide(self, command: RecordRead, deliver: Deliver) -> Reply | Ticket:
         topic = self.follower.topic(command.topic)
         if topic is not None and not self.follower.is_whole(topic):
             raise moved()
@@ -239,7 +239,7 @@ class ReaderShell:
             return self._park(command, token, result, deliver)
         return Reply(result)
 
-    def _looked_again(self, command: Diff | ReadPage, token: object) -> Any:
+    def _looked_again(self, command: RecordRead, token: object) -> Any:
         """The decision; a file that is gone may be one that the log let go meanwhile."""
         for _ in range(LOOKS_AGAIN):
             try:
@@ -252,9 +252,7 @@ class ReaderShell:
                     raise
         return self.engine.submit(command, token=token, moment=self.moment)
 
-    def _park(
-        self, command: Diff | ReadPage, token: object, parked: Parked, deliver: Deliver
-    ) -> Ticket:
+    def _park(self, command: RecordRead, token: object, parked: Parked, deliver: Deliver) -> Ticket:
         def cancel() -> None:
             if self._parked.pop(token, None) is not None:
                 self.engine.forget(command.topic, token)

@@ -5,7 +5,7 @@ a thread that parses it, the log, news, a disk.  What an answer looks like is it
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar, final
+from typing import Any, Generic, Protocol, TypeVar, cast, final
 
 import msgspec
 
@@ -13,7 +13,7 @@ from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.model.access import gone
 from topics.protocol.model.commands import Append, Claim, Command, CreateWatch, Diff
 from topics.protocol.model.errors import Rejection
-from topics.protocol.model.outcomes import Granted, Records, StablePage
+from topics.protocol.model.outcomes import STABLE, Granted, Records, Stable
 from topics.protocol.model.permission import permitted
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.shown_records import WITH_RECORDS, records_of
@@ -50,7 +50,7 @@ class Face(Protocol[A_co]):
     def fail(self) -> A_co:
         """While an exception is handled: a bug."""
 
-    def unchanged(self, page: StablePage, /) -> A_co | None:
+    def unchanged(self, page: Stable, /) -> A_co | None:
         """The answer to a client that has the page already; its text is not read."""
 
     def respond(self, reply: Reply, text: Sequence[Buffer], /) -> A_co | Apart[A_co]:
@@ -200,8 +200,10 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
         if records is None:
             made = self._face.respond(reply, ())
             return self._made_apart(made.make) if isinstance(made, Apart) else made
-        if type(outcome) is StablePage and (kept := self._face.unchanged(outcome)) is not None:
-            return kept
+        if type(outcome) in STABLE:
+            kept = self._face.unchanged(cast(Stable, outcome))
+            if kept is not None:
+                return kept
         if reply.text is not None:
             return self._respond(reply, reply.text)
         if type(outcome) is Granted:

@@ -30,6 +30,7 @@ from topics.protocol.faces.http.fields import (
     KeyOf,
     MetaData,
     Natural,
+    NextCursor,
     Node,
     Seq,
     Tag,
@@ -38,7 +39,7 @@ from topics.protocol.faces.http.fields import (
     TopicName,
     Ts,
 )
-from topics.protocol.faces.http.query import query_bool, query_natural
+from topics.protocol.faces.http.query import list_cursor, parse_cursor, query_bool, query_natural
 from topics.protocol.faces.http.rendering import Rendering, encode, open_object
 from topics.protocol.faces.http.route import (
     ANY_BODY,
@@ -51,12 +52,12 @@ from topics.protocol.faces.http.route import (
     route,
 )
 from topics.protocol.model import outcomes
-from topics.protocol.model.commands import Append, DeleteRecords, Diff, Purge, ReadPage
+from topics.protocol.model.commands import Append, DeleteRecords, Diff, Purge, ReadLatest, ReadPage
 from topics.protocol.model.limits import WAIT_MS_MAX, Limits
 from topics.protocol.model.names import require_topic_name
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.records import Buffer
-from topics.protocol.model.tags import parse_subject
+from topics.protocol.model.tags import TagRange, begins_with, equals, parse_subject
 
 
 class DiffBody(msgspec.Struct):
@@ -204,6 +205,14 @@ class StablePage(msgspec.Struct, kw_only=True):
     next_from_seq: Annotated[Natural, Meta(description="Where to go on.")]
 
 
+class LatestRecords(msgspec.Struct, kw_only=True):
+    records: Annotated[
+        list[TopicRecord], Meta(description="One for each tag, in the order of their numbers.")
+    ]
+    epoch: Epoch
+    next_cursor: NextCursor = UNSET
+
+
 class RecordsDeleted(msgspec.Struct, kw_only=True):
     topic: TopicName
     deleted: Annotated[Natural, Meta(description="Records that this removed.")]
@@ -263,6 +272,13 @@ def _stable_page(outcome: outcomes.StablePage) -> tuple[bytes, bytes]:
     gap = outcome.gap
     loss = b"null" if gap is None else encode(_loss(gap))
     tail = b'],"tombstone":%b,"next_from_seq":%d' % (loss, outcome.next_seq)
+    return b'{"records":[', tail
+
+
+def _latest(outcome: outcomes.Latest) -> tuple[bytes, bytes]:
+    tail = b'],"epoch":"%b"' % outcome.epoch.encode()
+    if outcome.after is not None:
+        tail += b',"next_cursor":"%b"' % list_cursor(outcome.after).encode()
     return b'{"records":[', tail
 
 
@@ -356,6 +372,29 @@ def _read_page(request: Request) -> ReadPage:
     )
 
 
+def _read_latest(request: Request) -> ReadLatest:
+    query, limits = request.query, request.limits
+    tag = query.get("tag")
+    if tag is not None and not query.keys().isdisjoint(("prefix", "cursor")):
+        raise invalid("tag excludes prefix and cursor", "?tag")
+    match = begins_with(query.get("prefix", "")) if tag is None else equals(tag)
+    if tag == "":
+        raise invalid("a tag is not empty", "?tag")
+    if "cursor" in query:
+        match = TagRange(
+            max(match.lower, parse_cursor(query["cursor"]).encode() + b"\0"), match.upper
+        )
+    return ReadLatest(
+        topic=name_to_read(request),
+        match=match,
+        tag=tag,
+        limit=1 if tag is not None else page_limit(query_natural(query, "limit", 0), limits),
+        budget_bytes=page_budget(query_natural(query, "max_batch_bytes", 0)),
+        include_tags=query_bool(query, "include_tags", True),
+        include_meta=query_bool(query, "include_meta", True),
+    )
+
+
 def _delete_records(request: Request) -> DeleteRecords:
     return parse_delete(name_to_write(request), request.body, request.limits)
 
@@ -368,6 +407,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     route("POST /v0/topics/:", "write", _append, BodyRule.JSON, makes=Append),
     route("POST /v0/topics/:/diff", "read", _diff, ANY_BODY, makes=Diff),
     route("GET /v0/topics/:/records", "read", _read_page, makes=ReadPage),
+    route("GET /v0/topics/:/latest", "read", _read_latest, makes=ReadLatest),
     route(
         "POST /v0/topics/:/delete", "delete", _delete_records, BodyRule.JSON, makes=DeleteRecords
     ),
@@ -377,6 +417,7 @@ RENDERINGS: Final[Mapping[type[Outcome], Rendering]] = {
     outcomes.Appended: Rendering(Appended, _appended, may_create=True),
     outcomes.Page: Rendering(Page, _page),
     outcomes.StablePage: Rendering(StablePage, _stable_page),
+    outcomes.Latest: Rendering(LatestRecords, _latest),
     outcomes.Deleted: Rendering(RecordsDeleted, _deleted),
     outcomes.Purged: Rendering(Purged, _purged),
 }

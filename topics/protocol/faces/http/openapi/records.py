@@ -22,6 +22,7 @@ from topics.protocol.faces.http.records import (
     Appended,
     DeleteBody,
     DiffBody,
+    LatestRecords,
     Page,
     PurgeBody,
     Purged,
@@ -58,6 +59,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             ErrorCode.TOPIC_NOT_FOUND,
             ErrorCode.UPGRADE_PENDING,
             ErrorCode.TOPIC_FULL,
+            ErrorCode.KEY_REQUIRED,
         ),
         creates=True,
         description=(
@@ -135,6 +137,42 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             query={"from_seq": "1", "limit": "100"},
             answer=json_text("""{"records":[{"$seq":2,"$ts":1795254919024,"data":{"order": 2, "total": 35}},{"$seq":3,
 "$ts":1795254919024,"data":{"order": 3, "total": 7}}],"tombstone":null,"next_from_seq":3}"""),
+        ),
+    ),
+    "GET /v0/topics/:/latest": Operation(
+        "records",
+        "readLatestRecords",
+        "Read the latest record of a tag, or of each tag that begins with a prefix.",
+        json_of(LatestRecords),
+        parameters=(
+            Parameter("tag", "The one tag; it excludes `prefix` and `cursor`.", TEXT),
+            Parameter(
+                "prefix", "Tags that begin so; without it and without `tag`: all tags.", TEXT
+            ),
+            natural("limit", "At most 1000 by default; 0 is the default.", LIMIT_DEFAULT),
+            Parameter("cursor", "`next_cursor` of the page before.", TEXT),
+            natural(
+                "max_batch_bytes",
+                "At most 8 MiB; 0 is the default. The first record always fits.",
+                BATCH_BYTES_DEFAULT,
+            ),
+            boolean("include_tags", "Whether records have their `$tag`.", default=True),
+            boolean("include_meta", "Whether records have their `meta`.", default=True),
+            Parameter("If-None-Match", "The `ETag` of answers that are kept.", TEXT, "header"),
+        ),
+        refusals=(*OF_A_TOPIC, ErrorCode.RECORD_NOT_FOUND),
+        is_stable=True,
+        description=(
+            "A topic as a table, by tag: compacted or not, each tag has its newest record. Pages go by "
+            "tag; within one, records are in the order of their numbers. With `If-None-Match`, 304 says that "
+            "the answer is as it was."
+        ),
+        gives="The newest record of each tag.",
+        example=Example(
+            name="orders",
+            query={"prefix": "us."},
+            answer=json_text("""{"records":[{"$seq":3,"$ts":1795254919024,"$tag":"us.paid",
+"data":{"order": 3, "total": 7}}],"epoch":"2b4f57fe9e64a177-1"}"""),
         ),
     ),
     "POST /v0/topics/:/delete": Operation(

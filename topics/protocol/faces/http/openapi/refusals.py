@@ -29,6 +29,10 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
     ),
     ErrorCode.ROUTER_NOT_FOUND: ('router "refunds" does not exist', {"router": "refunds"}),
     ErrorCode.GROUP_NOT_FOUND: ('group "billing" does not exist', {"group": "billing"}),
+    ErrorCode.RECORD_NOT_FOUND: (
+        'topic "orders" has no record with the tag "nobody"',
+        {"topic": "orders", "tag": "nobody"},
+    ),
     ErrorCode.METHOD_NOT_ALLOWED: ("PATCH is not allowed here", {"allow": ["GET", "HEAD"]}),
     ErrorCode.NOT_ACCEPTABLE: ("this answers text/event-stream only", {}),
     ErrorCode.ROUTER_CYCLE: (
@@ -65,6 +69,10 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
     ErrorCode.TOPIC_FULL: (
         'topic "full" is full: cap_records is 1000',
         {"topic": "full", "limit": "cap_records", "max": 1000},
+    ),
+    ErrorCode.KEY_REQUIRED: (
+        'topic "states" is compacted: each record needs a tag or a key',
+        {"topic": "states", "records": [0]},
     ),
     ErrorCode.THROTTLED: (
         "too many bytes of bodies are in flight",

@@ -1,0 +1,52 @@
+"""`topics latest`: the newest record of a tag, or of each, on standard output."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from topics.cli.completion import topic_argument
+from topics.cli.exits import UNUSABLE, Stop, output
+from topics.cli.printing import record_filter
+from topics.cli.target import with_client
+
+if TYPE_CHECKING:
+    from topics.client import Client
+
+
+@click.command("latest")
+@topic_argument()
+@click.argument("tag", required=False)
+@click.option("--prefix", metavar="TEXT", help="Only tags that begin so.")
+@click.option("--no-meta", is_flag=True, help="Leave meta out.")
+@click.option("--data", "only_data", is_flag=True, help="Print only data, byte for byte.")
+@with_client
+def command(
+    client: "Client",
+    topic: str,
+    tag: str | None,
+    prefix: str | None,
+    no_meta: bool,
+    only_data: bool,
+) -> None:
+    """Print the newest record of TAG in TOPIC, or that of each tag, one JSON object a line.
+
+    \b
+    topics latest prices EUR --data
+    topics latest devices --prefix hall-3.
+    """
+    import msgspec
+
+    from topics.client import RawRecord
+
+    if tag is not None and prefix is not None:
+        raise Stop("TAG and --prefix exclude each other", UNUSABLE)
+    out, shown = output(), record_filter()
+    if tag is None:
+        records = client.latest_all(
+            topic, prefix or "", record_type=RawRecord, include_meta=not no_meta
+        )
+    else:
+        records = iter([client.latest(topic, tag, record_type=RawRecord, include_meta=not no_meta)])
+    for record in records:
+        text = bytes(record.data) if only_data else msgspec.json.encode(record)
+        out.write(shown(text) + b"\n")
