@@ -24,7 +24,7 @@ from topics.protocol.faces.kafka.apis import (
 from topics.protocol.faces.kafka.codec import Malformed, decode, encode
 from topics.protocol.faces.kafka.error_codes import error_codes
 from topics.protocol.faces.kafka.errors import UNSUPPORTED_VERSION, NotHere
-from topics.protocol.faces.kafka.roles import APIS, EVERY_NODE, OF_EVERY_NODE, refused
+from topics.protocol.faces.kafka.roles import APIS, OF_EVERY_NODE, refused
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer
@@ -261,8 +261,6 @@ class KafkaExchange:
             Rejection: An API that every node answers, and this one cannot now.
         """
         api = APIS[asked.key]
-        if api.is_of_every_node is not None and api.is_of_every_node(call.request):
-            call.role = EVERY_NODE
         is_begun = False
         try:
             if asked.key not in _OPEN:

@@ -135,18 +135,6 @@ def test_what_clients_join_of_all_nodes_is_nothing_here() -> None:
     assert end.value.value == T.ListGroupsResponse()
 
 
-@pytest.mark.parametrize("key", [33, 44])
-def test_configs_of_a_node_are_its_own_affair(key: int) -> None:
-    """Another node, asked for ever to ask the controller, would never say that they are read only."""
-    name = SERVED[key].name + "Request"
-    T = types(name)
-    is_of_every_node = APIS[key].is_of_every_node
-    assert is_of_every_node is not None
-    for kinds, is_own in (([4], True), ([4, 4], True), ([2], False), ([4, 2], False)):
-        resources = [T.AlterConfigsResource(resource_type=kind) for kind in kinds]
-        assert is_of_every_node(getattr(T, name)(resources=resources)) is is_own
-
-
 @pytest.mark.parametrize(
     ("role", "code"),
     [

@@ -4,7 +4,7 @@ A server that is alone is its cluster's leader.  Clients follow Metadata to the 
 sends them there again is all that another node owes them: nothing is done for them on the way.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -36,7 +36,7 @@ LEADER: Final = Role(errors.NOT_LEADER_OR_FOLLOWER, errors.REQUEST_TIMED_OUT)
 COORDINATOR: Final = Role(errors.NOT_COORDINATOR, errors.COORDINATOR_LOAD_IN_PROGRESS)
 """Of groups, and of transactions."""
 CONTROLLER: Final = Role(errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT)
-"""Of topics and their configs."""
+"""Of the making and deletion of topics, and of their numbers of partitions."""
 OF_EVERY_NODE: Final = frozenset((EVERY_NODE, PRODUCER_IDS))
 
 
@@ -68,7 +68,6 @@ class Api(NamedTuple):
         fixed: What else a refusal says, by the struct of the response.
         is_empty_elsewhere: Clients ask all nodes and join what they say: a node that does not have the role has nothing to
             say, which is no error.
-        is_of_every_node: Whether a request is one that every node answers all the same.
     """
 
     role: Role
@@ -76,29 +75,18 @@ class Api(NamedTuple):
     always_whole: bool = False
     fixed: Mapping[str, Mapping[str, Any]] = {}
     is_empty_elsewhere: bool = False
-    is_of_every_node: Callable[[Any], bool] | None = None
 
 
 _NAMING: Final = frozenset(
     (
         *("name", "topic", "topic_id", "index", "partition", "partition_index"),
-        *("group_id", "resource_type", "resource_name"),
+        *("group_id",),
     )
 )
 """Fields that name an item, in its request and in its answer."""
 _PARTITIONS: Final = Items("partitions", "partitions")
 _TOPICS: Final = (Items("topics", "topics", within=_PARTITIONS),)
 _INDEXES: Final = Items("partition_indexes", "partitions", key="partition_index")
-_RESOURCES: Final = (Items("resources", "responses"),)
-
-_NODE: Final = 4
-"""A kind of resources."""
-
-
-def _is_of_nodes(request: Any) -> bool:
-    """Each node is asked for its own configs."""
-    return all(each.resource_type == _NODE for each in request.resources)
-
 
 APIS: Final[Mapping[int, Api]] = {
     0: Api(  # Produce
@@ -153,12 +141,14 @@ APIS: Final[Mapping[int, Api]] = {
     30: Api(EVERY_NODE),  # CreateAcls
     31: Api(EVERY_NODE),  # DeleteAcls
     32: Api(EVERY_NODE),  # DescribeConfigs
-    33: Api(CONTROLLER, _RESOURCES, is_of_every_node=_is_of_nodes),  # AlterConfigs
+    33: Api(
+        EVERY_NODE
+    ),  # AlterConfigs: Java asks any node, and would wait for a controller for ever
     35: Api(EVERY_NODE),  # DescribeLogDirs
     36: Api(EVERY_NODE),  # SaslAuthenticate
     37: Api(CONTROLLER, (Items("topics", "results"),)),  # CreatePartitions
     42: Api(COORDINATOR, (Items("groups_names", "results", key="group_id"),)),  # DeleteGroups
-    44: Api(CONTROLLER, _RESOURCES, is_of_every_node=_is_of_nodes),  # IncrementalAlterConfigs
+    44: Api(EVERY_NODE),  # IncrementalAlterConfigs: as above
     46: Api(EVERY_NODE),  # ListPartitionReassignments
     47: Api(COORDINATOR),  # OffsetDelete
     60: Api(EVERY_NODE),  # DescribeCluster
