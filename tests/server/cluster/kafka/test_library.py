@@ -23,7 +23,8 @@ except NoLibrary as error:
 ONE_NODE = """
 import sys
 import topics.server.assembly
-print([name for name in sys.modules if "kafka" in name])
+faces = "confluent_kafka", "topics.server.cluster", "topics.server.kafka", "topics.protocol.faces.kafka"
+print([name for name in sys.modules if name.startswith(faces)])
 """
 
 

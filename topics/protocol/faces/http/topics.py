@@ -29,7 +29,6 @@ from topics.protocol.faces.http.route import (
     name_to_write,
     route,
 )
-from topics.protocol.faces.kafka.configs import BadConfig, with_kept
 from topics.protocol.model import outcomes
 from topics.protocol.model.commands import DeleteTopic, GetTopic, ListTopics, PutTopic
 from topics.protocol.model.config import (
@@ -139,6 +138,11 @@ def _partitions(asked: int | None, path: str) -> int | UnsetType:
 
 
 def _kept(config: TopicConfig, path: str) -> TopicConfig:
+    if config.kafka_configs is UNSET:
+        return config
+    # Where nobody names such a config, nothing of that face is loaded.
+    from topics.protocol.faces.kafka.configs import BadConfig, with_kept
+
     try:
         return with_kept(config)
     except BadConfig as error:
