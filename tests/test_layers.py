@@ -24,8 +24,9 @@ PURE = (STDLIB - UNREAL) | {"numpy", "orjson", "msgspec"}
 MODEL = {"topics.protocol.model"}
 BATCHES = MODEL | {"topics.protocol.batches"}
 STATE = BATCHES | {"topics.protocol.state"}
+GROUPS = STATE | {"topics.protocol.groups"}
 COMMIT = STATE | {"topics.protocol.commit"}
-DECIDE = COMMIT | {"topics.protocol.decide"}
+DECIDE = COMMIT | GROUPS | {"topics.protocol.decide"}
 ENGINE = DECIDE | {"topics.protocol.engine"}
 MAINTENANCE = ENGINE | {"topics.protocol.maintenance"}
 DRIVER = MAINTENANCE | {"topics.protocol.driver"}
@@ -35,6 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "protocol/model": PURE | MODEL,
     "protocol/batches": PURE | BATCHES | {"cramjam", "crc32c"},
     "protocol/state": PURE | STATE,
+    "protocol/groups": PURE | GROUPS,
     "protocol/commit": PURE | COMMIT,
     "protocol/decide": PURE | DECIDE,
     "protocol/engine.py": PURE | ENGINE,

@@ -290,6 +290,13 @@ class Settings:
         is_flag=True,
     )
 
+    kafka_rebalance_delay_ms: int = _row(
+        250,
+        _integer(0, 60_000),
+        KAFKA,
+        "How long the first members of a group wait for more, ms.",
+    )
+
     data_dir: Path = _row(
         Path("topics-data"), _path, STORAGE, "Directory of the data; made if it is missing."
     )

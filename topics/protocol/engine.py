@@ -13,7 +13,7 @@ topic's class or an unreserved seq asks for it.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork
+from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork, read_only
 from topics.protocol.decide.batches import BatchCommands
 from topics.protocol.decide.fetches import Fetches
 from topics.protocol.decide.groups import GroupCommands
@@ -37,9 +37,11 @@ from topics.protocol.model.commands import (
     DeleteSeqs,
     Diff,
     FetchBatches,
+    JoinGroup,
     Purge,
     ReadLatest,
     ReadPage,
+    SyncGroup,
 )
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.events import (
@@ -114,7 +116,7 @@ class Engine:
         self.reads = Reads(self.unit, self.scans)
         self.latest = LatestReads(self.unit, self.scans)
         self.fetches = Fetches(self.unit, self.watches.connection_shares)
-        self.group_commands = GroupCommands(self.unit)
+        self.group_commands = GroupCommands(limits, self.unit)
         self._records = RecordCommands(self.unit, self.scans)
         topics = TopicCommands(
             self.unit, has_room=self.router_commands.on_room, dropped=self._on_dropped
@@ -162,6 +164,10 @@ class Engine:
                 return self.latest.read(command, token, moment)
             if type(command) is FetchBatches:
                 return self.fetches.fetch(command, token, moment.now_ms)
+            if type(command) is JoinGroup:
+                return self.group_commands.join(command, token, moment)
+            if type(command) is SyncGroup:
+                return self.group_commands.sync(command, token, moment)
             if type(command) is Claim:
                 return self.queue_commands.claim(command, token, moment)
             if type(command) is DeleteRecords:
@@ -265,6 +271,7 @@ class Engine:
         go on."""
         self.unit.on_failed(lacks_space=lacks_space)
         self.queue_commands.release_all()
+        self.group_commands.release_all(read_only(lacks_space=lacks_space))
         self.router_commands.on_stopped()
 
     # What there is to do without a command: copies, leases that ran out, waiters, groups, scans.
@@ -288,7 +295,7 @@ class Engine:
         `has_work` still holds, call again after the write."""
         moment = self.unit.in_engine_time(moment)
         self.queue_commands.step(moment)
-        self.group_commands.step(moment.now_ms)
+        self.group_commands.step(moment)
         if may_copy:
             self.router_commands.step(moment)
         self.scans.step(moment)
@@ -320,6 +327,7 @@ class Engine:
         self.queue_commands.forget(token)
         self.scans.forget(token)
         self.fetches.forget(token)
+        self.group_commands.forget(token)
         self.reads.forget(self.state.topics.get(topic_name), token)
 
     def release_all(self) -> None:
@@ -328,6 +336,7 @@ class Engine:
         self.scans.refuse_all(why)
         self.reads.release_all()
         self.fetches.release_all()
+        self.group_commands.release_all(why)
         self.queue_commands.release_all()
 
     def finish_recovery(self, recovery: Recovery, now_ms: int) -> None:
@@ -352,7 +361,7 @@ class Engine:
         queues = self.state.queues
         queues.next_lease = max(queues.next_lease, recovery.incarnation << LEASES_BITS)
         self.router_commands.on_recovered()
-        self.group_commands.begin()
+        self.group_commands.begin(now_ms)
         self.state.appended_total = 0  # a replay appends what was appended before
 
     def _lose_tail(self, topic: Topic, first: int, last: int, now_ms: int) -> None:
@@ -426,7 +435,7 @@ class Engine:
             self.unit.publication.plan(topic)
         queues = self.state.queues
         queues.next_lease = max(queues.next_lease, term << LEASES_BITS)
-        self.group_commands.begin()
+        self.group_commands.begin(now_ms)
 
     # ------------------------------------------------------------------ what one rule means for others
 

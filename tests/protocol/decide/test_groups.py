@@ -1,4 +1,4 @@
-"""Groups of consumers without members: their offsets, lists of them, and their end, over restarts."""
+"""Groups of consumers: their offsets, lists of them, their members and their end, over restarts."""
 
 from typing import Any
 
@@ -15,7 +15,11 @@ from topics.protocol.model.commands import (
     DeleteOffsets,
     DescribeGroup,
     FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
     ListGroups,
+    SyncGroup,
 )
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.groups import (
@@ -25,7 +29,7 @@ from topics.protocol.model.groups import (
     Membership,
     OffsetCommit,
 )
-from topics.protocol.model.outcomes import Gate, OffsetsKept
+from topics.protocol.model.outcomes import Gate, OffsetsKept, Parked
 from topics.protocol.state.groups import RETENTION_MS, UNUSED_MS
 
 ROOM = Caller("k", prefixes=("in.",))
@@ -340,3 +344,245 @@ def test_a_group_that_was_deleted_begins_anew() -> None:
     assert (committed(again), listed(again)[0]) == ({}, [])
     commit(again, 3)
     assert committed(again) == {"t": 3}
+
+
+# ---------------------------------------------------------------------- members
+
+
+def join(engine: Harness, member_id: str = "", **fields: Any) -> Any:
+    """The outcome of a join, or None where it waits."""
+    given: dict[str, Any] = {
+        "group": "g",
+        "member_id": member_id,
+        "new_member_id": f"m{engine.last_token}",
+        "instance_id": None,
+        "client_id": "c",
+        "client_host": "/h",
+        "session_ms": 10_000,
+        "rebalance_ms": 20_000,
+        "protocol_type": "consumer",
+        "protocols": (("range", b"sub"),),
+    }
+    found = engine.ask(JoinGroup(**{**given, **fields}))
+    return None if isinstance(found, Parked) else found
+
+
+def pass_time(engine: Harness, ms: int) -> None:
+    """Time passes, and what is due is done when it is."""
+    end_ms = engine.now_ms + ms
+    while (due_ms := engine.engine.alarm_ms()) is not None and due_ms <= end_ms:
+        engine.now_ms = max(due_ms, engine.now_ms)
+        engine.work_off()
+    engine.now_ms = end_ms
+
+
+def answers(engine: Harness) -> list[Any]:
+    return [wake.result for wake in engine.engine.take_wakes()]
+
+
+def stable(engine: Harness) -> Any:
+    """One member, which has all."""
+    assert join(engine) is None
+    pass_time(engine, 250)
+    (joined,) = answers(engine)
+    assert (joined.gate, joined.is_logged) == (Gate.SYNCED, True)
+    member = Membership(joined.generation, joined.member_id)
+    synced: Any = engine.ask(
+        SyncGroup(group="g", member=member, assignments=[(joined.member_id, b"all")])
+    )
+    assert (synced.assignment, synced.gate, synced.is_logged) == (b"all", Gate.SYNCED, True)
+    return member
+
+
+def beat(engine: Harness, member: Membership) -> GroupFault | None:
+    try:
+        assert engine.ask(Heartbeat("g", member)).gate is Gate.NOW  # type: ignore[union-attr]
+    except GroupRefusal as refusal:
+        return refusal.fault
+    return None
+
+
+def test_members_go_on_in_their_generation_over_a_kill_and_a_stop() -> None:
+    """No rebalance follows, whether the log or a checkpoint has the group. (§5)"""
+    engine = Durable()
+    engine.put()
+    member = stable(engine)
+    assert engine.ask(CommitOffsets("g", [OffsetCommit("t", 4)], member)).faults == [None]  # type: ignore[union-attr]
+    for again in (engine.kill(), engine.stop()):
+        assert beat(again, member) is None
+        shown: Any = again.ask(DescribeGroup("g"))
+        assert (shown.summary.phase.value, shown.summary.generation) == ("stable", 1)
+        (found,) = shown.members
+        assert (found.member_id, found.assignment, shown.protocol) == (
+            member.member_id,
+            b"all",
+            "range",
+        )
+        pass_time(again, 9_999)
+        assert beat(again, member) is None
+        assert committed(again) == {"t": 4}
+
+
+def test_a_generation_is_used_once_over_kills() -> None:
+    """Its event is written before anybody is told of it. (§5)"""
+    engine = Durable()
+    told = []
+    for _ in range(3):
+        join(engine)
+        pass_time(engine, 250)
+        (joined,) = answers(engine)
+        told.append(joined.generation)
+        engine = engine.kill()
+        engine.ask(LeaveGroup("g", [Membership(member_id=joined.member_id)]))
+        engine = engine.kill()
+    assert told == [1, 2, 3]
+
+
+def test_a_join_that_is_answered_at_once_waits_for_the_sync_too() -> None:
+    engine = Harness(kafka_rebalance_delay_ms=0)
+    joined = join(engine)
+    assert (joined.generation, joined.gate) == (1, Gate.SYNCED)
+    left: Any = engine.ask(LeaveGroup("g", [Membership(member_id=joined.member_id)]))
+    assert (left.faults, left.gate, left.is_logged) == ([None], Gate.SYNCED, True)
+
+
+def test_sessions_end_by_the_clock_without_a_command() -> None:
+    engine = Durable()
+    member = stable(engine)
+    pass_time(engine, 9_999)
+    assert not engine.engine.has_work()
+    pass_time(engine, 1)
+    assert beat(engine, member) is GroupFault.UNKNOWN_MEMBER
+    again = engine.kill()
+    shown: Any = again.ask(DescribeGroup("g"))
+    assert (shown.summary.phase.value, shown.members) == ("empty", [])
+
+
+def test_a_request_that_waits_is_refused_when_its_member_goes() -> None:
+    engine = Harness()
+    member = stable(engine)
+    assert join(engine) is None
+    assert beat(engine, member) is GroupFault.REBALANCING
+    pass_time(engine, 10_000)
+    (second,) = answers(engine)
+    assert second.generation == 2
+    with pytest.raises(GroupRefusal):
+        join(engine, member.member_id)
+
+
+def test_a_client_that_is_gone_is_forgotten() -> None:
+    engine = Harness()
+    assert join(engine) is None
+    assert listed(engine)[0] == ["g"]
+    shown: Any = engine.ask(DescribeGroup("g"))
+    assert (shown.summary.phase.value, len(shown.members)) == ("preparing_rebalance", 1)
+    engine.engine.forget("", engine.last_token - 2)
+    pass_time(engine, 1)
+    assert (listed(engine)[0], answers(engine)) == ([], [])
+
+
+@pytest.mark.parametrize("how", ["stops", "fails"])
+def test_whoever_waits_is_answered_at_the_end(how: str) -> None:
+    """That the server stops, or that nothing is written any more. (§0.5)"""
+    engine = Harness()
+    assert join(engine) is None
+    if how == "stops":
+        engine.engine.release_all()
+    else:
+        engine.engine.on_failed()
+    (refused,) = answers(engine)
+    assert refused.code is (ErrorCode.SHUTTING_DOWN if how == "stops" else ErrorCode.NOT_READY)
+    if how == "fails":
+        assert (engine.engine.alarm_ms(), engine.engine.has_work()) == (None, False)
+
+
+def test_time_waits_for_room_in_the_log() -> None:
+    """A session ends once that can be written; and a command waits as a write does. (§0.6)"""
+    engine = Harness()
+    member = stable(engine)
+    engine.room_bytes = 0
+    engine.now_ms += 10_000
+    engine.engine.work_off(engine.moment)
+    assert engine.engine.alarm_ms() == engine.now_ms + groups.RETRY_MS
+    assert not engine.engine.has_work()
+    assert beat(engine, member) is None
+    with pytest.raises(Rejection) as refusal:
+        join(engine)
+    assert refusal.value.code is ErrorCode.THROTTLED
+    engine.room_bytes = 1 << 30
+    engine.now_ms += 10_000
+    engine.work_off()
+    assert beat(engine, member) is GroupFault.UNKNOWN_MEMBER
+
+
+def test_a_group_with_members_is_theirs() -> None:
+    """409 to whoever deletes it, or commits without being one. (§5)"""
+    engine = Harness()
+    engine.put()
+    stable(engine)
+    for command in (DeleteGroup("g"), CommitOffsets("g", [OffsetCommit("t", 1)])):
+        with pytest.raises(GroupRefusal) as refusal:
+            engine.ask(command)
+        assert refusal.value.code is ErrorCode.GROUP_NOT_EMPTY
+        assert refusal.value.detail == {"group": "g", "members": 1}
+
+
+def test_a_member_of_which_nothing_is_kept_yet_has_its_group_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many groups as there may be; of these, one more member is welcome. (§9)"""
+    monkeypatch.setattr(groups, "GROUPS_MAX", 1)
+    engine = Harness()
+    assert join(engine) is None
+    assert join(engine) is None
+    with pytest.raises(GroupRefusal) as refusal:
+        join(engine, group="h")
+    assert (refusal.value.fault, refusal.value.code) == (GroupFault.FULL, ErrorCode.THROTTLED)
+    pass_time(engine, 500)
+    (first, _) = answers(engine)
+    member = Membership(first.generation, first.member_id)
+    pass_time(engine, 9_000)
+    engine.ask(LeaveGroup("g", [member]))
+    with pytest.raises(GroupRefusal):
+        join(engine, group="h")
+    pass_time(engine, 10_000 + UNUSED_MS)
+    assert join(engine, group="h") is None
+
+
+def test_idle_groups_are_not_looked_at() -> None:
+    """Each has one time at which something of it is due. (§9)"""
+    engine = Harness()
+    engine.put()
+    for nth in range(200):
+        commit(engine, 1, group=f"g{nth:03}")
+    looked: list[int] = []
+    state = engine.engine.state
+    expired = type(state.groups.by_name["g000"]).is_expired
+
+    class Seen:
+        def __get__(self, group: Any, _: Any) -> Any:
+            return lambda now_ms: (looked.append(1), expired(group, now_ms))[1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(state.groups.by_name["g000"]), "is_expired", Seen())
+        for _ in range(100):
+            engine.now_ms += 1000
+            engine.engine.work_off(engine.moment)
+            assert not engine.engine.has_work()
+    assert looked == []
+
+
+def test_many_groups_that_are_gone_are_dropped_in_several_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """None takes long."""
+    monkeypatch.setattr(groups, "STEP_GROUPS", 2)
+    engine = Harness()
+    engine.put()
+    for nth in range(5):
+        commit(engine, 1, group=f"g{nth}")
+    engine.now_ms += RETENTION_MS
+    engine.engine.work_off(engine.moment)
+    assert engine.engine.has_work()
+    engine.work_off()
+    assert engine.engine.state.groups.by_name == {}

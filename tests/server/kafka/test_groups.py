@@ -1,48 +1,130 @@
-"""Groups have no members and no offsets: what is asked of them is answered so that clients end, and none hangs."""
+"""Groups on the wire as operators see them. (§5)"""
+
+from typing import Any
 
 import pytest
 
-from topics.protocol.faces.kafka.apis import SERVED
-from topics.protocol.faces.kafka.errors import GROUP_AUTHORIZATION_FAILED
-from topics.protocol.faces.kafka.schema import types
+from topics.protocol.faces.kafka import errors
+from topics.server.kafka import groups
 
 from .desk import KafkaDesk
+from .test_commits import commit
+from .test_login import guarded, login
+from .test_members import join, joining, stable, versions
 
 
-def versions(key: int) -> range:
-    return range(SERVED[key].first, SERVED[key].last + 1)
+def listed(desk: KafkaDesk, version: int = 5, **fields: Any) -> Any:
+    found = desk.ask("ListGroups", version, **fields)
+    return found.error_code or {each.group_id: each for each in found.groups}
 
 
-@pytest.mark.parametrize("version", versions(8))
-def test_no_offset_is_kept(version: int) -> None:
-    T = types("OffsetCommitRequest")
-    topic = T.OffsetCommitRequestTopic(
-        name="t", partitions=[T.OffsetCommitRequestPartition(committed_offset=3)]
+@pytest.mark.parametrize("version", versions("DescribeGroups"))
+def test_a_group_is_described_with_its_members(version: int) -> None:
+    desk = KafkaDesk()
+    desk.create()
+    commit(desk, 1, group_id="empty")
+    joined = stable(desk, group_instance_id="i")
+    join(desk, group="completing")
+    waiting = desk.begin("JoinGroup", 3, **joining(group="new"))
+    names = ["g", "empty", "completing", "new", "absent"]
+    found = desk.ask("DescribeGroups", version, groups=names).groups
+    assert [each.group_id for each in found] == names
+    assert [each.group_state for each in found] == [
+        "Stable",
+        "Empty",
+        "CompletingRebalance",
+        "PreparingRebalance",
+        "Dead",
+    ]
+    assert [each.error_code for each in found] == [0] * 4 + [
+        errors.GROUP_ID_NOT_FOUND if version >= 6 else 0
+    ]
+    assert (found[0].protocol_type, found[0].protocol_data) == ("consumer", "range")
+    (member,) = found[0].members
+    assert (member.member_id, member.client_id, member.client_host) == (
+        joined.member_id,
+        "c",
+        "/192.0.2.1",
     )
-    (found,) = KafkaDesk().ask("OffsetCommit", version, group_id="g", topics=[topic]).topics
-    assert found.partitions[0].error_code == GROUP_AUTHORIZATION_FAILED
+    assert member.group_instance_id == ("i" if version >= 4 else None)
+    assert (member.member_metadata, member.member_assignment) == (b"sub", b"all")
+    for each in found[2:4]:
+        (member,) = each.members
+        assert (member.member_metadata, member.member_assignment) == (b"", b"")
+    (wrong,) = desk.ask("DescribeGroups", version, groups=[""]).groups
+    assert wrong.error_code == errors.INVALID_GROUP_ID
+    waiting.cancel()
 
 
-@pytest.mark.parametrize("version", versions(9))
-def test_no_offset_is_found(version: int) -> None:
-    """A consumer that assigns its partitions begins where it is told to."""
-    T = types("OffsetFetchRequest")
-    if version < 8:
-        topic = T.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
-        found = KafkaDesk().ask("OffsetFetch", version, group_id="g", topics=[topic])
-    else:
-        topics = [T.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
-        group = T.OffsetFetchRequestGroup(group_id="g", topics=topics)
-        (found,) = KafkaDesk().ask("OffsetFetch", version, groups=[group]).groups
-    assert found.error_code == 0
-    (part,) = found.topics[0].partitions
-    assert (part.committed_offset, part.error_code) == (-1, 0)
+@pytest.mark.parametrize("version", versions("ListGroups"))
+def test_groups_are_listed_also_those_that_come(version: int) -> None:
+    desk = KafkaDesk()
+    desk.create()
+    commit(desk, 1, group_id="z")
+    stable(desk)
+    waiting = desk.begin("JoinGroup", 3, **joining(group="new"))
+    found = listed(desk, version)
+    assert {name: each.protocol_type for name, each in found.items()} == {
+        "g": "consumer",
+        "new": "consumer",
+        "z": "",
+    }
+    if version >= 4:
+        assert found["new"].group_state == "PreparingRebalance"
+        assert set(listed(desk, version, states_filter=["stable", "EMPTY"])) == {"g", "z"}
+        assert listed(desk, version, states_filter=["Nothing"]) == {}
+    if version >= 5:
+        assert found["g"].group_type == "Classic"
+        assert set(listed(desk, version, types_filter=["Classic"])) == {"g", "new", "z"}
+        assert listed(desk, version, types_filter=["consumer"]) == {}
+    waiting.cancel()
 
 
-@pytest.mark.parametrize("name", ["Heartbeat", "JoinGroup", "LeaveGroup", "SyncGroup"])
-def test_nobody_is_a_member(name: str) -> None:
-    """An authorization error ends a consumer at once; others have it try again for ever. (§6)"""
-    key = next(key for key, api in SERVED.items() if api.name == name)
-    for version in versions(key):
-        found = KafkaDesk().ask(name, version, group_id="g")
-        assert found.error_code == GROUP_AUTHORIZATION_FAILED
+def test_many_groups_are_listed_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "PAGE", 2)
+    desk = KafkaDesk()
+    desk.create()
+    names = [f"g{nth}" for nth in range(5)]
+    for name in names:
+        commit(desk, 1, group_id=name)
+    running = desk.begin("ListGroups")
+    while not running.is_over:
+        desk.shell.advance(0)
+    found = desk.answer(running, "ListGroups")
+    assert [each.group_id for each in found.groups] == names
+
+
+@pytest.mark.parametrize("version", versions("DeleteGroups"))
+def test_a_group_without_members_is_deleted(version: int) -> None:
+    desk = KafkaDesk()
+    desk.create()
+    commit(desk, 1, group_id="empty")
+    stable(desk)
+    found = desk.ask("DeleteGroups", version, groups_names=["empty", "g", "absent", ""]).results
+    assert [(each.group_id, each.error_code) for each in found] == [
+        ("empty", 0),
+        ("g", errors.NON_EMPTY_GROUP),
+        ("absent", errors.GROUP_ID_NOT_FOUND),
+        ("", errors.INVALID_GROUP_ID),
+    ]
+    assert set(listed(desk)) == {"g"}
+
+
+def test_a_key_sees_and_deletes_its_groups_alone() -> None:
+    """`read` to see one, `delete` to delete it; lists are cut. (§7)"""
+    desk = guarded("all,room:read:in.,writer:write")
+    login(desk, "all")
+    desk.create()
+    for name in ("in.g", "out.g"):
+        commit(desk, 1, group_id=name)
+    refused = errors.GROUP_AUTHORIZATION_FAILED
+    desk.client = desk.connected()
+    login(desk, "room")
+    assert set(listed(desk)) == {"in.g"}
+    found = desk.ask("DescribeGroups", groups=["in.g", "out.g"]).groups
+    assert [each.error_code for each in found] == [0, refused]
+    (result,) = desk.ask("DeleteGroups", groups_names=["in.g"]).results
+    assert result.error_code == refused
+    desk.client = desk.connected()
+    login(desk, "writer")
+    assert listed(desk) == refused

@@ -1,6 +1,7 @@
-"""Groups of consumers: their offsets, lists of them, and their end.
+"""Groups of consumers: their members, their offsets, lists of them, and their end.
 
-What is shown of a group waits for a sync, as what is told to its members does: a power loss may take back no commit that
+Who is a member is the coordinator's to say (`topics.protocol.groups`); here, its events are written and its answers wake
+those who wait.  Answers of members and offsets wait for the sync of the log.  What is shown of a group waits for a sync, as what is told to its members does: a power loss may take back no commit that
 somebody saw.
 """
 
@@ -11,6 +12,8 @@ from typing import Any, Final
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.pages import page_of
+from topics.protocol.groups.coordinator import Answer, Coordinator
+from topics.protocol.groups.subscription import CONSUMER, topics_of
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import (
     CommitOffsets,
@@ -18,36 +21,46 @@ from topics.protocol.model.commands import (
     DeleteOffsets,
     DescribeGroup,
     FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
     ListGroups,
+    SyncGroup,
 )
-from topics.protocol.model.errors import ErrorCode
-from topics.protocol.model.events import GroupDeleted, OffsetsCommitted
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.events import GroupChanged, GroupDeleted, OffsetsCommitted
 from topics.protocol.model.groups import (
     COMMIT_METADATA_BYTES_MAX,
+    MEMBER_BYTES,
     NO_MEMBER,
     CommittedOffset,
     GroupFault,
+    GroupMember,
+    GroupPhase,
     GroupRefusal,
     OffsetCommit,
     require_group_name,
 )
-from topics.protocol.model.limits import throttled
+from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
-from topics.protocol.model.names import quote
+from topics.protocol.model.names import public_name, quote
 from topics.protocol.model.outcomes import (
     NOW,
     SYNCED,
     Gate,
     GroupDropped,
+    GroupLeft,
     GroupShown,
     GroupsListed,
     GroupSummary,
+    HeartbeatTaken,
     KeptOffset,
     OffsetsFound,
     OffsetsKept,
     Outcome,
+    Parked,
+    Wake,
 )
-from topics.protocol.state.expiry import DueTimes
 from topics.protocol.state.groups import OFFSET_BYTES, Group
 
 GROUPS_MAX: Final = 10_000
@@ -55,6 +68,8 @@ GROUPS_BYTES_MAX: Final = 256 << 20
 """Of all groups, with their members and offsets."""
 STEP_GROUPS: Final = 64
 """Groups that one step looks at."""
+RETRY_MS: Final = 100
+"""Where the log has no room for what time brings, it is tried again after this."""
 OFFSETS_MAX: Final = 100_000
 """Of one group."""
 
@@ -62,12 +77,18 @@ OFFSETS_MAX: Final = 100_000
 class GroupCommands:
     """Groups of one engine."""
 
-    def __init__(self, unit: UnitOfWork) -> None:
+    def __init__(self, limits: Limits, unit: UnitOfWork) -> None:
         self._unit = unit
         self._state = unit.state
         self._groups = unit.state.groups
-        self._due = DueTimes[str]()
-        """When to look at a group as time passes."""
+        self._coordinator = Coordinator(
+            self._groups, self._emit, self._answer, limits.kafka_rebalance_delay_ms
+        )
+        self._retry_ms: int | None = None
+        """When to look whether the log has room again; None: it had."""
+        self._asking: object = None
+        """The token of the request that is decided now, and its answer, where that came at once."""
+        self._answered: Answer | None = None
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             CommitOffsets: self._commit,
             FetchOffsets: self._fetch,
@@ -75,45 +96,123 @@ class GroupCommands:
             ListGroups: self._list,
             DescribeGroup: self._describe,
             DeleteGroup: self._delete,
+            Heartbeat: self._heartbeat,
+            LeaveGroup: self._leave,
         }
+
+    # ------------------------------------------------------------------ members
+
+    def join(self, command: JoinGroup, token: object, moment: Moment) -> Outcome | Parked:
+        """Become a member; the answer comes once all have joined.  Raises Rejection."""
+        name = require_group_name(command.group)
+        if name not in self._coordinator.live and self._groups.find(name, moment.now_ms) is None:
+            self._require_room(moment.now_ms, is_new=True)
+        else:
+            self._require_room(moment.now_ms, is_new=False)
+        self._require_writable(name, moment, sum(len(each[1]) for each in command.protocols))
+        return self._asked(token, lambda: self._coordinator.join(command, token, moment.now_ms))
+
+    def sync(self, command: SyncGroup, token: object, moment: Moment) -> Outcome | Parked:
+        """What a member was assigned; the answer comes once the leader has said it.  Raises Rejection."""
+        name = require_group_name(command.group)
+        self._require_writable(name, moment, sum(len(each[1]) for each in command.assignments))
+        return self._asked(token, lambda: self._coordinator.sync(command, token, moment.now_ms))
+
+    def _asked(self, token: object, ask: Callable[[], Outcome | None]) -> Outcome | Parked:
+        self._asking, self._answered = token, None
+        try:
+            found = ask() or self._answered
+        finally:
+            self._asking = None
+        if isinstance(found, Rejection):
+            raise found
+        return Parked(None) if found is None else found
+
+    def _answer(self, token: object, answer: Answer) -> None:
+        if token is self._asking:
+            self._answered = answer
+        else:
+            self._unit.wakes.append(Wake(token, answer))
+
+    def _emit(self, event: GroupChanged) -> None:
+        size = sum(each.size_bytes for each in event.members)
+        size += sum(MEMBER_BYTES + len(each[1]) for each in event.assignments)
+        size += sum(map(len, event.left))
+        self._unit.emit(event, log_bytes=FRAME_BYTES + size)
+
+    def _require_writable(self, name: str, moment: Moment, size_bytes: int = 0) -> None:
+        """Raises Rejection: the log has no room for what may become of a group now."""
+        live = self._coordinator.live.get(name)
+        if live is not None:
+            size_bytes += live.size_bytes
+        self._unit.require_writable(moment, 2 * FRAME_BYTES + 2 * size_bytes)
+
+    def _heartbeat(self, command: Heartbeat, moment: Moment) -> HeartbeatTaken:
+        name = require_group_name(command.group)
+        self._coordinator.heartbeat(name, command.member, moment.now_ms)
+        return HeartbeatTaken()
+
+    def _leave(self, command: LeaveGroup, moment: Moment) -> GroupLeft:
+        name = require_group_name(command.group)
+        self._require_writable(name, moment)
+        faults = self._coordinator.leave(name, command.members, moment.now_ms)
+        return GroupLeft(faults, gate=SYNCED, is_logged=True)
+
+    # ------------------------------------------------------------------ who waits
+
+    def forget(self, token: object) -> None:
+        """Who waited is gone."""
+        self._coordinator.forget(token, self._state.now_ms)
+
+    def release_all(self, why: Rejection) -> None:
+        """Answer every request that waits."""
+        self._coordinator.release_all(why)
 
     # ------------------------------------------------------------------ time
 
-    def begin(self) -> None:
-        """From now on this engine decides: groups are timed."""
-        for group in self._groups.by_name.values():
-            self._time(group)
-
-    def _time(self, group: Group) -> None:
-        due_ms = group.expires_ms()
-        if due_ms is not None:
-            self._due.not_after(group.name, due_ms)
+    def begin(self, now_ms: int) -> None:
+        """From now on this engine decides: sessions begin."""
+        self._coordinator.begin(now_ms)
 
     def alarm_ms(self) -> int | None:
         """When `step` is wanted though nothing happens until then."""
-        return self._due.next_ms()
+        due_ms = None if self._unit.read_only else self._coordinator.due.next_ms()
+        if due_ms is None or self._retry_ms is None:
+            return due_ms
+        return max(due_ms, self._retry_ms)
 
     def is_due(self, now_ms: int) -> bool:
-        return self._due.is_due(now_ms)
+        alarm_ms = self.alarm_ms()
+        return alarm_ms is not None and alarm_ms <= now_ms
 
-    def step(self, now_ms: int) -> None:
-        """Do some of what is due."""
+    def step(self, moment: Moment) -> None:
+        """Do some of what is due; once the log has room for it."""
+        now_ms, due = moment.now_ms, self._coordinator.due
+        if not self.is_due(now_ms):
+            return
+        self._retry_ms = None
         for _ in range(STEP_GROUPS):
-            name = self._due.take(now_ms)
+            name = due.take(now_ms)
             if name is None:
-                break
+                return
             group = self._groups.by_name.get(name)
-            if group is not None and group.is_expired(now_ms):
+            if name not in self._coordinator.live and group and group.is_expired(now_ms):
                 self._state.expire_group(name)
-            elif group is not None:
-                self._time(group)
+                continue
+            try:
+                self._require_writable(name, moment)
+            except Rejection:
+                due.set(name, now_ms)
+                self._retry_ms = now_ms + RETRY_MS
+                return
+            self._coordinator.look(name, now_ms)
 
     def on_dropped(self) -> None:
         """A topic was deleted: groups that have no offset any more are gone sooner."""
         lighter, self._groups.lighter = self._groups.lighter, {}
         for name in lighter:
             if name in self._groups.by_name:
-                self._time(self._groups.by_name[name])
+                self._coordinator.time(self._groups.by_name[name])
 
     # ------------------------------------------------------------------ offsets
 
@@ -139,25 +238,34 @@ class GroupCommands:
             log_bytes = FRAME_BYTES + sum(OFFSET_BYTES + len(each.metadata) for each in kept)
             self._unit.require_writable(moment, log_bytes)
             self._unit.emit(OffsetsCommitted(now_ms, name, kept), log_bytes=log_bytes)
-            self._time(self._groups.by_name[name])
+            self._coordinator.time(self._groups.by_name[name])
         return OffsetsKept(name, faults, gate=SYNCED, is_logged=True)
 
     def _require_commit(self, command: CommitOffsets, now_ms: int) -> None:
         """Raises GroupRefusal where who commits may not."""
-        group = self._groups.find(command.group, now_ms)
-        if command.member != NO_MEMBER:
-            fault = GroupFault.UNKNOWN_MEMBER if group else GroupFault.ILLEGAL_GENERATION
-            raise GroupRefusal(fault, f"group {quote(command.group)} has no such member")
-        if group is not None and group.members:
-            raise not_empty(group, GroupFault.UNKNOWN_MEMBER)
+        name, live = command.group, self._coordinator.live.get(command.group)
+        if live is not None and live.members:
+            if command.member == NO_MEMBER:
+                raise not_empty(name, len(live.members), GroupFault.UNKNOWN_MEMBER)
+            self._coordinator.require_commit(name, command.member, now_ms)
+        elif command.member != NO_MEMBER:
+            is_known = self._groups.find(name, now_ms) is not None
+            fault = GroupFault.UNKNOWN_MEMBER if is_known else GroupFault.ILLEGAL_GENERATION
+            raise GroupRefusal(fault, f"group {quote(name)} has no such member")
 
     def _require_room(self, now_ms: int, *, is_new: bool) -> None:
-        """Raises Rejection: 429 where there are too many groups, or too much of them."""
-        self.step(now_ms)
-        if is_new and len(self._groups.by_name) >= GROUPS_MAX:
-            raise throttled("max_groups", GROUPS_MAX)
-        if self._groups.size_bytes >= GROUPS_BYTES_MAX:
-            raise throttled("max_group_bytes", GROUPS_BYTES_MAX)
+        """Raises GroupRefusal: there are too many groups, or too much of them."""
+        live, by_name = self._coordinator.live, self._groups.by_name
+        size_bytes = self._groups.size_bytes + self._coordinator.weight.size_bytes
+        if size_bytes >= GROUPS_BYTES_MAX:
+            raise too_many("max_group_bytes", GROUPS_BYTES_MAX)
+        if not is_new or len(by_name) + len(live) < GROUPS_MAX:
+            return
+        for name in [name for name, group in by_name.items() if group.is_expired(now_ms)]:
+            if name not in live:
+                self._state.expire_group(name)
+        if len(by_name) + sum(name not in by_name for name in live) >= GROUPS_MAX:
+            raise too_many("max_groups", GROUPS_MAX)
 
     def _faults(
         self, group: Group | None, offsets: Iterable[OffsetCommit]
@@ -197,6 +305,8 @@ class GroupCommands:
         self, group: Group, after_id: int, size: int, caller: Caller, now_ms: int
     ) -> tuple[list[KeptOffset], int | None]:
         """Offsets of the next topics behind one, by their ids, of which the caller may see the names."""
+        if not size:
+            return [], None
         ids = sorted(group.offsets)
         first = bisect_right(ids, after_id)
         page = ids[first : first + size]
@@ -229,13 +339,35 @@ class GroupCommands:
         """Forget offsets, but of topics that a member reads."""
         group = self._required(command.group, moment.now_ms)
         topics = self._state.topics
-        faults = [None if name in topics else GroupFault.NO_TOPIC for name in command.topics]
-        ids = [topics[name].topic_id for name in command.topics if name in topics]
-        ids = [topic_id for topic_id in ids if topic_id in group.offsets]
+        subscribed = self._subscribed(group.name)
+        faults, ids = list[GroupFault | None](), list[int]()
+        for name in command.topics:
+            topic = topics.get(name)
+            if topic is None:
+                faults.append(GroupFault.NO_TOPIC)
+            elif public_name(name) in subscribed:
+                faults.append(GroupFault.SUBSCRIBED)
+            else:
+                faults.append(None)
+                if topic.topic_id in group.offsets:
+                    ids.append(topic.topic_id)
         if ids:
             self._unit.require_writable(moment, FRAME_BYTES + 16 * len(ids), reserve=True)
             self._unit.emit(OffsetsCommitted(moment.now_ms, group.name, (), ids))
         return OffsetsKept(group.name, faults, gate=SYNCED, is_logged=True)
+
+    def _subscribed(self, name: str) -> frozenset[str]:
+        """The topics that members of a group read.  Raises GroupRefusal: it does not say."""
+        live = self._coordinator.live.get(name)
+        if live is None or not live.members:
+            return frozenset()
+        if live.protocol_type != CONSUMER:
+            raise not_empty(name, len(live.members), GroupFault.NOT_EMPTY)
+        found: frozenset[str] = frozenset()
+        for member in live.members.values():
+            for _, metadata in member.profile.protocols:
+                found |= topics_of(metadata)
+        return found
 
     # ------------------------------------------------------------------ groups
 
@@ -243,43 +375,70 @@ class GroupCommands:
         """A group that is there.  Raises GroupRefusal: 404."""
         group = self._groups.find(require_group_name(name), now_ms)
         if group is None:
-            raise GroupRefusal(
-                GroupFault.NO_GROUP, f"group {quote(name)} does not exist", detail={"group": name}
-            )
+            raise no_group(name)
         return group
 
     def _list(self, command: ListGroups, moment: Moment) -> GroupsListed:
         """By name, of the groups that the caller may see."""
         size, now_ms = command.page_size, moment.now_ms
         names = page_of(
-            self._groups.names,
+            self._names(),
             command.caller,
             command.prefix,
             command.after,
             size + 1,
             lambda name: self._is_listed(name, command.phases, now_ms),
         )
-        shown = [self._summary(self._groups.by_name[name]) for name in names[:size]]
+        shown = [self._summary(name) for name in names[:size]]
         return GroupsListed(shown, names[size - 1] if len(names) > size else None)
 
-    def _is_listed(self, name: str, phases: Sequence[str], now_ms: int) -> bool:
-        group = self._groups.find(name, now_ms)
-        return group is not None and (not phases or group.phase.value in phases)
+    def _names(self) -> Sequence[str]:
+        """Of all groups, also of those that come, ascending."""
+        live, known = self._coordinator.live, self._groups.by_name
+        new = [name for name in live if name not in known]
+        return sorted([*self._groups.names, *new]) if new else self._groups.names
 
-    def _summary(self, group: Group) -> GroupSummary:
-        return GroupSummary(
-            group.name, group.phase, group.generation, group.protocol_type, len(group.members)
-        )
+    def _is_listed(self, name: str, phases: Sequence[str], now_ms: int) -> bool:
+        if name not in self._coordinator.live and self._groups.find(name, now_ms) is None:
+            return False
+        return not phases or self._phase(name).value in phases
+
+    def _phase(self, name: str) -> GroupPhase:
+        live = self._coordinator.live.get(name)
+        return self._groups.by_name[name].phase if live is None else live.phase
+
+    def _summary(self, name: str) -> GroupSummary:
+        live, kept = self._coordinator.live.get(name), self._groups.by_name.get(name)
+        generation = 0 if kept is None else kept.generation
+        if live is None:
+            assert kept is not None
+            count = len(kept.members)
+            return GroupSummary(name, kept.phase, generation, kept.protocol_type, count)
+        return GroupSummary(name, live.phase, generation, live.protocol_type, len(live.members))
+
+    def _members(self, name: str) -> list[GroupMember]:
+        """Each with its assignment, where it has one."""
+        live, kept = self._coordinator.live.get(name), self._groups.by_name.get(name)
+        known = {} if kept is None else kept.members
+        if live is None:
+            return list(known.values())
+        return [known.get(each.member_id, each.profile) for each in live.members.values()]
 
     def _describe(self, command: DescribeGroup, moment: Moment) -> GroupShown:
-        group = self._required(command.group, moment.now_ms)
-        offsets, after_id = self._page(
-            group, command.after_id, command.page_size, command.caller, moment.now_ms
-        )
+        name, now_ms = require_group_name(command.group), moment.now_ms
+        live, group = self._coordinator.live.get(name), self._groups.find(name, now_ms)
+        if group is None and live is None:
+            raise no_group(name)
+        offsets, after_id = list[KeptOffset](), None
+        if group is not None:
+            offsets, after_id = self._page(
+                group, command.after_id, command.page_size, command.caller, now_ms
+            )
+        is_stable = group is not None and self._phase(name) is GroupPhase.STABLE
         return GroupShown(
-            self._summary(group),
-            group.protocol,
-            list(group.members.values()),
+            self._summary(name),
+            group.protocol if group is not None and is_stable else "",
+            self._members(name),
             offsets,
             after_id,
             gate=self._shown_gate(),
@@ -290,20 +449,39 @@ class GroupCommands:
         return NOW if self._unit.read_only else SYNCED
 
     def _delete(self, command: DeleteGroup, moment: Moment) -> GroupDropped:
-        group = self._required(command.group, moment.now_ms)
-        if group.members:
-            raise not_empty(group, GroupFault.NOT_EMPTY)
+        name = require_group_name(command.group)
+        live, group = self._coordinator.live.get(name), self._groups.find(name, moment.now_ms)
+        if live is not None and live.members:
+            raise not_empty(name, len(live.members), GroupFault.NOT_EMPTY)
+        if group is None:
+            raise no_group(name)
         self._unit.require_writable(moment, reserve=True)
-        self._unit.emit(GroupDeleted(moment.now_ms, group.name))
-        return GroupDropped(group.name, gate=SYNCED, is_logged=True)
+        self._unit.emit(GroupDeleted(moment.now_ms, name))
+        self._coordinator.deleted(name)
+        return GroupDropped(name, gate=SYNCED, is_logged=True)
 
 
-def not_empty(group: Group, fault: GroupFault) -> GroupRefusal:
+def no_group(name: str) -> GroupRefusal:
+    return GroupRefusal(
+        GroupFault.NO_GROUP, f"group {quote(name)} does not exist", detail={"group": name}
+    )
+
+
+def not_empty(name: str, members: int, fault: GroupFault) -> GroupRefusal:
     """409: a group with members is theirs."""
-    count = len(group.members)
     return GroupRefusal(
         fault,
-        f"group {quote(group.name)} has {count} members",
+        f"group {quote(name)} has {members} members",
         code=ErrorCode.GROUP_NOT_EMPTY,
-        detail={"group": group.name, "members": count},
+        detail={"group": name, "members": members},
+    )
+
+
+def too_many(limit: str, most: int) -> GroupRefusal:
+    """429 with `detail.limit` and `detail.max` (§11)."""
+    return GroupRefusal(
+        GroupFault.FULL,
+        f"{limit} of {most} is reached",
+        code=ErrorCode.THROTTLED,
+        detail={"limit": limit, "max": most},
     )

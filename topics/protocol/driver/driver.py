@@ -32,8 +32,10 @@ from topics.protocol.model.commands import (
     Command,
     DeleteRecords,
     FetchBatches,
+    JoinGroup,
     Purge,
     RecordRead,
+    SyncGroup,
     waits_for_news,
 )
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, WriteFailed
@@ -57,8 +59,13 @@ class Read(msgspec.Struct, frozen=True):
 Step: TypeAlias = LogStep | Call | Read
 
 
-Parking: TypeAlias = RecordRead | Claim | DeleteRecords | FetchBatches | Purge
-"""Commands that may have to wait for records or jobs, or go on in parts, before their answer."""
+Parking: TypeAlias = (
+    RecordRead | Claim | DeleteRecords | FetchBatches | Purge | JoinGroup | SyncGroup
+)
+"""Commands that may have to wait for records, jobs or others, or go on in parts, before their answer."""
+
+
+_OF_NO_TOPIC: Final = (FetchBatches, JoinGroup, SyncGroup)
 
 
 class Host(Protocol):
@@ -371,8 +378,8 @@ class Driver:
     # ------------------------------------------------------------------ commands that park
 
     def _park(self, command: Parking, token: object, parked: Parked, deliver: Deliver) -> Ticket:
-        # A fetch is of several topics, and is known by its token alone.
-        topic = "" if isinstance(command, FetchBatches) else command.topic
+        # A fetch is of several topics, and a join of none: they are known by their tokens alone.
+        topic = "" if isinstance(command, _OF_NO_TOPIC) else command.topic
 
         def cancel() -> None:
             if self._parked.pop(token, None) is not None:

@@ -291,3 +291,6 @@ class _NoImages:
 
     def keep_router(self, router_id: int) -> None:
         return
+
+    def keep_group(self, name: str) -> None:
+        return

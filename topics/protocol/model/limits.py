@@ -3,7 +3,8 @@
 Where §11 says so, 0 means unlimited.  All sizes are bytes.  Limits that end in `per_ip` are those of
 one address.  `dead_letter_after_ms` is how long a
 job that was delivered too often may be claimable before it goes to the dead-letter topic without
-being claimed; 0: it does not.
+being claimed; 0: it does not.  `kafka_rebalance_delay_ms` is how long the first rebalance of a group without
+members waits for more of them.
 """
 
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ class Limits:
     max_idempotency_keys: int = 1_000_000
     max_hot_bytes: int = 256 << 20
     dead_letter_after_ms: int = 5000
+    kafka_rebalance_delay_ms: int = 250
     segment_max_records: int = 65_536
     segment_max_bytes: int = 64 << 20
     segment_max_age_ms: int = 3_600_000

@@ -91,6 +91,7 @@ class Call:
     Attributes:
         api: Its name.
         role: What a node has to be that answers it.
+        client_id: The client's name for itself.
         request: Decoded, by `faces.kafka.schema`.
         measures: Counts of all requests.
         T: The classes of its response.
@@ -118,6 +119,7 @@ class Call:
         self.api = asked.api.name
         self.role = APIS[asked.key].role
         self.version = asked.version
+        self.client_id = asked.client or ""
         self.request = request
         self.slot = Slot(slots, client.address, client.caller)
         self.T: SimpleNamespace = types(self.api + "Response")

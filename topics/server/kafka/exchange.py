@@ -29,7 +29,7 @@ from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer
 from topics.server.access.guard import Guard
-from topics.server.kafka import admin, groups
+from topics.server.kafka import admin, commits, groups, members
 from topics.server.kafka.call import Call, Client, Rules
 from topics.server.kafka.configs import (
     alter_configs,
@@ -114,13 +114,15 @@ class KafkaExchange:
             1: fetch,
             2: list_offsets,
             3: metadata,
-            8: groups.commit,
-            9: groups.offsets,
+            8: commits.commit,
+            9: commits.offsets,
             10: find_coordinator,
-            11: groups.join,
-            12: groups.heartbeat,
-            13: groups.leave,
-            14: groups.sync,
+            11: members.join,
+            12: members.heartbeat,
+            13: members.leave,
+            14: members.sync,
+            15: groups.describe,
+            16: groups.list_groups,
             SASL_HANDSHAKE: handshake,
             API_VERSIONS: _versions,
             19: create_topics,
@@ -136,8 +138,10 @@ class KafkaExchange:
             35: admin.describe_log_dirs,
             SASL_AUTHENTICATE: lambda call: authenticate(call, guard),
             37: create_partitions,
+            42: groups.delete,
             44: incremental_alter_configs,
             46: admin.list_partition_reassignments,
+            47: commits.delete,
             60: describe_cluster,
             61: admin.describe_producers,
             74: admin.list_config_resources,

@@ -1,98 +1,122 @@
-"""Requests of consumer groups, which are refused: a group has no members and no offsets here.
-
-A consumer that assigns its partitions itself needs no group, but asks for its coordinator and its offsets all the
-same; so these are answered, and only what would make a client believe that it is a member, or that an offset is kept, is
-refused: `GROUP_AUTHORIZATION_FAILED` ends a consumer at once, where other codes have it try again for ever.
-"""
+"""Groups as operators see them: described, listed, deleted (DescribeGroups, ListGroups, DeleteGroups)."""
 
 from typing import Any, Final
 
-from topics.protocol.faces.kafka.errors import GROUP_AUTHORIZATION_FAILED
+from topics.protocol.faces.kafka import errors
+from topics.protocol.model.commands import DeleteGroup, DescribeGroup, ListGroups
+from topics.protocol.model.errors import Rejection
+from topics.protocol.model.groups import CLASSIC, GroupFault, GroupPhase, GroupRefusal
+from topics.protocol.model.outcomes import GroupShown, GroupsListed
 from topics.server.kafka.call import Call
 from topics.server.kafka.steps import Steps
 
-NO_OFFSET: Final = -1
+PAGE: Final = 500
+"""Groups of a list that are looked at in one turn."""
+_STATES: Final = {
+    GroupPhase.EMPTY: "Empty",
+    GroupPhase.PREPARING: "PreparingRebalance",
+    GroupPhase.COMPLETING: "CompletingRebalance",
+    GroupPhase.STABLE: "Stable",
+    GroupPhase.DEAD: "Dead",
+}
+_PHASES: Final = {name.lower(): phase.value for phase, name in _STATES.items()}
+_TYPES: Final = {CLASSIC: "Classic"}
+_NOT_FOUND_FROM: Final = 6
+"""The version of DescribeGroups from which on a group that is not there is an error."""
 
 
-def commit(call: Call) -> Steps[Any]:
-    """No offset is kept."""
+def describe(call: Call) -> Steps[Any]:
+    """Groups with their members."""
+    groups = []
+    for name in call.request.groups:
+        groups.append((yield from _described(call, name)))
+        yield from call.part_done()
+    return call.T.DescribeGroupsResponse(groups=groups)
+
+
+def _described(call: Call, name: str) -> Steps[Any]:
     T = call.T
-    topics = [
-        T.OffsetCommitResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                T.OffsetCommitResponsePartition(
-                    partition_index=part.partition_index, error_code=GROUP_AUTHORIZATION_FAILED
-                )
-                for part in topic.partitions
-            ],
+    if (lacks := call.lacks("read", name)) is not None:
+        return T.DescribedGroup(
+            error_code=errors.GROUP_AUTHORIZATION_FAILED,
+            error_message=lacks.message,
+            group_id=name,
         )
-        for topic in call.request.topics
+    try:
+        shown: GroupShown = yield from call.ask(DescribeGroup(name, page_size=0))
+    except Rejection as refusal:
+        is_absent = isinstance(refusal, GroupRefusal) and refusal.fault is GroupFault.NO_GROUP
+        is_plain = is_absent and call.version < _NOT_FOUND_FROM
+        return T.DescribedGroup(
+            error_code=0 if is_plain else errors.code_of_group(refusal),
+            error_message=None if is_plain else refusal.message,
+            group_id=name,
+            group_state=_STATES[GroupPhase.DEAD] if is_absent else "",
+        )
+    summary = shown.summary
+    is_stable = summary.phase is GroupPhase.STABLE
+    members = [
+        T.DescribedGroupMember(
+            member_id=each.member_id,
+            group_instance_id=each.instance_id,
+            client_id=each.client_id,
+            client_host=each.client_host,
+            member_metadata=each.metadata_of(shown.protocol) if is_stable else b"",
+            member_assignment=each.assignment if is_stable else b"",
+        )
+        for each in shown.members
     ]
-    return T.OffsetCommitResponse(topics=topics)
-    yield
+    return T.DescribedGroup(
+        group_id=name,
+        group_state=_STATES[summary.phase],
+        protocol_type=summary.protocol_type,
+        protocol_data=shown.protocol,
+        members=members,
+    )
 
 
-def offsets(call: Call) -> Steps[Any]:
-    """None was kept."""
-    T, request = call.T, call.request
-    if call.version < 8:
-        topics = [
-            T.OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    T.OffsetFetchResponsePartition(
-                        partition_index=index, committed_offset=NO_OFFSET, metadata=""
-                    )
-                    for index in topic.partition_indexes
-                ],
+def list_groups(call: Call) -> Steps[Any]:
+    """All groups that the client may see; of some states and types where they are named."""
+    request, T = call.request, call.T
+    if call.lacks("read") is not None:
+        return T.ListGroupsResponse(error_code=errors.GROUP_AUTHORIZATION_FAILED)
+    wanted = [state.lower() for state in request.states_filter]
+    phases = [_PHASES[state] for state in wanted if state in _PHASES]
+    types = {each.lower() for each in request.types_filter}
+    groups = list[Any]()
+    after: str | None = ""
+    if (wanted and not phases) or (types and CLASSIC not in types):
+        after = None
+    while after is not None:
+        page: GroupsListed = yield from call.ask(ListGroups("", PAGE, after, phases))
+        groups += (
+            T.ListedGroup(
+                group_id=each.name,
+                protocol_type=each.protocol_type,
+                group_state=_STATES[each.phase],
+                group_type=_TYPES[each.kind],
             )
-            for topic in request.topics or ()
-        ]
-        return T.OffsetFetchResponse(topics=topics)
-    groups = [
-        T.OffsetFetchResponseGroup(
-            group_id=group.group_id,
-            topics=[
-                T.OffsetFetchResponseTopics(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        T.OffsetFetchResponsePartitions(
-                            partition_index=index, committed_offset=NO_OFFSET, metadata=""
-                        )
-                        for index in topic.partition_indexes
-                    ],
-                )
-                for topic in group.topics or ()
-            ],
+            for each in page.groups
         )
-        for group in request.groups
-    ]
-    return T.OffsetFetchResponse(groups=groups)
-    yield
+        after = page.after
+        if after is not None:
+            yield from call.pause(0)
+    call.is_long = len(groups) > PAGE
+    return T.ListGroupsResponse(groups=groups)
 
 
-def join(call: Call) -> Steps[Any]:
-    """Nobody becomes a member."""
-    return call.T.JoinGroupResponse(error_code=GROUP_AUTHORIZATION_FAILED, protocol_name="")
-    yield
-
-
-def sync(call: Call) -> Steps[Any]:
-    """Nobody is one."""
-    return call.T.SyncGroupResponse(error_code=GROUP_AUTHORIZATION_FAILED)
-    yield
-
-
-def heartbeat(call: Call) -> Steps[Any]:
-    """Nobody is one."""
-    return call.T.HeartbeatResponse(error_code=GROUP_AUTHORIZATION_FAILED)
-    yield
-
-
-def leave(call: Call) -> Steps[Any]:
-    """Nobody is one."""
-    return call.T.LeaveGroupResponse(error_code=GROUP_AUTHORIZATION_FAILED)
-    yield
+def delete(call: Call) -> Steps[Any]:
+    """Groups without members go, with their offsets."""
+    T, results = call.T, []
+    for name in call.request.groups_names:
+        code = 0
+        if call.lacks("delete", name) is not None:
+            code = errors.GROUP_AUTHORIZATION_FAILED
+        else:
+            try:
+                yield from call.ask(DeleteGroup(name))
+            except Rejection as refusal:
+                code = errors.code_of_group(refusal)
+        results.append(T.DeletableGroupResult(group_id=name, error_code=code))
+        yield from call.part_done()
+    return T.DeleteGroupsResponse(results=results)

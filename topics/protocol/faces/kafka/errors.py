@@ -11,6 +11,7 @@ from topics.protocol.batches.codecs import UnknownCodec
 from topics.protocol.batches.header import BatchError
 from topics.protocol.batches.sound import BadTime, OldForm, RecordTooLarge
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.groups import GroupFault, GroupRefusal
 from topics.protocol.state.producers import Fenced, OutOfOrder, TooOld
 
 NONE: Final = 0
@@ -22,11 +23,19 @@ LEADER_NOT_AVAILABLE: Final = 5
 NOT_LEADER_OR_FOLLOWER: Final = 6
 REQUEST_TIMED_OUT: Final = 7
 MESSAGE_TOO_LARGE: Final = 10
+OFFSET_METADATA_TOO_LARGE: Final = 12
 COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 COORDINATOR_NOT_AVAILABLE: Final = 15
 NOT_COORDINATOR: Final = 16
 INVALID_TOPIC: Final = 17
 INVALID_REQUIRED_ACKS: Final = 21
+ILLEGAL_GENERATION: Final = 22
+INCONSISTENT_GROUP_PROTOCOL: Final = 23
+INVALID_GROUP_ID: Final = 24
+UNKNOWN_MEMBER_ID: Final = 25
+INVALID_SESSION_TIMEOUT: Final = 26
+REBALANCE_IN_PROGRESS: Final = 27
+INVALID_COMMIT_OFFSET_SIZE: Final = 28
 TOPIC_AUTHORIZATION_FAILED: Final = 29
 GROUP_AUTHORIZATION_FAILED: Final = 30
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
@@ -50,10 +59,16 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
 SECURITY_DISABLED: Final = 54
 KAFKA_STORAGE_ERROR: Final = 56
 SASL_AUTHENTICATION_FAILED: Final = 58
+NON_EMPTY_GROUP: Final = 68
+GROUP_ID_NOT_FOUND: Final = 69
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
 FENCED_LEADER_EPOCH: Final = 74
 UNKNOWN_LEADER_EPOCH: Final = 75
 UNSUPPORTED_COMPRESSION_TYPE: Final = 76
+MEMBER_ID_REQUIRED: Final = 79
+GROUP_MAX_SIZE_REACHED: Final = 81
+FENCED_INSTANCE_ID: Final = 82
+GROUP_SUBSCRIBED_TO_TOPIC: Final = 86
 INVALID_RECORD: Final = 87
 UNKNOWN_TOPIC_ID: Final = 100
 MISMATCHED_ENDPOINT_TYPE: Final = 114
@@ -127,3 +142,44 @@ def code_of(refusal: Rejection) -> int:
     if detail.get("limit") in _QUOTAS:
         return POLICY_VIOLATION
     return _CODES.get(refusal.code, UNKNOWN_SERVER_ERROR)
+
+
+FAULTS: Final[Mapping[GroupFault, int]] = {
+    GroupFault.INVALID_GROUP: INVALID_GROUP_ID,
+    GroupFault.INVALID_SESSION: INVALID_SESSION_TIMEOUT,
+    GroupFault.INVALID_FIELD: INVALID_REQUEST,
+    GroupFault.UNKNOWN_MEMBER: UNKNOWN_MEMBER_ID,
+    GroupFault.MEMBER_ID_REQUIRED: MEMBER_ID_REQUIRED,
+    GroupFault.ILLEGAL_GENERATION: ILLEGAL_GENERATION,
+    GroupFault.REBALANCING: REBALANCE_IN_PROGRESS,
+    GroupFault.FENCED_INSTANCE: FENCED_INSTANCE_ID,
+    GroupFault.INCONSISTENT_PROTOCOL: INCONSISTENT_GROUP_PROTOCOL,
+    GroupFault.FULL: GROUP_MAX_SIZE_REACHED,
+    GroupFault.NO_GROUP: GROUP_ID_NOT_FOUND,
+    GroupFault.NOT_EMPTY: NON_EMPTY_GROUP,
+    GroupFault.NO_TOPIC: UNKNOWN_TOPIC_OR_PARTITION,
+    GroupFault.SUBSCRIBED: GROUP_SUBSCRIBED_TO_TOPIC,
+    GroupFault.METADATA_TOO_LARGE: OFFSET_METADATA_TOO_LARGE,
+    GroupFault.TOO_MANY_OFFSETS: INVALID_COMMIT_OFFSET_SIZE,
+}
+"""What is refused to a member, or for a partition."""
+
+assert FAULTS.keys() == set(GroupFault)
+
+_OF_COORDINATORS: Final[Mapping[ErrorCode, int]] = {
+    ErrorCode.UNAUTHORIZED: GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.FORBIDDEN: GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.THROTTLED: COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_LEADER: NOT_COORDINATOR,
+    ErrorCode.SHUTTING_DOWN: NOT_COORDINATOR,
+    ErrorCode.REPLICA_BEHIND: NOT_COORDINATOR,
+}
+
+
+def code_of_group(refusal: Rejection) -> int:
+    """The error code of a refusal to a client of a group: where it passes by itself, one with which clients try again."""
+    if isinstance(refusal, GroupRefusal):
+        return FAULTS[refusal.fault]
+    if isinstance(refusal, NotHere):
+        return refusal.kafka_code
+    return _OF_COORDINATORS.get(refusal.code, COORDINATOR_NOT_AVAILABLE)
