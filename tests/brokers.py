@@ -39,14 +39,21 @@ POM: Final = """\
   <dependencies>{}</dependencies>
 </project>
 """
-KAFKA: Final = "".join(
-    f"""\
+
+
+def _of_kafka(*artifacts: str) -> str:
+    return "".join(
+        f"""\
 <dependency>
   <groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId><version>{VERSION}</version>
 </dependency>
 """
-    for artifact in ("kafka_2.13", "kafka-tools")
-)
+        for artifact in artifacts
+    )
+
+
+KAFKA: Final = _of_kafka("kafka_2.13", "kafka-tools")
+PROGRAMS: Final = _of_kafka("kafka-streams", "connect-runtime", "connect-file")
 # All that it needs and PySpark does not bring, by name: what Spark's jars ask for themselves is a
 # second Hadoop, from repositories beside Central.
 CONNECTOR: Final = "".join(
@@ -85,6 +92,15 @@ def jars() -> Path:
         NoBrokers: Without Maven, or without a way to Maven Central.
     """
     return _fetched(f"{VERSION}-tools", KAFKA)
+
+
+def program_jars() -> Path:
+    """The folder of the jars of Kafka Streams and Kafka Connect.
+
+    Raises:
+        NoBrokers: As `jars`.
+    """
+    return _fetched(f"{VERSION}-programs", PROGRAMS)
 
 
 def connector_jars() -> Path:
