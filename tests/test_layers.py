@@ -360,9 +360,11 @@ UNTESTED = {
     "arrow/payload.py": "test_typed holds a batch to it, value by value",
     "arrow/sampling.py": "by what `infer` makes of samples: test_typed",
     "client/aio.py": "its calls: test_endpoints and its like; the client: test_server",
+    "client/aiogroups.py": "its calls: test_endpoints_groups",
     "client/aiopool_httpx.py": "both pools over httpx: test_pool",
     "client/aioqueues.py": "its calls: test_endpoints_queues; the rest: test_worker",
     "client/aiorouters.py": "its calls: test_endpoints_routers, test_endpoints_routers_server",
+    "client/groups.py": BOTH,
     "client/pool_httpx.py": BOTH,
     "client/queues.py": BOTH,
     "client/routers.py": BOTH,
@@ -377,7 +379,7 @@ UNTESTED = {
     **{
         f"protocol/faces/http/openapi/{name}.py": "words: test_operations, _descriptions, _examples, _field_docs"
         for name in (
-            *("topics", "records", "queues", "routers", "watch", "server", "cluster"),
+            *("topics", "records", "queues", "routers", "groups", "watch", "server", "cluster"),
             *("operation", "refusals", "words"),
         )
     },

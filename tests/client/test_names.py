@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from topics.client.names import is_router, is_topic
-from topics.protocol.model import names
+from topics.client.names import is_group, is_router, is_topic
+from topics.protocol.model import groups, names
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,12 @@ from topics.protocol.model import names
         "a\n",
         "ä",
         "a\x9b",
+        "é" * 127,
+        "é" * 128,
     ],
 )
 def test_the_client_allows_what_the_server_does(name: str) -> None:
-    """Of topics, and of routers, which may have `>`. (§1, §6)"""
+    """Of topics, of routers, which may have `>`, and of groups, which may have anything. (§1, §6, §13)"""
     assert is_topic(name) is (re.fullmatch(names.TOPIC_PATTERN, name) is not None)
     assert is_router(name) is (re.fullmatch(names.ROUTER_PATTERN, name) is not None)
+    assert is_group(name) is groups.is_group_name(name)

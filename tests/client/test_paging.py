@@ -12,7 +12,16 @@ from topics.client import (
     TopicNotFound,
     paging,
 )
-from topics.client.models import RoutersPage, RouterSummary, TopicsPage, TopicSummary
+from topics.client.models import (
+    Group,
+    GroupOffset,
+    GroupsPage,
+    GroupSummary,
+    RoutersPage,
+    RouterSummary,
+    TopicsPage,
+    TopicSummary,
+)
 
 from .script import URL, Script, error, ok, page, record
 
@@ -179,3 +188,11 @@ def test_a_list_has_no_item_whose_name_is_none() -> None:
     page = paging.routers(prefix="", source=None, dest=None, page_size=10)
 
     assert [router.router for router in page.take(RoutersPage(items=known))] == ["r>s"]
+
+    groups = [GroupSummary(group=name) for name in ("a/b", "", "é" * 128, "\x1b[2J")]
+    of_groups = paging.groups(prefix="", page_size=10)
+    assert [each.group for each in of_groups.take(GroupsPage(items=groups))] == ["a/b", "\x1b[2J"]
+
+    offsets = [GroupOffset(topic=name, seq=1) for name in ("a", "a#1", "..")]
+    of_offsets = paging.group_offsets("g", page_size=10)
+    assert [each.topic for each in of_offsets.take(Group(group="g", offsets=offsets))] == ["a"]

@@ -22,6 +22,7 @@ INSIDE: Final[Mapping[str, str]] = {
     "absent": "in.absent",
     "second": "in.second",
     "router": "in.router",
+    "group": "in.group",
     "source": "in.log",
     "dest": "in.dest",
     "letters": "in.letters",
@@ -40,7 +41,7 @@ class Row:
         line: The route, as the server's table spells it.
         scopes: What a key needs; None: no key is needed.
         target, body: With names in braces.
-        names: Which names of the row are a topic's or a router's, wherever they stand.
+        names: Which names of the row are a topic's, a router's or a group's, wherever they stand.
         status: The answer to a key that may.
         takes_token: Whether `?token=` is a key here.
     """
@@ -145,6 +146,23 @@ ROWS: Final = (
     ),
     Row("GET /v0/routers/:", _of("read"), "/v0/routers/{router}", None, ("router",)),
     Row("DELETE /v0/routers/:", _of("delete"), "/v0/routers/{absent}", None, ("absent",)),
+    Row("GET /v0/groups", _of("read"), "/v0/groups"),
+    Row("GET /v0/groups/:", _of("read"), "/v0/groups/{group}", None, ("group",)),
+    Row(
+        "POST /v0/groups/:/commit",
+        _of("read"),
+        "/v0/groups/{group}/commit",
+        {"offsets": [{"topic": "{topic}", "seq": 1}, {"topic": "{second}", "seq": 1}]},
+        ("group", "topic", "second"),
+    ),
+    Row(
+        "DELETE /v0/groups/:",
+        _of("delete"),
+        "/v0/groups/{absent}",
+        None,
+        ("absent",),
+        status=404,
+    ),
     Row(
         "POST /v0/watch",
         _of("read"),

@@ -42,16 +42,21 @@ class Desk:
         return self.ask(key, row.method, target, body)
 
     def seen(self) -> Any:
-        """Every topic and router with what a refusal must not change, as a key that may see all of
+        """Every topic, router and group with what a refusal must not change, as a key that may see all of
         them does; not what routers still copy."""
         topics = self.ask(FULL, "GET", "/v0/topics").json["topics"]
         routers = self.ask(FULL, "GET", "/v0/routers").json["routers"]
         ends = {each["router"]: (each["source"], each["dest"]) for each in routers}
         copies = {dest for _, dest in ends.values()}
-        return ends, {
-            each["topic"]: each["topic"] in copies or (each["head_seq"], each["count"])
-            for each in topics
-        }
+        groups = self.ask(FULL, "GET", "/v0/groups").json["groups"]
+        return (
+            ends,
+            groups,
+            {
+                each["topic"]: each["topic"] in copies or (each["head_seq"], each["count"])
+                for each in topics
+            },
+        )
 
 
 def prepared(server: Server, wire: Wire) -> Desk:
@@ -65,6 +70,9 @@ def prepared(server: Server, wire: Wire) -> Desk:
         ("in.leak", "out.log", "out.other"),
     ):
         desk.ask(FULL, "PUT", f"/v0/routers/{name}", {"source": source, "dest": dest})
+    offsets = [{"topic": "in.log", "seq": 0}, {"topic": "out.log", "seq": 0}]
+    for name in ("in.group", "out.group"):
+        desk.ask(FULL, "POST", f"/v0/groups/{name}/commit", {"offsets": offsets})
     return desk
 
 

@@ -188,10 +188,12 @@ def test_a_config_is_the_admins(desk: Desk, name: str, over: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
-@pytest.mark.parametrize("kind", ["topics", "routers"])
+@pytest.mark.parametrize("kind", ["topics", "routers", "groups"])
 def test_lists_hold_what_the_key_may_touch(desk: Desk, kind: str, size: int) -> None:
     """Whatever the page size, each name once; a router is listed if all its names are inside. (§0.2)"""
     desk.ask(FULL, "PUT", "/v0/topics/also:this", {})
+    offsets = {"offsets": [{"topic": "out.log", "seq": 0}]}
+    desk.ask(FULL, "POST", "/v0/groups/also:that/commit", offsets)
 
     def listed(key: str, query: str) -> list[str]:
         names, cursor = list[str](), ""
@@ -210,6 +212,16 @@ def test_lists_hold_what_the_key_may_touch(desk: Desk, kind: str, size: int) -> 
     assert listed(INNER, "&prefix=out") == []
     assert listed(INNER, "&prefix=i") == [name for name in mine if name.startswith("i")]
     assert listed(INNER, "&prefix=in.l") == [name for name in mine if name.startswith("in.l")]
+
+
+def test_a_group_shows_no_foreign_topic(desk: Desk) -> None:
+    """Its own name is inside, and of its offsets those of topics that the key may touch. (§0.2, §13.2)"""
+    everything, mine = (
+        {each["topic"] for each in desk.ask(key, "GET", "/v0/groups/in.group").json["offsets"]}
+        for key in (FULL, INNER)
+    )
+    assert everything - mine == {"out.log"}
+    assert "in.log" in mine
 
 
 def test_a_router_with_a_foreign_end_is_foreign(desk: Desk) -> None:

@@ -32,6 +32,9 @@ UNSEEN = {
     # What takes ten seconds; tests/server/observing/test_history.py has the clock in its hands.
     *(("QueueHistory", field) for field in ("topic", "at_ms", "ready", "in_flight")),
     *(("QueueHistory", field) for field in ("delayed", "dead_lettered")),
+    # Members come by Kafka's protocol: test_groups.py.
+    *(("MemberState", field) for field in ("member_id", "client_id", "client_host", "instance_id")),
+    *(("MemberState", "assignment"), ("Assigned", "topic"), ("Assigned", "partitions")),
     # Of a node in a cluster: tests/server/cluster.
     *(("Cluster", field) for field in ("cluster", "shard", "node", "leader", "leader_url", "term")),
     *(("Cluster", field) for field in ("index", "lag_units", "lag_ms", "log_start", "log_end")),
@@ -214,6 +217,20 @@ def seen_of_routers(seen: Seen, name: str) -> None:
     seen.ok("DELETE", f"/v0/routers/{name}")
 
 
+def seen_of_groups(seen: Seen, name: str) -> None:
+    """A group whose offsets take two pages, of two."""
+    for topic in ("a", "b"):
+        seen.ok("PUT", f"/v0/topics/{name}-{topic}", {})
+        offset = {"topic": f"{name}-{topic}", "partition": 0, "seq": 0}
+        seen.ok("POST", f"/v0/groups/{name}/commit", {"offsets": [offset]})
+    seen.ok("POST", f"/v0/groups/{name}-2/commit", {"offsets": [offset]})
+    page = seen.ok("GET", f"/v0/groups?page_size=1&prefix={name}")
+    seen.ok("GET", f"/v0/groups?cursor={page['next_cursor']}")
+    page = seen.ok("GET", f"/v0/groups/{name}?page_size=1")
+    seen.ok("GET", f"/v0/groups/{name}?cursor={page['next_cursor']}")
+    seen.ok("DELETE", f"/v0/groups/{name}")
+
+
 def seen_of_the_server(seen: Seen) -> None:
     for path in ("/", "/v0/health", "/healthz", "/v0/ready", "/readyz", "/v0/limits", "/v0/docs"):
         seen.ok("GET", path)
@@ -299,6 +316,7 @@ def test_every_route_answers_as_described(
     seen_of_partitions(seen, f"{name}-partitions")
     seen_of_queues(seen, f"{name}-queue")
     seen_of_routers(seen, f"{name}-router")
+    seen_of_groups(seen, f"{name}-group")
     seen_of_streams(seen, server, opened, f"{name}-watched")
     seen_of_pushes(seen, server, opened, f"{name}-pushed")
     refused(api, seen, f"{name}-log")
@@ -354,6 +372,11 @@ REFUSALS: list[tuple[str, str, object, dict[str, str], str]] = [
     ("GET", "/v0/topics/{log}/work?node=w", b"", {"accept": "text/plain"}, "not_acceptable"),
     ("GET", "/v0/routers/absent", b"", {}, "router_not_found"),
     ("PUT", "/v0/routers/r", {"source": "{log}", "dest": "absent", "create_dest": False}, {}, "topic_not_found"),
+    ("GET", "/v0/groups?cursor=x", b"", {}, "invalid_request"),
+    ("GET", "/v0/groups/absent", b"", {}, "group_not_found"),
+    ("POST", "/v0/groups/g/commit", {"offsets": []}, {}, "invalid_request"),
+    ("POST", "/v0/groups/g/commit", {"offsets": [{"topic": "absent", "seq": 1}]}, {}, "topic_not_found"),
+    ("DELETE", "/v0/groups/absent", b"", {}, "group_not_found"),
     ("POST", "/v0/watch", {"topics": {"absent": {}}}, {}, "topic_not_found"),
     ("GET", "/v0/watch/absent", b"", STREAM, "not_found"),
     ("GET", "/v0/ws", b"", {}, "invalid_request"),

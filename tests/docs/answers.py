@@ -5,7 +5,7 @@ import re
 from typing import Any, Final
 
 MOVING: Final = frozenset(
-    {"$ts", "epoch", "uptime_ms", "last_write_ts", "last_read_ts", "effective_priority"}
+    {"$ts", "ts", "epoch", "uptime_ms", "last_write_ts", "last_read_ts", "effective_priority"}
     | {"wid", "stream_url", "lease_id", "deadline", "deadlines"}
 )
 """Members of an answer of which only the type is compared."""

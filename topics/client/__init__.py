@@ -2,9 +2,9 @@
 
 The package knows the contract, and nothing of the server's own code.  From the top:
 
-- `aio`, `sync`: the clients; their calls for queues and routers are in `aioqueues`, `aiorouters`,
-  and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
-  what they return for longer work.  `sync` and five more are generated (`_generate`).
+- `aio`, `sync`: the clients; their calls for queues, routers and groups are in `aioqueues`, `aiorouters`,
+  `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
+  what they return for longer work.  `sync` and six more are generated (`_generate`).
 - `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
 - `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
 - What comes back: an `answer`, or one of the `faults`.  Where the server is: `target`, `address`.
@@ -24,6 +24,7 @@ from topics.client.errors import (
     BatchTooLarge,
     Conflict,
     Forbidden,
+    GroupNotFound,
     InvalidRequest,
     KeyRequired,
     LeaseLost,
@@ -46,17 +47,24 @@ from topics.client.models import (
     Acked,
     Appended,
     AppendedMany,
+    Assigned,
     Blocked,
     Claimed,
     Configured,
     Deleted,
     Diff,
     Extended,
+    Group,
+    GroupDeleted,
+    GroupMember,
+    GroupOffset,
+    GroupSummary,
     Health,
     Job,
     LostLately,
     Nacked,
     NewRecord,
+    OffsetsCommitted,
     Purged,
     QueueCounts,
     RawRecord,
@@ -107,6 +115,7 @@ __all__ = [
     "AppendOptions",
     "Appended",
     "AppendedMany",
+    "Assigned",
     "AsyncClient",
     "AsyncHeldJob",
     "AsyncProducer",
@@ -129,6 +138,12 @@ __all__ = [
     "DiffOptions",
     "Extended",
     "Forbidden",
+    "Group",
+    "GroupDeleted",
+    "GroupMember",
+    "GroupNotFound",
+    "GroupOffset",
+    "GroupSummary",
     "Health",
     "HeldJob",
     "InvalidRequest",
@@ -141,6 +156,7 @@ __all__ = [
     "NotFound",
     "NotReady",
     "NotSent",
+    "OffsetsCommitted",
     "PayloadTooLarge",
     "Producer",
     "ProducerOptions",

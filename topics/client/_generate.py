@@ -78,6 +78,7 @@ MODULES: Final[Mapping[str, Phrases]] = {
             "            yield response"
         ),
     },
+    "aiogroups.py": {},
     "aioqueues.py": {},
     "aiorouters.py": {},
     "aiosession.py": {},

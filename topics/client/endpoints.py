@@ -23,10 +23,14 @@ from topics.client.models import (
     Deleted,
     Diff,
     Extended,
+    Group,
+    GroupDeleted,
+    GroupsPage,
     Guarantee,
     Health,
     LatestPage,
     Nacked,
+    OffsetsCommitted,
     Purged,
     Ready,
     Router,
@@ -71,6 +75,8 @@ class Leased(Protocol):
     def lease_id(self) -> str: ...
 
 
+Partition = str | tuple[str, int]
+"""A topic, which is its only or first partition, or a partition by its number."""
 Leases = int | Leased | Iterable[int | Leased]
 """Jobs by their seq, or as they were claimed; in the latter case their lease ids are sent too."""
 
@@ -367,6 +373,40 @@ def routers(
 def delete_router(router: str) -> Call[RouterDeleted]:
     # Not repeatable, as `delete_topic`.
     return Call("DELETE", router_path(router), decoder_of(RouterDeleted), is_repeatable=False)
+
+
+def group_path(group: str, action: str = "") -> str:
+    path = f"/v0/groups/{_segment(group, 'group')}"
+    return f"{path}/{action}" if action else path
+
+
+def group(group: str, *, page_size: int, cursor: str | None) -> Call[Group]:
+    params = {"page_size": str(page_size)}
+    if cursor is not None:
+        params["cursor"] = cursor
+    return Call("GET", group_path(group), decoder_of(Group), params)
+
+
+def groups(*, prefix: str, page_size: int, cursor: str | None) -> Call[GroupsPage]:
+    asked = {"prefix": prefix or None, "cursor": cursor}
+    params = {name: value for name, value in asked.items() if value is not None}
+    params["page_size"] = str(page_size)
+    return Call("GET", "/v0/groups", decoder_of(GroupsPage), params)
+
+
+def commit_offsets(group: str, offsets: Mapping[Partition, int]) -> Call[OffsetsCommitted]:
+    # Repeatable: the same offsets again change nothing (§13.3).
+    rows = []
+    for at, seq in offsets.items():
+        topic, partition = (at, 0) if isinstance(at, str) else at
+        rows.append({"topic": topic, "partition": partition, "seq": seq})
+    path, body = group_path(group, "commit"), encode({"offsets": rows})
+    return Call("POST", path, decoder_of(OffsetsCommitted), body=body)
+
+
+def delete_group(group: str) -> Call[GroupDeleted]:
+    # Not repeatable, as `delete_topic`.
+    return Call("DELETE", group_path(group), decoder_of(GroupDeleted), is_repeatable=False)
 
 
 def health() -> Call[Health]:

@@ -97,9 +97,13 @@ class RecordNotFound(NotFound):
     """404: no record of the topic has the tag."""
 
 
+class GroupNotFound(NotFound):
+    """404: the group of consumers does not exist, or has expired."""
+
+
 class Conflict(TopicsError):
-    """409: the topic's state forbids the call (its type, its records, a ring of routers), or
-    another stream opened the same watch."""
+    """409: the topic's state forbids the call (its type, its records, a ring of routers),
+    another stream opened the same watch, or a group of consumers has members."""
 
 
 class TopicFull(TopicsError):
@@ -137,6 +141,7 @@ _BY_CODE: Final[dict[str, type[TopicsError]]] = {
     "batch_too_large": BatchTooLarge,
     "key_required": KeyRequired,
     "record_not_found": RecordNotFound,
+    "group_not_found": GroupNotFound,
     "record_too_large": RecordTooLarge,
     "router_not_found": RouterNotFound,
     "topic_not_found": TopicNotFound,

@@ -524,6 +524,107 @@ class RouterDeleted(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bool
 
 
+class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One group of the list.
+
+    Attributes:
+        kind: How its members share partitions: "classic", they do so themselves.
+        state: "empty" without members, "stable" while they read; between both, a "…_rebalance".
+        members: How many.
+    """
+
+    group: str
+    kind: str = "classic"
+    state: str = ""
+    generation: int = 0
+    protocol_type: str = ""
+    members: int = 0
+
+
+class GroupsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of the list; no `next_cursor` on the last."""
+
+    items: list[GroupSummary] = msgspec.field(name="groups")
+    next_cursor: str | None = None
+
+
+class Assigned(msgspec.Struct, frozen=True, kw_only=True):
+    """Partitions of a topic that a member reads."""
+
+    topic: str
+    partitions: list[int]
+
+
+class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A member of a group: a client that speaks Kafka's protocol.
+
+    Attributes:
+        assignment: What it reads; None where the server cannot tell.
+    """
+
+    member_id: str
+    client_id: str = ""
+    client_host: str = ""
+    instance_id: str | None = None
+    assignment: list[Assigned] | None = None
+
+
+class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a group is in a partition.
+
+    Attributes:
+        seq: Records up to here are done with; give it as `from_seq`.
+        ts_ms: When it was committed.
+        lag: Records behind it that are there, up to the head, at most.
+        lost: Sequence numbers behind it that were lost before the group came there.
+    """
+
+    topic: str
+    partition: int = 0
+    seq: int
+    ts_ms: int = msgspec.field(name="ts", default=0)
+    lag: int = 0
+    lost: int = 0
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """A group, its members, and how far it is; fields as in `GroupSummary`.
+
+    Attributes:
+        protocol: How its members assign partitions, e.g. "range".
+        offsets: The first 1,000; `group_offsets` has all.
+    """
+
+    group: str
+    kind: str = "classic"
+    state: str = ""
+    generation: int = 0
+    protocol_type: str = ""
+    protocol: str = ""
+    members: list[GroupMember] = []
+    offsets: list[GroupOffset] = []
+    next_cursor: str | None = None
+
+    @property
+    def items(self) -> list[GroupOffset]:
+        """Of one page of offsets."""
+        return self.offsets
+
+
+class OffsetsCommitted(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `commit_offsets`: how many were stored."""
+
+    group: str
+    committed: int
+
+
+class GroupDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `delete_group`."""
+
+    group: str
+    deleted: bool
+
+
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """The process answers."""
 

@@ -10,8 +10,15 @@ from typing import Generic, Protocol, TypeVar, Unpack
 from topics.client import endpoints
 from topics.client.call import Call
 from topics.client.endpoints import PAGE_RECORDS, WAIT_MS_MAX
-from topics.client.models import Diff, RouterSummary, Tombstone, TopicSummary
-from topics.client.names import is_router, is_topic
+from topics.client.models import (
+    Diff,
+    GroupOffset,
+    GroupSummary,
+    RouterSummary,
+    Tombstone,
+    TopicSummary,
+)
+from topics.client.names import is_group, is_router, is_topic
 from topics.client.options import DiffOptions, PageOptions, require
 
 R = TypeVar("R")
@@ -159,4 +166,18 @@ def routers(
             prefix=prefix, source=source, dest=dest, page_size=page_size, cursor=at
         ),
         lambda item: is_router(item.router) and is_topic(item.source) and is_topic(item.dest),
+    )
+
+
+def groups(*, prefix: str, page_size: int) -> ListPages[GroupSummary]:
+    return ListPages(
+        lambda at: endpoints.groups(prefix=prefix, page_size=page_size, cursor=at),
+        lambda item: is_group(item.group),
+    )
+
+
+def group_offsets(group: str, *, page_size: int) -> ListPages[GroupOffset]:
+    return ListPages(
+        lambda at: endpoints.group(group, page_size=page_size, cursor=at),
+        lambda item: is_topic(item.topic),
     )

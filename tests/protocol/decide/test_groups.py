@@ -1,5 +1,6 @@
 """Groups of consumers: their offsets, lists of them, their members and their end, over restarts."""
 
+from struct import pack
 from typing import Any
 
 import pytest
@@ -22,9 +23,12 @@ from topics.protocol.model.commands import (
     SyncGroup,
 )
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.events import GroupChanged
 from topics.protocol.model.groups import (
     COMMIT_METADATA_BYTES_MAX,
     GroupFault,
+    GroupMember,
+    GroupPhase,
     GroupRefusal,
     Membership,
     OffsetCommit,
@@ -232,7 +236,7 @@ def test_groups_are_listed_by_name_as_far_as_the_caller_may_see_them() -> None:
 
 
 def test_a_group_shows_how_far_it_is_behind_and_what_it_lost() -> None:
-    """Lag in seqs; what a cap took before the group came to it is lost. (§5)"""
+    """Lag in records; what a cap took before the group came to it is lost, in seqs. (§13.2)"""
     engine = Harness()
     engine.put(cap_records=3)
     engine.append(*range(10))
@@ -241,7 +245,10 @@ def test_a_group_shows_how_far_it_is_behind_and_what_it_lost() -> None:
     assert (shown.summary.name, shown.summary.kind, shown.summary.members) == ("g", "classic", 0)
     assert shown.summary.phase.value == "empty"
     (offset,) = shown.offsets
-    assert (offset.seq, offset.lag, offset.lost) == (2, 8, 5)
+    assert (offset.seq, offset.lag, offset.lost) == (2, 3, 5)
+    engine.delete(before_seq=9)
+    (offset,) = engine.ask(DescribeGroup("g")).offsets  # type: ignore[union-attr]
+    assert (offset.lag, offset.lost) == (2, 5), "a delete is no loss"
     commit(engine, 50)
     (offset,) = engine.ask(DescribeGroup("g")).offsets  # type: ignore[union-attr]
     assert (offset.lag, offset.lost) == (0, 0)
@@ -586,3 +593,86 @@ def test_many_groups_that_are_gone_are_dropped_in_several_steps(
     assert engine.engine.has_work()
     engine.work_off()
     assert engine.engine.state.groups.by_name == {}
+
+
+def test_a_commit_that_is_one_request_is_kept_as_a_whole_or_not_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A topic that is not there is 404, as everywhere, and nothing is kept. (§13.3)"""
+    monkeypatch.setattr(groups, "OFFSETS_MAX", 2)
+    engine = Harness()
+    for name in ("t", "u", "v"):
+        engine.put(name)
+    found: Any = engine.ask(
+        CommitOffsets("g", [OffsetCommit("t", 1), OffsetCommit("t", 2)], is_whole=True)
+    )
+    assert found.faults == [None, None]
+    assert committed(engine) == {"t": 2}
+    with pytest.raises(Rejection) as refusal:
+        engine.ask(
+            CommitOffsets("g", [OffsetCommit("t", 3), OffsetCommit("absent", 1)], is_whole=True)
+        )
+    assert refusal.value.code is ErrorCode.TOPIC_NOT_FOUND
+    assert refusal.value.detail == {"topic": "absent"}
+    many = CommitOffsets("g", [OffsetCommit("u", 1), OffsetCommit("v", 1)], is_whole=True)
+    assert fault(engine, many) is GroupFault.TOO_MANY_OFFSETS
+    assert committed(engine) == {"t": 2}
+
+
+def assigned(*topics: tuple[str, list[int]]) -> bytes:
+    """As Kafka's consumers have it: a version, topics with partitions, and no bytes of the user's."""
+    rows = [
+        pack(">h", len(name)) + name.encode() + pack(f">i{len(at)}i", len(at), *at)
+        for name, at in topics
+    ]
+    return pack(">hi", 0, len(rows)) + b"".join(rows) + pack(">i", -1)
+
+
+def given(engine: Harness, protocol_type: str, *assignments: bytes) -> None:
+    """The group has members, which are m0, m1 and so on."""
+    names = [f"m{i}" for i in range(len(assignments))]
+    members = [GroupMember(name, None, "c", "h", 1, 1, (("range", b""),)) for name in names]
+    change = (7, GroupPhase.STABLE, protocol_type, "range", "m0", members, (), ())
+    engine.engine.unit.emit(GroupChanged(engine.now_ms, "g", *change))
+    each = list(zip(names, assignments, strict=True))
+    engine.engine.unit.emit(
+        GroupChanged(
+            engine.now_ms,
+            "g",
+            7,
+            GroupPhase.STABLE,
+            protocol_type,
+            "range",
+            "m0",
+            assignments=each,
+        )
+    )
+    engine.sync()
+
+
+def shown_assignments(engine: Harness, **fields: Any) -> Any:
+    found: Any = engine.ask(DescribeGroup("g", shows_assigned=True, **fields))
+    return [
+        None if each is None else {topic: list(at) for topic, at in each.items()}
+        for each in found.assigned
+    ]
+
+
+def test_what_members_were_assigned_is_shown_as_far_as_the_caller_may_see_the_topics() -> None:
+    """And of consumers alone, since others say it in their own way. (§13.2)"""
+    engine = Harness()
+    given(engine, "consumer", assigned(("in.a", [0, 2]), ("out.b", [1])), b"", b"\0")
+    assert shown_assignments(engine) == [{"in.a": [0, 2], "out.b": [1]}, None, None]
+    assert shown_assignments(engine, caller=ROOM) == [{"in.a": [0, 2]}, None, None]
+    found: Any = engine.ask(DescribeGroup("g"))
+    assert found.assigned == [], "nobody asked"
+    given(engine, "connect", assigned(("in.a", [0])))
+    assert shown_assignments(engine)[0] is None
+
+
+def test_no_answer_shows_more_assignments_than_one_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = assigned(("t", [0]))
+    monkeypatch.setattr(groups, "ASSIGNED_BYTES_MAX", 2 * len(one))
+    engine = Harness()
+    given(engine, "consumer", one, one, one)
+    assert shown_assignments(engine) == [{"t": [0]}, {"t": [0]}, None]

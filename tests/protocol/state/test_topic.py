@@ -14,6 +14,7 @@ from protocol.harness import START_MS, Harness, by, stone, tagged
 from protocol.naive_model import Model
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import Hole
+from topics.protocol.state import topic as topic_module
 from topics.store.runs import SealedRun
 
 TAGS = st.sampled_from([None, "a", "b", "ab"])
@@ -373,3 +374,39 @@ def test_the_first_live_record_is_looked_for_after_a_removal() -> None:
     engine.append("e")
     assert topic.earliest_seq == 7
     assert looks == 2  # of an empty topic there is nothing to look at
+
+
+def test_how_many_records_a_reader_has_before_it() -> None:
+    """Live ones that are shown; a reader that is at the head, or beyond it, has none. (§13.2)"""
+    engine = Harness(segment_max_records=4)
+    engine.append(*range(10))
+    engine.seal_all()
+    engine.append(*range(2))
+    topic = engine.topic()
+    assert [topic.live_behind(seq) for seq in (0, 3, 9, 12, 99)] == [12, 9, 3, 0, 0]
+    engine.engine.unit.remove(topic, [2, 5, 6, 12], engine.moment)
+    engine.sync()
+    assert [topic.live_behind(seq) for seq in (0, 1, 2, 4, 5, 10, 11)] == [8, 7, 7, 5, 5, 1, 0]
+    engine.put(cap_records=3)
+    assert [topic.live_behind(seq) for seq in (0, 8, 9, 10)] == [3, 3, 2, 1]
+
+
+def test_records_that_are_not_shown_are_before_no_reader() -> None:
+    engine = Harness()
+    engine.append("a", "b")
+    engine.auto = False
+    engine.append("c")
+    assert [engine.topic().live_behind(seq) for seq in (0, 1, 2)] == [2, 1, 0]
+
+
+def test_a_reader_far_behind_is_told_how_many_seqs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which bounds what one look costs: no more runs, and no more than the topic has. (§13.2)"""
+    monkeypatch.setattr(topic_module, "LAG_RUNS_MAX", 2)
+    engine = Harness(segment_max_records=2)
+    for n in range(4):
+        engine.append(n, n)
+        engine.seal_all()
+    topic = engine.topic()
+    engine.engine.unit.remove(topic, [3, 4, 7], engine.moment)
+    engine.sync()
+    assert [topic.live_behind(seq) for seq in (1, 3, 4)] == [5, 5, 3]

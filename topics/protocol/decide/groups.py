@@ -6,12 +6,13 @@ somebody saw.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.pages import page_of
+from topics.protocol.groups.assignment import partitions_of
 from topics.protocol.groups.coordinator import Answer, Coordinator
 from topics.protocol.groups.subscription import CONSUMER, topics_of
 from topics.protocol.model.access import Caller
@@ -72,6 +73,8 @@ RETRY_MS: Final = 100
 """Where the log has no room for what time brings, it is tried again after this."""
 OFFSETS_MAX: Final = 100_000
 """Of one group."""
+ASSIGNED_BYTES_MAX: Final = 1 << 20
+"""Of the assignments that one answer shows; what is beyond is not read."""
 
 
 class GroupCommands:
@@ -222,6 +225,13 @@ class GroupCommands:
         self._require_commit(command, now_ms)
         group = self._groups.find(name, now_ms)
         faults = list(self._faults(group, command.offsets))
+        if command.is_whole:
+            for each, fault in zip(command.offsets, faults, strict=True):
+                if fault is not None:
+                    self._unit.topic(each.topic, now_ms)
+                    raise GroupRefusal(
+                        fault, f"the offset of {quote(each.topic)} is refused: {fault.value}"
+                    )
         kept = [
             CommittedOffset(
                 self._state.topics[each.topic].topic_id,
@@ -329,7 +339,7 @@ class GroupCommands:
                     offset.leader_epoch,
                     offset.metadata,
                     offset.ts_ms,
-                    max(topic.published_seq - offset.seq, 0),
+                    topic.live_behind(offset.seq),
                     max(topic.evict_floor - 1 - offset.seq, 0),
                 )
             )
@@ -435,14 +445,33 @@ class GroupCommands:
                 group, command.after_id, command.page_size, command.caller, now_ms
             )
         is_stable = group is not None and self._phase(name) is GroupPhase.STABLE
+        summary, members = self._summary(name), self._members(name)
         return GroupShown(
-            self._summary(name),
+            summary,
             group.protocol if group is not None and is_stable else "",
-            self._members(name),
+            members,
             offsets,
             after_id,
+            self._assigned(summary, members, command),
             gate=self._shown_gate(),
         )
+
+    def _assigned(
+        self, summary: GroupSummary, members: Sequence[GroupMember], command: DescribeGroup
+    ) -> list[Mapping[str, Sequence[int]] | None]:
+        """What each member was assigned, of the topics that the caller may see; of the first of them, up to so many
+        bytes in all."""
+        if not command.shows_assigned:
+            return []
+        found, room_bytes = list[Mapping[str, Sequence[int]] | None](), ASSIGNED_BYTES_MAX
+        for member in members:
+            room_bytes -= len(member.assignment)
+            is_read = summary.protocol_type == CONSUMER and room_bytes >= 0
+            assigned = partitions_of(member.assignment) if is_read else None
+            if assigned is not None:
+                assigned = {k: v for k, v in assigned.items() if command.caller.covers(k)}
+            found.append(assigned)
+        return found
 
     def _shown_gate(self) -> Gate:
         """What an answer waits for that tells of a group; where no sync comes any more, it shows what there is."""

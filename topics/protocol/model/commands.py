@@ -463,11 +463,16 @@ class LeaveGroup(msgspec.Struct, frozen=True):
 
 
 class CommitOffsets(msgspec.Struct, frozen=True):
-    """Keep offsets for a group: by a member, or for a group that has none."""
+    """Keep offsets for a group: by a member, or for a group that has none.
+
+    Attributes:
+        is_whole: All of them or none; else each by itself.
+    """
 
     group: str
     offsets: Sequence[OffsetCommit]
     member: Membership = NO_MEMBER
+    is_whole: bool = False
 
 
 class FetchOffsets(OnBehalf, frozen=True):
@@ -496,11 +501,16 @@ class ListGroups(OnBehalf, frozen=True):
 
 
 class DescribeGroup(OnBehalf, frozen=True):
-    """A group, its members, and a page of its offsets, as `FetchOffsets`."""
+    """A group, its members, and a page of its offsets, as `FetchOffsets`.
+
+    Attributes:
+        shows_assigned: What the members were assigned is to be read.
+    """
 
     group: str
     after_id: int = 0
     page_size: int = 10_000
+    shows_assigned: bool = False
 
 
 class DeleteGroup(msgspec.Struct, frozen=True):

@@ -147,9 +147,13 @@ MEMBER_BYTES: Final = 400
 """What a member takes beside its texts."""
 
 
+def is_group_name(name: str) -> bool:
+    return 0 < len(name) <= GROUP_NAME_BYTES_MAX and len(name.encode()) <= GROUP_NAME_BYTES_MAX
+
+
 def require_group_name(name: str) -> str:
     """The name, where it is one of a group.  Raises GroupRefusal."""
-    if 0 < len(name) <= GROUP_NAME_BYTES_MAX and len(name.encode()) <= GROUP_NAME_BYTES_MAX:
+    if is_group_name(name):
         return name
     raise GroupRefusal(
         GroupFault.INVALID_GROUP,

@@ -27,6 +27,14 @@ def decode_segment(raw: bytes) -> str:
     return (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8", "replace")
 
 
+def require_utf8_segment(raw: bytes) -> None:
+    """Raises Rejection: 400, where any character may stand in a name, and the bytes are not UTF-8."""
+    try:
+        unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        raise Rejection(ErrorCode.INVALID_REQUEST, "the name in the path is not UTF-8") from None
+
+
 def require_topic_name(name: str, *, path: str | None = None) -> str:
     """The name, if it is one (400 otherwise); `path` names the body field it stood in."""
     if _TOPIC_NAME.fullmatch(name):

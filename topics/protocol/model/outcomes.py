@@ -559,7 +559,7 @@ class KeptOffset(msgspec.Struct, frozen=True):
     Attributes:
         topic: The engine's name of a partition.
         ts_ms: When it was committed.
-        lag: Records of the topic behind it, as far as they are shown, that is seqs.
+        lag: Live records of the topic behind it, as far as they are shown, at most.
         lost: Seqs behind it that were lost before the group came to them.
     """
 
@@ -603,6 +603,8 @@ class GroupShown(Outcome, frozen=True):
     Attributes:
         members: Each with its assignment, where the group is stable.
         after_id: As in `OffsetsFound`.
+        assigned: Where it was asked for, what each member was assigned: partitions by topic; None: nothing that
+            could be read.
     """
 
     summary: GroupSummary
@@ -610,6 +612,7 @@ class GroupShown(Outcome, frozen=True):
     members: Sequence[GroupMember]
     offsets: Sequence[KeptOffset]
     after_id: int | None = None
+    assigned: Sequence[Mapping[str, Sequence[int]] | None] = ()
 
 
 class GroupDropped(Outcome, frozen=True):

@@ -38,6 +38,8 @@ loss of numbers, and a small one costs a sync more often."""
 RESERVE_MAX: Final = 65_536
 """Seqs that a busy topic reserves at once: a reservation in some seconds at 10,000 records a
 second."""
+LAG_RUNS_MAX: Final = 32
+"""Runs that are looked at for how far a reader is behind."""
 WARMED_MAX: Final = 16
 """Runs whose columns a thread reads in one go for one command."""
 
@@ -263,6 +265,24 @@ class Topic:
             count += len(rows)
             size_bytes += self.weight(run, rows)
         return count, size_bytes
+
+    def live_behind(self, seq: int) -> int:
+        """Live records behind a seq, as far as they are shown, at most: where there are many runs between, or where the
+        disk had to be asked, deleted ones may count."""
+        count, behind = self.shown()[0], self.published_seq - seq
+        if behind <= 0:
+            return 0
+        if seq <= self.gone_through():
+            return count
+        live = count - self.count  # those that are not shown yet
+        for looked, (run, lo) in enumerate(self.runs.reaching(seq + 1)):
+            if looked == LAG_RUNS_MAX:
+                return min(count, behind)
+            dead = run.known_dead
+            if lo and dead:
+                dead = int(np.count_nonzero(run.deleted_rows() >= lo))
+            live += run.count - lo - dead
+        return min(live, count, behind)
 
     def recount(self) -> tuple[int, int]:
         """(live records, bytes of their text) from the columns, where no counter is right; opens

@@ -26,6 +26,7 @@ from topics.protocol.model import outcomes
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.events import Loss
+from topics.protocol.model.groups import GroupMember, GroupPhase
 from topics.protocol.model.outcomes import Gap, Grant, Jobs, Outcome, Records
 from topics.protocol.model.shown_records import records_of
 
@@ -134,6 +135,40 @@ APPENDED: Final = st.builds(
     deduped=st.booleans(),
 )
 GRANTED: Final = st.builds(outcomes.Granted, NAMES, st.none() | JOBS, NATURALS)
+GROUP_NAMES: Final = st.text(min_size=1, max_size=20)
+GROUP_SUMMARIES: Final = st.builds(
+    outcomes.GroupSummary,
+    GROUP_NAMES,
+    st.sampled_from([each for each in GroupPhase if each is not GroupPhase.DEAD]),
+    NATURALS,
+    st.sampled_from(["", "consumer", "connect"]),
+    st.integers(0, 1000),
+)
+GROUP_MEMBERS: Final = st.builds(
+    GroupMember, TEXTS, st.none() | TEXTS, TEXTS, TEXTS, NATURALS, NATURALS, st.just(())
+)
+KEPT_OFFSETS: Final = st.builds(
+    outcomes.KeptOffset,
+    st.sampled_from(["t", "t#3", "jobs#999"]),
+    NATURALS,
+    st.integers(-1, 9),
+    TEXTS,
+    NATURALS,
+    NATURALS,
+    NATURALS,
+)
+ASSIGNED: Final = st.none() | st.dictionaries(NAMES, st.lists(st.integers(0, 9)), max_size=2)
+GROUPS_SHOWN: Final = st.lists(st.tuples(GROUP_MEMBERS, ASSIGNED), max_size=2).flatmap(
+    lambda both: st.builds(
+        outcomes.GroupShown,
+        GROUP_SUMMARIES,
+        st.sampled_from(["", "range"]),
+        st.just([member for member, _ in both]),
+        st.lists(KEPT_OFFSETS, max_size=3),
+        st.none() | st.integers(1, 2**40),
+        st.just([assigned for _, assigned in both]) | st.just([]),
+    )
+)
 OUTCOMES: Final[Mapping[type[Outcome], st.SearchStrategy[Any]]] = {
     outcomes.TopicPut: st.builds(outcomes.TopicPut, NAMES, CONFIGS, st.booleans()),
     outcomes.TopicShown: st.builds(
@@ -185,6 +220,14 @@ OUTCOMES: Final[Mapping[type[Outcome], st.SearchStrategy[Any]]] = {
         outcomes.RoutersListed, st.lists(ROUTER_VIEWS, max_size=3), st.none() | NAMES
     ),
     outcomes.RouterDropped: st.builds(outcomes.RouterDropped, NAMES, st.booleans()),
+    outcomes.GroupsListed: st.builds(
+        outcomes.GroupsListed, st.lists(GROUP_SUMMARIES, max_size=3), st.none() | TEXTS
+    ),
+    outcomes.GroupShown: GROUPS_SHOWN,
+    outcomes.OffsetsKept: st.builds(
+        outcomes.OffsetsKept, GROUP_NAMES, st.lists(st.none(), min_size=1, max_size=3)
+    ),
+    outcomes.GroupDropped: st.builds(outcomes.GroupDropped, GROUP_NAMES),
     outcomes.WatchCreated: st.builds(
         outcomes.WatchCreated,
         TEXTS,
@@ -277,7 +320,9 @@ def test_every_outcome_has_one_row_and_one_route() -> None:
         and issubclass(kind, Outcome)
         and not kind.__name__.startswith("_")
     }
-    of_kafka = {outcomes.BatchAppended, outcomes.ProducerIds}
+    of_kafka = {outcomes.BatchAppended, outcomes.ProducerIds, outcomes.OffsetsFound}
+    of_kafka |= {outcomes.GroupJoined, outcomes.GroupSynced, outcomes.GroupLeft}
+    of_kafka |= {outcomes.HeartbeatTaken}
     assert set(RENDERINGS) == kinds - {Outcome} - of_kafka == set(OUTCOMES)
     rendered_models = [row.model for row in RENDERINGS.values()]
     assert len(set(rendered_models)) == len(rendered_models)
@@ -337,6 +382,10 @@ READ_BY_CLIENT: Final[Mapping[Any, type[Outcome]]] = {
     client.Router: outcomes.RouterShown,
     client.RoutersPage: outcomes.RoutersListed,
     client.RouterDeleted: outcomes.RouterDropped,
+    client.GroupsPage: outcomes.GroupsListed,
+    client.Group: outcomes.GroupShown,
+    client.OffsetsCommitted: outcomes.OffsetsKept,
+    client.GroupDeleted: outcomes.GroupDropped,
     client.WatchSession: outcomes.WatchCreated,
 }
 

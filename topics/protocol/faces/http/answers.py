@@ -12,7 +12,7 @@ Names of topics need no escaping: their charset has nothing that JSON would esca
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from topics.protocol.faces.http import queues, records, routers, topics, watch
+from topics.protocol.faces.http import groups, queues, records, routers, topics, watch
 from topics.protocol.faces.http.rendering import Rendering
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.records import Buffer
@@ -41,6 +41,7 @@ RENDERINGS: Final[Mapping[type[Outcome], Rendering]] = {
     **records.RENDERINGS,
     **queues.RENDERINGS,
     **routers.RENDERINGS,
+    **groups.RENDERINGS,
     **watch.RENDERINGS,
 }
 """What each outcome is on the wire."""

@@ -87,7 +87,7 @@ class Route(msgspec.Struct, frozen=True):
     scopes: frozenset[Scope]
     """What a key needs."""
     has_name: bool
-    """Whether `:` is the name of a topic or a router."""
+    """Whether `:` is the name of a topic, a router or a group."""
     takes_token: bool
     """Whether a key may come as `?token=`, because the `EventSource` of a browser sends no header
     (§7.1)."""
@@ -155,7 +155,7 @@ def route(
         target,
         makes,
         scopes=SCOPES.intersection(guard.split("+")),
-        has_name=b":" in path and path[1] in (b"topics", b"routers"),
+        has_name=b":" in path and path[1] in (b"topics", b"routers", b"groups"),
         takes_token=target in (StreamKind.WATCH, StreamKind.WORK),
     )
 

@@ -7,15 +7,24 @@ never a separator.
 
 from typing import Final
 
-from topics.protocol.faces.http import cluster, queues, records, routers, server, topics, watch
+from topics.protocol.faces.http import (
+    cluster,
+    groups,
+    queues,
+    records,
+    routers,
+    server,
+    topics,
+    watch,
+)
 from topics.protocol.faces.http.route import Route
 from topics.protocol.faces.http.suggestions import nearest_path
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.names import decode_segment
+from topics.protocol.model.names import decode_segment, require_utf8_segment
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
     row
-    for noun in (topics, records, queues, routers, watch, server, cluster)
+    for noun in (topics, records, queues, routers, groups, watch, server, cluster)
     for row in noun.ROUTES
 )
 """One row for every method of every path."""
@@ -41,7 +50,8 @@ def find_route(method: str, path: bytes) -> tuple[Route, str]:
     """The route of a request and the name in its path; `HEAD` goes where `GET` does.
 
     Raises:
-        Rejection: 404 for an unknown path, 405 with `Allow` for a wrong method.
+        Rejection: 404 for an unknown path, 405 with `Allow` for a wrong method, 400 for the name of a group that is
+            not UTF-8.
     """
     segments = tuple(path.split(b"/")[1:])
     methods, name = _TABLE.get(segments), ""
@@ -49,6 +59,8 @@ def find_route(method: str, path: bytes) -> tuple[Route, str]:
         pattern = (*segments[:2], b":", *segments[3:])
         if pattern in _NAMED:
             methods, name = _TABLE[pattern], decode_segment(segments[2])
+            if segments[1] == b"groups" and "\ufffd" in name:
+                require_utf8_segment(segments[2])
     if methods is None:
         near = nearest_path(path, _TABLE)
         if near is None:

@@ -266,6 +266,7 @@ BODIES = {
     "nackJobs": b'{"node":"w","seqs":[]}',
     "extendJobs": b'{"node":"w","seqs":[],"lease_ms":1}',
     "putRouter": b'{"source":"a","dest":"b"}',
+    "commitOffsets": b'{"offsets":[{"topic":"t","seq":1}]}',
     "createWatch": b'{"topics":{"a":{}}}',
 }
 
@@ -286,6 +287,7 @@ def named_in(route: Route) -> set[tuple[str, str]]:
     names = {
         b"topics": "topic",
         b"routers": "router",
+        b"groups": "group",
         b"watch": "wid",
         b"docs": "file",
         b"console": "file",

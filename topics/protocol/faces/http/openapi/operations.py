@@ -13,6 +13,7 @@ import msgspec
 
 from topics.protocol.faces.http.openapi import (
     cluster,
+    groups,
     queues,
     records,
     routers,
@@ -28,11 +29,12 @@ TAGS: Final[Mapping[str, str]] = {
     "records": "What topics hold: appended, read by cursor, deleted.",
     "queues": "Topics of type `queue`: their records are jobs, leased to workers.",
     "routers": "What copies each record of one topic to another.",
+    "groups": "Groups of consumers: their members, and how far they are.",
     "watch": "Many topics over one connection, pushed as records come.",
     "server": "The process itself: page, probes, metrics, limits, this document.",
 }
 
-_NOUNS: Final = (topics, records, queues, routers, watch, server, cluster)
+_NOUNS: Final = (topics, records, queues, routers, groups, watch, server, cluster)
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     line: operation for noun in _NOUNS for line, operation in noun.OPERATIONS.items()
@@ -44,6 +46,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     **records.FIELDS,
     **queues.FIELDS,
     **routers.FIELDS,
+    **groups.FIELDS,
     **watch.FIELDS,
     **cluster.FIELDS,
 }
@@ -53,6 +56,7 @@ WHOLE: Final[Mapping[type[msgspec.Struct], str]] = {
     **topics.WHOLE,
     **records.WHOLE,
     **queues.WHOLE,
+    **groups.WHOLE,
     **watch.WHOLE,
     **cluster.WHOLE,
 }

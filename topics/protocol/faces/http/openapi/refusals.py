@@ -28,7 +28,7 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
         {"topic": "orders", "partition": 8},
     ),
     ErrorCode.ROUTER_NOT_FOUND: ('router "refunds" does not exist', {"router": "refunds"}),
-    ErrorCode.GROUP_NOT_FOUND: ('group "billing" does not exist', {"group": "billing"}),
+    ErrorCode.GROUP_NOT_FOUND: ('group "refunds" does not exist', {"group": "refunds"}),
     ErrorCode.RECORD_NOT_FOUND: (
         'topic "orders" has no record with the tag "nobody"',
         {"topic": "orders", "tag": "nobody"},
