@@ -51,14 +51,14 @@ def test_the_fields_of_sound_records_are_found(count: int) -> None:
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_sound_records_are_measured(count: int) -> None:
-    """The latest time, the largest record, and which have no key, of many the first."""
+    """The least and the greatest time, the largest record, and which have no key, of many the first."""
     sent: list[tuple[bytes | None, bytes, tuple[()], int]] = [
         (b"k" if nth % 3 else None, b"v" * nth, (), nth - 5) for nth in range(count)
     ]
     data = records_of(sent)
 
     longest = len(record(count - 1, *sent[-1]))
-    assert verified(data, count) == Sound(count - 6, longest, (*range(0, count, 3),)[:100])
+    assert verified(data, count) == Sound(-5, count - 6, longest, (*range(0, count, 3),)[:100])
 
 
 @pytest.mark.parametrize("count", COUNTS)

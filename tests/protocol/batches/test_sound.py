@@ -14,7 +14,13 @@ from topics.protocol.batches.header import (
     TRANSACTIONAL,
     BatchError,
 )
-from topics.protocol.batches.sound import BadTime, OldForm, RecordTooLarge, require_sound
+from topics.protocol.batches.sound import (
+    BadTime,
+    OldForm,
+    RecordTooLarge,
+    require_sound,
+    untimely,
+)
 
 from .builder import NOW_MS, Record, batch, records_of
 
@@ -26,14 +32,31 @@ def sent(records: list[Record] = TWO, **fields: Any) -> bytes:
     return batch(records_of(records), len(records), **{"max_ms": NOW_MS + 7, **fields})
 
 
-def test_a_sound_batch_says_how_large_its_records_are_and_their_greatest_time() -> None:
-    """And which of them have no key."""
-    found = (len(records_of(TWO)), NOW_MS + 7, (1,))
+def test_a_sound_batch_says_how_large_its_records_are_and_their_times() -> None:
+    """The least and the greatest; and which of them have no key."""
+    found = (len(records_of(TWO)), NOW_MS, NOW_MS + 7, (1,))
     assert require_sound(sent(), RECORD_BYTES) == found
     packed = batch(gzip.compress(records_of(TWO)), 2, attributes=1, max_ms=NOW_MS + 7)
     assert require_sound(packed, RECORD_BYTES) == found
     assert require_sound(sent(max_ms=NOW_MS), RECORD_BYTES) == found, "whatever its head says"
     assert require_sound(sent(producer_id=7, producer_epoch=0, sequence=0), RECORD_BYTES)
+
+
+@pytest.mark.parametrize("count", [6, 300])
+def test_records_outside_of_bounds_of_time_are_found(count: int) -> None:
+    """A record without a time is within any."""
+    times = [-1, NOW_MS + 9, NOW_MS, NOW_MS + 5, -1, NOW_MS + 4] * (count // 6)
+    records: list[Record] = [(None, b"1", (), ms + 1) for ms in times]
+    data = sent(records, first_ms=-1, max_ms=NOW_MS + 9)
+
+    found = require_sound(data, RECORD_BYTES)
+
+    assert (found.min_ms, found.max_ms) == (NOW_MS, NOW_MS + 9)
+    assert untimely(data, NOW_MS, NOW_MS + 9) == []
+    want = [nth for nth in range(count) if nth % 6 in (1, 2)]
+    assert untimely(data, NOW_MS + 1, NOW_MS + 8) == want[:100]
+    bare = require_sound(sent([TWO[0]], first_ms=-1), RECORD_BYTES)
+    assert (bare.min_ms, bare.max_ms) == (-1, -1)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from topics.protocol.model.commands import (
     DescribeProducers,
     ReserveProducerIds,
 )
-from topics.protocol.model.errors import ErrorCode
+from topics.protocol.model.errors import ErrorCode, Untimely
 from topics.protocol.model.events import ProducerIdsReserved
 from topics.protocol.model.fetched import ProducerFacts, ProducersDescribed
 from topics.protocol.model.outcomes import BatchAppended, Gate, Parked, ProducerIds
@@ -503,6 +503,34 @@ def test_the_time_of_the_append_may_be_that_of_all_records() -> None:
     assert (header.max_ms, header.has_append_time) == (START_MS, True)
     engine.put(message_timestamp_type="CreateTime")
     assert put(engine, *values(b"3")).append_time_ms is None
+
+
+def test_a_topic_takes_times_near_that_of_the_append() -> None:
+    """`message.timestamp.before.max.ms` and `.after.max.ms`, to the millisecond; a batch that came before gets its
+    answer all the same, and neither a record without a time nor HTTP's is held against them. (§8)"""
+    engine = Harness()
+    engine.put()
+
+    def ask(least: int, greatest: int, **fields: Any) -> Any:
+        now_ms = engine.now_ms
+        data = sent(*values(b"1"), max_ms=now_ms + greatest, **fields)
+        return engine.ask(AppendBatch("t", data, min_ms=now_ms + least))
+
+    producer = {"producer_id": 7, "producer_epoch": 0, "sequence": 0}
+    old = ask(-9, 9, **producer)
+    bounds = {"message.timestamp.before.max.ms": "5", "message.timestamp.after.max.ms": "3"}
+    engine.put(kafka_configs=bounds)
+
+    assert ask(-5, 3).first_seq == old.first_seq + 1
+    for least, greatest in ((-6, 3), (-5, 4), (9, 9)):
+        refused = refusal(ask, least, greatest)
+        assert isinstance(refused, Untimely)
+        assert (refused.earliest_ms, refused.latest_ms) == (engine.now_ms - 5, engine.now_ms + 3)
+    assert ask(-9, 9, **producer).deduped
+    engine.ask(AppendBatch("t", sent(*values(b"1"), first_ms=-1, max_ms=-1)))
+    engine.append({"data": 4, "time": 1})
+    engine.put(kafka_configs=bounds, message_timestamp_type="LogAppendTime")
+    assert ask(-6, 4).append_time_ms == engine.now_ms
 
 
 def test_a_batch_with_a_record_that_has_no_key_is_refused_by_a_compacted_topic() -> None:

@@ -71,6 +71,16 @@ def test_a_topic_is_one_log_that_keeps_everything_unless_its_config_says_more() 
     assert (config.partition_count, config.is_compacted) == (8, True)
 
 
+def test_a_topic_takes_any_time_unless_configs_of_kafka_bound_it() -> None:
+    """And where the time of the append is the record's. (§8)"""
+    assert TopicConfig().time_bounds_ms is None
+    before, after = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+    assert TopicConfig(kafka_configs={before: "5"}).time_bounds_ms == (5, 2**63 - 1)
+    assert TopicConfig(kafka_configs={after: "6"}).time_bounds_ms == (2**63 - 1, 6)
+    config = TopicConfig(kafka_configs={after: "6"}, message_timestamp_type="LogAppendTime")
+    assert config.time_bounds_ms is None
+
+
 def test_when_a_topic_is_compacted_stands_in_configs_of_kafka() -> None:
     """A day for tombstones, no lag, and half of the topic, as Kafka has it. (§8)"""
     config = TopicConfig(compact=True)

@@ -285,3 +285,24 @@ def test_a_compacted_topic_refuses_records_without_a_key_by_name() -> None:
         assert [each.batch_index for each in bad.record_errors] == [*range(1, count, 2)]
         assert "needs a tag or a key" in bad.record_errors[0].batch_index_error_message
         assert (good.error_code, good.record_errors) == (0, [])
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+def test_records_of_times_that_a_topic_does_not_take_are_named(codec: int) -> None:
+    """32, with the place of each in its batch, as Kafka has it; another batch of the request is taken. (§8)"""
+    desk = KafkaDesk()
+    now_ms = desk.shell.now_ms
+    configs = {"message_timestamp_before_max_ms": "1000", "message_timestamp_after_max_ms": "500"}
+    assert desk.create(**configs).error_code == 0
+    deltas = [0, -1000, -1001, 500, 501, -now_ms - 1]
+    records = b"".join(record(nth, b"k", delta=delta) for nth, delta in enumerate(deltas))
+    packed = gzip.compress(records) if codec else records
+    untimely = batch(packed, len(deltas), attributes=codec, first_ms=now_ms, max_ms=now_ms)
+    good = some(b"1", first_ms=now_ms)
+    bad, taken = desk.produce(untimely, good)
+    assert (bad.error_code, bad.base_offset) == (errors.INVALID_TIMESTAMP, -1)
+    assert [each.batch_index for each in bad.record_errors] == [2, 4]
+    assert f"from {now_ms - 1000} to {now_ms + 500}" in bad.error_message
+    assert (taken.error_code, taken.record_errors) == (0, [])
+    with pytest.raises(Refused, match="takes records with times"):
+        desk.produce(untimely, acks=0)

@@ -24,6 +24,8 @@ _ATTRIBUTES: Final = Struct(">h")
 _TIME: Final = Struct(">q")
 _MAX_MS_AT: Final = 35
 TIME_MAX: Final = 2**63 - 1
+NO_TIME: Final = -1
+"""Of a record to which its producer gave none."""
 LEADER_EPOCH: Final = 0
 """Of a server that has no others beside it."""
 MAGIC: Final = 2

@@ -21,8 +21,8 @@ from topics.protocol.model.records import Buffer
 
 FEW: Final = 48
 """Records up to which a plain loop costs less than arrays."""
-UNKEYED_MAX: Final = 100
-"""Records without a key that are named."""
+NAMED_MAX: Final = 100
+"""Records of a batch that a refusal names."""
 _ROUNDS: Final = 8
 """Headers of a record that are looked at side by side with those of others; more are looked at one by one."""
 _PAD_BYTES: Final = 16
@@ -71,9 +71,10 @@ class Fields(NamedTuple):
 
 
 class Sound(NamedTuple):
-    """What was seen of sound records: the greatest time, from the batch's first, the size of the largest, and which
-    have no key, the first `UNKEYED_MAX`."""
+    """What was seen of sound records: the least and the greatest time, from the batch's first, the size of the largest,
+    and which have no key, the first `NAMED_MAX`."""
 
+    min_delta: int
     max_delta: int
     longest: int
     unkeyed: tuple[int, ...]
@@ -96,19 +97,21 @@ class _Columns(NamedTuple):
 def verified(data: Buffer, count: int) -> Sound:
     """Verify unpacked records, none of which is gone.  Raises BatchError."""
     if count <= FEW:
-        max_delta = longest = at = 0
+        longest = at = 0
+        deltas: list[int] = []
         unkeyed: list[int] = []
         for nth, field in enumerate(_few(data, count, count)):
             longest = max(longest, field.end - at)
-            max_delta = field.time_delta if nth == 0 else max(max_delta, field.time_delta)
+            deltas.append(field.time_delta)
             at = field.end
             if field.key_size < 0:
                 unkeyed.append(nth)
-        return Sound(max_delta, longest, tuple(unkeyed))
+        return Sound(min(deltas), max(deltas), longest, tuple(unkeyed))
     fields = _many(data, count, count)
     longest = int(np.diff(fields.end, prepend=0).max())
-    bare = np.flatnonzero(fields.key_size < 0)[:UNKEYED_MAX].tolist()
-    return Sound(int(fields.time_delta.max()), longest, tuple(bare))
+    bare = np.flatnonzero(fields.key_size < 0)[:NAMED_MAX].tolist()
+    times = fields.time_delta
+    return Sound(int(times.min()), int(times.max()), longest, tuple(bare))
 
 
 def fields(data: Buffer, count: int, span: int) -> Iterator[Field]:

@@ -3,6 +3,8 @@
 What is acknowledged can be read: a batch that cannot would stop every consumer at its offset.
 """
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from topics.protocol.batches.codecs import is_for_java, unpacked
@@ -11,12 +13,15 @@ from topics.protocol.batches.header import (
     HEADER_BYTES,
     MAGIC,
     MAGIC_AT,
+    NO_TIME,
     TIME_MAX,
     TRANSACTIONAL,
     BatchError,
+    Header,
     checked_header,
+    header_of,
 )
-from topics.protocol.batches.records import verified
+from topics.protocol.batches.records import NAMED_MAX, listed, verified
 from topics.protocol.model.limits import UNPACKED_BYTES_MAX
 from topics.protocol.model.records import Buffer
 
@@ -34,10 +39,11 @@ class RecordTooLarge(BatchError):
 
 
 class Found(NamedTuple):
-    """What the records of a sound batch are: bytes, once they are unpacked, the greatest time, and which have no key,
-    the first ones of many."""
+    """What the records of a sound batch are: bytes, once they are unpacked, the least time of those that have one, the
+    greatest time, and which have no key, the first ones of many."""
 
     unpacked_bytes: int
+    min_ms: int
     max_ms: int
     unkeyed: tuple[int, ...]
 
@@ -73,7 +79,23 @@ def require_sound(
     sound = verified(records, header.records)
     if sound.longest > record_bytes_max:
         raise RecordTooLarge(f"a record of {sound.longest} bytes, and {record_bytes_max} are taken")
-    max_ms = header.first_ms + sound.max_delta
+    min_ms, max_ms = header.first_ms + sound.min_delta, header.first_ms + sound.max_delta
     if max_ms > TIME_MAX:
         raise BadTime("a record has a time that 64 bits do not hold")
-    return Found(len(records), max_ms, sound.unkeyed)
+    if min_ms <= NO_TIME < max_ms:
+        min_ms = min(each for each in _times(header, records) if each != NO_TIME)
+    return Found(len(records), min_ms, max_ms, sound.unkeyed)
+
+
+def untimely(data: Buffer, earliest_ms: int, latest_ms: int) -> list[int]:
+    """Which records of a sound batch have a time outside of these, the first ones of many."""
+    header = header_of(data)
+    records = unpacked(header.codec, memoryview(data)[HEADER_BYTES:], UNPACKED_BYTES_MAX)
+    times = enumerate(_times(header, records))
+    found = (n for n, ms in times if ms != NO_TIME and not earliest_ms <= ms <= latest_ms)
+    return [*islice(found, NAMED_MAX)]
+
+
+def _times(header: Header, records: Buffer) -> Iterator[int]:
+    deltas = listed(records, header.records, header.records).time_delta
+    return (header.first_ms + delta for delta in deltas)

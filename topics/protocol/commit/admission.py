@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from topics.protocol.batches.records import UNKEYED_MAX
+from topics.protocol.batches.records import NAMED_MAX
 from topics.protocol.commit.copies import Copies
 from topics.protocol.model.commands import Append
 from topics.protocol.model.config import TopicConfig
@@ -297,7 +297,7 @@ def require_keys(topic: Topic, unkeyed: Sequence[int]) -> None:
         raise Rejection(
             ErrorCode.KEY_REQUIRED,
             f'topic "{topic.name}" is compacted: each record needs a tag or a key',
-            {"topic": topic.name, "records": [*unkeyed[:UNKEYED_MAX]]},
+            {"topic": topic.name, "records": [*unkeyed[:NAMED_MAX]]},
         )
 
 

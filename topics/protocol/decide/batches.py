@@ -11,6 +11,7 @@ from topics.protocol.batches.codecs import unpacked
 from topics.protocol.batches.header import (
     HEADER_BYTES,
     LEADER_EPOCH,
+    NO_TIME,
     Header,
     header_of,
     placed,
@@ -20,7 +21,7 @@ from topics.protocol.batches.to_text import text_of
 from topics.protocol.commit.admission import FRAME_BYTES, require_keys
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.model.commands import AppendBatch, DescribeProducers, ReserveProducerIds
-from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection, Untimely
 from topics.protocol.model.events import ProducerIdsReserved
 from topics.protocol.model.fetched import ProducerFacts, ProducersDescribed
 from topics.protocol.model.limits import UNPACKED_BYTES_MAX
@@ -63,7 +64,7 @@ class BatchCommands:
         """All records or none; a batch that came before gets the answer that it got.
 
         Raises:
-            Rejection: As an append; `Fenced`, `OutOfOrder`, `TooOld`, by what its producer wrote before.
+            Rejection: As an append; `Untimely`; `Fenced`, `OutOfOrder`, `TooOld`, by what its producer wrote before.
         """
         topic, now_ms = self._state.topics.get(command.topic), moment.now_ms
         if topic is None:
@@ -76,6 +77,7 @@ class BatchCommands:
             known = self._state.producers.repeated(topic.topic_id, header, now_ms)
             if known is not None:
                 return self._repeated(topic, known)
+        _require_times(topic, command, header, now_ms)
         require_keys(topic, command.unkeyed)
         volatile = not topic.durability.is_logged
         batch = self._batch(topic, command, header, now_ms)
@@ -169,6 +171,21 @@ def _require_size(topic: Topic, command: AppendBatch) -> None:
             f"{UNPACKED_TIMES} times what topic {quote(topic.name)} takes",
             {"max": UNPACKED_TIMES * most},
         )
+
+
+def _require_times(topic: Topic, command: AppendBatch, header: Header, now_ms: int) -> None:
+    """Raises Untimely: a record has a time too far from that of its append (`message.timestamp.before.max.ms` and
+    `.after.max.ms`)."""
+    bounds = topic.config.time_bounds_ms
+    if bounds is None:
+        return
+    earliest_ms, latest_ms = now_ms - bounds[0], now_ms + bounds[1]
+    is_early = command.min_ms != NO_TIME and command.min_ms < earliest_ms
+    if is_early or header.max_ms > latest_ms:
+        what = (
+            f"topic {quote(topic.name)} takes records with times from {earliest_ms} to {latest_ms}"
+        )
+        raise Untimely(what, earliest_ms, latest_ms)
 
 
 def _first_id(history: str) -> int:

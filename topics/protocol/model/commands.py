@@ -125,6 +125,7 @@ class AppendBatch(msgspec.Struct, frozen=True):
         waits_for_sync: The answer waits for what the topic's class promises; else for the write alone.
         unpacked_bytes: Its records, once they are unpacked.
         unkeyed: Which of them have no key, the first ones of many.
+        min_ms: The least time of those that have one; −1: none has.
     """
 
     topic: str
@@ -132,6 +133,7 @@ class AppendBatch(msgspec.Struct, frozen=True):
     waits_for_sync: bool = True
     unpacked_bytes: int = 0
     unkeyed: tuple[int, ...] = ()
+    min_ms: int = -1
 
     disable_backpressure: ClassVar[bool] = False
 

@@ -11,6 +11,8 @@ from topics.protocol.model.kafka_configs import (
     DELETE_RETENTION,
     KEPT,
     MAX_COMPACTION_LAG,
+    MAX_TIME_AFTER,
+    MAX_TIME_BEFORE,
     MIN_COMPACTION_LAG,
     MIN_DIRTY_RATIO,
 )
@@ -94,6 +96,14 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     def min_dirty_ratio(self) -> float:
         """Which part of a topic is to be new since its last compaction before the next is worth it."""
         return float(self.kafka_config(MIN_DIRTY_RATIO))
+
+    @property
+    def time_bounds_ms(self) -> tuple[int, int] | None:
+        """How much earlier, and how much later, than its append a record may be by the time of its producer; None:
+        any time is taken."""
+        if not self.kafka_configs or self.has_append_time:
+            return None
+        return int(self.kafka_config(MAX_TIME_BEFORE)), int(self.kafka_config(MAX_TIME_AFTER))
 
     def kafka_config(self, name: str) -> str:
         """A config that is kept as text for Kafka's clients, by its name there."""

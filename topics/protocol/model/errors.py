@@ -96,6 +96,19 @@ class Rejection(Exception):
         self.need_bytes = need_bytes
 
 
+class Untimely(Rejection):
+    """Records have times that their topic does not take.
+
+    Attributes:
+        earliest_ms, latest_ms: Those that it takes.
+    """
+
+    def __init__(self, message: str, earliest_ms: int, latest_ms: int) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+        self.earliest_ms = earliest_ms
+        self.latest_ms = latest_ms
+
+
 class StoreError(Exception):
     """A fault of the disk or of the data directory; the message is one line."""
 

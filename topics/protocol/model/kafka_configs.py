@@ -90,6 +90,8 @@ def _list() -> KeptConfig:
 
 DELETE_RETENTION: Final = "delete.retention.ms"
 MAX_COMPACTION_LAG: Final = "max.compaction.lag.ms"
+MAX_TIME_AFTER: Final = "message.timestamp.after.max.ms"
+MAX_TIME_BEFORE: Final = "message.timestamp.before.max.ms"
 MIN_COMPACTION_LAG: Final = "min.compaction.lag.ms"
 MIN_DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
 
@@ -110,8 +112,8 @@ KEPT: Final[Mapping[str, KeptConfig]] = {
     "local.retention.bytes": _number(LONG, -2, -2),
     "local.retention.ms": _number(LONG, -2, -2),
     MAX_COMPACTION_LAG: _number(LONG, LONG_MAX, 1),
-    "message.timestamp.after.max.ms": _number(LONG, LONG_MAX, 0),
-    "message.timestamp.before.max.ms": _number(LONG, LONG_MAX, 0),
+    MAX_TIME_AFTER: _number(LONG, LONG_MAX, 0),
+    MAX_TIME_BEFORE: _number(LONG, LONG_MAX, 0),
     MIN_DIRTY_RATIO: _ratio("0.5"),
     MIN_COMPACTION_LAG: _number(LONG, 0, 0),
     "preallocate": _choice(BOOLEAN, "false", "true"),

@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple
 
 from topics.protocol.batches.codecs import TooMuch
 from topics.protocol.batches.header import BatchError, dated
-from topics.protocol.batches.sound import require_sound
+from topics.protocol.batches.sound import require_sound, untimely
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.apis import PRODUCE_FIRST
 from topics.protocol.faces.kafka.names import epoch_of, is_shown
 from topics.protocol.model.commands import AppendBatch, DescribeTopics
-from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection, Untimely
 from topics.protocol.model.limits import UNPACKED_BYTES_MAX
 from topics.protocol.model.names import partition_name, quote
 from topics.protocol.model.outcomes import BatchAppended
@@ -49,6 +49,7 @@ class _Part(NamedTuple):
     refused: _Refused | None
     unpacked_bytes: int = 0
     unkeyed: tuple[int, ...] = ()
+    min_ms: int = -1
 
 
 def produce(call: Call) -> Steps[Any]:
@@ -79,6 +80,8 @@ def produce(call: Call) -> Steps[Any]:
     answers = []
     for part, each in zip(parts, submitted, strict=True):
         found = (yield from each.reply()) if isinstance(each, Submitted) else each
+        if isinstance(found, Rejection):
+            found = yield from _refused(call, part, found)
         answers.append(_answer(call, part, found))
         yield from call.part_done()
     if request.acks == 0:
@@ -144,10 +147,15 @@ def _checked(part: _Part, record_bytes_max: int, bound_bytes: int = UNPACKED_BYT
         why = _Refused(errors.code_of_batch(error), str(error))
         return part._replace(data=b"", refused=why)
     data = dated(part.data, found.max_ms)
-    return part._replace(data=data, unpacked_bytes=found.unpacked_bytes, unkeyed=found.unkeyed)
+    return part._replace(
+        data=data,
+        unpacked_bytes=found.unpacked_bytes,
+        unkeyed=found.unkeyed,
+        min_ms=found.min_ms,
+    )
 
 
-def _begun(call: Call, part: _Part) -> Steps[Submitted | _Refused]:
+def _begun(call: Call, part: _Part) -> Steps[Submitted | Rejection | _Refused]:
     """Submit a batch; where there is no room now, wait for some as long as the client does."""
     if part.refused is not None:
         return part.refused
@@ -157,6 +165,7 @@ def _begun(call: Call, part: _Part) -> Steps[Submitted | _Refused]:
         waits_for_sync=call.request.acks == -1,
         unpacked_bytes=part.unpacked_bytes,
         unkeyed=part.unkeyed,
+        min_ms=part.min_ms,
     )
     left_s = call.request.timeout_ms / 1000
     while True:
@@ -164,7 +173,7 @@ def _begun(call: Call, part: _Part) -> Steps[Submitted | _Refused]:
             return call.begin(command, holds=False)
         except Rejection as refusal:
             if refusal.code is not ErrorCode.THROTTLED or left_s < RETRY_S:
-                return _refused(refusal)
+                return refusal
         call.throttle()
         left_s -= RETRY_S
         yield from call.pause(RETRY_S)
@@ -182,8 +191,6 @@ def _answer(call: Call, part: _Part, found: object) -> Any:
             log_append_time_ms=-1 if found.append_time_ms is None else found.append_time_ms,
             log_start_offset=found.start_seq - 1,
         )
-    if isinstance(found, Rejection):
-        found = _refused(found)
     if not isinstance(found, _Refused):
         raise found  # type: ignore[misc]
     return T.PartitionProduceResponse(
@@ -198,9 +205,16 @@ def _answer(call: Call, part: _Part, found: object) -> Any:
     )
 
 
-def _refused(refusal: Rejection) -> _Refused:
-    is_of_records = refusal.code is ErrorCode.KEY_REQUIRED
-    records = (refusal.detail or {})["records"] if is_of_records else ()
+def _refused(call: Call, part: _Part, refusal: Rejection) -> Steps[_Refused]:
+    records: Sequence[int] = ()
+    if isinstance(refusal, Untimely):
+        # Which they are is looked up for this answer alone.
+        records = yield from call.thread(
+            call.service.shell.decode_in_thread,
+            lambda: untimely(part.data, refusal.earliest_ms, refusal.latest_ms),
+        )
+    elif refusal.code is ErrorCode.KEY_REQUIRED:
+        records = (refusal.detail or {})["records"]
     return _Refused(errors.code_of(refusal), refusal.message, records)
 
 

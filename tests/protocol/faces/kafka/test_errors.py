@@ -8,7 +8,7 @@ from topics.protocol.batches.sound import BadTime, OldForm, RecordTooLarge
 from topics.protocol.commit.unit_of_work import no_such_topic, not_ready_yet, read_only
 from topics.protocol.faces.kafka import errors
 from topics.protocol.faces.kafka.errors import code_of
-from topics.protocol.model.errors import TRY_AGAIN, ErrorCode, Rejection, unreadable
+from topics.protocol.model.errors import TRY_AGAIN, ErrorCode, Rejection, Untimely, unreadable
 from topics.protocol.model.limits import throttled
 from topics.protocol.state.producers import Fenced, OutOfOrder, TooOld
 
@@ -30,6 +30,7 @@ RETRIABLE = {
         (unreadable("corrupt", 1, 2), errors.KAFKA_STORAGE_ERROR),
         (Fenced(ErrorCode.INVALID_REQUEST, ""), errors.INVALID_PRODUCER_EPOCH),
         (OutOfOrder(ErrorCode.INVALID_REQUEST, ""), errors.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (Untimely("", 1, 2), errors.INVALID_TIMESTAMP),
         (TooOld(ErrorCode.INVALID_REQUEST, ""), errors.DUPLICATE_SEQUENCE_NUMBER),
         (Rejection(ErrorCode.TOPIC_FULL, ""), errors.POLICY_VIOLATION),
         (Rejection(ErrorCode.INTERNAL, ""), errors.UNKNOWN_SERVER_ERROR),

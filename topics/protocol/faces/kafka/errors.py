@@ -10,7 +10,7 @@ from typing import Final
 from topics.protocol.batches.codecs import UnknownCodec
 from topics.protocol.batches.header import BatchError
 from topics.protocol.batches.sound import BadTime, OldForm, RecordTooLarge
-from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection, Untimely
 from topics.protocol.model.groups import GroupFault, GroupRefusal
 from topics.protocol.state.producers import Fenced, OutOfOrder, TooOld
 
@@ -73,7 +73,8 @@ INVALID_RECORD: Final = 87
 UNKNOWN_TOPIC_ID: Final = 100
 MISMATCHED_ENDPOINT_TYPE: Final = 114
 
-_OF_PRODUCERS: Final[Mapping[type[Rejection], int]] = {
+_OF_KINDS: Final[Mapping[type[Rejection], int]] = {
+    Untimely: INVALID_TIMESTAMP,
     Fenced: INVALID_PRODUCER_EPOCH,
     OutOfOrder: OUT_OF_ORDER_SEQUENCE_NUMBER,
     TooOld: DUPLICATE_SEQUENCE_NUMBER,
@@ -133,7 +134,7 @@ def code_of(refusal: Rejection) -> int:
     """The error code of a refusal; `UNKNOWN_SERVER_ERROR` for what no client of Kafka's can be told."""
     if isinstance(refusal, NotHere):
         return refusal.kafka_code
-    code = _OF_PRODUCERS.get(type(refusal))
+    code = _OF_KINDS.get(type(refusal))
     if code is not None:
         return code
     detail = refusal.detail or {}
