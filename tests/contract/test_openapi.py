@@ -177,7 +177,14 @@ def seen_of_topics(seen: Seen, log: str) -> None:
 def seen_of_partitions(seen: Seen, name: str) -> None:
     path = f"/v0/topics/{name}"
     seen.ok("PUT", path, {"partitions": 2})
+    records = [{"data": 1, "partition": 1}, {"data": 2, "partition": 0}, tagged("a", 3)]
+    seen.ok("POST", path, {"records": records})
+    seen.ok("POST", path, {"records": records[:1]})
+    seen.ok("POST", f"{path}/diff", {"partition": 1})
+    seen.ok("GET", f"{path}/records?partition=1")
     seen.ok("GET", path)
+    seen.ok("POST", f"{path}/delete", {"partition": 1, "before_seq": 2})
+    seen.ok("POST", f"{path}/purge", {"partition": 0, "keep": 0})
 
 
 def seen_of_queues(seen: Seen, queue: str) -> None:

@@ -26,12 +26,14 @@ Headers = Mapping[str, str]
 
 CODES: Final = {
     "invalid_request": 400,
+    "partition_required": 400,
     "batch_too_large": 400,
     "record_too_large": 400,
     "unauthorized": 401,
     "forbidden": 403,
     "not_found": 404,
     "topic_not_found": 404,
+    "partition_not_found": 404,
     "router_not_found": 404,
     "record_not_found": 404,
     "partition_not_found": 404,
@@ -40,6 +42,7 @@ CODES: Final = {
     "method_not_allowed": 405,
     "not_acceptable": 406,
     "not_a_queue": 409,
+    "partitioned": 409,
     "router_cycle": 409,
     "topic_exists_incompatible": 409,
     "topic_not_empty": 409,

@@ -299,9 +299,9 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     topic: str
-    first_seq: int
-    last_seq: int
-    head_seq: int
+    first_seq: int = 0
+    last_seq: int = 0
+    head_seq: int = 0
     created: bool = False
     deduped: bool = False
 

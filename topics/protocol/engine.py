@@ -141,6 +141,11 @@ class Engine:
         found = self.state.topics.get(topic)
         return 1 if found is None else found.head_seq + 1
 
+    def has_partitions(self, topic: str) -> bool:
+        """Whether a topic has several; as `next_seq`."""
+        found = self.state.topics.get(topic)
+        return found is not None and found.config.partition_count > 1
+
     def submit(self, command: Command, *, token: object, moment: Moment) -> Outcome | Parked:
         """Decide a command and make what it decides true.
 

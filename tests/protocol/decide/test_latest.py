@@ -10,7 +10,7 @@ import pytest
 from protocol.batches.builder import batch, records_of
 from protocol.harness import Harness, refusal, shown, tagged
 from topics.protocol.decide import latest
-from topics.protocol.model.commands import AppendBatch, ReadLatest
+from topics.protocol.model.commands import AddPartitions, AppendBatch, ReadLatest
 from topics.protocol.model.errors import Corrupt, ErrorCode
 from topics.protocol.model.outcomes import Latest, Parked
 from topics.protocol.model.tags import TagRange, begins_with, equals
@@ -311,3 +311,27 @@ def test_any_topic_reads_as_a_dict(seed: int, monkeypatch: pytest.MonkeyPatch) -
         if want:
             tag = dice.choice(list(want))
             assert pairs(read(engine, tag)) == {tag: want[tag]}
+
+
+def test_a_tag_is_looked_for_in_its_partition_and_then_in_the_others() -> None:
+    """A key may have another partition since there are more; what was written there counts then. (§2.1, 127)"""
+    engine = Harness()
+    engine.put(partitions=2)
+    tags = [f"k.{n}" for n in range(20)]
+    engine.append(*(tagged(tag, "old") for tag in tags))
+    engine.ask(AddPartitions("t", 5))
+    engine.append(*(tagged(tag, "new") for tag in tags[::2]))
+
+    want = {tag: "old" if n % 2 else "new" for n, tag in enumerate(tags)}
+    assert pairs(read(engine, None, "k.")) == want
+    assert {tag: pairs(read(engine, tag))[tag] for tag in tags} == want
+    engine.delete(match="k.0")
+    assert refusal(read, engine, "k.0").code.code == "record_not_found"
+
+
+def test_what_expired_in_any_partition_is_not_the_latest() -> None:
+    engine = Harness()
+    engine.put(partitions=3, ttl_ms=100)
+    engine.append(*(tagged(f"k.{n}") for n in range(9)))
+    engine.now_ms += 102
+    assert pairs(read(engine, None, "k.")) == {}

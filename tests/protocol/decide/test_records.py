@@ -226,9 +226,13 @@ def test_an_erasure_waits_for_a_sync(durability: str) -> None:
     deleted = engine.ask(parse_delete("t", b'{"before_seq":3}', engine.limits))
 
     assert isinstance(erased, Deleted)
-    assert (erased.removed, erased.erases, erased.gate) == (1, engine.topic().topic_id, Gate.SYNCED)
+    assert (erased.removed, erased.erases, erased.gate) == (
+        1,
+        (engine.topic().topic_id,),
+        Gate.SYNCED,
+    )
     assert isinstance(deleted, Deleted)
-    assert (deleted.removed, deleted.erases) == (1, None)
+    assert (deleted.removed, deleted.erases) == (1, ())
 
 
 def test_a_delete_of_nothing_there_is_404() -> None:

@@ -135,6 +135,8 @@ def test_an_append_comes_with_its_text_as_it_was(data: Any) -> None:
         key=data.draw(st.sampled_from([b"", b"\xffkey"])),
         create=data.draw(st.none() | st.booleans()),
         config=data.draw(st.sampled_from([TopicConfig(), CONFIG])),
+        partitions=data.draw(st.none() | st.just([3] * len(datas))),
+        hashes=data.draw(st.none() | st.just([None] * len(datas))),
         is_configuring=data.draw(st.booleans()),
         return_seqs=data.draw(st.booleans()),
         disable_backpressure=data.draw(st.booleans()),

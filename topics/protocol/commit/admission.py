@@ -81,12 +81,22 @@ class Admission:
         if any(state.by_id[each].config.dead_letter == name for each in state.queues):
             raise partitioned(name, "takes no dead letters")
 
-    def appended(self, topic: Topic, command: Append, now_ms: int) -> tuple[RecordsAppended, int]:
-        """The event of a batch, and the room it may need in the log."""
+    def appended(
+        self,
+        topic: Topic,
+        command: Append,
+        now_ms: int,
+        beside: Sequence[RecordsAppended] = (),
+    ) -> tuple[RecordsAppended, int]:
+        """The event of a batch, and the room it may need in the log.
+
+        Args:
+            beside: Events of the same append in other partitions, which are not true yet.
+        """
         n, config = len(command.datas), topic.config
         if config.discard == "reject" and config.cap_records:
             self._require_space(topic, "cap_records", topic.count + n, config.cap_records)
-        key = self._admitted_key(topic, command) if command.key else b""
+        key = self.admitted_key(topic, command) if command.key else b""
         first_seq, ts_ms = topic.head_seq + 1, max(now_ms, topic.last_ts_ms)
         batch = None
         if command.draft is not None:
@@ -104,7 +114,7 @@ class Admission:
                 marks=command.marks,
             )
         pressed = not command.disable_backpressure
-        return self._event(topic, batch, now_ms, key=key, pressed=pressed)
+        return self._event(topic, batch, now_ms, key=key, pressed=pressed, beside=beside)
 
     def batched(
         self, topic: Topic, batch: Batch | PackedBatch, now_ms: int
@@ -145,6 +155,7 @@ class Admission:
         pressed: bool = True,
         cause: Cause | None = None,
         freed_bytes: int = 0,
+        beside: Sequence[RecordsAppended] = (),
     ) -> tuple[RecordsAppended, int]:
         n, config, size_bytes = len(batch), topic.config, batch.weight
         if config.is_compacted and isinstance(batch, Batch):
@@ -153,12 +164,13 @@ class Admission:
             self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
         volatile = not topic.durability.is_logged
         if pressed or volatile:
-            self._require_hot_room(topic, batch)
+            self._require_hot_room(topic, batch, sum(hot_bytes_of(each.batch) for each in beside))
         floors, gone = topic.floors, NOTHING_REMOVED
         if config.discard == "old" and (config.cap_records or config.cap_bytes):
             floors, gone = self._evicted(topic, batch, n, size_bytes)
         if self.limits.max_total_bytes:
-            self._require_quota(size_bytes - gone.size_bytes - freed_bytes)
+            beside_bytes = sum(each.batch.weight for each in beside)
+            self._require_quota(size_bytes + beside_bytes - gone.size_bytes - freed_bytes)
         event = RecordsAppended(
             now_ms=now_ms,
             topic_id=topic.topic_id,
@@ -176,7 +188,8 @@ class Admission:
             log_bytes += _strings_bytes(batch.tags) + _strings_bytes(batch.nodes)
         return event, log_bytes
 
-    def _admitted_key(self, topic: Topic, command: Append) -> bytes:
+    def admitted_key(self, topic: Topic, command: Append) -> bytes:
+        """The digest that is remembered.  Raises Rejection: 429 where there are too many."""
         if not topic.config.idempotency_window_ms:
             return b""
         limit = self.limits.max_idempotency_keys
@@ -241,12 +254,14 @@ class Admission:
                     {"topic": topic.name, "limit": cap, "max": limit, "reason": "leased"},
                 )
 
-    def _require_hot_room(self, topic: Topic, batch: Batch | PackedBatch) -> None:
+    def _require_hot_room(
+        self, topic: Topic, batch: Batch | PackedBatch, beside_bytes: int
+    ) -> None:
         """Memory for unsealed records is bounded: what seals too slowly, or cannot be sealed and
         may not be evicted, pushes back.  What may be evicted is evicted once the write is in
         (`commit.memory_eviction`)."""
         memory, limit = self.state.memory, self.limits.max_hot_bytes
-        held = memory.logged_bytes + memory.volatile_bytes
+        held = memory.logged_bytes + memory.volatile_bytes + beside_bytes
         if held + len(batch.text) + len(batch) * self._row_bytes_max <= limit:
             return
         need = hot_bytes_of(batch)
@@ -256,7 +271,7 @@ class Admission:
         volatile = not topic.durability.is_logged
         if volatile and topic.config.discard == "old":
             # What other topics hold may be protected from eviction; the topic's own records are not.
-            others = memory.total_bytes - topic.volatile_bytes
+            others = memory.total_bytes - topic.volatile_bytes + beside_bytes
             refused = memory.total_bytes > limit < others + need
         else:
             others = memory.total_bytes if volatile else memory.logged_bytes

@@ -270,16 +270,23 @@ class UnitOfWork:
             self.expire(topic, now_ms)
         return topic
 
+    def partition(self, name: str, partition: int | None, now_ms: int) -> Topic:
+        """A partition, by the engine's name of it, that a client asks for by its number, or by none.
+
+        Raises:
+            Rejection: 404; 400 where it names none and there are several.
+        """
+        topic = self.topic(name, now_ms)
+        if partition is None and topic.others:
+            raise partition_required(topic)
+        return topic
+
     def missing(self, name: str) -> Rejection:
         """404: there is no such topic, or no such partition of it."""
         topic, partition = partition_of(name)
         if topic not in self.state.topics:
             return no_such_topic(topic)
-        return Rejection(
-            ErrorCode.PARTITION_NOT_FOUND,
-            f'topic "{topic}" has no partition {partition}',
-            {"topic": topic, "partition": partition},
-        )
+        return no_such_partition(topic, partition)
 
     # ------------------------------------------------------------------ time
 
@@ -392,7 +399,11 @@ class UnitOfWork:
                 self.publication.reserved(added)
 
     def admit_append(
-        self, topic: Topic, command: Append, now_ms: int
+        self,
+        topic: Topic,
+        command: Append,
+        now_ms: int,
+        beside: Sequence[RecordsAppended] = (),
     ) -> tuple[RecordsAppended, int]:
         """The event of a batch that is taken, and the room it may need in the log; nothing changes
         but by time.
@@ -405,11 +416,20 @@ class UnitOfWork:
         """
         self.let_leases_end(topic)
         try:
-            return self.admission.appended(topic, command, now_ms)
+            return self.admission.appended(topic, command, now_ms, beside)
         except Rejection as refusal:
             if not self._may_free(refusal, now_ms):
                 raise
-            return self.admission.appended(topic, command, now_ms)
+            return self.admission.appended(topic, command, now_ms, beside)
+
+    def admit_key(self, topic: Topic, command: Append, now_ms: int) -> bytes:
+        """The digest of its key that is remembered; as `admit_append`."""
+        try:
+            return self.admission.admitted_key(topic, command)
+        except Rejection as refusal:
+            if not self._may_free(refusal, now_ms):
+                raise
+            return self.admission.admitted_key(topic, command)
 
     def admit_batch(
         self, topic: Topic, batch: Batch | PackedBatch, now_ms: int
@@ -613,6 +633,23 @@ def holds_logged(topic: Topic) -> bool:
 
 def no_such_topic(name: str) -> Rejection:
     return Rejection(ErrorCode.TOPIC_NOT_FOUND, f'topic "{name}" does not exist', {"topic": name})
+
+
+def partition_required(topic: Topic) -> Rejection:
+    count = len(topic.partitions)
+    return Rejection(
+        ErrorCode.PARTITION_REQUIRED,
+        f'topic "{topic.name}" has {count} partitions: name one',
+        {"topic": topic.name, "partitions": count},
+    )
+
+
+def no_such_partition(topic: str, partition: int) -> Rejection:
+    return Rejection(
+        ErrorCode.PARTITION_NOT_FOUND,
+        f'topic "{topic}" has no partition {partition}',
+        {"topic": topic, "partition": partition},
+    )
 
 
 def not_ready_yet(need_bytes: int) -> Rejection:

@@ -25,6 +25,7 @@ from topics.protocol.model.limits import LOOKS_MAX
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.names import quote
 from topics.protocol.model.outcomes import Latest, Parked, Records
+from topics.protocol.model.partitioner import partition_of_key
 from topics.protocol.model.ports import PackedSource, Run
 from topics.protocol.model.records import PACKED
 from topics.protocol.model.tags import TagRange
@@ -50,6 +51,8 @@ class LatestReads:
         """Raises Rejection: 404 where the one tag that is asked for has no record."""
         topic = self._unit.topic(command.topic, moment.now_ms)
         note_read(topic, moment.now_ms)
+        for each in topic.others:
+            self._unit.expire(each, moment.now_ms)
         found = self._scans.begin(topic, token, self._scan(command, topic))
         return Parked(None) if found is None else cast(Latest, found)
 
@@ -101,7 +104,12 @@ class LatestReads:
 def homes_of(topic: Topic, command: ReadLatest) -> Sequence[Topic]:
     """The engine's topics that may have a tag, those that a record of it goes to first; where several have it, the
     first of them counts."""
-    return (topic,)
+    partitions = topic.partitions
+    if command.tag is not None and topic.others:
+        partitions.insert(
+            0, partitions.pop(partition_of_key(command.tag.encode(), len(partitions)))
+        )
+    return partitions
 
 
 class _Place:
@@ -120,8 +128,15 @@ def _merged(searches: Sequence["_Search"]) -> list[_Place]:
     found: dict[bytes, _Place] = {}
     for search in searches:
         for tag, seq in search.found.items():
-            found.setdefault(tag, _Place(tag, seq, search))
+            is_home = len(searches) > 1 and _is_home(search.topic, tag, len(searches))
+            if is_home or tag not in found:
+                found[tag] = _Place(tag, seq, search)
     return [found[tag] for tag in sorted(found)]
+
+
+def _is_home(partition: Topic, tag: bytes, count: int) -> bool:
+    """Whether a record of the tag goes to a partition now."""
+    return partition.partition == partition_of_key(tag, count)
 
 
 class _Search:

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
 from topics.protocol.model.events import MARKS_BYTES, SPAN_BYTES, Marks
@@ -319,6 +320,12 @@ class _Piece(msgspec.Struct):
     size_bytes: int
 
 
+class Looks(msgspec.Struct):
+    """What a turn may look at still."""
+
+    left: int = msgspec.field(default_factory=lambda: LOOKS_MAX)
+
+
 @dataclass(slots=True)
 class Finding:
     """Live records of a topic below a seq, of a tag or all: their spans, run by run.
@@ -333,7 +340,7 @@ class Finding:
     before_seq: int | None
     pieces: dict[int, _Piece] = field(default_factory=dict)
     gone_through: int = 0
-    left: int = field(default_factory=lambda: LOOKS_MAX)
+    looks: Looks = field(default_factory=Looks)
 
     @property
     def end_seq(self) -> int:
@@ -347,18 +354,23 @@ class Finding:
         for again in range(LOOKS_AGAIN_MAX + 1):
             stale = self._stale()
             if not stale:
-                if self.left >= LOOKS_MAX // 2 or again == LOOKS_AGAIN_MAX:
+                if self.looks.left >= LOOKS_MAX // 2 or again == LOOKS_AGAIN_MAX:
                     return
-                self.left = LOOKS_MAX  # the decision has a turn of its own
+                self.looks.left = LOOKS_MAX  # the decision has a turn of its own
                 yield ()
                 continue
             for at, run in enumerate(stale):
-                if again < LOOKS_AGAIN_MAX and self.left < look_cost(run):
-                    self.left = LOOKS_MAX
+                if again < LOOKS_AGAIN_MAX and self.looks.left < look_cost(run):
+                    self.looks.left = LOOKS_MAX
                     more = stale[at : at + WARMED_MAX]
                     yield [one for one in more if not one.is_warm]
                 if self.topic.runs.at(run.first_seq) is run:  # else another stands there now
                     self._look(run)
+
+    def catch_up(self) -> None:
+        """Look at every run in this turn."""
+        for run in self._stale():
+            self._look(run)
 
     def _stale(self) -> list[Run]:
         """Runs that were not looked at as they are."""
@@ -383,13 +395,13 @@ class Finding:
 
     def _look(self, run: Run) -> None:
         topic = self.topic
-        self.left -= look_cost(run)
+        self.looks.left -= look_cost(run)
         dead = run.dead
         end_seq = self.end_seq
         rows = topic.hits(run, self.match, before_seq=end_seq)
         sizes = topic.weight(run, rows) if len(rows) else 0
         spans, bits = told(run, rows)
-        self.left -= len(rows) // FOUND_COST
+        self.looks.left -= len(rows) // FOUND_COST
         reached = min(run.count, end_seq - run.first_seq)
         self.pieces[run.first_seq] = _Piece(
             run, dead, reached, spans, bits, run.count, len(rows), sizes
@@ -412,6 +424,13 @@ class Finding:
             piece.records = len(rows)
             piece.size_bytes = self.topic.weight(piece.run, rows)
 
+    @property
+    def log_bytes(self) -> int:
+        """Room that its event may take in the log."""
+        pieces = [piece for piece in self.pieces.values() if piece.records]
+        size_bytes = sum(MARKS_BYTES + len(each.spans) + len(each.bits) for each in pieces)
+        return size_bytes + FRAME_BYTES if pieces else 0
+
     def remove(self, unit: UnitOfWork, moment: Moment) -> tuple[int, Gate]:
         """Decide it, in the turn in which `search` ended; as `UnitOfWork.remove`."""
         pieces = [self.pieces[s] for s in sorted(self.pieces) if self.pieces[s].records]
@@ -423,6 +442,25 @@ class Finding:
         size_bytes = sum(piece.size_bytes for piece in pieces)
         gate = unit.remove_spans(self.topic, spans, records, size_bytes, moment, marks)
         return records, gate
+
+
+def search_all(findings: Sequence[Finding], unit: UnitOfWork) -> Iterator[Sequence[Run]]:
+    """As `Finding.search`, of several topics: at its end the pieces of all hold."""
+    if len(findings) == 1:
+        yield from findings[0].search()
+        return
+    for _ in range(LOOKS_AGAIN_MAX):
+        is_still = True
+        for finding in findings:
+            for runs in finding.search():
+                is_still = False
+                yield runs
+                for each in findings:
+                    unit.expire(each.topic, unit.state.now_ms)
+        if is_still:
+            return
+    for finding in findings:
+        finding.catch_up()
 
 
 def told(run: Run, rows: NDArray[np.int64]) -> tuple[bytes, bytes]:

@@ -49,7 +49,7 @@ class Reads:
 
     def diff(self, command: Diff, token: object, now_ms: int) -> Page | Parked:
         """§3."""
-        topic = self._unit.topic(command.topic, now_ms)
+        topic = self._unit.partition(command.topic, command.partition, now_ms)
         note_read(topic, now_ms)
         key = key_of(topic, command) if command.limit >= FEW else None
         known = None if key is None else self.recent.find(topic, key)
@@ -71,7 +71,7 @@ class Reads:
 
     def page(self, command: ReadPage, token: object, moment: Moment) -> StablePage | Parked:
         """§3.4."""
-        topic = self._unit.topic(command.topic, moment.now_ms)
+        topic = self._unit.partition(command.topic, command.partition, moment.now_ms)
         note_read(topic, moment.now_ms)
 
         def asked() -> tuple[ReadQuery, Tombstone | None]:

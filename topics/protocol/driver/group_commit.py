@@ -300,7 +300,7 @@ class GroupCommit:
             self._turns.went_on()
 
     def _open(self, waiter: PendingAnswer, sync_ms: float) -> None:
-        if waiter.outcome.erases is None:
+        if not waiter.outcome.erases:
             self.answer(waiter, waiter.reply(sync_ms))
         else:
             self._listener.erase(waiter)

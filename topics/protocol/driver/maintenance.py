@@ -79,10 +79,8 @@ class _Erasure(msgspec.Struct, eq=False):
     at_ms: int = 0
 
     @property
-    def topic_id(self) -> int:
-        topic_id = self.waiter.outcome.erases
-        assert topic_id is not None
-        return topic_id
+    def topic_ids(self) -> tuple[int, ...]:
+        return self.waiter.outcome.erases
 
 
 class MaintenanceHost(Protocol):
@@ -364,13 +362,13 @@ class MaintenanceDriver:
         now_ms = self._host.steady_ms
         self._taken = [each for each in self._erasing if each.at_ms <= now_ms]
         self._erasing = [each for each in self._erasing if each.at_ms > now_ms]
-        return sorted({each.topic_id for each in self._taken})
+        return sorted({topic_id for each in self._taken for topic_id in each.topic_ids})
 
     def erased(self, failures: Mapping[int, Exception]) -> bool:
         taken, self._taken = self._taken, []
         again = []
         for each in taken:
-            error = failures.get(each.topic_id)
+            error = next((failures[i] for i in each.topic_ids if i in failures), None)
             if error is None:
                 self._commit.answer(each.waiter, each.waiter.reply())
                 continue

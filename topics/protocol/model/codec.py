@@ -131,6 +131,7 @@ class AppendHead(msgspec.Struct, frozen=True, array_like=True):
     reserved_through: int
     key: bytes
     cause: Cause | None = None
+    placed: bytes = b""
 
 
 class PackedHead(msgspec.Struct, frozen=True, array_like=True):
@@ -248,7 +249,10 @@ def _encode_append(event: RecordsAppended) -> Frame:
         event.reserved_through,
         event.key,
     )
-    head = _encode(fields if event.cause is None else (*fields, event.cause))
+    if event.placed:
+        head = _encode((*fields, event.cause, event.placed))
+    else:
+        head = _encode(fields if event.cause is None else (*fields, event.cause))
     mask, records = 0, len(batch.size)
     if records == 1 and batch.meta_size is batch.src_seq is batch.hops is batch.form is None:
         return _encode_one(head, batch)
@@ -410,4 +414,5 @@ def _decode_append_frame(
         reserved_through=head.reserved_through,
         key=head.key,
         cause=head.cause,
+        placed=head.placed,
     )

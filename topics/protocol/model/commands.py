@@ -23,6 +23,7 @@ from topics.protocol.model.groups import NO_MEMBER, Membership, OffsetCommit
 from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.marks import Mark
 from topics.protocol.model.names import public_name
+from topics.protocol.model.partitioner import hashes_of
 from topics.protocol.model.render import JsonText
 from topics.protocol.model.tags import Match, TagRange
 
@@ -82,6 +83,8 @@ class Append(OnBehalf, frozen=True, kw_only=True):
     `nodes` is one for all, or one a record; `tags` and `metas` are None where no record has one.
     `is_configuring` says that `config` was given, and is not the default.  `draft` is their text, where a
     thread has rendered that already.  `marks` are those of records of Kafka's; None where no record has one.
+    `partitions` are those that records name; None where none does.  `hashes` are those of their keys, where a thread
+    has computed them.
     """
 
     topic: str
@@ -97,11 +100,23 @@ class Append(OnBehalf, frozen=True, kw_only=True):
     disable_backpressure: bool
     draft: Draft | None = None
     marks: Sequence[Mark | None] | None = None
+    partitions: Sequence[int | None] | None = None
+    hashes: Sequence[int | None] | None = None
 
     @property
     def size_bytes(self) -> int:
         """Of the records' `data`."""
         return sum(map(len, self.datas))
+
+    def hashed(self) -> "Append":
+        """The same with the hashes of its keys: of a record's tag, or of the key that a client of Kafka's gave it."""
+        keys: list[bytes | None] = [None] * len(self.datas)
+        if self.tags is not None:
+            keys = [None if tag is None else tag.encode() for tag in self.tags]
+        for at, mark in enumerate(self.marks or ()):
+            if mark is not None and mark.key is not None:
+                keys[at] = mark.key
+        return msgspec.structs.replace(self, hashes=hashes_of(keys))
 
     def drafted(self, first_seq: int, ts_ms: int, pause: Callable[[], None]) -> "Append":
         """The same with its text rendered, for the seqs and the time that it will probably get."""
@@ -212,7 +227,7 @@ class DescribeProducers(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """Read from a cursor, or from a time where `from_ts` is given (§3)."""
+    """Read from a cursor, or from a time where `from_ts` is given (§3); `partition` is what the client names."""
 
     topic: str
     from_seq: int
@@ -225,10 +240,11 @@ class Diff(msgspec.Struct, frozen=True):
     include_meta: bool
     wait_ms: int
     epoch: str | None
+    partition: int | None = None
 
 
 class ReadPage(msgspec.Struct, frozen=True):
-    """Read from a cursor what a cache may keep: no filter, no waiting (§3.4)."""
+    """Read from a cursor what a cache may keep: no filter, no waiting (§3.4); `partition` as in `Diff`."""
 
     topic: str
     from_seq: int
@@ -237,6 +253,7 @@ class ReadPage(msgspec.Struct, frozen=True):
     include_tags: bool
     include_meta: bool
     epoch: str | None
+    partition: int | None = None
 
 
 class ReadLatest(msgspec.Struct, frozen=True):
@@ -265,6 +282,7 @@ class DeleteRecords(msgspec.Struct, frozen=True):
 
     With `erase`, the answer waits until the bytes of every deleted record of the topic have left
     the segments and the log.  With `trims`, the log begins at `before_seq` for readers of Kafka from now on.
+    Without `partition`, what matches goes from all partitions.
     """
 
     topic: str
@@ -272,6 +290,7 @@ class DeleteRecords(msgspec.Struct, frozen=True):
     match: Match | None
     erase: bool = False
     trims: bool = False
+    partition: int | None = None
 
 
 class DeleteSeqs(msgspec.Struct, frozen=True):
@@ -294,6 +313,7 @@ class Purge(msgspec.Struct, frozen=True):
     seq: int | None
     keep: int | None
     match: Match | None
+    partition: int | None = None
 
 
 class View(msgspec.Struct, frozen=True, cache_hash=True):

@@ -160,6 +160,8 @@ class RecordsAppended(msgspec.Struct, frozen=True, array_like=True):
         key: Digest (16 bytes) of the idempotency key, empty without one.
         cause: What else became true with it, where the batch is copies (one entry of the log, so
             that nothing is ever copied twice or lost in between).
+        placed: Of a key in a topic of several partitions, where all records of its append went (msgpack of
+            `placed.Placed`); the key is the topic's.
     """
 
     now_ms: int
@@ -172,6 +174,7 @@ class RecordsAppended(msgspec.Struct, frozen=True, array_like=True):
     reserved_through: int
     key: bytes = b""
     cause: Cause | None = None
+    placed: bytes = b""
 
 
 class RecordsDeleted(msgspec.Struct, frozen=True, array_like=True):
@@ -462,6 +465,15 @@ class KeyImage(msgspec.Struct, frozen=True, array_like=True):
     ts_ms: int
 
 
+class PlacedKeyImage(msgspec.Struct, frozen=True, array_like=True):
+    """A remembered idempotency key of a topic of several partitions: digest (16 bytes), where its batch went
+    (msgpack of `placed.Placed`), and when."""
+
+    digest: bytes
+    placed: bytes
+    ts_ms: int
+
+
 class JobImage(msgspec.Struct, frozen=True, array_like=True):
     """A job that was delivered before: leased until `until_ms` where `lease` is not 0, else
     claimable from then on."""
@@ -526,6 +538,7 @@ class TopicImage(msgspec.Struct, array_like=True):
     queue: QueueImage | None = None
     losses: dict[str, LossImage] = {}
     producers: list[ProducerImage] = []
+    placed_keys: list[PlacedKeyImage] = []
 
 
 class RouterImage(msgspec.Struct, frozen=True, array_like=True):

@@ -3,11 +3,16 @@
 An append may give them, so that what was read can be appended again, and a client of Kafka's gets equal bytes.
 """
 
+from base64 import b64decode
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from topics.protocol.model.records import HAS_KEY
+
+_KEY: Final = b',"$key":"'
 
 
 class Mark(NamedTuple):
@@ -20,6 +25,14 @@ class Mark(NamedTuple):
 
     head: bytes
     form: int
+
+    @property
+    def key(self) -> bytes | None:
+        """The key that is no tag; None where there is none."""
+        if not self.form & HAS_KEY:
+            return None
+        begin = self.head.index(_KEY) + len(_KEY)
+        return b64decode(self.head[begin : self.head.index(b'"', begin)])
 
 
 def forms_of(marks: Sequence[Mark | None]) -> NDArray[np.uint8]:

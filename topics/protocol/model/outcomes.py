@@ -17,6 +17,7 @@ from topics.protocol.model.config import RouterConfig, TopicConfig, TopicType
 from topics.protocol.model.durability import Durability
 from topics.protocol.model.events import Loss
 from topics.protocol.model.groups import CLASSIC, GroupFault, GroupMember, GroupPhase
+from topics.protocol.model.placed import Placed
 from topics.protocol.model.ports import Extent, Run, Span
 from topics.protocol.model.records import HAS_KEY, Buffer
 
@@ -48,13 +49,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         is_logged: Whether its events are part of this turn's write.
         is_fsync: Whether the topic's class promises the sync, so that its time is reported; other
             classes wait for one only where a reservation asks for it (§0.9, §0.10).
-        erases: Id of the topic whose deleted bytes must be gone before it is said.
+        erases: Ids of the topics whose deleted bytes must be gone before it is said.
     """
 
     gate: Gate = Gate.NOW
     is_logged: bool = False
     is_fsync: bool = False
-    erases: int | None = None
+    erases: tuple[int, ...] = ()
 
 
 # ---------------------------------------------------------------------- topics (§1)
@@ -194,6 +195,8 @@ class Appended(Outcome, frozen=True):
     Attributes:
         with_seqs: Whether the client wants every seq listed.
         created: Whether this made the topic.
+        placed: Where they are in a topic of several partitions; `first_seq` and `head_seq` are those of the first
+            that has any.
     """
 
     topic: str
@@ -203,6 +206,7 @@ class Appended(Outcome, frozen=True):
     with_seqs: bool
     created: bool = False
     deduped: bool = False
+    placed: Placed | None = None
 
 
 class BatchAppended(Outcome, frozen=True):

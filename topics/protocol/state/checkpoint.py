@@ -66,8 +66,8 @@ Encoded: TypeAlias = bytes | tuple[Buffer, ...]
 _NONE: Final = array_header(0)
 _NO_QUEUE: Final = encode_image(None)
 _NO_LOSSES: Final = encode_image({})
-_OPEN: Final = _NONE + _NONE + _NO_QUEUE + _NO_LOSSES + _NONE
-"""How an image ends whose runs, keys, queue, losses and producers are not in it."""
+_OPEN: Final = _NONE + _NONE + _NO_QUEUE + _NO_LOSSES + _NONE + _NONE
+"""How an image ends whose runs, keys, queue, losses, producers and placed keys are not in it."""
 
 
 class ImageSource(Protocol):
@@ -142,11 +142,15 @@ class _Taken(msgspec.Struct):
     queue: bytes | JobsTaken
     losses: bytes
     producers: tuple[Buffer, ...]
+    placed_keys: bytes
 
     def encoded(self) -> Encoded:
         queue = [self.queue] if isinstance(self.queue, bytes) else self.queue.pieces()
         keys, producers = self.keys or (_NONE,), self.producers or (_NONE,)
-        pieces = (self.head, encode_image(self.runs), *keys, *queue, self.losses, *producers)
+        pieces = (
+            *(self.head, encode_image(self.runs), *keys, *queue, self.losses, *producers),
+            self.placed_keys,
+        )
         if sum(map(len, pieces)) <= JOINED_BYTES:
             return b"".join(pieces)
         return pieces
@@ -290,6 +294,7 @@ class Images:
             self._queue_of(topic),
             encode_image(losses) if losses else _NO_LOSSES,
             self._producers_of(topic.topic_id),
+            self._placed_keys_of(topic.topic_id),
         )
 
     def _keys_of(self, topic_id: int) -> tuple[Buffer, ...]:
@@ -299,6 +304,11 @@ class Images:
         self._state.keys.forget_old_of(topic_id, self._state.now_ms, FORGET_MAX)
         count, pieces = keys.pieces()
         return (array_header(count), *pieces) if count else ()
+
+    def _placed_keys_of(self, topic_id: int) -> bytes:
+        """Behind `_keys_of`, which forgets old ones."""
+        keys = self._state.keys.by_topic.get(topic_id)
+        return _NONE if keys is None else encode_image(keys.placed_images())
 
     def _producers_of(self, topic_id: int) -> tuple[Buffer, ...]:
         rows = list(self._state.producers.rows(topic_id))
@@ -378,7 +388,7 @@ def whole_image(state: ImageSource, *, keeps_leases: bool = False) -> Checkpoint
     for topic in state.by_id.values():
         image = topic_image(topic)
         if (keys := state.keys.by_topic.get(topic.topic_id)) is not None:
-            image.keys = keys.images()
+            image.keys, image.placed_keys = keys.images(), keys.placed_images()
         if (queue := state.queues.get(topic.topic_id)) is not None:
             lasting = keeps_leases or topic.config.leases_durable
             image.queue = queue.image(lasting=lasting)

@@ -9,10 +9,10 @@ where a row of it has to go, a copy takes its place.
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from topics.protocol.model.events import KeyImage
+from topics.protocol.model.events import KeyImage, PlacedKeyImage
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.expiry import DueTimes
 
@@ -22,6 +22,8 @@ _ROW: Final = struct.Struct(">B2s16sBQBIBQ")
 """The msgpack of a `KeyImage`, its numbers not in their shortest form, so that rows have one size."""
 _ROW_BYTES: Final = _ROW.size
 _BLOCK_BYTES: Final = BLOCK_ROWS * _ROW_BYTES
+PLACED_BYTES: Final = 128
+"""Of where a batch went that count as a key more."""
 FORGET_MAX: Final = 2000
 """Keys that are forgotten in one go: about a millisecond."""
 
@@ -36,6 +38,19 @@ class RememberedBatch(NamedTuple):
     volatile: bool = False
 
 
+class PlacedBatch(NamedTuple):
+    """Where a key's batch went in a topic of several partitions (msgpack of `placed.Placed`), at `ts_ms`."""
+
+    placed: bytes
+    ts_ms: int
+    volatile: bool = False
+
+    @property
+    def weight(self) -> int:
+        """As many keys of others as it takes memory for."""
+        return 1 + len(self.placed) // PLACED_BYTES
+
+
 def _packed(digest: bytes, first_seq: int, records: int, ts_ms: int) -> bytes:
     return _ROW.pack(0x94, b"\xc4\x10", digest, 0xCF, first_seq, 0xCE, records, 0xCF, ts_ms)
 
@@ -46,23 +61,29 @@ _GONE: Final = _packed(bytes(DIGEST_BYTES), 0, 0, 0)
 class TopicKeys:
     """The keys of one topic."""
 
-    __slots__ = ("_blocks", "_end", "_first", "_rows", "_volatile")
+    __slots__ = ("_blocks", "_end", "_first", "_placed", "_placed_weight", "_rows", "_volatile")
 
     def __init__(self) -> None:
         self._rows: dict[bytes, int] = {}
         """Which row a key has, counted from the first there ever was."""
         self._volatile: dict[bytes, RememberedBatch] = {}
+        self._placed: dict[bytes, PlacedBatch] = {}
+        self._placed_weight = 0
         self._blocks: list[bytearray] = []
         self._first = 0
         """The first row that is not forgotten; it is in the first block."""
         self._end = 0
 
     def __len__(self) -> int:
-        return len(self._rows) + len(self._volatile)
+        return len(self._rows) + len(self._volatile) + self._placed_weight
 
-    def find(self, digest: bytes, *, now_ms: int, window_ms: int) -> RememberedBatch | None:
+    def find(
+        self, digest: bytes, *, now_ms: int, window_ms: int
+    ) -> RememberedBatch | PlacedBatch | None:
         """The batch of a key within its window; None where it is unknown or forgotten."""
-        entry = self._volatile.get(digest)
+        entry: RememberedBatch | PlacedBatch | None = self._volatile.get(digest)
+        if entry is None:
+            entry = self._placed.get(digest)
         if entry is None:
             row = self._rows.get(digest)
             if row is None:
@@ -83,11 +104,7 @@ class TopicKeys:
     def remember(
         self, digest: bytes, first_seq: int, records: int, ts_ms: int, *, volatile: bool = False
     ) -> None:
-        assert len(digest) == DIGEST_BYTES
-        self._volatile.pop(digest, None)
-        row = self._rows.pop(digest, None)
-        if row is not None:
-            self._clear(row)
+        self._drop(digest)
         if volatile:
             self._volatile[digest] = RememberedBatch(first_seq, records, ts_ms, volatile)
             return
@@ -96,6 +113,27 @@ class TopicKeys:
         self._blocks[-1] += _packed(digest, first_seq, records, ts_ms)
         self._rows[digest] = self._end
         self._end += 1
+
+    def remember_placed(
+        self, digest: bytes, placed: bytes, ts_ms: int, *, volatile: bool = False
+    ) -> None:
+        self._drop(digest)
+        entry = self._placed[digest] = PlacedBatch(placed, ts_ms, volatile)
+        self._placed_weight += entry.weight
+
+    def _drop(self, digest: bytes) -> None:
+        """The key is remembered anew."""
+        assert len(digest) == DIGEST_BYTES
+        self._volatile.pop(digest, None)
+        self._drop_placed(digest)
+        row = self._rows.pop(digest, None)
+        if row is not None:
+            self._clear(row)
+
+    def _drop_placed(self, digest: bytes) -> None:
+        entry = self._placed.pop(digest, None)
+        if entry is not None:
+            self._placed_weight -= entry.weight
 
     def restore(self, image: KeyImage) -> None:
         """A key of a checkpoint, in the order of its images."""
@@ -112,8 +150,10 @@ class TopicKeys:
     def forget(self, *, now_ms: int, window_ms: int, limit: int | None = None) -> int:
         """Drop entries whose window has passed, the oldest `limit` at most; returns how many."""
         before = len(self)
-        for digest in self._old_volatile(now_ms - window_ms, limit):
+        for digest in _old(self._volatile, now_ms - window_ms, limit):
             del self._volatile[digest]
+        for digest in _old(self._placed, now_ms - window_ms, limit):
+            self._drop_placed(digest)
         rows = self._end - self._first
         for _ in range(rows if limit is None else min(rows, limit)):
             block, at = self._place(self._first)
@@ -130,14 +170,8 @@ class TopicKeys:
     def lose_volatile(self) -> None:
         """The batches that live in memory only are lost, and their keys with them."""
         self._volatile.clear()
-
-    def _old_volatile(self, through_ms: int, limit: int | None) -> list[bytes]:
-        old: list[bytes] = []
-        for digest, entry in self._volatile.items():
-            if entry.ts_ms > through_ms or len(old) == limit:
-                break
-            old.append(digest)
-        return old
+        for digest in [digest for digest, each in self._placed.items() if each.volatile]:
+            self._drop_placed(digest)
 
     def oldest_ms(self) -> int | None:
         """No key is older than this; None where there is none."""
@@ -146,6 +180,8 @@ class TopicKeys:
             times.append(self._entry(self._first).ts_ms)
         if self._volatile:
             times.append(next(iter(self._volatile.values())).ts_ms)
+        if self._placed:
+            times.append(next(iter(self._placed.values())).ts_ms)
         return min(times, default=None)
 
     def pieces(self) -> tuple[int, list[Buffer]]:
@@ -166,9 +202,32 @@ class TopicKeys:
         entries = [(digest, self._entry(row)) for digest, row in self._rows.items()]
         return [KeyImage(digest, e.first_seq, e.records, e.ts_ms) for digest, e in entries]
 
+    def placed_images(self) -> list[PlacedKeyImage]:
+        """The keys of batches in several partitions that survive a restart."""
+        return [
+            PlacedKeyImage(digest, each.placed, each.ts_ms)
+            for digest, each in self._placed.items()
+            if not each.volatile
+        ]
+
     def __iter__(self) -> Iterator[bytes]:
         yield from self._volatile
+        yield from self._placed
         yield from self._rows
+
+
+def _old(
+    entries: Mapping[bytes, RememberedBatch] | Mapping[bytes, PlacedBatch],
+    through_ms: int,
+    limit: int | None,
+) -> list[bytes]:
+    """The first of them, as far as they are not later, so many at most."""
+    old: list[bytes] = []
+    for digest, entry in entries.items():
+        if entry.ts_ms > through_ms or len(old) == limit:
+            break
+        old.append(digest)
+    return old
 
 
 class IdempotencyKeys:
@@ -188,7 +247,9 @@ class IdempotencyKeys:
         self._window_ms_of = window_ms_of
         self._due = DueTimes[int]()
 
-    def find(self, topic_id: int, digest: bytes, now_ms: int) -> RememberedBatch | None:
+    def find(
+        self, topic_id: int, digest: bytes, now_ms: int
+    ) -> RememberedBatch | PlacedBatch | None:
         """The batch of a key within its window; None where it is unknown or forgotten."""
         keys = self.by_topic.get(topic_id)
         if keys is None:
@@ -206,20 +267,42 @@ class IdempotencyKeys:
         volatile: bool = False,
     ) -> None:
         """A batch was appended under a key; `volatile` where it lives in memory only."""
-        keys = self.by_topic.get(topic_id)
-        if keys is None:
-            keys = self.by_topic[topic_id] = TopicKeys()
+        keys = self._of(topic_id, ts_ms)
         self.count -= len(keys)
         keys.remember(digest, first_seq, records, ts_ms, volatile=volatile)
         self.count += len(keys)
+
+    def remember_placed(
+        self, topic_id: int, digest: bytes, placed: bytes, ts_ms: int, *, volatile: bool = False
+    ) -> None:
+        """The same of a batch that went to partitions of a topic."""
+        keys = self._of(topic_id, ts_ms)
+        self.count -= len(keys)
+        keys.remember_placed(digest, placed, ts_ms, volatile=volatile)
+        self.count += len(keys)
+
+    def _of(self, topic_id: int, ts_ms: int) -> TopicKeys:
+        """The keys of a topic that gets one now."""
+        keys = self.by_topic.get(topic_id)
+        if keys is None:
+            keys = self.by_topic[topic_id] = TopicKeys()
         if topic_id not in self._due:
             self._due.set(topic_id, ts_ms + self._window_ms_of(topic_id))
+        return keys
 
-    def restore(self, topic_id: int, images: list[KeyImage], window_ms: int) -> None:
+    def restore(
+        self,
+        topic_id: int,
+        images: Sequence[KeyImage],
+        window_ms: int,
+        placed: Sequence[PlacedKeyImage] = (),
+    ) -> None:
         """The keys of a topic that a checkpoint holds."""
         keys = self.by_topic[topic_id] = TopicKeys()
         for image in images:
             keys.restore(image)
+        for each in placed:
+            keys.remember_placed(each.digest, each.placed, each.ts_ms)
         self.count += len(keys)
         oldest_ms = keys.oldest_ms()
         if oldest_ms is not None:

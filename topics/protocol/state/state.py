@@ -323,7 +323,13 @@ class State:
         else:
             self._set_totals(topic, event.count, event.size_bytes)
         self.appended_total += n
-        if event.key:
+        if event.placed:
+            key_topic = topic.first.topic_id
+            self.images.keep(key_topic)
+            self.keys.remember_placed(
+                key_topic, event.key, event.placed, event.now_ms, volatile=volatile
+            )
+        elif event.key:
             self.keys.remember(
                 topic.topic_id, event.key, first_seq, n, event.now_ms, volatile=volatile
             )
@@ -562,7 +568,8 @@ class State:
             topic.runs.replace(run.first_seq, run.first_seq, [])
             self._release(topic, run)
         topic.volatile_from = 0
-        self.keys.lose_volatile(topic.topic_id)
+        self.images.keep(topic.first.topic_id)
+        self.keys.lose_volatile(topic.first.topic_id)
 
     def _reach(self, topic: Topic, head_seq: int) -> None:
         """The event was made when the topic's head was here.  At a replay, what lies between was in
@@ -639,10 +646,10 @@ class State:
         if image.volatile:
             self.lossy[topic.topic_id] = sum(last + 1 - first for first, last in image.volatile)
         self._set_totals(topic, image.count, image.size_bytes)
-        if image.keys:
+        if image.keys or image.placed_keys:
             # Of logged records alone: one whose record lives in memory only is in no image.
             window_ms = image.config.idempotency_window_ms
-            self.keys.restore(topic.topic_id, image.keys, window_ms)
+            self.keys.restore(topic.topic_id, image.keys, window_ms, image.placed_keys)
         self.producers.restore(topic.topic_id, image.producers)
         if image.config.ttl_ms and image.count:
             # When its first record expires is in a column, and replay opens no run: look soon.

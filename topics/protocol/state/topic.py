@@ -78,6 +78,7 @@ class Topic:
         partition: Which one it is; the first is the topic itself.
         base: The first partition; None where it is that itself.
         others: Of the first: those behind it, in order.
+        next_partition: Of the first: where the next append goes whose records have no key.
         durability: What the class in `config` promises.
         epoch: Names the instance to readers (§1.4).
         head_seq: The last seq that was given out.
@@ -108,6 +109,7 @@ class Topic:
         self.partition = partition
         self.base: Topic | None = None
         self.others: list[Topic] = []
+        self.next_partition = 0
         self.config = config
         self.durability = config.durability_class
         self.epoch = epoch

@@ -10,7 +10,7 @@ from topics.protocol.faces.kafka.names import is_shown
 from topics.protocol.model.commands import DeleteRecords, FindPlaces
 from topics.protocol.model.errors import Corrupt, Rejection
 from topics.protocol.model.fetched import Place
-from topics.protocol.model.names import partition_name
+from topics.protocol.model.names import partition_name, partition_of
 from topics.server.kafka.call import Call
 from topics.server.kafka.fetch import error_of_epoch
 from topics.server.kafka.steps import Steps
@@ -155,7 +155,9 @@ def _trim(call: Call, name: str, offset: int, part: Any) -> Steps[None]:
         part.error_code = errors.OFFSET_OUT_OF_RANGE
         return
     try:
-        yield from call.ask(DeleteRecords(name, offset + 1, None, trims=True))
+        yield from call.ask(
+            DeleteRecords(name, offset + 1, None, trims=True, partition=partition_of(name)[1])
+        )
         places = yield from call.ask(FindPlaces([(name, False)]))
         part.low_watermark = places.places[0].start_seq - 1
     except Rejection as refusal:

@@ -118,6 +118,8 @@ class _AppendHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     return_seqs: bool = True
     disable_backpressure: bool = False
     marks: list[Mark | None] | None = None
+    partitions: list[int | None] | None = None
+    hashes: list[int | None] | None = None
 
 
 _decode_append: Final = msgspec.msgpack.Decoder(_AppendHead).decode
@@ -162,6 +164,8 @@ def _encode_append(append: Append) -> tuple[bytes, Sequence[Buffer]]:
         append.return_seqs,
         append.disable_backpressure,
         None if append.marks is None else list(append.marks),
+        None if append.partitions is None else list(append.partitions),
+        None if append.hashes is None else list(append.hashes),
     )
     pieces = [*append.datas]
     if metas is not None:
@@ -193,6 +197,8 @@ def _append(head: bytes, text: Buffer) -> Append:
         return_seqs=found.return_seqs,
         disable_backpressure=found.disable_backpressure,
         marks=found.marks,
+        partitions=found.partitions,
+        hashes=found.hashes,
     )
 
 

@@ -85,6 +85,8 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
             found = parse()
             if type(found) is Append and service.has_engine:
                 shell = service.shell
+                if shell.engine.has_partitions(found.topic):
+                    return found.hashed()
                 first_seq = shell.engine.next_seq(found.topic)
                 return found.drafted(first_seq, shell.now_ms, GivingWay())
             return found

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from topics.protocol.faces.http.checks import check_lengths
+from topics.protocol.faces.http.checks import check_lengths, require_partition
 from topics.protocol.faces.http.decoding import (
     LARGE_BODY_BYTES,
     decode_whole,
@@ -16,7 +16,7 @@ from topics.protocol.faces.http.decoding import (
     invalid,
     require_utf8,
 )
-from topics.protocol.faces.http.fields import ABSENT, AnyJson, MetaObject, Pairs
+from topics.protocol.faces.http.fields import ABSENT, AnyJson, MetaObject, Natural, Pairs
 from topics.protocol.faces.http.large_body import LargeBody, batch_too_large
 from topics.protocol.faces.http.marked import Form, marks_of, metas_of
 from topics.protocol.faces.http.topics import TOPIC_DEFAULTS, ConfigBody, resolve_config
@@ -42,6 +42,7 @@ class RecordBody(msgspec.Struct, gc=False):
     key: str | None = None
     time: int | None = None
     headers: Pairs = ABSENT
+    partition: Natural | None = None
 
 
 class AppendBody(msgspec.Struct, gc=False):
@@ -58,8 +59,9 @@ _DATA: Final = attrgetter("data")
 _TAG: Final = attrgetter("tag")
 _NODE: Final = attrgetter("node")
 _META: Final = attrgetter("meta")
-_PLAIN: Final = attrgetter("meta", "node", "tag", "form", "key", "time", "headers")
-_NOTHING: Final = (None,) * 7
+_PARTITION: Final = attrgetter("partition")
+_PLAIN: Final = attrgetter("meta", "node", "tag", "form", "key", "time", "headers", "partition")
+_NOTHING: Final = (None,) * 8
 ADDED: Final = ("$", "_topics_")
 """What the names of keys begin with that a server adds to meta."""
 _META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
@@ -96,6 +98,7 @@ def append_of(
     nodes: str | list[str | None] | None
     record = records[0]
     marks: list[Mark | None] | None = None
+    partitions: list[int | None] | None = None
     if len(records) == 1 and _PLAIN(record) == _NOTHING:
         # The common case, without the lists that pay for many.
         datas = [record.data]
@@ -113,6 +116,12 @@ def append_of(
         else:
             check_lengths(tags, limits.max_tag_bytes, "tag")
         longest = max(_sizes(datas, metas))
+        partitions = list(map(_PARTITION, records))
+        if partitions.count(None) == len(partitions):
+            partitions = None
+        else:
+            for at, partition in enumerate(partitions):
+                require_partition(partition, f"$.records[{at}].partition")
         if marks is not None:
             _require_marks(marks, limits)
     if longest > limits.max_record_bytes:
@@ -135,6 +144,7 @@ def append_of(
         return_seqs=return_seqs,
         disable_backpressure=bool(asked.disable_backpressure),
         marks=marks,
+        partitions=partitions,
     )
 
 

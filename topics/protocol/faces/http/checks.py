@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from topics.protocol.faces.http.decoding import invalid
-from topics.protocol.model.config import LEASE_MS_MAX, LEASE_MS_MIN
+from topics.protocol.model.config import LEASE_MS_MAX, LEASE_MS_MIN, PARTITIONS_MAX
 from topics.protocol.model.limits import (
     BATCH_BYTES_DEFAULT,
     BATCH_BYTES_MAX,
@@ -15,6 +15,7 @@ from topics.protocol.model.limits import (
     NODES_MAX,
     Limits,
 )
+from topics.protocol.model.names import partition_name
 from topics.protocol.model.tags import TagRange, parse_match
 
 U64_MAX: Final = 2**64 - 1
@@ -30,6 +31,22 @@ def u64(value: int | None, path: str, default: int = 0) -> int:
     if value > U64_MAX:
         raise invalid(f"{value if value < 10**30 else 'the number'} exceeds 2^64 - 1", path)
     return value
+
+
+def require_partition(partition: int | None, path: str) -> None:
+    """Raises Rejection: 400 for a number that no partition has."""
+    if partition is not None and partition >= PARTITIONS_MAX:
+        raise invalid(f"a topic has partitions 0 to {PARTITIONS_MAX - 1} at most", path)
+
+
+def partition_name_of(topic: str, partition: int | None, path: str) -> str:
+    """The engine's name of the partition that a client means; that of the topic where it means none.
+
+    Raises:
+        Rejection: 400 for a number that no partition has.
+    """
+    require_partition(partition, path)
+    return partition_name(topic, partition or 0)
 
 
 def given(value: Any, default: Any) -> Any:

@@ -12,6 +12,7 @@ from topics.protocol.faces.http.checks import (
     TS_MAX,
     page_budget,
     page_limit,
+    partition_name_of,
     skipped_nodes,
     tag_match,
     u64,
@@ -56,6 +57,7 @@ from topics.protocol.model.commands import Append, DeleteRecords, Diff, Purge, R
 from topics.protocol.model.limits import WAIT_MS_MAX, Limits
 from topics.protocol.model.names import require_topic_name
 from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.placed import Placed
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.tags import TagRange, begins_with, equals, parse_subject
 
@@ -71,18 +73,21 @@ class DiffBody(msgspec.Struct):
     include_meta: bool | None = None
     wait_ms: Natural | None = None
     epoch: str | None = None
+    partition: Natural | None = None
 
 
 class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
     before_seq: Natural | None = None
     match: TagPattern = ABSENT
     erase: bool | None = None
+    partition: Natural | None = None
 
 
 class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
     seq: Natural | None = None
     keep: Natural | None = None
     filter: str | None = None
+    partition: Natural | None = None
 
 
 _DIFF: Final = msgspec.json.Decoder(DiffBody)
@@ -93,7 +98,7 @@ def parse_diff(topic: str, body: Buffer, limits: Limits) -> Diff:
     if asked.from_seq is not None and asked.from_ts is not None:
         raise invalid("from_seq and from_ts exclude each other", "$.from_ts")
     return Diff(
-        topic=topic,
+        topic=partition_name_of(topic, asked.partition, "$.partition"),
         from_seq=u64(asked.from_seq, "$.from_seq"),
         from_ts=None if asked.from_ts is None else min(u64(asked.from_ts, "$.from_ts"), TS_MAX),
         limit=page_limit(asked.limit, limits),
@@ -104,6 +109,7 @@ def parse_diff(topic: str, body: Buffer, limits: Limits) -> Diff:
         include_meta=asked.include_meta is not False,
         wait_ms=min(asked.wait_ms, WAIT_MS_MAX) if asked.wait_ms else 0,
         epoch=asked.epoch,
+        partition=asked.partition,
     )
 
 
@@ -117,7 +123,8 @@ def parse_delete(topic: str, body: Buffer, limits: Limits = DEFAULT_LIMITS) -> D
     if asked.before_seq is None and match is None:
         raise invalid("expected before_seq or match", "$")
     before = None if asked.before_seq is None else u64(asked.before_seq, "$.before_seq")
-    return DeleteRecords(topic, before, match, bool(asked.erase))
+    name = partition_name_of(topic, asked.partition, "$.partition")
+    return DeleteRecords(name, before, match, bool(asked.erase), partition=asked.partition)
 
 
 def parse_purge(topic: str, body: Buffer) -> Purge:
@@ -125,21 +132,42 @@ def parse_purge(topic: str, body: Buffer) -> Purge:
     if asked.seq is not None and asked.keep is not None:
         raise invalid("seq and keep exclude each other", "$.keep")
     return Purge(
-        topic,
+        partition_name_of(topic, asked.partition, "$.partition"),
         None if asked.seq is None else u64(asked.seq, "$.seq"),
         None if asked.keep is None else u64(asked.keep, "$.keep"),
         None if asked.filter is None else parse_subject(asked.filter),
+        asked.partition,
     )
 
 
+SeqOfOne = Annotated[int, Meta(ge=1)]
+
+
+class PartitionWritten(msgspec.Struct, kw_only=True):
+    partition: Annotated[Natural, Meta(description="Its number.")]
+    first_seq: Annotated[int, Meta(ge=1, description="The number of its first record there.")]
+    last_seq: Annotated[int, Meta(ge=1, description="That of its last.")]
+
+
 class Appended(msgspec.Struct, kw_only=True):
+    """`first_seq`, `last_seq` and `head_seq` are absent where several partitions were written."""
+
     topic: TopicName
-    first_seq: Annotated[int, Meta(ge=1, description="The first record's number.")]
-    last_seq: Annotated[int, Meta(ge=1, description="The last record's number.")]
+    first_seq: Annotated[SeqOfOne | UnsetType, Meta(description="The first record's number.")] = (
+        UNSET
+    )
+    last_seq: Annotated[SeqOfOne | UnsetType, Meta(description="The last record's number.")] = UNSET
     seqs: Annotated[
-        list[int] | UnsetType, Meta(description="All numbers, unless `return_seqs=false`.")
+        list[int] | UnsetType,
+        Meta(description="All numbers, one a record, unless `return_seqs=false`."),
     ] = UNSET
-    head_seq: HeadSeq
+    head_seq: Annotated[Natural | UnsetType, Meta(description="The greatest number given out.")] = (
+        UNSET
+    )
+    partitions: Annotated[
+        list[PartitionWritten] | UnsetType,
+        Meta(description="Of a topic with several partitions: those that were written (§2.1)."),
+    ] = UNSET
     count: Annotated[int, Meta(ge=1, description="Records in this write.")]
     created: Annotated[bool, Meta(description="Whether this made the topic.")]
     deduped: Annotated[bool, Meta(description="Whether its key was known (§0.8).")]
@@ -297,6 +325,9 @@ def _missed(gap: outcomes.Gap) -> int:
 
 def appended(outcome: outcomes.Appended) -> Appended:
     """As an append is answered, and a publish over a WebSocket (§2, §7.7)."""
+    placed = outcome.placed
+    if placed is not None:
+        return _placed(outcome, placed)
     end_seq = outcome.first_seq + outcome.count
     return Appended(
         topic=outcome.topic,
@@ -304,6 +335,27 @@ def appended(outcome: outcomes.Appended) -> Appended:
         last_seq=end_seq - 1,
         seqs=[*range(outcome.first_seq, end_seq)] if outcome.with_seqs else UNSET,
         head_seq=outcome.head_seq,
+        count=outcome.count,
+        created=outcome.created,
+        deduped=outcome.deduped,
+    )
+
+
+def _placed(outcome: outcomes.Appended, placed: Placed) -> Appended:
+    """In a topic of several partitions."""
+    is_one = len(placed.spans) == 1
+    return Appended(
+        topic=outcome.topic,
+        first_seq=outcome.first_seq if is_one else UNSET,
+        last_seq=placed.spans[0].last_seq if is_one else UNSET,
+        seqs=placed.seqs() if outcome.with_seqs else UNSET,
+        head_seq=outcome.head_seq if is_one else UNSET,
+        partitions=[
+            PartitionWritten(
+                partition=each.partition, first_seq=each.first_seq, last_seq=each.last_seq
+            )
+            for each in placed.spans
+        ],
         count=outcome.count,
         created=outcome.created,
         deduped=outcome.deduped,
@@ -361,14 +413,16 @@ def _diff(request: Request) -> Diff:
 
 def _read_page(request: Request) -> ReadPage:
     query = request.query
+    partition = query_natural(query, "partition", 0) if "partition" in query else None
     return ReadPage(
-        topic=name_to_read(request),
+        topic=partition_name_of(name_to_read(request), partition, "?partition"),
         from_seq=u64(query_natural(query, "from_seq", 0), "?from_seq"),
         limit=page_limit(query_natural(query, "limit", 0), request.limits),
         budget_bytes=page_budget(query_natural(query, "max_batch_bytes", 0)),
         include_tags=query_bool(query, "include_tags", False),
         include_meta=query_bool(query, "include_meta", True),
         epoch=query.get("epoch"),
+        partition=partition,
     )
 
 

@@ -114,6 +114,12 @@ EVENT_STREAM: Final[Mapping[str, Shape | Schema]] = {"text/event-stream": TEXT}
 
 OF_A_TOPIC: Final = (ErrorCode.TOPIC_NOT_FOUND,)
 
+OF_A_PARTITION: Final = (
+    ErrorCode.TOPIC_NOT_FOUND,
+    ErrorCode.PARTITION_NOT_FOUND,
+    ErrorCode.PARTITION_REQUIRED,
+)
+
 OF_A_QUEUE: Final = (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.NOT_A_QUEUE)
 
 PAGE: Final = (

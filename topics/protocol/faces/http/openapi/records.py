@@ -7,7 +7,7 @@ import msgspec
 
 from topics.protocol.faces.http.append_body import AppendBody, RecordBody
 from topics.protocol.faces.http.openapi.operation import (
-    OF_A_TOPIC,
+    OF_A_PARTITION,
     TEXT,
     Example,
     Operation,
@@ -54,6 +54,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             ),
         ),
         refusals=(
+            ErrorCode.PARTITION_NOT_FOUND,
             ErrorCode.BATCH_TOO_LARGE,
             ErrorCode.RECORD_TOO_LARGE,
             ErrorCode.TOPIC_NOT_FOUND,
@@ -87,7 +88,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Read what comes after a cursor, and what was lost there.",
         json_of(Page),
         body=DiffBody,
-        refusals=OF_A_TOPIC,
+        refusals=OF_A_PARTITION,
         description=(
             "Continue with `next_from_seq`. `caught_up` says that there is "
             "nothing more for now; with `wait_ms` the answer waits for a record. Records that were lost "
@@ -122,9 +123,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             boolean("include_tags", "Whether records have their `$tag`.", default=False),
             boolean("include_meta", "Whether records have their `meta`.", default=True),
             Parameter("epoch", "The topic's, as it was read: another one is a tombstone.", TEXT),
+            natural("partition", "Which one; needed where the topic has more than one."),
             Parameter("If-None-Match", "The `ETag` of pages that are kept.", TEXT, "header"),
         ),
-        refusals=OF_A_TOPIC,
+        refusals=OF_A_PARTITION,
         is_stable=True,
         description=(
             "For the same parameters the same bytes, as long as nothing is "
@@ -160,7 +162,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             boolean("include_meta", "Whether records have their `meta`.", default=True),
             Parameter("If-None-Match", "The `ETag` of answers that are kept.", TEXT, "header"),
         ),
-        refusals=(*OF_A_TOPIC, ErrorCode.RECORD_NOT_FOUND),
+        refusals=(ErrorCode.TOPIC_NOT_FOUND, ErrorCode.RECORD_NOT_FOUND),
         is_stable=True,
         description=(
             "A topic as a table, by tag: compacted or not, each tag has its newest record. Pages go by "
@@ -181,7 +183,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Remove records by number, by tag, or by both.",
         json_of(RecordsDeleted),
         body=DeleteBody,
-        refusals=OF_A_TOPIC,
+        refusals=OF_A_PARTITION,
         description=(
             "Removes records below a number, those whose tag matches, or those "
             "of which both is true. Readers are not informed of them. Records that are appended later are not "
@@ -203,7 +205,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Remove records, said in the words of NATS.",
         json_of(Purged),
         body=PurgeBody,
-        refusals=OF_A_TOPIC,
+        refusals=OF_A_PARTITION,
         description=(
             "Without a field it removes all. `filter` matches tags token by "
             "token: `*` is one token between dots, a final `>` one or more. `keep` leaves the newest, `seq` "
@@ -222,6 +224,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 }
 """By `Route.line`."""
 
+_PARTITION: Final = says("Which one; needed where the topic has more than one.")
+
 FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     RecordBody: {
         "data": says("Any JSON, kept byte for byte; with `meta` at most `max_record_bytes`."),
@@ -235,6 +239,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         "key": says("The key of a client of Kafka's in base64, where it is no tag."),
         "time": says("The time of its producer, milliseconds since the epoch."),
         "headers": says("Headers of a client of Kafka's: pairs of a name and a value."),
+        "partition": says("Where it goes; else by its tag or key, or where the append's turn is."),
     },
     AppendBody: {
         "records": says("All of them or none; at most `max_batch_records`.", minItems=1),
@@ -261,11 +266,13 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
             "How long to wait where there is nothing to answer; at most 30000.", default=0
         ),
         "epoch": says("The `epoch` read before: another one by now is answered with a tombstone."),
+        "partition": _PARTITION,
     },
     DeleteBody: {
         "before_seq": says("Records with a smaller number."),
         "match": MATCH,
         "erase": says("Answer when the bytes are gone, too.", default=False),
+        "partition": says("Which one; needed with `before_seq`. Without it, what matches in all."),
     },
     PurgeBody: {
         "seq": says("Records with a smaller number; 0: none. Not with `keep`."),
@@ -273,6 +280,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         "filter": says(
             "A NATS subject: `*` is one token, a final `>` one or more.", pattern=SUBJECT_PATTERN
         ),
+        "partition": says("Which one; needed with `seq` or `keep`. Without it, all."),
     },
 }
 """Every field of every body, and of the configs that answers hold."""

@@ -70,6 +70,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         json_of(RouterPut),
         body=RouterBody,
         refusals=(
+            ErrorCode.PARTITIONED,
             ErrorCode.TOPIC_NOT_FOUND,
             ErrorCode.TOPIC_EXISTS_INCOMPATIBLE,
             ErrorCode.ROUTER_CYCLE,

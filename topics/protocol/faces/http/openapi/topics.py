@@ -90,7 +90,11 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Make a topic, or replace its config as a whole.",
         json_of(TopicPut),
         body=ConfigBody,
-        refusals=(ErrorCode.TOPIC_EXISTS_INCOMPATIBLE, ErrorCode.UPGRADE_PENDING),
+        refusals=(
+            ErrorCode.TOPIC_EXISTS_INCOMPATIBLE,
+            ErrorCode.PARTITIONED,
+            ErrorCode.UPGRADE_PENDING,
+        ),
         creates=True,
         description=(
             "A field that is left out gets its default, also where the topic exists: "
