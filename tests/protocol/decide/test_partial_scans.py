@@ -16,6 +16,7 @@ from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
 from topics.protocol.model.events import ScatteredDeleted
+from topics.protocol.model.names import partition_name
 from topics.protocol.model.outcomes import Outcome, Parked
 from topics.protocol.state import selection, topic
 from topics.store.runs import SealedRun
@@ -438,6 +439,50 @@ def test_a_topic_that_never_rests_does_not_keep_a_delete_from_its_end() -> None:
         if i <= 20:
             remove(engine, 2 * i - 1)
     assert doing.end()["deleted"] == 20
+
+
+def in_partitions(runs: int = 10) -> Harness:
+    """The same in each of three partitions."""
+    engine = Harness(segment_max_records=2)
+    engine.put(partitions=3)
+    for i in range(runs):
+        for partition in range(3):
+            pair = tagged(f"odd:{i}"), tagged(f"even:{i}")
+            engine.append(*({**each, "partition": partition} for each in pair))
+        engine.seal()
+    engine.seal_all()
+    return engine
+
+
+def test_a_delete_in_parts_is_of_all_partitions_at_one_moment() -> None:
+    """What changed in one while another was looked at is looked at again. (§5, §2.1)"""
+    engine = in_partitions()
+    doing = deletion(engine, match="even:*")
+    for seq in range(2, 12, 2):
+        assert not doing.turn()
+        remove(engine, seq)
+    engine.append({**tagged("even:later"), "partition": 2})
+    assert doing.end()["deleted"] == 30 + 1 - 5
+    for partition in range(3):
+        found = engine.diff(0, partition=partition, limit=1000, include_tags=True)["records"]
+        assert not [each for each in found if each["$tag"].startswith("even")]
+        topic = engine.topic(partition_name("t", partition))
+        assert topic.recount() == (topic.count, topic.size_bytes)
+
+
+def test_partitions_that_never_rest_do_not_keep_a_delete_from_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partial_scans, "LOOKS_AGAIN_MAX", 2)
+    engine = in_partitions()
+    doing = deletion(engine, match="even:*")
+    for turn in range(1, 200):
+        if doing.turn():
+            break
+        engine.append({**tagged(f"odd:{turn}"), "partition": turn % 3})
+    assert doing.end()["deleted"] == 30
+    topics = engine.topic().partitions
+    assert [each.recount()[0] for each in topics] == [each.count for each in topics]
 
 
 def test_a_delete_in_parts_lasts() -> None:

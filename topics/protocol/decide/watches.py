@@ -57,7 +57,7 @@ class WatchCommands:
         for name, begin in command.topics.items():
             if command.lenient and name not in self._unit.state.topics:
                 continue
-            topic = self._unit.topic(name, moment.now_ms)
+            topic = self._unit.partition(name, None, moment.now_ms)
             note_read(topic, moment.now_ms)
             view = own_view(command.view, begin)
             cursor = command.cursors.get(name, begin_at(topic, begin))
@@ -134,7 +134,7 @@ class WatchCommands:
             raise Rejection(ErrorCode.INVALID_REQUEST, f"a socket watches at most {limit} topics")
         added = []
         for name, begin in topics.items():
-            topic = self._unit.topic(name, now_ms)
+            topic = self._unit.partition(name, None, now_ms)
             own = own_view(view, begin)
             try:
                 cursor = begin_at(topic, begin)
