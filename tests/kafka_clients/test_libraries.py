@@ -263,6 +263,31 @@ def test_aiokafka(bootstrap: str, topic: str) -> None:
     ]
 
 
+# ---------------------------------------------------------------------- groups
+
+
+@pytest.mark.filterwarnings("ignore:read_text is deprecated", "ignore:open_text is deprecated")
+def test_a_group_goes_on_where_it_committed(bootstrap: str, topic: str) -> None:
+    """Also with another library: offsets are the group's. (§5)"""
+    from kafka import KafkaConsumer
+
+    produced(bootstrap, topic, [(None, b"%d" % at, []) for at in range(10)])
+    settings = {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    for _ in range(5):
+        message = consumer.poll(30)
+        assert message is not None
+        assert message.error() is None
+    consumer.commit(message, asynchronous=False)
+    consumer.close()
+
+    other = KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic)
+    found = next(iter(other))
+    other.close()
+    assert (found.offset, found.value) == (5, b"5")
+
+
 # ---------------------------------------------------------------------- what is refused
 
 
@@ -272,16 +297,6 @@ def test_transactions_are_refused_at_once_and_in_words(bootstrap: str) -> None:
     with pytest.raises(KafkaException) as refused:
         producer.init_transactions(60)
     assert "topics has no transactions" in str(refused.value) or refused.value.args[0].code() == 53
-
-
-def test_a_group_is_refused_at_once(bootstrap: str, topic: str) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
-    consumer.subscribe([topic])
-    message = consumer.poll(60)
-    assert message is not None
-    assert message.error() is not None
-    assert message.error().code() == 30
-    consumer.close()
 
 
 def test_keys_by_sasl(tmp_path: Any) -> None:

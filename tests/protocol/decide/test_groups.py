@@ -9,6 +9,7 @@ from protocol.durable import Durable
 from protocol.harness import Harness
 from topics.protocol.decide import groups
 from topics.protocol.model.access import Caller
+from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import (
     Command,
     CommitOffsets,
@@ -23,7 +24,7 @@ from topics.protocol.model.commands import (
     SyncGroup,
 )
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.events import GroupChanged
+from topics.protocol.model.events import GroupChanged, GroupDeleted, TopicDeleted
 from topics.protocol.model.groups import (
     COMMIT_METADATA_BYTES_MAX,
     GroupFault,
@@ -676,3 +677,66 @@ def test_no_answer_shows_more_assignments_than_one_may(monkeypatch: pytest.Monke
     engine = Harness()
     given(engine, "consumer", one, one, one)
     assert shown_assignments(engine) == [{"t": [0]}, {"t": [0]}, None]
+
+
+def test_offsets_of_what_a_member_reads_are_not_deleted() -> None:
+    """Its subscription says which topics these are; a member of another kind does not say. (KIP-496)"""
+    engine = Harness()
+    engine.put()
+    engine.put("u")
+    commit(engine, 1)
+    commit(engine, 1, "u")
+    subscription = b"\0\1\0\0\0\1\0\1t"
+    assert join(engine, protocols=(("range", subscription),)) is None
+    found: Any = engine.ask(DeleteOffsets("g", ["t", "u"]))
+    assert found.faults == [GroupFault.SUBSCRIBED, None]
+    assert committed(engine) == {"t": 1}
+    shown: Any = engine.ask(DescribeGroup("g", page_size=0))
+    assert (shown.offsets, shown.after_id) == ([], None)
+    assert commit(engine, 1, "u", group="h") is None
+    assert join(engine, group="h", protocol_type="connect") is None
+    assert fault(engine, DeleteOffsets("h", ["u"])) is GroupFault.NOT_EMPTY
+
+
+def test_a_group_that_is_deleted_after_its_topic_is_not_timed() -> None:
+    """Also where another process decided so: it knows no times. (§5)"""
+    engine = Harness()
+    engine.put()
+    commit(engine, 1)
+    state = engine.engine.state
+    state.apply(TopicDeleted(engine.now_ms, state.topics["t"].topic_id))
+    assert list(state.groups.lighter) == ["g"]
+    state.apply(GroupDeleted(engine.now_ms, "g"))
+    assert state.groups.lighter == {}
+
+
+def test_a_new_member_of_a_group_that_is_gone_begins_anew() -> None:
+    """While it waits for others, the time of what was there before is over. (§5)"""
+    engine = Harness(kafka_rebalance_delay_ms=60_000)
+    engine.put()
+    commit(engine, 1)
+    engine.now_ms += RETENTION_MS - 1000
+    assert join(engine, rebalance_ms=70_000) is None
+    pass_time(engine, 60_000)
+    (joined,) = answers(engine)
+    assert (joined.generation, committed(engine)) == (1, {})
+
+
+def test_a_follower_has_groups_and_times_them_once_it_leads() -> None:
+    """Members go on with the next leader, in their generation; sessions begin anew with its term. (§7)"""
+    leader, follower = Harness(), Harness()
+    follower.engine.resume()
+    member = stable(leader)
+    events = [event for event in leader.events if isinstance(event, GroupChanged)]
+    frames = Frames.of(events)
+    follower.engine.follow(events, b"".join(frames.parts))
+    follower.sync()
+    shown: Any = follower.ask(DescribeGroup("g"))
+    assert (shown.summary.phase.value, len(shown.members)) == ("stable", 1)
+    assert listed(follower)[0] == ["g"]
+    assert follower.engine.alarm_ms() is None
+    follower.now_ms += 60_000
+    follower.engine.begin_term(2, follower.now_ms)
+    assert beat(follower, member) is None
+    pass_time(follower, 10_000)
+    assert beat(follower, member) is GroupFault.UNKNOWN_MEMBER

@@ -127,8 +127,7 @@ class GroupCommands:
             found = ask() or self._answered
         finally:
             self._asking = None
-        if isinstance(found, Rejection):
-            raise found
+        assert not isinstance(found, Rejection)  # who asks is in the group, or was refused before
         return Parked(None) if found is None else found
 
     def _answer(self, token: object, answer: Answer) -> None:
@@ -214,8 +213,7 @@ class GroupCommands:
         """A topic was deleted: groups that have no offset any more are gone sooner."""
         lighter, self._groups.lighter = self._groups.lighter, {}
         for name in lighter:
-            if name in self._groups.by_name:
-                self._coordinator.time(self._groups.by_name[name])
+            self._coordinator.time(self._groups.by_name[name])
 
     # ------------------------------------------------------------------ offsets
 
@@ -272,8 +270,7 @@ class GroupCommands:
         if not is_new or len(by_name) + len(live) < GROUPS_MAX:
             return
         for name in [name for name, group in by_name.items() if group.is_expired(now_ms)]:
-            if name not in live:
-                self._state.expire_group(name)
+            self._state.expire_group(name)
         if len(by_name) + sum(name not in by_name for name in live) >= GROUPS_MAX:
             raise too_many("max_groups", GROUPS_MAX)
 

@@ -586,8 +586,8 @@ class Coordinator:
 
     def _time(self, live: LiveGroup) -> None:
         due_ms = live.due_ms()
-        if due_ms is not None:
-            self.due.not_after(live.name, due_ms)
+        assert due_ms is not None, "whoever waits waits for a deadline"
+        self.due.not_after(live.name, due_ms)
 
     def _close(self, live: LiveGroup) -> bool:
         """Nobody is in it and nobody comes: it is what the state says."""

@@ -203,6 +203,7 @@ class Groups:
     def delete(self, name: str) -> None:
         """The group is gone."""
         group = self.by_name.pop(name)
+        self.lighter.pop(name, None)
         self._names.remove(name)
         self.size_bytes -= group.size_bytes
         for topic_id in list(group.offsets):

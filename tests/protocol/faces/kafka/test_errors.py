@@ -7,8 +7,9 @@ from topics.protocol.batches.header import BatchError
 from topics.protocol.batches.sound import BadTime, OldForm, RecordTooLarge
 from topics.protocol.commit.unit_of_work import no_such_topic, not_ready_yet, read_only
 from topics.protocol.faces.kafka import errors
-from topics.protocol.faces.kafka.errors import code_of
+from topics.protocol.faces.kafka.errors import NotHere, code_of, code_of_group
 from topics.protocol.model.errors import TRY_AGAIN, ErrorCode, Rejection, Untimely, unreadable
+from topics.protocol.model.groups import GroupFault, GroupRefusal
 from topics.protocol.model.limits import throttled
 from topics.protocol.state.producers import Fenced, OutOfOrder, TooOld
 
@@ -61,3 +62,23 @@ def test_what_passes_by_itself_is_tried_again(code: ErrorCode) -> None:
 def test_a_batch_that_is_not_taken(error: BatchError, code: int) -> None:
     """None is tried again: the same bytes would be refused again. (§9)"""
     assert errors.code_of_batch(error) == code
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [
+        (
+            GroupRefusal(GroupFault.FULL, "", code=ErrorCode.THROTTLED),
+            errors.GROUP_MAX_SIZE_REACHED,
+        ),
+        (GroupRefusal(GroupFault.UNKNOWN_MEMBER, ""), errors.UNKNOWN_MEMBER_ID),
+        (NotHere(Rejection(ErrorCode.NOT_LEADER, ""), 16), errors.NOT_COORDINATOR),
+        (Rejection(ErrorCode.SHUTTING_DOWN, ""), errors.NOT_COORDINATOR),
+        (Rejection(ErrorCode.FORBIDDEN, ""), errors.GROUP_AUTHORIZATION_FAILED),
+        (not_ready_yet(5), errors.COORDINATOR_LOAD_IN_PROGRESS),
+        (read_only(lacks_space=False), errors.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_a_client_of_a_group_is_told_by_codes_of_groups(refusal: Rejection, code: int) -> None:
+    """What passes by itself has one after which clients try again. (§5)"""
+    assert code_of_group(refusal) == code
