@@ -36,7 +36,6 @@ CODES: Final = {
     "partition_not_found": 404,
     "router_not_found": 404,
     "record_not_found": 404,
-    "partition_not_found": 404,
     "group_not_found": 404,
     "group_not_empty": 409,
     "method_not_allowed": 405,
