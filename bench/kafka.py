@@ -91,9 +91,9 @@ def batch_of(count: int, codec: int, *, keyed: bool) -> bytes:
     return struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, crc32c(tail)) + tail
 
 
-def produce_frame(topic: str, data: bytes) -> bytes:
+def produce_frame(topic: str, data: bytes, partition: int = 0) -> bytes:
     T = types("ProduceRequest")
-    part = T.PartitionProduceData(index=0, records=data)
+    part = T.PartitionProduceData(index=partition, records=data)
     topics = [T.TopicProduceData(name=topic, partition_data=[part])]
     return framed(
         "Produce", 9, acks=-1, timeout_ms=30_000, transactional_id=None, topic_data=topics
@@ -252,23 +252,29 @@ def run(broker: Broker, records: int) -> None:
     print(f"  {rss_mb(broker.pid):.0f} MB in the end")
 
 
-@click.command()
-@click.option("--beside", is_flag=True, help="A broker of Apache Kafka does the same.")
-@click.option("--records", default=300_000, help="Of each topic.")
-def main(beside: bool, records: int) -> None:
-    """Run the jobs."""
+def servers(*, beside: bool) -> Iterator[Broker]:
+    """This server, and then a broker of Apache Kafka, each alive until the next is asked for."""
     with (
         tempfile.TemporaryDirectory() as home,
         serve_topics(Path(home)) as served,
     ):
-        run(Broker("topics", served.port, served.process.pid), records)
+        yield Broker("topics", served.port, served.process.pid)
     if beside:
         from tests import brokers
 
         brokers.Broker.flags = ("-Xmx1g",)  # as it is measured by itself, with its large compiler
         with brokers.running() as started:
             (broker,) = started.brokers
-            run(Broker("Apache Kafka", broker.port, broker.pid), records)
+            yield Broker("Apache Kafka", broker.port, broker.pid)
+
+
+@click.command()
+@click.option("--beside", is_flag=True, help="A broker of Apache Kafka does the same.")
+@click.option("--records", default=300_000, help="Of each topic.")
+def main(beside: bool, records: int) -> None:
+    """Run the jobs."""
+    for broker in servers(beside=beside):
+        run(broker, records)
 
 
 if __name__ == "__main__":
