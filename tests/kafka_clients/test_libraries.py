@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     OffsetSpec,
     ResourceType,
 )
@@ -41,11 +42,13 @@ def produced(bootstrap: str, topic: str, records: Any, **settings: Any) -> None:
     assert errors == [None] * len(records)
 
 
-def consumed(bootstrap: str, topic: str, count: int, offset: int = 0) -> list[Any]:
+def consumed(
+    bootstrap: str, topic: str, count: int, offset: int = 0, partition: int = 0
+) -> list[Any]:
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
     )
-    consumer.assign([TopicPartition(topic, 0, offset)])
+    consumer.assign([TopicPartition(topic, partition, offset)])
     found: list[Any] = []
     try:
         while len(found) < count:
@@ -66,6 +69,30 @@ def test_librdkafka_gets_back_what_it_sent(bootstrap: str, topic: str, codec: st
     found = consumed(bootstrap, topic, len(many))
     assert [(m.key(), m.value(), m.headers() or []) for m in found] == many
     assert [m.offset() for m in found] == list(range(len(many)))
+
+
+def test_both_faces_place_a_key_in_one_partition(
+    bootstrap: str, topic: str, http: httpx.Client
+) -> None:
+    """librdkafka by Java's partitioner, HTTP by the tag; partitions that are added take what comes then. (§2.1)"""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    keys = [f"key.{nth}" for nth in range(60)]
+    records = [(key.encode(), b"1", []) for key in keys]
+    produced(bootstrap, topic, records, partitioner="murmur2_random")
+    posted = {"records": [{"data": 2, "tag": key} for key in keys]}
+    assert http.post(f"topics/{topic}", json=posted).status_code == 200
+
+    found: dict[str, set[int]] = {}
+    for partition in range(3):
+        asked = {"partition": partition, "include_tags": True, "limit": 1000}
+        page = http.post(f"topics/{topic}/diff", json=asked).json()
+        for record in page["records"]:
+            found.setdefault(record["$tag"], set()).add(partition)
+        assert len(consumed(bootstrap, topic, len(page["records"]), partition=partition)) > 0
+    assert found.keys() == set(keys)
+    assert {len(partitions) for partitions in found.values()} == {1}
+    assert http.get(f"topics/{topic}").json()["count"] == 2 * len(keys)
 
 
 def test_one_record_has_two_faces(bootstrap: str, topic: str, http: httpx.Client) -> None:

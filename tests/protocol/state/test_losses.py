@@ -231,14 +231,14 @@ def test_the_counts_outlive_the_process(end: Callable[[Durable], Durable]) -> No
 
 
 def test_an_image_of_an_earlier_program_has_none() -> None:
-    """Its images end with the queue, later ones with losses; a checkpoint of it is read as before."""
+    """Its images end with the queue, later ones with losses, then producers; a checkpoint of it is read as before."""
     engine = Harness(store=None)
     engine.put()
     (image,) = engine.engine.state.image().topics
     fields = msgspec.msgpack.decode(encode_image(image))
-    assert fields.pop() == []
-    assert msgspec.msgpack.decode(encode_image(fields), type=TopicImage) == image
-    assert fields.pop() == {}
+    for empty in ([], [], {}):
+        assert msgspec.msgpack.decode(encode_image(fields), type=TopicImage) == image
+        assert fields.pop() == empty
 
     assert msgspec.msgpack.decode(encode_image(fields), type=TopicImage) == image
 
