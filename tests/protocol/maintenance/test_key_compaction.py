@@ -1,7 +1,6 @@
 """Key compaction: of the records with one key the newest stays, always; the others go (docs/kafka.md)."""
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,13 @@ from hypothesis import strategies as st
 from sim.files import SimFiles
 
 from protocol.batches.builder import batch, records_of
-from protocol.harness import START_MS, Harness, tagged
+from protocol.harness import START_MS, Harness, driven, tagged
 from topics.protocol.maintenance import key_compaction, record_keys
 from topics.protocol.maintenance.key_compaction import Rules
-from topics.protocol.maintenance.steps import Blocking, Task, yield_to_commands
+from topics.protocol.maintenance.steps import Blocking, yield_to_commands
 from topics.protocol.model.commands import AppendBatch, DeleteSeqs
 from topics.protocol.model.config import TopicConfig
-from topics.protocol.model.errors import Corrupt, Rejection
+from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import RecordsDeleted, ScatteredDeleted
 from topics.store.runs import SealedRun
 from topics.store.store import DiskStore
@@ -279,22 +278,6 @@ def test_a_round_has_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:
     while engine.schedule.has_more:
         engine.drive(engine.schedule.round())
     assert seqs(engine) == [20]
-
-
-def driven(engine: Harness, task: Task) -> Iterator[Any]:
-    """The waits of a task, each given before it is done."""
-    wait = next(task, None)
-    while wait is not None:
-        yield wait
-        try:
-            try:
-                result = engine.done(wait)
-            except Rejection as refusal:
-                wait = task.throw(refusal)
-            else:
-                wait = task.send(result)
-        except StopIteration:
-            return
 
 
 @pytest.mark.parametrize("what", ["dropped", "made anew", "configured"])
