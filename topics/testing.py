@@ -165,6 +165,7 @@ class _Shell:
         return self.now_ms - self._start_ms
 
     def process(self) -> Process:
+        compaction = self.driver.maintenance.schedule.key_compaction
         return Process(
             ready=True,
             recovery_progress=1.0,
@@ -173,6 +174,8 @@ class _Shell:
             queue_depth_peak=0,
             submit_full_total=0,
             read_only=False,
+            compaction_passes=compaction.passes,
+            compaction_deleted=compaction.records_deleted,
         )
 
     def written(self) -> "_Read[bool]":

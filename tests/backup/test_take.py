@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from protocol.batches.builder import batch, records_of
 from protocol.consumer import consume
-from protocol.harness import Harness
+from protocol.harness import Harness, driven, tagged
 from sim.files import Fault, SimFiles
 from sim.script import append, delete, maintain
 
@@ -188,3 +188,29 @@ def test_a_place_that_holds_something_else_is_refused() -> None:
     with pytest.raises(InUse):
         take(world.files.other(), place.other())
     assert backups(place) == [name]
+
+
+def test_a_backup_taken_during_compaction_has_the_newest_of_each_key() -> None:
+    """At any wait of a pass, and whatever of its deletes a checkpoint or a flag knows already. (docs/kafka.md)"""
+    files, place = SimFiles(1), SimFiles(100)
+    engine = Harness(
+        store=DiskStore(files, wal_file_bytes=1 << 20, reserve_bytes=1 << 20), segment_max_records=8
+    )
+    engine.put(compact=True)
+    newest: dict[str, int] = {}
+    for turn in range(4):
+        tags = [f"k{key}" for key in range(turn, 6 + turn)]
+        engine.append(*(tagged(tag, turn) for tag in tags))
+        newest |= {tag: engine.topic().head_seq - 5 + nth for nth, tag in enumerate(tags)}
+    engine.seal_all()
+
+    counts = []
+    for _ in driven(engine, engine.schedule.round(checkpoint=True)):
+        take(files.other(), place)
+        found = Harness(store=DiskStore(restored(place), wal_file_bytes=1 << 20, reserve_bytes=0))
+        records = found.diff(0, limit=1000, include_tags=True)["records"]
+        counts.append(len(records))
+        assert {each["$tag"]: each["$seq"] for each in records} == newest
+
+    assert (counts[0], counts[-1]) == (24, len(newest))
+    assert counts == sorted(counts, reverse=True)

@@ -50,3 +50,6 @@ def test_a_compacted_topic_in_memory() -> None:
             client.append("prices", 4)
         topics.advance(ms=60_000)
         assert client.topic("prices").count == 2
+        told = client.metrics()
+        assert told["topics_compaction_passes_total"] == 1
+        assert told["topics_compaction_records_deleted_total"] == 1

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from topics.client import NewRecord
 from topics.export.loading import load
 from topics.export.manifest import Settings
 from topics.export.verify import compare, verify
 from topics.testing import MemoryTopics
 
-from .exporting import JSONL, PARQUET, export, remote
+from .exporting import JSONL, PARQUET, export, live, remote, rows
 from .lakes import MemoryLake
 
 SETTINGS = [
@@ -133,3 +134,31 @@ def test_another_instance_is_not_compared(memory: MemoryTopics) -> None:
     memory.client.append("t", 1)
     with remote(memory) as source:
         assert compare(lake, load(lake), source, "t") is None
+
+
+def test_the_export_of_a_compacted_topic_has_the_newest_of_each_key() -> None:
+    """What was exported stays in the export though compaction has deleted it in the topic since; what is
+    exported later lacks it, and a row of a tombstone says that the key is gone. (docs/kafka.md)"""
+    lake = MemoryLake()
+    with MemoryTopics() as memory, remote(memory) as source:
+        client = memory.client
+        client.put_topic("t", compact=True)
+        client.append("t", 1, 2, tag="a")
+        client.append("t", 3, tag="b")
+        export(source, lake)
+        memory.advance(ms=60_000)
+        assert live(source) == [2, 3]
+
+        client.append("t", 4, 5, tag="a")
+        client.append("t", NewRecord(None, tag="b", form="null"))
+        memory.advance(ms=60_000)
+        assert live(source) == [5, 6]
+        export(source, lake)
+
+        compared = compare(lake, load(lake), source, "t")
+        assert compared is not None
+        assert (compared.same, compared.deleted_since, compared.is_whole) == (2, 3, True)
+    assert verify(lake, load(lake)).problems == []
+    found = rows(lake)
+    assert [row["seq"] for row in found] == [1, 2, 3, 5, 6]
+    assert {row["tag"]: row["data"] for row in found} == {"a": "5", "b": "null"}

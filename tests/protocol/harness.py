@@ -5,6 +5,7 @@ sees what it decides.  The clock is a number that only moves when a test moves i
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -388,6 +389,22 @@ class Harness:
             self.sealing.install(job, self.store.seal(job.entries), self.now_ms, plan.images)
         self._make_images(plan)
         return read_back(plan.image)
+
+
+def driven(engine: Harness, task: Task) -> Iterator[Any]:
+    """The waits of a task, each given before it is done."""
+    wait = next(task, None)
+    while wait is not None:
+        yield wait
+        try:
+            try:
+                result = engine.done(wait)
+            except Rejection as refusal:
+                wait = task.throw(refusal)
+            else:
+                wait = task.send(result)
+        except StopIteration:
+            return
 
 
 def read_back(image: Image) -> Checkpoint:

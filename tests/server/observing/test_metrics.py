@@ -19,6 +19,8 @@ PROCESS = Process(
     queue_depth_peak=9,
     submit_full_total=2,
     read_only=False,
+    compaction_passes=4,
+    compaction_deleted=55,
 )
 
 
@@ -48,7 +50,8 @@ def test_a_transcript() -> None:
         "topics_wal_queue_depth 3", "topics_wal_queue_depth_peak 9",
         "topics_wal_submit_full_total 2", "topics_wal_read_only 0", "topics_queue_topics 1",
         'topics_topic_head_seq{topic="jobs"} 2', 'topics_topic_queue_ready{topic="jobs"} 2',
-        "topics_topic_metrics_truncated 0",
+        "topics_topic_metrics_truncated 0", "topics_compaction_passes_total 4",
+        "topics_compaction_records_deleted_total 55",
     ):  # fmt: skip
         assert line in told
 

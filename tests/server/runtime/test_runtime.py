@@ -441,6 +441,18 @@ def test_after_a_failure_nothing_is_written_and_reads_go_on(what: str) -> None:
     play(story)
 
 
+def test_what_compaction_did_is_told_of_the_process() -> None:
+    """For metrics, which know no maintenance. (§8.3)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        compaction = runtime.driver.maintenance.schedule.key_compaction
+        compaction.passes, compaction.records_deleted = 2, 7
+        process = runtime.process()
+        assert (process.compaction_passes, process.compaction_deleted) == (2, 7)
+
+    play(story)
+
+
 def test_a_failure_during_maintenance_leaves_a_read_only_log() -> None:
     """A flag that cannot be written is a failed write like any other. (§0.6)"""
 

@@ -17,14 +17,13 @@ Invariants:
 """
 
 from bisect import bisect_right
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from functools import partial
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
 
 from topics.protocol.batches.header import BatchError
 from topics.protocol.engine import Engine
@@ -46,7 +45,9 @@ from topics.protocol.maintenance.steps import (
 from topics.protocol.model.commands import DeleteSeqs
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt, Rejection
+from topics.protocol.model.kafka_configs import LONG_MAX
 from topics.protocol.model.moment import earlier
+from topics.protocol.model.outcomes import Deleted
 from topics.protocol.model.ports import Run
 from topics.protocol.state.expiry import DueTimes
 from topics.protocol.state.hot_run import is_volatile
@@ -62,8 +63,6 @@ TOPICS_MAX: Final = 256
 """Topics of which one slice asks whether they are due: a millisecond."""
 RETRY_MS: Final = 10_000
 """After a pass that broke off, as on a full disk."""
-DIRTY_RATIO: Final = 0.5
-RETENTION_MS: Final = 86_400_000
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -83,23 +82,13 @@ class Rules(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, config: TopicConfig) -> "Rules":
-        given: Mapping[str, str] = {} if config.kafka_configs is UNSET else config.kafka_configs
-        max_lag_ms = _number(given, "max.compaction.lag.ms", 0)
+        max_lag_ms = config.max_compaction_lag_ms
         return cls(
-            _number(given, "min.cleanable.dirty.ratio", DIRTY_RATIO),
-            int(_number(given, "min.compaction.lag.ms", 0)),
-            int(max_lag_ms) if 0 < max_lag_ms < 2**62 else None,
-            int(_number(given, "delete.retention.ms", RETENTION_MS)),
+            config.min_dirty_ratio,
+            config.min_compaction_lag_ms,
+            max_lag_ms if max_lag_ms < LONG_MAX else None,
+            config.delete_retention_ms,
         )
-
-
-def _number(given: Mapping[str, str], name: str, default: float) -> float:
-    """A config of Kafka's that is a number of 0 or more; anything else is the default."""
-    try:
-        value = float(given.get(name, default))
-    except ValueError:
-        return default
-    return value if value >= 0 else default
 
 
 class KeyCompactionHost(Protocol):
@@ -206,11 +195,17 @@ class _Pass:
 
 
 class KeyCompaction:
-    """The compacted topics of one engine, one pass at a time."""
+    """The compacted topics of one engine, one pass at a time.
+
+    Attributes:
+        passes: How many came to their end, since the start of the process.
+        records_deleted: By them.
+    """
 
     def __init__(self, engine: Engine, host: KeyCompactionHost) -> None:
         self._state = engine.state
         self._host = host
+        self.passes = self.records_deleted = 0
         self._due = DueTimes()
         self._progress: WeakKeyDictionary[Topic, _Progress] = WeakKeyDictionary()
         self._pass: _Pass | None = None
@@ -358,11 +353,14 @@ class KeyCompaction:
 
     def _delete(self, topic: Topic, seqs: Rows) -> Task:
         if self._is_there(topic):
-            yield Decision(DeleteSeqs(topic.engine_name, topic.epoch, seqs.astype("<u8").tobytes()))
+            packed = seqs.astype("<u8").tobytes()
+            found: Deleted = yield Decision(DeleteSeqs(topic.engine_name, topic.epoch, packed))
+            self.records_deleted += found.removed
 
     def _end(self, one: _Pass) -> None:
         """The topic was gone through: what is there up to the pass's end has keys of its own."""
         topic, progress = one.topic, self._progress_of(one.topic)
+        self.passes += 1
         progress.clean_through = one.end
         # What came since is taken to be records like the others: to weigh them would read columns.
         clean = max(topic.count - (topic.head_seq - one.end), 0)

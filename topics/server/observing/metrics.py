@@ -261,6 +261,11 @@ def _wal(stats: StoreStats, process: Process) -> Iterable[Family]:
     yield _one("topics_loop_lag_ms", "gauge", text, round(process.lag_ms, 3))
     text = "The fullest of log, memory, queue and lag; at 1 writes are refused (§0.6)."
     yield _one("topics_pressure", "gauge", text, round(process.pressure, 4))
+    text = "Compacted topics that were gone through."
+    yield _one("topics_compaction_passes_total", "counter", text, process.compaction_passes)
+    text = "Records that compaction deleted."
+    name = "topics_compaction_records_deleted_total"
+    yield _one(name, "counter", text, process.compaction_deleted)
     yield _fsync_histogram(stats)
 
 

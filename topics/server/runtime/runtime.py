@@ -509,6 +509,7 @@ class Runtime:
     def process(self) -> Process:
         ready = self.phase is Phase.READY
         commit = self.driver.commit
+        compaction = self.driver.maintenance.schedule.key_compaction
         return Process(
             ready=ready and not self.engine.read_only,
             recovery_progress=1.0 if ready else self.store.progress,
@@ -519,6 +520,8 @@ class Runtime:
             read_only=self.engine.read_only,
             lag_ms=self.driver.lag_ms,
             pressure=max(self.driver.pressure, self.driver.load),
+            compaction_passes=compaction.passes,
+            compaction_deleted=compaction.records_deleted,
         )
 
     @property

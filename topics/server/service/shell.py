@@ -69,6 +69,8 @@ class Process(msgspec.Struct, frozen=True):
     read_only: bool
     lag_ms: float = 0.0
     pressure: float = 0.0
+    compaction_passes: int = 0
+    compaction_deleted: int = 0
 
 
 class Shell(Protocol):
