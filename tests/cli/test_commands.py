@@ -67,6 +67,7 @@ def test_whatever_destroys_asks_and_can_be_rehearsed() -> None:
     asking = {n for n, opts in found.items() if "--yes" in opts}
 
     removing = {"cluster trim", "delete", "drain", "purge", "rm", "router delete", "export run"}
+    removing |= {"groups delete"}
     assert asking == removing | {"inspect"}  # which without --yes is its own dry run
     assert removing <= {n for n, opts in found.items() if "--dry-run" in opts}
 
@@ -105,6 +106,11 @@ LOADED = {
     "export compact missing": "hashlib pathlib",
     "export reconcile missing": "hashlib pathlib topics.client",
     "export repair missing": "hashlib pathlib topics.client",
+    "groups": CLIENT,
+    "groups commit g t=1": CLIENT,
+    "groups delete g --yes": CLIENT,
+    "groups list": CLIENT,
+    "groups show g": CLIENT,
     "info x": CLIENT,
     "inspect missing": "numpy pathlib xxhash",
     "backup place --data-dir missing": "numpy pathlib xxhash",

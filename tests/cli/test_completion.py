@@ -50,6 +50,8 @@ def test_names_come_from_the_server(memory: MemoryTopics) -> None:
     assert offered(["info"], "jo") == ["jobs", "jobs-dead"]
     assert offered(["rm"], "audi") == ["audit"]
     assert offered(["router", "info"], "") == ["r1"]
+    memory.client.commit_offsets("billing", {"jobs": 0})
+    assert offered(["groups", "show"], "b") == ["billing"]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "delete": "topic:delete",
     "drain": "records:drain",
     "export": "export:command",
+    "groups": "groups:group",
     "info": "topic:info",
     "inspect": "inspect:command",
     "job": "job:command",
@@ -130,6 +131,7 @@ def main(profile: str | None) -> None:
     topics stats                                 what the server does, live
     topics cluster status                        who leads, and how far each replica is; trim
     topics routers --graph                       what flows where; router create, info, delete
+    topics groups                                groups of consumers; show, commit, delete
     topics export orders --to lake --by date     records as Parquet, for analysis
     topics inspect topics-data                   is every byte what was written?
     topics backup /backup/topics                 of a running server, incremental

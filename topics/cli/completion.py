@@ -33,12 +33,21 @@ def router_argument() -> Callable[[F], F]:
     return click.argument("name", shell_complete=_routers)
 
 
+def group_argument() -> Callable[[F], F]:
+    """The argument NAME of a group of consumers."""
+    return click.argument("name", shell_complete=_groups)
+
+
 def _topics(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
     return _names(context, lambda client: (t.topic for t in client.topics(prefix=begun)))
 
 
 def _routers(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
     return _names(context, lambda client: (r.router for r in client.routers(prefix=begun)))
+
+
+def _groups(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+    return _names(context, lambda client: (g.group for g in client.groups(prefix=begun)))
 
 
 def _names(context: click.Context, ask: "Callable[[Client], Iterable[str]]") -> list[str]:

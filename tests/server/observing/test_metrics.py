@@ -1,13 +1,18 @@
 """Metrics: names, kinds, text and JSON from one list (§8.3)."""
 
 import json
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 from protocol.harness import Harness
 
 from topics.protocol.model.access import Caller
+from topics.protocol.model.commands import CommitOffsets
+from topics.protocol.model.events import GroupChanged
+from topics.protocol.model.groups import GroupMember, GroupPhase, OffsetCommit
 from topics.protocol.model.ports import StoreStats
+from topics.protocol.state.groups import RETENTION_MS
 from topics.server.observing import metrics
 from topics.server.service.shell import Process
 
@@ -284,6 +289,76 @@ def test_routers_tell_lag_and_blocks() -> None:
         assert line in told
 
 
+def commit(engine: Harness, group: str, **seqs: int) -> None:
+    engine.ask(CommitOffsets(group, [OffsetCommit(topic, seq) for topic, seq in seqs.items()]))
+
+
+def member(engine: Harness, group: str, phase: GroupPhase, generation: int) -> None:
+    made = GroupMember("m", None, "c", "h", 1, 1, (("range", b""),))
+    change = (group, generation, phase, "consumer", "range", "m", [made])
+    engine.engine.unit.emit(GroupChanged(engine.now_ms, *change))
+
+
+def test_groups_tell_lag_and_loss() -> None:
+    """Of each partition; names can be any text. Counters begin with the process. (§8.3, §13)"""
+    engine = Harness()
+    engine.put("t", cap_records=3)
+    engine.put("u", partitions=2)
+    engine.append(*range(5), name="t")
+    commit(engine, 'a "\\\n', t=1)
+    commit(engine, "b", **{"u#1": 0})
+    commit(engine, "b", t=4)
+    member(engine, "c", GroupPhase.COMPLETING, 1)
+    member(engine, "c", GroupPhase.STABLE, 1)
+    told = lines(engine)
+
+    for line in (
+        'topics_groups{state="empty"} 2', 'topics_groups{state="stable"} 1',
+        'topics_groups{state="preparing_rebalance"} 0', "topics_group_members 1",
+        "topics_group_commits_total 3", "topics_group_rebalances_total 1",
+        r'topics_group_lag{group="a \"\\\n",topic="t",partition="0"} 3',
+        r'topics_group_lost{group="a \"\\\n",topic="t",partition="0"} 1',
+        'topics_group_lag{group="b",topic="u",partition="1"} 0',
+        'topics_group_lag{group="b",topic="t",partition="0"} 1',
+        'topics_group_lost{group="b",topic="t",partition="0"} 0',
+        "topics_group_metrics_truncated 0",
+    ):  # fmt: skip
+        assert line in told
+    engine.now_ms += RETENTION_MS
+    engine.engine.state.now_ms = engine.now_ms
+    assert 'topics_groups{state="empty"} 0' in lines(engine)
+    engine.engine.group_commands.begin(engine.now_ms)
+    assert "topics_group_commits_total 0" in lines(engine)
+
+
+def test_only_so_many_offsets_have_gauges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And are looked at, in slices; an offset that goes meanwhile has none. (§8.3)"""
+    monkeypatch.setattr(metrics, "GROUP_OFFSETS_SHOWN_MAX", 3)
+    monkeypatch.setattr(metrics, "OFFSETS_A_SLICE", 1)
+    monkeypatch.setattr(metrics, "GROUPS_A_SLICE", 1)
+    engine = Harness()
+    for name in ("a", "b"):
+        engine.put(name)
+    for group in ("g", "h", "i"):
+        commit(engine, group, a=0, b=0)
+    looks = metrics.collecting(source(engine), PROCESS)
+    for _ in range(4):
+        next(looks)
+    engine.drop("b")
+    found: list[metrics.Family] = []
+
+    def collected() -> Generator[None, None, None]:
+        found.extend((yield from looks))
+
+    list(collected())
+    told = metrics.as_text(found).decode().splitlines()
+    assert "topics_group_metrics_truncated 1" in told
+    assert [line for line in told if line.startswith("topics_group_lag{")] == [
+        'topics_group_lag{group="g",topic="a",partition="0"} 0',
+        'topics_group_lag{group="h",topic="a",partition="0"} 0',
+    ]
+
+
 def test_a_key_with_prefixes_sees_its_own() -> None:
     """Topics, queues and routers of others have no gauges there; aggregates count everything. (§0.2,
     §8.3)"""
@@ -293,6 +368,8 @@ def test_a_key_with_prefixes_sees_its_own() -> None:
     engine.append(1, name="out.dead")
     for name, begin, dest in (("in.r", "in.a", "in.b"), ("in.leak", "out.q", "in.c")):
         engine.route(name, begin, dest)
+    commit(engine, "in.g", **{"in.a": 0, "out.q": 0})
+    commit(engine, "out.g", **{"in.a": 0})
     caller = Caller("k", prefixes=("in.",))
 
     found = metrics.families(source(engine, caller=caller), PROCESS)
@@ -305,6 +382,8 @@ def test_a_key_with_prefixes_sees_its_own() -> None:
     assert 'topics_topic_queue_dead{topic="in.q"}' not in told
     assert f"topics_topics {len(engine.engine.state.topics)}" in told
     assert "topics_routers 2" in told
+    assert 'topics_group_lag{group="in.g",topic="in.a",partition="0"} 0' in told
+    assert 'topics_groups{state="empty"} 2' in told
 
 
 def test_without_a_state_the_process_is_shown() -> None:
@@ -340,7 +419,7 @@ def test_queues_and_routers_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPa
         if slices == 2 + len(engine.engine.state.topics) + 1:
             engine.drop("s2")
 
-    assert slices == 2 + 10 + 3 + len(("topics", "queues", "routers"))
+    assert slices == 2 + 10 + 3 + len(("topics", "queues", "routers", "groups"))
     told = metrics.as_text(found).decode().splitlines()
     assert [line for line in told if line.startswith("topics_router_lag{")] == [
         'topics_router_lag{router="r0"} 0',

@@ -173,7 +173,8 @@ class GroupCommands:
     # ------------------------------------------------------------------ time
 
     def begin(self, now_ms: int) -> None:
-        """From now on this engine decides: sessions begin."""
+        """From now on this engine decides: sessions begin, and counters."""
+        self._groups.commits = self._groups.rebalances = 0
         self._coordinator.begin(now_ms)
 
     def alarm_ms(self) -> int | None:
@@ -337,7 +338,7 @@ class GroupCommands:
                     offset.metadata,
                     offset.ts_ms,
                     topic.live_behind(offset.seq),
-                    max(topic.evict_floor - 1 - offset.seq, 0),
+                    topic.lost_behind(offset.seq),
                 )
             )
         return found

@@ -133,12 +133,14 @@ class Groups:
         by_name: Also those that are expired, until somebody looks.
         size_bytes: Of all.
         lighter: Groups that have lost their last offset with its topic.
+        commits, rebalances: How many there were since this process decides.
     """
 
     def __init__(self) -> None:
         self.by_name: dict[str, Group] = {}
         self.size_bytes = 0
         self.lighter: dict[str, None] = {}
+        self.commits = self.rebalances = 0
         self._names = SortedNames()
         self._of_topic: dict[int, dict[str, None]] = {}
 
@@ -168,6 +170,7 @@ class Groups:
     def change(self, event: GroupChanged) -> None:
         group = self._used(event.group, event.now_ms)
         before_bytes = group.size_bytes
+        self.rebalances += event.generation > group.generation
         group.generation, group.phase = event.generation, event.phase
         group.protocol_type, group.protocol = event.protocol_type, event.protocol
         group.leader = event.leader
@@ -188,6 +191,7 @@ class Groups:
         before_bytes = group.size_bytes
         for topic_id in event.removed:
             self._forget(group, topic_id)
+        self.commits += bool(event.offsets)
         for offset in event.offsets:
             group.keep(offset.topic_id, encode_image(offset))
             self._of_topic.setdefault(offset.topic_id, {})[group.name] = None

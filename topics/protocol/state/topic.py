@@ -286,6 +286,10 @@ class Topic:
             live += run.count - lo - dead
         return min(live, count, behind)
 
+    def lost_behind(self, seq: int) -> int:
+        """Seqs behind a seq that were lost, as far as the floor says."""
+        return max(self.evict_floor - 1 - seq, 0)
+
     def recount(self) -> tuple[int, int]:
         """(live records, bytes of their text) from the columns, where no counter is right; opens
         every run."""

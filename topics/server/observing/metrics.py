@@ -13,8 +13,10 @@ import orjson
 
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.durability import DURABILITIES
+from topics.protocol.model.groups import GroupPhase
 from topics.protocol.model.ports import StoreStats
 from topics.protocol.model.shares import Shares
+from topics.protocol.state.groups import Group
 from topics.protocol.state.routers import Router
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
@@ -30,6 +32,10 @@ REST: Final = "(rest)"
 """The label of a sum over the topics without gauges of their own; no topic can have this name."""
 ROUTERS_SHOWN_MAX: Final = 1000
 """The same for routers, and `topics_router_metrics_truncated`."""
+GROUP_OFFSETS_SHOWN_MAX: Final = 1000
+"""The same for offsets of groups of consumers, and `topics_group_metrics_truncated`."""
+GROUPS_A_SLICE: Final = 500
+OFFSETS_A_SLICE: Final = 50
 TOPICS_A_SLICE: Final = 100
 QUEUES_A_SLICE: Final = 500
 NAMES_A_SLICE: Final = 250
@@ -133,10 +139,11 @@ def collecting(source: Measured, process: Process) -> Generator[None, None, list
             if n % TOPICS_A_SLICE == 0:
                 yield
     routers = yield from _per_router(source)
+    groups = yield from _per_group(source)
     has_many = len(rows) > TOPICS_A_SLICE
     found = [*_aggregates(source, process, jobs), *_limits(source.shares)]
     found += _wal(source.stats, process)
-    for group in (_per_topic(source, rows), _per_queue(rows), routers, *source.more):
+    for group in (_per_topic(source, rows), _per_queue(rows), routers, groups, *source.more):
         if has_many:
             yield
         found += group
@@ -392,13 +399,70 @@ def _per_router(source: Measured) -> Generator[None, None, list[Family]]:
     ]
 
 
+def _per_group(source: Measured) -> Generator[None, None, list[Family]]:
+    """Groups by what they do; and, of those that the caller may see, how far each is in each partition."""
+    state, caller = source.state, source.caller
+    phases = dict.fromkeys((each.value for each in GroupPhase if each is not GroupPhase.DEAD), 0)
+    members = commits = rebalances = 0
+    found: list[Group] = []
+    if state is not None:
+        commits, rebalances = state.groups.commits, state.groups.rebalances
+        for n, group in enumerate(list(state.groups.by_name.values()), 1):
+            if not group.is_expired(state.now_ms):
+                phases[group.phase.value] += 1
+                members += len(group.members)
+                if caller.covers(group.name):
+                    found.append(group)
+            if n % GROUPS_A_SLICE == 0:
+                yield
+    shown_max = min(source.shown_max, GROUP_OFFSETS_SHOWN_MAX)
+    lags, losses, looked = list[Sample](), list[Sample](), 0
+    for group in found:
+        for topic_id in list(group.offsets):
+            looked += 1
+            if looked > shown_max:
+                break
+            _note_offset(source, group, topic_id, lags, losses)
+            if looked % OFFSETS_A_SLICE == 0:
+                yield
+        if looked > shown_max:
+            break
+    states = [Sample(count, {"state": name}) for name, count in phases.items()]
+    lag = "Records behind what a group has committed, at most."
+    lost = "Seqs behind what a group has committed that were lost before it came to them."
+    truncated = "1 where not every offset of a group has gauges of its own."
+    is_truncated = int(looked > shown_max)
+    return [
+        Family("topics_groups", "gauge", "Groups of consumers by what they do.", states),
+        _one("topics_group_members", "gauge", "Members of all groups.", members),
+        _one("topics_group_commits_total", "counter", "Commits of offsets.", commits),
+        _one("topics_group_rebalances_total", "counter", "Generations begun.", rebalances),
+        Family("topics_group_lag", "gauge", lag, lags),
+        Family("topics_group_lost", "gauge", lost, losses),
+        _one("topics_group_metrics_truncated", "gauge", truncated, is_truncated),
+    ]
+
+
+def _note_offset(
+    source: Measured, group: Group, topic_id: int, lags: list[Sample], losses: list[Sample]
+) -> None:
+    """The lag and the loss of one offset; none of one that is gone by now, or whose topic is not the caller's."""
+    assert source.state is not None
+    offset, topic = group.offset_of(topic_id), source.state.by_id.get(topic_id)
+    if offset is None or topic is None or not source.caller.covers(topic.name):
+        return
+    labels = {"group": group.name, "topic": topic.name, "partition": str(topic.partition)}
+    lags.append(Sample(topic.live_behind(offset.seq), labels))
+    losses.append(Sample(topic.lost_behind(offset.seq), labels))
+
+
 def as_text(metrics: Iterable[Family]) -> bytes:
     """Prometheus text exposition, version 0.0.4."""
     return b"".join(piece for family in metrics for piece in text_of(family))
 
 
 def text_of(family: Family) -> Iterator[bytes]:
-    """The lines of one family, in pieces.  Label values are names: nothing to escape."""
+    """The lines of one family, in pieces.  Names of a column need no escapes, and those of a group any."""
     name = family.name
     yield f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n".encode()
     for part in _parts(family):
@@ -408,10 +472,15 @@ def text_of(family: Family) -> Iterator[bytes]:
         lines = []
         for value, labels, suffix in part:
             shown = f"{value:g}" if isinstance(value, float) else f"{value}"
-            within = ",".join([f'{key}="{label}"' for key, label in labels.items()])
+            within = ",".join(
+                [f'{key}="{label.translate(_ESCAPES)}"' for key, label in labels.items()]
+            )
             lines.append(f"{name}{suffix}{{{within}}} {shown}\n" if within else
                          f"{name}{suffix} {shown}\n")  # fmt: skip
         yield "".join(lines).encode()
+
+
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def as_json(metrics: Iterable[Family]) -> bytes:

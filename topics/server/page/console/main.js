@@ -4,23 +4,26 @@
 import { getJson, onKey, onKeyAsked, Refused, useKey } from "./api.js";
 import { findCluster, forgetCluster, refreshCluster } from "./cluster.js";
 import { $, duration, set, show, visible } from "./dom.js";
+import { openGroup, refreshGroups } from "./groups.js";
 import { forgetOverview, refreshOverview } from "./overview.js";
 import { markTopic, refreshRouters } from "./routers.js";
 import { forgetTopic, leaveTopic, openTopic, refreshTopic, TABS } from "./topic.js";
 import { forgetTopics, refreshTopics } from "./topics.js";
 
 const REFRESH_MS = 2000;
-const VIEWS = ["overview", "topics", "topic", "cluster"];
+const VIEWS = ["overview", "topics", "topic", "groups", "cluster"];
 
 let round = 0, timer, view = "";
 
-// ---- where one is: #/, #/cluster, #/topics, #/topics/NAME, #/topics/NAME/TAB, #/topics/NAME/records/SEQ
+// ---- where one is: #/, #/cluster, #/groups, #/groups/NAME, #/topics, #/topics/NAME, #/topics/NAME/TAB, #/topics/NAME/records/SEQ
 
 function decoded(text) {
   try { return decodeURIComponent(text); } catch { return text; }
 }
 
 function place() {
+  const group = location.hash.match(/^#\/groups(?:\/([^/]+))?$/); // any text is the name of a group: it is decoded by itself
+  if (group) return { view: "groups", name: group[1] && decoded(group[1]) };
   const [, noun = "", name, part, seq] = decoded(location.hash).match(/^#\/([^/]*)(?:\/([^/]+))?(?:\/([^/]+))?(?:\/(\d+))?/) ?? [];
   if (noun === "topics" && name) return { view: "topic", name, part: TABS.includes(part) ? part : "records", seq: seq && Number(seq) };
   return { view: noun === "topics" || noun === "cluster" ? noun : "overview" };
@@ -33,7 +36,7 @@ function arrive() {
   }
   const at = place();
   for (const each of VIEWS) show($("view-" + each), each === at.view);
-  for (const each of ["overview", "topics", "cluster"]) {
+  for (const each of ["overview", "topics", "groups", "cluster"]) {
     if (each === at.view || (each === "topics" && at.view === "topic")) $("go-" + each).setAttribute("aria-current", "page");
     else $("go-" + each).removeAttribute("aria-current");
   }
@@ -41,7 +44,8 @@ function arrive() {
     openTopic(at.name, at.part, at.seq);
     markTopic(at.name);
   } else leaveTopic();
-  document.title = at.view === "topic" ? `${visible(at.name)} · topics` : "topics";
+  if (at.view === "groups") openGroup(at.name, refresh);
+  document.title = at.name !== undefined ? `${visible(at.name)} · topics` : "topics";
   view = at.view;
   refresh();
 }
@@ -52,6 +56,7 @@ const REFRESHES = {
   overview: (isCurrent) => refreshOverview(isCurrent),
   topics: (isCurrent) => refreshTopics(isCurrent).then(() => refreshRouters(isCurrent)),
   topic: (isCurrent) => refreshTopic(isCurrent),
+  groups: (isCurrent) => refreshGroups(isCurrent),
   cluster: (isCurrent) => refreshCluster(isCurrent),
 };
 
