@@ -51,6 +51,8 @@ class Lives:
     LIMITS: ClassVar[dict[str, int]] = {"segment_max_records": 32}
     jumps = False
     """The clock may be another at each start."""
+    steps = 40
+    """Of a life."""
 
     def __init__(self, seed: int, *, harsh: bool) -> None:
         self.dice = random.Random(seed)
@@ -154,7 +156,7 @@ CALLS = 400
 """Of a life, within which it is cut."""
 
 
-def lived(world: World, *, lives: int = 4, steps: int = 40) -> World:
+def lived(world: World, *, lives: int = 4) -> World:
     """Live a world in which each life is cut at a call that chance names.  Raises Broken."""
     begins, ends = sorted(world.dice.sample(range(2 * lives), 2))
     for nth in range(lives):
@@ -162,7 +164,7 @@ def lived(world: World, *, lives: int = 4, steps: int = 40) -> World:
             world.back_up()
         if nth == ends + 1 and world.backup is not None:
             world.restore()
-        world.live(world.files.calls + world.dice.randrange(1, CALLS), steps)
+        world.live(world.files.calls + world.dice.randrange(1, CALLS), world.steps)
     world.files.cut_at = None
     world.judge()
     return world
