@@ -1,6 +1,7 @@
 """A simulated cluster of real engines: the faults of `world`, and clocks that are apart."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -10,12 +11,22 @@ from sim.files import Cut
 from topics.protocol.cluster.rule.leading import NodeState
 from topics.protocol.cluster.rule.replica import Place
 from topics.protocol.cluster.rule.steps import Offered
+from topics.protocol.cluster.rule.unit import FORMAT
+from topics.protocol.driver.reply import Reply
 from topics.protocol.engine import Engine
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.records import parse_delete
 from topics.protocol.faces.http.topics import parse_put
-from topics.protocol.model.errors import StoreError
-from topics.protocol.model.events import Event, JobsLeased, RecordsAppended
+from topics.protocol.model.commands import Command, CommitOffsets, JoinGroup
+from topics.protocol.model.errors import ErrorCode, Rejection, StoreError
+from topics.protocol.model.events import (
+    Event,
+    GroupChanged,
+    JobsLeased,
+    OffsetsCommitted,
+    RecordsAppended,
+)
+from topics.protocol.model.groups import GroupPhase, OffsetCommit
 from topics.protocol.model.records import Batch, PackedBatch
 from topics.store.memory import MemoryStore
 
@@ -44,12 +55,13 @@ CALLS = 60
 
 @dataclass(frozen=True)
 class EngineStyle(Style):
-    """`tick`: time passes, `put`: topics are configured anew, `delete`: records are."""
+    """`tick`: time passes, `put`: topics are configured anew, `delete`: records are, `group`: consumers commit and join."""
 
     tick: float = 3
     put: float = 0.3
     delete: float = 0.4
     claim: float = 2
+    group: float = 0
 
 
 def _of(style: Style) -> EngineStyle:
@@ -58,6 +70,10 @@ def _of(style: Style) -> EngineStyle:
 
 
 ENGINE_KINDS: dict[str, EngineStyle] = {kind: _of(style) for kind, style in KINDS.items()}
+GROUPED: dict[str, EngineStyle] = {
+    kind: replace(ENGINE_KINDS[kind], group=3) for kind in ("storm", "twins", "trims", "cuts")
+}
+"""Worlds with groups of consumers: `g` has offsets, and `h` has members."""
 
 
 def _marks_of(batch: Batch | PackedBatch) -> list[Any]:
@@ -73,6 +89,8 @@ class Reference:
 
     Attributes:
         born: For each record of `RECORDS` by its mark, the index of the unit that appended it.
+        commits: The offsets that were committed, each of which is another.
+        generation: That of the members of `h`.
     """
 
     def __init__(self) -> None:
@@ -80,6 +98,8 @@ class Reference:
         self.engine.resume()
         self.born: dict[int, tuple[str, int]] = {}
         self.leases: set[int] = set()
+        self.commits: set[int] = set()
+        self.generation = 0
         self.index = 0
 
     def take(self, index: int, events: list[Event]) -> None:
@@ -101,6 +121,12 @@ class Reference:
                 if twice := self.leases & set(event.leases):
                     raise Violation("no lease twice", f"{twice}")
                 self.leases |= set(event.leases)
+            if isinstance(event, OffsetsCommitted):
+                self.commits |= {each.seq for each in event.offsets}
+            if isinstance(event, GroupChanged) and event.phase is GroupPhase.COMPLETING:
+                if event.generation <= self.generation:
+                    raise Violation("no generation twice", f"{event.generation}")
+                self.generation = event.generation
             self.engine.state.apply(event)
             for topic in self.engine.state.by_id.values():
                 topic.publish(topic.head_seq)
@@ -126,6 +152,9 @@ class EngineWorld(World):
         self.now_ms = START_MS
         self.reference = Reference()
         self.snapshots = Counter[str]()
+        self.commits = 0
+        self.committed: set[int] = set()
+        """Offsets whose commit was acknowledged."""
         self.given: set[tuple[str, int]] = set()
         """Seqs of records that live in a leader's memory only, by epoch."""
         kind = list(ENGINE_KINDS)[seed % len(ENGINE_KINDS)]
@@ -159,6 +188,7 @@ class EngineWorld(World):
             gone = self.acknowledged - set(self.reference.born)
             self.lost |= gone
             self.acknowledged -= gone
+            self.committed &= self.reference.commits
             self.oracle.marks = set(self.reference.born)
 
     def reference_at(self, index: int) -> Reference:
@@ -230,6 +260,41 @@ class EngineWorld(World):
             body = {"node": "w", "max": self.rng.randint(1, 3), "lease_ms": 2000}
             command = parse_claim("work", orjson.dumps(body), LIMITS)
             process.ask(command, lambda found: None)
+
+    def do_group(self) -> None:
+        """An offset is committed, or somebody joins, who is never heard of again."""
+        process = self.leader()
+        if process is None or "plain" not in process.engine.state.topics:
+            return
+        if process.node.format < FORMAT and self.rng.random() < 0.5:
+            process.member.write_format(FORMAT)  # all nodes are upgraded by now
+        self.commits += 1
+        offset = self.commits
+        if self.rng.random() < 0.3:
+            self._submit(process, _joining(offset, self.rng.choice(("i", "j", None))))
+            return
+
+        def told(found: Any) -> None:
+            if not isinstance(found, Exception) and not process.is_ghost:
+                if offset not in self.reference.commits:
+                    raise Violation("acknowledged is true", f"the commit of {offset} is not there")
+                self.committed.add(offset)
+
+        self._submit(process, CommitOffsets("g", [OffsetCommit("plain", offset)]), told)
+
+    @staticmethod
+    def _submit(process: EngineProcess, command: Command, told: Callable[[Any], None] = id) -> None:
+        is_old = process.node.format < FORMAT
+        try:
+            found = process.host.driver.submit(command, lambda reply: told(reply.result))
+        except Rejection as refusal:
+            if is_old and refusal.code is not ErrorCode.UPGRADE_PENDING:
+                raise Violation("older nodes read all", f"{command}: {refusal}") from None
+            return
+        if is_old:
+            raise Violation("older nodes read all", f"{command} is taken")
+        if isinstance(found, Reply):
+            told(found.result)
 
     def do_tick(self) -> None:
         self.now_ms += self.rng.choice((1, 20, 300, 1100))
@@ -309,6 +374,8 @@ class EngineWorld(World):
         acknowledged_stays(self.acknowledged, self.oracle)
         refused_is_not_there(self.refused, self.oracle)
         loss_is_told(self.untold)
+        if gone := self.committed - self.reference.commits:
+            raise Violation("acknowledged stays", f"commits of {sorted(gone)[:5]}")
         index = self.oracle.moments[-1].index
         for process in self.processes.values():
             if process.node.state is NodeState.ASIDE:
@@ -339,6 +406,21 @@ class EngineWorld(World):
             if found.get(name) != about:
                 what = f"{who} at {index}: {name} is {found.get(name)}, and was {about}"
                 raise Violation("a state is of its index", what)
+
+
+def _joining(number: int, instance: str | None) -> JoinGroup:
+    return JoinGroup(
+        group="h",
+        member_id="",
+        new_member_id=f"m{number}",
+        instance_id=instance,
+        client_id="c",
+        client_host="/h",
+        session_ms=6000,
+        rebalance_ms=1000,
+        protocol_type="consumer",
+        protocols=(("range", b"all"),),
+    )
 
 
 def told_engine_world(

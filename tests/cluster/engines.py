@@ -468,6 +468,9 @@ def dump(engine: Engine, now_ms: int) -> dict[str, object]:
             about |= {"head": topic.head_seq, "live": seqs, "text": text}
             about |= {"count": topic.count, "lost": lost_of(topic)}
         found[name] = about
+    for name, group in sorted(state.groups.by_name.items()):
+        if not group.is_expired(now_ms):
+            found[f"group {name}"] = group.image()
     return found
 
 

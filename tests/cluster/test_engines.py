@@ -6,10 +6,13 @@ from collections import Counter
 import pytest
 
 from .engine_bugs import BUGS, find
-from .engine_world import ENGINE_KINDS, told_engine_world
+from .engine_world import ENGINE_KINDS, GROUPED, told_engine_world
 
 SAMPLE, FULL = 48, int(os.environ.get("TOPICS_TESTS_WORLDS", "1200"))
 """Worlds of the default run, and of `pytest -m long tests/cluster`."""
+
+GROUPED_SAMPLE = 3
+"""Of each kind that has groups."""
 
 
 @pytest.mark.long
@@ -39,6 +42,15 @@ def test_no_world_breaks_an_invariant(kind: str, is_full: bool) -> None:
     if kind == "cuts":
         assert count["cut"] > 0
         assert count["in flight"] > 0
+
+
+@pytest.mark.parametrize("kind", GROUPED)
+def test_groups_and_their_offsets_are_what_the_log_says(kind: str) -> None:
+    """Over every change of leaders: a commit that was acknowledged stays, no generation is used twice, and every
+    replica and store has the groups of its index. (§5)"""
+    worlds = [told_engine_world(seed, GROUPED[kind]) for seed in range(GROUPED_SAMPLE)]
+    assert sum(len(world.committed) for world in worlds) > 0
+    assert kind == "cuts" or sum(world.reference.generation for world in worlds) > 0
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,7 @@ from protocol.harness import Harness
 from topics.protocol.batches.header import BatchError
 from topics.protocol.model.commands import FindPlaces
 
-Patch = Any
-
-
-class Broken(AssertionError):
-    """An invariant does not hold."""
-
-
-def require(holds: bool, what: str) -> None:
-    if not holds:
-        raise Broken(what)
+from .lives import Broken, Bug, Patch, require
 
 
 class Consumer:
@@ -185,16 +176,13 @@ def empty_batch_passes_over_the_living(patch: Patch) -> None:
     patch.setattr(fetches, "CUTS_MAX", 1)
 
 
-BUGS: dict[str, Callable[[Patch], None]] = {
-    bug.__name__: bug
-    for bug in (
-        shown_beyond_the_head,
-        shown_before_it_is_written,
-        offsets_shifted_by_a_delete,
-        dead_row_in_a_batch,
-        crc_not_renewed,
-        text_before_batches,
-        acknowledged_before_it_is_sound,
-        empty_batch_passes_over_the_living,
-    )
-}
+BUGS = (
+    Bug(shown_beyond_the_head, "a consumer cannot read on"),
+    Bug(shown_before_it_is_written, "what is not written yet is shown"),
+    Bug(offsets_shifted_by_a_delete, "another record is at an offset"),
+    Bug(dead_row_in_a_batch, "a deleted record is shown"),
+    Bug(crc_not_renewed, "a consumer cannot read on: .*CRC"),
+    Bug(text_before_batches, "a consumer cannot read on"),
+    Bug(acknowledged_before_it_is_sound, "sent record .* is the next"),
+    Bug(empty_batch_passes_over_the_living, "what was shown is not there any more", 1),
+)

@@ -8,10 +8,10 @@ from topics.protocol.state.state import State
 from topics.store.store import DiskStore
 
 from .files import SimFiles
-from .producers import BUGS, FILE_BYTES, World, found_in, lived
+from .lives import FILE_BYTES, cut_everywhere, found_by, lived
+from .producers import BUGS, World
 
 SAMPLE, FULL = 15, 150
-SEARCH = range(200)
 CALLS = 3
 """Of a life, the calls at which a default run cuts: one in so many."""
 
@@ -19,7 +19,7 @@ CALLS = 3
 @pytest.mark.parametrize("harsh", [False, True])
 def test_each_record_is_there_once(harsh: bool) -> None:
     """A kill takes nothing that was written, a power loss nothing that was synced; what has no answer comes again."""
-    worlds = [lived(seed, harsh=harsh) for seed in range(SAMPLE)]
+    worlds = [lived(World(seed, harsh=harsh)) for seed in range(SAMPLE)]
     assert sum(len(world.acked) for world in worlds) > 10 * SAMPLE
 
 
@@ -27,24 +27,20 @@ def test_each_record_is_there_once(harsh: bool) -> None:
 @pytest.mark.parametrize("harsh", [False, True])
 def test_many_worlds(harsh: bool) -> None:
     for seed in range(SAMPLE, FULL):
-        lived(seed, harsh=harsh)
+        lived(World(seed, harsh=harsh))
 
 
 @pytest.mark.parametrize("harsh", [False, True])
 def test_a_cut_at_every_call(harsh: bool) -> None:
     """One life, cut at each of its calls in turn; the next one makes up for it."""
-    total = World(1, harsh=harsh).live(None, 30)
-    for cut_at in range(1, total, CALLS):
-        world = World(1, harsh=harsh)
-        world.live(cut_at, 30)
-        world.live(None, 5)
-        world.judge()
+    cut_everywhere(lambda: World(1, harsh=harsh), stride=CALLS)
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    BUGS[name](monkeypatch)
-    assert found_in(SEARCH) is not None
+    bug = BUGS[name]
+    bug.sow(monkeypatch)
+    found_by(bug, World)
 
 
 def test_a_copy_of_a_directory_gives_other_ids(monkeypatch: pytest.MonkeyPatch) -> None:

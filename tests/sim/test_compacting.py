@@ -1,0 +1,45 @@
+"""Compacted topics over kills and power losses: the newest record of each key is there, always; and bugs that these worlds find (127)."""
+
+import pytest
+
+from topics.protocol.maintenance import key_compaction
+
+from .compacting import BUGS, World
+from .lives import cut_everywhere, found_by, lived
+
+SAMPLE, FULL = 4, 300
+STRIDE = 13
+"""Of the calls of a life, one in so many is the last in a default run."""
+
+
+@pytest.mark.parametrize("harsh", [False, True])
+@pytest.mark.parametrize("keys_max", [2, key_compaction.KEYS_MAX])
+def test_the_newest_record_of_each_key_is_there(
+    keys_max: int, harsh: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a pass was doing; also where there are more keys than are remembered at a time."""
+    monkeypatch.setattr(key_compaction, "KEYS_MAX", keys_max)
+    for seed in range(SAMPLE):
+        lived(World(seed, harsh=harsh))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("harsh", [False, True])
+@pytest.mark.parametrize("keys_max", [2, key_compaction.KEYS_MAX])
+def test_many_worlds(keys_max: int, harsh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_compaction, "KEYS_MAX", keys_max)
+    for seed in range(SAMPLE, FULL):
+        lived(World(seed, harsh=harsh))
+
+
+@pytest.mark.parametrize("harsh", [False, True])
+def test_a_cut_at_any_call(harsh: bool) -> None:
+    """A pass that was cut off is begun anew, and finds what was left."""
+    cut_everywhere(lambda: World(1, harsh=harsh), stride=STRIDE)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug = BUGS[name]
+    bug.sow(monkeypatch)
+    found_by(bug, World)

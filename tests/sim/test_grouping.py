@@ -1,0 +1,36 @@
+"""Groups of consumers over kills and power losses: nothing that a member was told is lost; and bugs that these worlds find (§5, 126)."""
+
+import pytest
+
+from .grouping import BUGS, World
+from .lives import cut_everywhere, found_by, lived
+
+SAMPLE, FULL = 25, 1000
+STRIDE = 5
+"""Of the calls of a life, one in so many is the last in a default run."""
+
+
+@pytest.mark.parametrize("harsh", [False, True])
+def test_members_and_commits_are_what_they_were_told(harsh: bool) -> None:
+    """Members go on in their generation, no generation is used twice, and no commit is lost or goes back."""
+    for seed in range(SAMPLE):
+        lived(World(seed, harsh=harsh))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("harsh", [False, True])
+def test_many_worlds(harsh: bool) -> None:
+    for seed in range(SAMPLE, FULL):
+        lived(World(seed, harsh=harsh))
+
+
+@pytest.mark.parametrize("harsh", [False, True])
+def test_a_cut_at_any_call(harsh: bool) -> None:
+    cut_everywhere(lambda: World(1, harsh=harsh), stride=STRIDE, steps=60)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug = BUGS[name]
+    bug.sow(monkeypatch)
+    found_by(bug, World)
