@@ -93,6 +93,14 @@ def _shown(line: bytes) -> bytes:
     return visible_json(line.decode("utf-8", "replace")).encode()
 
 
+def in_partition(line: bytes, partition: int | None) -> bytes:
+    """A record's line with the partition that it is of, unless that is the first, or the only one."""
+    if not partition:
+        return line
+    head, comma, rest = line.partition(b",")
+    return b'%b,"$partition":%d%b%b' % (head, partition, comma, rest)
+
+
 def take_over() -> None:
     """Have what Python prints by itself go this way, too: the trace of an exception that nobody
     caught, in any thread; warnings; and log lines where no logging is set up."""

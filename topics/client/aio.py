@@ -365,7 +365,7 @@ class AsyncClient(AsyncQueueCalls, AsyncRouterCalls, AsyncGroupCalls):
         page saw it.  Options: `ReadOptions`; `record_type` as for `diff`.
 
         Of a topic with several partitions it reads the `partition` that is given; without one, all of
-        them from their beginnings, one after the other.  To follow all at once, `watch` the topic.
+        them from their beginnings, one after the other.
         """
         return self.session.items(paging.RecordPages(topic, record_type, **options))
 

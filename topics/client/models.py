@@ -112,19 +112,11 @@ class TopicGone(msgspec.Struct, frozen=True, kw_only=True):
     head_seq: int = 0
 
 
-class _Watched(NamedTuple, Generic[R]):
+class Watched(NamedTuple, Generic[R]):
+    """An item of a watch, with the name of its topic."""
+
     topic: str
     item: R | Tombstone | TopicGone
-
-
-class Watched(_Watched[R]):
-    """An item of a watch, with the name of its topic.
-
-    Attributes:
-        partition: The one that the item is of.
-    """
-
-    partition: int = 0
 
 
 class WatchPosition(msgspec.Struct, frozen=True, kw_only=True):

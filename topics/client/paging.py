@@ -82,8 +82,19 @@ class RecordPages(Generic[R]):
         self._until_seq: int | None = None
         self._is_done = False
         self._asks_partitions = False
+        self._taken = page.get("partition")
         self._partitions: list[int] = []
         """Numbers of partitions that are still to be read behind the present one."""
+
+    @property
+    def partition(self) -> int | None:
+        """Of the records that were taken last; None: the topic has one."""
+        return self._taken
+
+    @property
+    def has_more_partitions(self) -> bool:
+        """Whether those of others follow."""
+        return bool(self._partitions)
 
     def refused(self, error: TopicsError) -> None:
         """The page was not given; raises the error, unless there is a call that may do instead."""
@@ -130,6 +141,7 @@ class RecordPages(Generic[R]):
             self._until_seq = answer.head_seq
         at_end = answer.caught_up or self.cursor >= self._until_seq
         self._is_done = self._left == 0 or (at_end and not self._follow)
+        self._taken = self._page.get("partition")
         if self._is_done and self._left != 0 and self._partitions:
             self._begin_partition()
         return [answer.tombstone, *answer.records] if answer.tombstone else answer.records
