@@ -432,7 +432,8 @@ def _tell_plan(
     import msgspec
 
     from topics.arrow.scan import partition_names
-    from topics.cli.export_place import lineages, publicly, shown
+    from topics.cli.export_place import lineages
+    from topics.cli.printing import publicly, shown
     from topics.export.run import exported_then, plan
 
     there = lineages(to)

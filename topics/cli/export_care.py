@@ -14,13 +14,11 @@ from topics.cli.export_place import (
     named,
     opened,
     place_option,
-    publicly,
     settings_of,
-    shown,
     size_bytes,
 )
 from topics.cli.export_progress import compared_line
-from topics.cli.printing import print_table, say, say_json
+from topics.cli.printing import print_table, publicly, say, say_json, shown
 from topics.cli.target import with_client
 from topics.protocol.model.names import partition_of
 

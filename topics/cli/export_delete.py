@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from topics.cli.exits import UNUSABLE, Stop, were
-from topics.cli.export_place import publicly, shown
-from topics.cli.printing import confirmed, say, say_json
+from topics.cli.printing import confirmed, publicly, say, say_json, shown
 
 if TYPE_CHECKING:
     from topics.arrow.source import TopicSource

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from topics.cli.exits import CORRUPT, LOST, UNUSABLE, Stop, refusals
-from topics.protocol.model.names import partition_of, public_name
+from topics.protocol.model.names import public_name
 
 if TYPE_CHECKING:
     from topics.arrow.source import TopicSource
@@ -42,20 +42,6 @@ def size_bytes(_context: click.Context, _option: click.Parameter, text: str) -> 
     if found is None or not int(found[1]):
         raise click.BadParameter(f"{text!r} is no size such as 256MB or 64MiB")
     return int(found[1]) * _UNIT[(found[2] or "").upper()]
-
-
-def shown(name: str) -> str:
-    """A partition's name (`partition_name`) as people read it."""
-    topic, partition = partition_of(name)
-    return f"{topic}, partition {partition}" if partition else topic
-
-
-def publicly(row: dict[str, Any]) -> dict[str, Any]:
-    """An object of JSON about a partition: its topic, and its number where it is not the first."""
-    if "topic" not in row:
-        return row
-    topic, partition = partition_of(row["topic"])
-    return {**row, "topic": topic, **({"partition": partition} if partition else {})}
 
 
 def named(to: Path, topics: Sequence[str], known: Sequence[str]) -> list[str]:

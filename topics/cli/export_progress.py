@@ -7,8 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from topics.cli.exits import counted
-from topics.cli.export_place import publicly, shown
-from topics.cli.printing import say, say_above, say_json
+from topics.cli.printing import publicly, say, say_above, say_json, shown
 from topics.visible import visible
 
 if TYPE_CHECKING:

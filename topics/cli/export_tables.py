@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from topics.cli.exits import CORRUPT, OK, counted, were
-from topics.cli.export_place import named, opened, publicly, shown
-from topics.cli.printing import say, say_json
+from topics.cli.export_place import named, opened
+from topics.cli.printing import publicly, say, say_json, shown
 
 if TYPE_CHECKING:
     from topics.client import Client

@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from topics.cli.exits import OK, UNUSABLE, Stop
-from topics.cli.export_place import shown
-from topics.cli.printing import say, say_json
+from topics.cli.printing import say, say_json, shown
 from topics.distribution import install
 from topics.protocol.model.names import partition_of, public_name
 
