@@ -70,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"topics.spark", "topics.arrow", "topics.client", "topics.export", "topics.protocol.model"},
     "export": STDLIB
     | {"numpy", "pyarrow", "msgspec", "orjson", "deltalake", "pyiceberg"}
-    | {"topics.export", "topics.arrow", "topics.client"},
+    | {"topics.export", "topics.arrow", "topics.client", "topics.protocol.model.names"},
     "asgi": STDLIB
     | {"hypercorn", "msgspec", "orjson"}
     | {"topics.asgi", "topics.server", "topics.protocol", "topics.store", "topics.settings"},

@@ -370,3 +370,36 @@ def test_what_is_no_topic_has_no_forms(
     at("/topics/jobs")
     until_fact(page, "Records", "1")
     page.locator("#tabs").wait_for()
+
+
+# ---------------------------------------------------------------------- partitions
+
+
+def test_a_partition_is_chosen(api: Api, page: Any, at: At) -> None:
+    """Its records and numbers are shown, and a topic with one partition offers no choice. (§2.1)"""
+    api.put("wide", partitions=3)
+    api.put("one")
+    records = [{"data": n, "partition": n % 3} for n in (0, 2, 2)]
+    api.ok("POST", "/v0/topics/wide", {"records": [*records, {"data": "x", "partition": 0}]})
+    at("/topics/wide")
+
+    until_fact(page, "Records", "4")
+    assert page.locator("#partition option").all_text_contents() == ["0", "1", "2"]
+    page.wait_for_function("() => document.querySelectorAll('#records .record').length === 2")
+    assert "of 3: 2 records" in page.text_content("#partition-facts")
+
+    page.select_option("#partition", index=1)
+    shows(page, "#no-records", "No records.")
+    page.select_option("#partition", index=2)
+    page.wait_for_function("() => document.querySelectorAll('#records .record').length === 2")
+    assert page.locator("#records .data").all_text_contents() == ["2", "2"]
+    assert "earliest 1, head 2" in page.text_content("#partition-facts")
+
+    page.get_by_role("link", name="Manage", exact=True).click()
+    page.fill("#delete-before", "2")
+    page.click("#delete-records button")
+    shows(page, "#confirm-text", "1 record of 2 in wide, partition 2 would be deleted.")
+
+    at("/topics/one")
+    until_fact(page, "Records", "0")
+    assert page.locator("#partition-of").is_hidden()

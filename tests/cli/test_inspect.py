@@ -208,3 +208,27 @@ def test_no_data_directory(run: Any, tmp_path: Path) -> None:
         assert done.exit_code == 2, done.output
         assert done.stderr.startswith(f"topics: {path}")
         assert done.stderr.count("\n") == 1
+
+
+def test_partitions_are_told_by_their_numbers(server: Server, run: Any) -> None:
+    """The engine's own names of them stand nowhere, for a person or a program. (§2.1)"""
+    with server.client() as client:
+        client.put_topic("wide", partitions=3)
+        client.append("wide", "a", partition=2)
+    server.stop()
+
+    told = run("inspect", server.data_dir).stdout
+    rows = [line.split()[:5] for line in told.splitlines() if line.startswith("wide")]
+    assert [row[:3] for row in rows] == [
+        ["wide", *rows[0][1:3]],
+        ["wide,", "partition", "1"],
+        ["wide,", "partition", "2"],
+    ]
+    found = json.loads(run("inspect", server.data_dir, "--json").stdout)["topics"]
+    assert {(each["topic"], each.get("partition"), each["count"]) for each in found} == {
+        ("jobs", None, 500),
+        ("wide", None, 0),
+        ("wide", 1, 0),
+        ("wide", 2, 1),
+    }
+    assert "#" not in told

@@ -45,6 +45,24 @@ def test_how_far_a_stream_came(tmp_path: Path) -> None:
     assert run("offsets", str(home), "--json") == (0, '{"orders": 41}\n', "")
 
 
+def test_how_far_a_stream_of_several_partitions_came(tmp_path: Path) -> None:
+    """A line for each, and JSON in Kafka's form, which names them. (§2.1)"""
+    ends = {"orders": 40, "orders#10": 2, "orders#2": 5, "words": 7}
+    topics = {name: {"seq": seq, "id": "e"} for name, seq in ends.items()}
+    offset = json.dumps({"v": 1, "asof": 5, "parts": 2, "topics": topics})
+    home = checkpoint(tmp_path, lines=["v1", '{"conf":{}}', offset])
+
+    assert run("offsets", str(home))[1].splitlines() == [
+        "batch 9",
+        "orders  through seq 40  epoch e",
+        "orders, partition 2  through seq 5  epoch e",
+        "orders, partition 10  through seq 2  epoch e",
+        "words  through seq 7  epoch e",
+    ]
+    starting = {"orders": {"0": 41, "10": 3, "2": 6}, "words": 8}
+    assert json.loads(run("offsets", str(home), "--json")[1]) == starting
+
+
 def test_no_stream_of_ours(tmp_path: Path) -> None:
     """A folder without a commit log, and a stream of another source."""
     code, _, said = run("offsets", str(tmp_path))

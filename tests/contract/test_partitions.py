@@ -46,6 +46,16 @@ def test_records_are_written_to_partitions_and_read_there(api: Api, topic: str) 
     assert (listed["topic"], listed["count"]) == (topic, 3)
 
 
+def test_seqs_are_listed_where_nothing_else_says_them(api: Api, topic: str) -> None:
+    """A client that asks for none has the span of one partition, and of several no other way. (§2, 122)"""
+    path = f"/v0/topics/{topic}?return_seqs=false"
+    one = api.ok("POST", path, {"records": [at(1), at(1)]})
+    assert "seqs" not in one
+    assert (one["first_seq"], one["last_seq"]) == (1, 2)
+    several = api.ok("POST", path, {"records": [at(2), at(1)]})
+    assert several["seqs"] == [1, 3]
+
+
 @pytest.mark.parametrize(
     ("route", "body"),
     [

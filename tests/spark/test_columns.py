@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import DataType, LongType, StructField, StructType
 
-from topics.arrow.columns import FIELDS
+from topics.arrow.columns import ASKED_FIELDS, FIELDS
 from topics.spark.columns import OWN, Layout, available, default_schema, layout
 from topics.spark.errors import BadOption, SparkFailure
 from topics.spark.options import ReadOptions, read_options
@@ -17,6 +17,8 @@ KAFKA = (
 )
 """`spark.read.format("kafka")...load().schema.simpleString()` of spark-sql-kafka-0-10 4.2.0."""
 HEADERS = ",headers:array<struct<key:string,value:binary>>>"
+
+TYPES = FIELDS | ASKED_FIELDS
 
 
 def options(**given: str) -> ReadOptions:
@@ -39,10 +41,15 @@ def test_a_job_of_kafkas_source_finds_its_columns() -> None:
 
 def test_the_columns_that_options_add_and_leave_out() -> None:
     """In a fixed order, behind the records' own."""
-    assert schema().names == list(OWN)
-    assert schema(includeMeta="false").names == [name for name in OWN if name != "meta"]
-    assert schema(lossHandling="rows").names == [*OWN, "_kind", "_gap"]
-    assert schema(includeMetadata="true").names == [*OWN, "_metadata"]
+    one = list(FIELDS)
+    assert schema().names == one
+    assert schema(includeMeta="false").names == [name for name in one if name != "meta"]
+    assert schema(lossHandling="rows").names == [*one, "_kind", "_gap"]
+    assert schema(includeMetadata="true").names == [*one, "_metadata"]
+    assert schema(includePartition="true").names == list(OWN)
+    assert default_schema(options(), has_partitions=True).names == list(OWN)
+    never = options(includePartition="false")
+    assert default_schema(never, has_partitions=True).names == one
     assert schema(columns="data, seq").names == ["data", "seq"]
     with pytest.raises(BadOption, match=r'no column "dat"; did you mean data\?'):
         schema(columns="dat")
@@ -58,15 +65,21 @@ def made_of(
     known = available(options(**given)) | (types or {})
     wanted = StructType([StructField(name, known[name]) for name in names.split()])
     made: Layout = layout(options(**given), wanted, "here")
-    arrays = [pa.array(rows[name], FIELDS[name]) for name in made.scanned]
+    arrays = [pa.array(rows[name], TYPES[name]) for name in made.scanned]
     batch = pa.record_batch(arrays, names=list(made.scanned))
     found: list[dict[str, Any]] = made.build(batch, "epoch-1").to_pylist()
     return found
 
 
 def test_rows_in_the_form_of_kafkas_source() -> None:
-    """A topic is its partition 0, the time is the server's, and `meta` becomes the headers."""
-    rows = {"tag": ["k", None], "data": ["1", "{}"], "seq": [7, 8], "meta": ['{"a": [1]}', None]}
+    """The time is the server's, and `meta` becomes the headers."""
+    rows: dict[str, Any] = {
+        "tag": ["k", None],
+        "data": ["1", "{}"],
+        "seq": [7, 8],
+        "meta": ['{"a": [1]}', None],
+    }
+    rows["partition"] = [3, 3]
 
     found = made_of(
         "offset key value partition timestampType headers",
@@ -77,11 +90,11 @@ def test_rows_in_the_form_of_kafkas_source() -> None:
 
     assert found == [
         {
-            "offset": 7, "key": b"k", "value": b"1", "partition": 0, "timestampType": 1,
+            "offset": 7, "key": b"k", "value": b"1", "partition": 3, "timestampType": 1,
             "headers": [{"key": "a", "value": b"[1]"}],
         },
         {
-            "offset": 8, "key": None, "value": b"{}", "partition": 0, "timestampType": 1,
+            "offset": 8, "key": None, "value": b"{}", "partition": 3, "timestampType": 1,
             "headers": None,
         },
     ]  # fmt: skip
@@ -95,7 +108,7 @@ def test_columns_by_types_of_arrow() -> None:
 
     made = layout(options(), wanted, "here")
     rows = {"ts": [1_700_000_000_000_000], "tag": ["a"], "data": ['{"n": 7}']}
-    arrays = [pa.array(rows[name], FIELDS[name]) for name in made.scanned]
+    arrays = [pa.array(rows[name], TYPES[name]) for name in made.scanned]
     batch = made.build(pa.record_batch(arrays, names=list(made.scanned)), "epoch-1")
 
     assert batch.schema.equals(wanted)

@@ -34,14 +34,14 @@ BOUNDS = [
     ("startingOffsets", "23", Bound(23)),
     ("startingOffsets", "0", Bound(1)),
     ("startingOffsets", '{"orders": 23}', Bound("earliest", {"orders": 23})),
-    ("startingOffsets", '{"orders": {"0": -1}}', Bound("earliest", {"orders": "latest"})),
+    ("startingOffsets", '{"orders": {"0": -1}}', Bound("earliest", {"orders#0": "latest"})),
     ("startingOffsets", '{"orders": -2}', Bound("earliest", {"orders": "earliest"})),
     ("fromSeq", "23", Bound(24)),
     ("startingTimestamp", "1000", Bound("earliest", ts_ms=1000)),
     (
         "startingOffsetsByTimestamp",
         '{"orders": {"0": 5}}',
-        Bound("earliest", ts_by_topic={"orders": 5}),
+        Bound("earliest", ts_by_topic={"orders#0": 5}),
     ),
 ]
 
@@ -64,7 +64,11 @@ WRONG = [
         {"url": "localhost:4000"},
         "option url: 'localhost:4000' does not begin with http:// or https",
     ),
-    ({"startingOffsets": '{"orders": {"1": 3}}'}, "is not a word"),
+    ({"startingOffsets": '{"orders": {"-1": 3}}'}, "is not a word"),
+    ({"startingOffsets": '{"orders": {"1000": 3}}'}, "is not a word"),
+    ({"startingOffsets": '{"orders": {"x": 3}}'}, "is not a word"),
+    ({"startingOffsets": '{"orders": {"1": {"1": 3}}}'}, "is not a word"),
+    ({"includePartition": "yes"}, "'yes' is not true or false"),
     ({"startingOffsets": "-3"}, "is not a word"),
     ({"startingOffsets": '{"orders": "x"}'}, "is not a word"),
     ({"endingOffsets": "earliest"}, "is not a word"),
@@ -101,7 +105,13 @@ def test_wrong_values(options: dict[str, str], line: str) -> None:
         read(**options)
 
 
-@pytest.mark.parametrize("text", ["[]", '"orders"', '{"orders": 0}', "{"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[]", '"orders"', '{"orders": 0}', "{", '{"orders": []}', '{"orders": [-1]}'),
+        *('{"orders": [true]}', '{"orders": [1000]}', '{"orders": ["0"]}'),
+    ],
+)
 def test_an_assignment_of_another_shape(text: str) -> None:
     """Kafka's form is an object of lists."""
     with pytest.raises(BadOption, match=r"option assign: .* is not JSON such as"):
@@ -122,6 +132,16 @@ def test_places() -> None:
     assert "sesame" not in repr(read(apiKey="sesame"))
     assert read(apiKey="sesame").place == Place(url=HERE["url"], api_key="sesame")
     assert read_options({"path": "/d", "assign": '{"a":[0],"b":[0]}'}).topics == ("a", "b")
+
+
+def test_a_bound_of_a_topic_is_that_of_each_partition() -> None:
+    """But for those that are named by their numbers, in Kafka's form. (§2.1)"""
+    given = '{"orders": {"0": 7, "2": -1}, "words": 5}'
+    bound = read(startingOffsets=given).start
+    names = ("orders", "orders#1", "orders#2", "words", "words#3")
+    assert [bound.of(name) for name in names] == [7, "earliest", "latest", 5, 5]
+    times = read(startingOffsetsByTimestamp='{"orders": {"1": 6}, "words": 9}').start
+    assert [times.time_of(name) for name in names] == [None, 6, None, 9, 9]
 
 
 def test_consistency() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from topics.protocol.model.names import partition_of
 from topics.protocol.model.ports import Run, Span
 from topics.protocol.model.records import DATA_KEY_SIZE, FORMED, META_KEY_SIZE, Columns
 
@@ -35,9 +36,11 @@ FIELDS: Final[dict[str, pa.DataType]] = {
 former, whose offsets are 32 bits, so a batch stays below 2 GiB (`BATCH_TEXT_BYTES`)."""
 
 MARKS: Final = "marks"
-ASKED_FIELDS: Final[dict[str, pa.DataType]] = {MARKS: pa.string()}
+PARTITION: Final = "partition"
+ASKED_FIELDS: Final[dict[str, pa.DataType]] = {PARTITION: pa.int32(), MARKS: pa.string()}
 """Columns that a scan has where they are asked for.  `marks` is what a record of Kafka's has beside: an object of the
-members `$form`, `$key`, `$time` and `$headers` that pages of HTTP show, null where there are none."""
+members `$form`, `$key`, `$time` and `$headers` that pages of HTTP show, null where there are none.  `partition` is also
+there where a scan that names no columns is of a topic with several (`columns_of`)."""
 _MARK: Final = re.compile(rb',"\$(?:form|key|time|headers)":')
 """Within a JSON string its quotes would be escaped."""
 
@@ -60,6 +63,12 @@ BATCH_TEXT_BYTES: Final = 64 << 20
 """Text read for one batch at most, but for a single record that is larger."""
 
 
+def columns_of(*, has_partitions: bool) -> tuple[str, ...]:
+    """The columns of a scan that names none; `partition` stands behind the topic."""
+    first, *rest = FIELDS
+    return (first, PARTITION, *rest) if has_partitions else tuple(FIELDS)
+
+
 def schema(columns: Sequence[str], *, loss_rows: bool = False) -> pa.Schema:
     """The schema of a scan of `columns`; every field may be null.
 
@@ -78,6 +87,7 @@ def batch(topic: str, run: Run, rows: NDArray[np.int64], wanted: pa.Schema) -> p
     """*Blocking.* Rows of a run as one record batch.
 
     Args:
+        topic: The name of the partition (`partition_name`).
         rows: Rows of the run, live, ascending, at least one, shape (n,).
         wanted: The schema to fill, of `schema`.
 
@@ -87,8 +97,11 @@ def batch(topic: str, run: Run, rows: NDArray[np.int64], wanted: pa.Schema) -> p
     """
     columns, names = run.columns, set(wanted.names)
     made: dict[str, pa.Array] = {}
+    name, partition = partition_of(topic)
     if "topic" in names:
-        made["topic"] = _constant(topic, len(rows))
+        made["topic"] = _constant(name, len(rows))
+    if PARTITION in names:
+        made[PARTITION] = pa.repeat(pa.scalar(partition, pa.int32()), len(rows))
     if "seq" in names:
         made["seq"] = pa.array(rows + run.first_seq)
     if "ts" in names:

@@ -11,7 +11,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from topics.protocol.model.events import Checkpoint, Event, RunRef
+from topics.protocol.model.events import (
+    Checkpoint,
+    Event,
+    PartitionsAdded,
+    RunRef,
+    TopicConfigured,
+)
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
 
@@ -45,8 +51,12 @@ class DurableHeads:
         self.state.apply(event)
         # Every event that moves a head, a reservation or a class names its topic so.
         topic_id: int | None = getattr(event, "topic_id", None)
-        if topic_id is not None:
-            self._touched.add(topic_id)
+        if topic_id is None:
+            return
+        self._touched.add(topic_id)
+        if isinstance(event, TopicConfigured | PartitionsAdded):
+            # A config is that of all partitions.
+            self._touched.update(each.topic_id for each in self.state.by_id[topic_id].others)
 
     def refs(self) -> Sequence[RunRef]:
         return self.state.refs()

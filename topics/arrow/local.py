@@ -106,9 +106,14 @@ class LocalSource:
         self._directory = directory
 
     def topics(self) -> list[str]:
-        """All names, sorted."""
-        found = self._state.topics.values()
-        return sorted(topic.name for topic in found if self._is_shown(topic))
+        names = self._state.names
+        return [name for name in names if self._is_shown(self._state.topics[name])]
+
+    def partitions(self, topic: str) -> list[str]:
+        found = self._state.topics.get(topic)
+        if found is None or found.partition or not self._is_shown(found):
+            raise NoSuchTopic(topic)
+        return [each.engine_name for each in found.partitions if self._is_shown(each)]
 
     def _is_shown(self, topic: Topic) -> bool:
         return self._durable is None or self._durable.has(topic)
@@ -119,7 +124,7 @@ class LocalSource:
             raise NoSuchTopic(name)
         if topic.config.durability == "ephemeral":
             raise NotReadable(
-                f'topic "{name}" is ephemeral: its records are only in the memory of its server; '
+                f'topic "{topic.name}" is ephemeral: its records are only in the memory of its server; '
                 "read it by the server's URL"
             )
         topic.published_seq = self._head(topic)

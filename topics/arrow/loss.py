@@ -8,15 +8,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from topics.protocol.model.names import partition_of
+
 Handling = Literal["fail", "warn", "rows"]
 
 DELETED: Final = "deleted"
 """Reason of a gap: the topic was deleted while it was read."""
 
 
+def titled(name: str) -> str:
+    """A partition's name (`partition_name`) as people read it."""
+    topic, partition = partition_of(name)
+    return f'topic "{topic}", partition {partition},' if partition else f'topic "{topic}"'
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Seqs [first_seq, last_seq] of a topic that are lost, and why (`cap`, `ttl`, `crash`, ...)."""
+    """Seqs [first_seq, last_seq] of a topic, or of one of its partitions (`partition_name`), that are lost,
+    and why (`cap`, `ttl`, `crash`, ...)."""
 
     topic: str
     first_seq: int
@@ -30,7 +39,7 @@ class Gap:
 
     def __str__(self) -> str:
         span = f"{self.first_seq}..{self.last_seq}"
-        return f'topic "{self.topic}" lost {self.missed} seqs, {span}, reason {self.reason}'
+        return f"{titled(self.topic)} lost {self.missed} seqs, {span}, reason {self.reason}"
 
 
 def add_gap(gaps: list[Gap], gap: Gap) -> None:

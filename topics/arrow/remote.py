@@ -19,12 +19,22 @@ import msgspec
 import orjson
 import pyarrow as pa
 
-from topics.arrow.columns import GAP, MARKS, schema
+from topics.arrow.columns import GAP, MARKS, PARTITION, schema
 from topics.arrow.loss import DELETED, Gap, add_gap
 from topics.arrow.source import Bounds, Consistency, NoSuchTopic, NotDurable, Wanted
-from topics.client import Client, Retry, TopicNotFound, TopicsError
+from topics.client import (
+    Client,
+    PartitionNotFound,
+    PartitionRequired,
+    PartitionState,
+    Retry,
+    TopicNotFound,
+    TopicsError,
+    TopicState,
+)
 from topics.client.call import Call
 from topics.client.endpoints import topic_path
+from topics.protocol.model.names import partition_name, partition_of
 
 PAGE_RECORDS: Final = 1000
 """The most that a server gives (§3.1)."""
@@ -109,6 +119,9 @@ class RemoteSource:
             Client(server, api_key=api_key, retry=retry) if isinstance(server, str) else server
         )
         self._threads = ThreadPoolExecutor(ahead, "topics-scan")
+        self._partitioned: set[str] = set()
+        """Topics whose first partition has to be named: a server of before there were partitions knows no
+        such field."""
 
     def __enter__(self) -> "RemoteSource":
         return self
@@ -133,12 +146,26 @@ class RemoteSource:
     def topics(self) -> list[str]:
         return sorted(found.topic for found in self._client.topics())
 
-    def bounds(self, name: str) -> Bounds:
+    def partitions(self, topic: str) -> list[str]:
+        with _named(topic):
+            state = self._client.topic(topic, touch=False)
+        return [partition_name(topic, each.partition) for each in state.partitions] or [topic]
+
+    def _state(self, name: str) -> tuple[TopicState, TopicState | PartitionState]:
+        """The state of a topic, and of the partition of this name."""
+        topic, number = partition_of(name)
         with _named(name):
-            state = self._client.topic(name, touch=False)
-        if self._is_durable and state.config.durability != "fsync":
+            state = self._client.topic(topic, touch=False)
+        found = {each.partition: each for each in state.partitions}
+        if number and number not in found:
+            raise NoSuchTopic(name)
+        return state, found.get(number, state)
+
+    def bounds(self, name: str) -> Bounds:
+        whole, state = self._state(name)
+        if self._is_durable and whole.config.durability != "fsync":
             raise NotDurable(
-                f'topic "{name}" is of class {state.config.durability}: its server does not say which of '
+                f'topic "{whole.topic}" is of class {whole.config.durability}: its server does not say which of '
                 "its records are durable; read it by path, or give it the class fsync"
             )
         return Bounds(state.epoch or "", state.head_seq, state.earliest_seq)
@@ -151,8 +178,7 @@ class RemoteSource:
         return []
 
     def text_bytes(self, name: str, first_seq: int, last_seq: int) -> int:
-        with _named(name):
-            state = self._client.topic(name, touch=False)
+        _, state = self._state(name)
         first, last = max(first_seq, state.earliest_seq), min(last_seq, state.head_seq)
         seqs = state.head_seq - state.earliest_seq + 1
         return state.bytes * max(last - first + 1, 0) // max(seqs, 1)
@@ -161,8 +187,7 @@ class RemoteSource:
         self, name: str, first_seq: int, last_seq: int, wanted: Wanted, budget_bytes: int
     ) -> tuple[int, int]:
         """As `Source.reach`.  No answer tells the sizes of records without their text, so this reads it."""
-        with _named(name):
-            whole = self._client.topic(name, touch=False).bytes
+        whole = self._state(name)[1].bytes
         if whole <= budget_bytes:
             return last_seq, whole
         used = 0
@@ -309,9 +334,16 @@ class RemoteSource:
         raise TopicsError("replica_behind", 503, what)
 
     def _ask(self, name: str, asked: dict[str, Any]) -> _Page:
-        call = Call("POST", topic_path(name, "diff"), _decode, body=orjson.dumps(asked))
+        topic, partition = partition_of(name)
+        if partition or topic in self._partitioned:
+            asked = {**asked, "partition": partition}
+        call = Call("POST", topic_path(topic, "diff"), _decode, body=orjson.dumps(asked))
         with _named(name):
-            return self._client.session.do(call)
+            try:
+                return self._client.session.do(call)
+            except PartitionRequired:
+                self._partitioned.add(topic)
+        return self._ask(name, asked)
 
 
 @contextmanager
@@ -319,7 +351,7 @@ def _named(name: str) -> Iterator[None]:
     """Names the topic in the error of a topic that is not there."""
     try:
         yield
-    except TopicNotFound as error:
+    except (TopicNotFound, PartitionNotFound) as error:
         raise NoSuchTopic(name) from error
 
 
@@ -336,8 +368,10 @@ def _batches(name: str, records: list[_Record], wanted: Wanted) -> Iterator[pa.R
 
 
 def _batch(name: str, records: list[_Record], columns: pa.Schema) -> pa.RecordBatch:
+    topic, partition = partition_of(name)
     makers: dict[str, Any] = {
-        "topic": lambda: [name] * len(records),
+        "topic": lambda: [topic] * len(records),
+        PARTITION: lambda: [partition] * len(records),
         "seq": lambda: [record.seq for record in records],
         "ts": lambda: [record.ts * 1000 for record in records],
         "node": lambda: [record.node for record in records],

@@ -11,16 +11,19 @@ Owns what a scan's arguments mean: which topics, from where to where, and what i
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias, get_args
+from typing import Any, Final, TypeAlias, TypeVar, get_args
 
 import pyarrow as pa
 
-from topics.arrow.columns import BATCH_ROWS, FIELDS, schema
+from topics.arrow.columns import BATCH_ROWS, PARTITION, columns_of, schema
 from topics.arrow.local import LocalSource
 from topics.arrow.loss import DataLoss, Gap, Handling
 from topics.arrow.source import Consistency, NoSuchTopic, TopicSource, Wanted, now_ms
+from topics.protocol.model.names import PARTITION_MARK, partition_name, partition_of, public_name
+
+T = TypeVar("T")
 
 Place: TypeAlias = int | str
 """A seq, or one of `PLACES`."""
@@ -35,12 +38,31 @@ class DataLossWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Seqs [first_seq, last_seq] of one instance of a topic; empty where `last_seq` is less."""
+    """Seqs [first_seq, last_seq] of one instance of a topic; empty where `last_seq` is less.
+
+    Attributes:
+        topic: The name of the partition (`partition_name`).
+    """
 
     topic: str
     epoch: str
     first_seq: int
     last_seq: int
+
+
+class Scan(Iterator[pa.RecordBatch]):
+    """The batches of a scan, and their schema."""
+
+    def __init__(self, columns: pa.Schema, batches: Generator[pa.RecordBatch]) -> None:
+        self.schema = columns
+        self._batches = batches
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._batches)
+
+    def close(self) -> None:
+        """Release what the scan has opened."""
+        self._batches.close()
 
 
 def open_source(
@@ -73,9 +95,10 @@ def open_source(
 
 
 def resolve(source: TopicSource, name: str, start: Place, end: Place) -> Range:
-    """The seqs that a scan of a topic goes over.
+    """The seqs that a scan of a partition goes over.
 
     Args:
+        name: The partition's (`partition_name`).
         start: The first seq to read.  `earliest` is seq 1, so that a lost beginning is a loss like
             any other; `earliest-retained` is the first live record; `latest` is behind the head.
         end: The seq to end before, as Kafka's; or `latest`, through the head.
@@ -141,9 +164,10 @@ def scan(
     topics: str | Sequence[str] | None = None,
     *,
     pattern: str | None = None,
+    partitions: Sequence[int] | None = None,
     start: Place | Mapping[str, Place] = "earliest",
     end: Place | Mapping[str, Place] = "latest",
-    columns: Sequence[str] = tuple(FIELDS),
+    columns: Sequence[str] | None = None,
     tag: str | None = None,
     tag_prefix: str | None = None,
     exclude_nodes: Sequence[str] = (),
@@ -151,16 +175,19 @@ def scan(
     batch_rows: int = BATCH_ROWS,
     api_key: str | None = None,
     consistency: Consistency | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Records of topics, each topic in the order of its seqs.
+) -> "Scan":
+    """Records of topics, one partition after the other, each in the order of its seqs.
 
     A record that is deleted during the scan may be in it or not.  Nothing is read ahead.
 
     Args:
         source: The path of a data directory, a server's URL, or a source that is open.
         topics, pattern: Names, or a regular expression that a whole name matches.
-        start, end: As `resolve`; or a mapping by topic, in which a missing one has the default.
-        columns: Of `columns.FIELDS`, in the order wanted; fewer are read faster.
+        partitions: Only these; None: all of each topic.
+        start, end: As `resolve`, in every partition; or a mapping by topic, in which a missing one has
+            the default, and `orders#3` is partition 3 alone.
+        columns: Of `columns.FIELDS` and `partition`, in the order wanted; fewer are read faster.  None: all,
+            and `partition` where one of the topics has several.
         tag, tag_prefix, exclude_nodes: As `source.Wanted`.
         loss: What is done where seqs of the range are lost (§3.3): `fail` raises before the first
             batch; `warn` warns and goes on; `rows` puts a row with `_kind` "tombstone" where the
@@ -173,22 +200,27 @@ def scan(
         NoSuchTopic, NotReadable, Unusable, Corrupt, OSError: As `source.TopicSource`.
         ValueError: An argument is wrong.
     """
+    given = None if columns is None else schema(columns, loss_rows=loss == "rows")
     if loss not in get_args(Handling):
         raise ValueError(f"loss {loss!r} is none of {', '.join(get_args(Handling))}")
-    wanted = Wanted(
-        columns=schema(columns, loss_rows=loss == "rows"),
-        tag=tag,
-        tag_prefix=tag_prefix,
-        exclude_nodes=tuple(exclude_nodes),
-        asof_ms=now_ms(),
-        batch_rows=batch_rows,
-    )
     is_ours = isinstance(source, str | os.PathLike)
     opened = open_source(source, api_key=api_key, consistency=consistency)
     try:
+        names = partition_names(opened, choose(opened, topics, pattern))
+        if given is None:
+            found = columns_of(has_partitions=any(partition_of(name)[1] for name in names))
+            given = schema(found, loss_rows=loss == "rows")
+        wanted = Wanted(
+            columns=given,
+            tag=tag,
+            tag_prefix=tag_prefix,
+            exclude_nodes=tuple(exclude_nodes),
+            asof_ms=now_ms(),
+            batch_rows=batch_rows,
+        )
         ranges = [
             resolve(opened, name, _of(start, name, "earliest"), _of(end, name, "latest"))
-            for name in choose(opened, topics, pattern)
+            for name in (names if partitions is None else only(names, partitions))
         ]
         if loss == "fail":
             for each in ranges:
@@ -197,11 +229,40 @@ def scan(
         if is_ours:
             opened.close()
         raise
-    return _scanned(opened, ranges, wanted, loss, closes=is_ours)
+    return Scan(given, _scanned(opened, ranges, wanted, loss, closes=is_ours))
+
+
+def partition_names(source: TopicSource, topics: Sequence[str]) -> list[str]:
+    """The names of all partitions of topics.  Raises NoSuchTopic."""
+    return [name for topic in topics for name in source.partitions(topic)]
+
+
+def only(names: Sequence[str], partitions: Collection[int]) -> list[str]:
+    """The names of these partitions.
+
+    Raises:
+        NoSuchTopic: None of the topics has one of them.
+    """
+    numbers = {partition_of(name)[1] for name in names}
+    for number in partitions:
+        if names and number not in numbers:
+            raise NoSuchTopic(partition_name(public_name(names[0]), number))
+    return [name for name in names if partition_of(name)[1] in partitions]
+
+
+def place_in(places: Mapping[str, T], name: str) -> T | None:
+    """What a mapping by topic says of a partition: by its own name, in which the first one may be
+    `orders#0`, or by the topic's, which is said of all; None: nothing."""
+    topic, partition = partition_of(name)
+    found = places.get(f"{topic}{PARTITION_MARK}{partition}")
+    return places.get(topic) if found is None else found
 
 
 def _of(place: Place | Mapping[str, Place], name: str, default: Place) -> Place:
-    return place if isinstance(place, int | str) else place.get(name, default)
+    if isinstance(place, int | str):
+        return place
+    found = place_in(place, name)
+    return default if found is None else found
 
 
 def require_whole(source: TopicSource, each: Range, wanted: Wanted) -> None:
@@ -213,7 +274,7 @@ def require_whole(source: TopicSource, each: Range, wanted: Wanted) -> None:
 
 def _scanned(
     source: TopicSource, ranges: Sequence[Range], wanted: Wanted, loss: Handling, *, closes: bool
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch]:
     try:
         for each in ranges:
             yield from read(source, each, wanted, loss)
@@ -245,8 +306,10 @@ def read(
 
 def tombstone(gap: Gap, columns: pa.Schema) -> pa.RecordBatch:
     """A gap as a batch of one row."""
+    topic, partition = partition_of(gap.topic)
     known = {
-        "topic": gap.topic,
+        "topic": topic,
+        PARTITION: partition,
         "seq": gap.last_seq,
         "_kind": "tombstone",
         "_gap": {
@@ -263,11 +326,9 @@ def tombstone(gap: Gap, columns: pa.Schema) -> pa.RecordBatch:
 def reader(
     source: ScanSource,
     topics: str | Sequence[str] | None = None,
-    *,
-    columns: Sequence[str] = tuple(FIELDS),
-    loss: Handling = "fail",
-    **more: object,
+    **more: Any,
 ) -> pa.RecordBatchReader:
-    """`scan` as a `pyarrow.RecordBatchReader`, which DuckDB, Polars and pandas take as it is."""
-    batches = scan(source, topics, columns=columns, loss=loss, **more)  # type: ignore[arg-type]
-    return pa.RecordBatchReader.from_batches(schema(columns, loss_rows=loss == "rows"), batches)
+    """`scan`, with its arguments, as a `pyarrow.RecordBatchReader`, which DuckDB, Polars and pandas take as it
+    is."""
+    batches = scan(source, topics, **more)
+    return pa.RecordBatchReader.from_batches(batches.schema, batches)

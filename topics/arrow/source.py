@@ -1,5 +1,8 @@
 """What a scan asks of topics, wherever they lie.
 
+A source knows each partition of a topic by a name of its own (`partition_name`): that of the first is the
+topic's, so where a topic has one, no caller sees a difference.
+
 Two sources implement it: `local.LocalSource` over a data directory, and `remote.RemoteSource` over a
 server's HTTP API.  Both give identical batches of the same topics.
 """
@@ -12,7 +15,7 @@ from typing import Literal, Protocol, TypeAlias
 import pyarrow as pa
 
 from topics.arrow.columns import BATCH_ROWS
-from topics.arrow.loss import Gap
+from topics.arrow.loss import Gap, titled
 
 Consistency: TypeAlias = Literal["durable", "visible"]
 """Which records a read shows: those that no crash of the server takes back, or those that its other
@@ -23,7 +26,7 @@ class NoSuchTopic(KeyError):
     """There is no topic of this name."""
 
     def __str__(self) -> str:
-        return f'topic "{self.args[0]}" does not exist'
+        return f"{titled(self.args[0])} does not exist"
 
 
 class NotReadable(Exception):
@@ -36,7 +39,7 @@ class NotDurable(NotReadable):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where a topic begins and ends.
+    """Where a partition begins and ends.
 
     Attributes:
         epoch: Changes when the topic is deleted and created again, and where the data directory is
@@ -90,7 +93,10 @@ class TopicSource(Protocol):
         """See what has become durable since; raises Corrupt."""
 
     def topics(self) -> list[str]:
-        """All names, sorted."""
+        """The names of all topics, sorted; each once, however many partitions it has."""
+
+    def partitions(self, topic: str) -> list[str]:
+        """The names of a topic's partitions, in order; that of the first is the topic's.  Raises NoSuchTopic."""
 
     def bounds(self, name: str) -> Bounds:
         """Raises NoSuchTopic, NotReadable."""

@@ -64,6 +64,12 @@ _RECORD: Final = re.compile(r" - at `\$\.records\[(?P<index>\d+)\](?P<rest>[^`]*
 )
 @click.option("--node", help="Writer of these records; a read with the same node leaves them out.")
 @click.option(
+    "--partition",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Of TOPIC; by default a record's tag decides.",
+)
+@click.option(
     "--batch",
     "batch_records",
     type=click.IntRange(min=1),
@@ -109,6 +115,7 @@ def command(
     no_create: bool,
     tag_field: tuple[str, ...],
     node: str | None,
+    partition: int | None,
     batch_records: int,
     linger: int | None,
     numbers: bool,
@@ -141,7 +148,7 @@ def command(
     if linger is not None and run is not None:
         raise click.UsageError("--linger and --run exclude each other: what lingers cuts batches")
     with _opened(file) as stream, _progress(stream) as progress:
-        name = _run(run, stream, shape)
+        name = _run(run, stream, shape, partition)
         job = Import(
             client,
             topic,
@@ -150,6 +157,7 @@ def command(
             batch=batch_records,
             progress=progress,
             create=not no_create,
+            partition=partition,
         )
         if run is None and _is_pipe(stream):
             job.all_of_pipe(stream.fileno(), shape, offset, LINGER_MS if linger is None else linger)
@@ -174,6 +182,7 @@ class Import:
         batch: int,
         progress: Callable[[int], None],
         create: bool = True,
+        partition: int | None = None,
     ) -> None:
         self.records = 0
         self.deduped = 0
@@ -185,7 +194,10 @@ class Import:
         self._batch_records = batch
         self._progress = progress
         self._creates = create
-        self._seqs: tuple[int, int] | None = None
+        self._partition = partition
+        self._seqs: dict[int, tuple[int, int]] = {}
+        """The first and the last seq in each partition."""
+        self._has_partitions = False
         self._started_s = monotonic()
         self._linger_s: float | None = None
         self._began_s = 0.0
@@ -215,7 +227,7 @@ class Import:
             for record in records(lines, shape, header):
                 if not self._batch:
                     self._began_s = monotonic()
-                self._batch.append(record)
+                self._batch.append(self._placed(record))
                 self._taken.append(lines.taken)
                 if self._is_full:
                     self._send()
@@ -226,6 +238,13 @@ class Import:
             raise Stop(self._ended(error.strerror or str(error)), UNUSABLE) from None
         except KeyboardInterrupt:
             raise Stop(self._ended("interrupted"), INTERRUPTED) from None
+
+    def _placed(self, record: "NewRecord") -> "NewRecord":
+        if self._partition is None:
+            return record
+        from msgspec.structs import replace
+
+        return replace(record, partition=self._partition)
 
     def _line_bytes_max(self) -> int:
         """Of the longest record that the server takes, with what a line has beside it."""
@@ -277,20 +296,29 @@ class Import:
     def counts(self) -> dict[str, Any]:
         """The summary for a program; without seqs where there was nothing to append."""
         counts = {"topic": self._topic, "records": self.records, "deduped": self.deduped}
-        if self._seqs is None:
+        if self._has_partitions:
+            spans = [
+                {"partition": number, "first_seq": first, "last_seq": last}
+                for number, (first, last) in sorted(self._seqs.items())
+            ]
+            return {**counts, "partitions": spans}
+        if not self._seqs:
             return counts
-        return {**counts, "first_seq": self._seqs[0], "last_seq": self._seqs[1]}
+        return {**counts, "first_seq": self._seqs[0][0], "last_seq": self._seqs[0][1]}
 
     @property
     def summary(self) -> str:
         took_s = max(monotonic() - self._started_s, 1e-9)
-        if self._seqs is None:
+        if not self._seqs:
             return f"nothing to append to {self._topic}"
-        first_seq, last_seq = self._seqs
+        if self._has_partitions:
+            where = counted(len(self._seqs), "partition")
+        else:
+            where = f"seqs {self._seqs[0][0]} to {self._seqs[0][1]}"
         before = f", {self.deduped:,} of them by an earlier run" if self.deduped else ""
         return (
             f"{counted(self.records, 'record')} appended to {self._topic}{before} "
-            f"(seqs {first_seq} to {last_seq}, {took_s:.1f} s, {self.records / took_s:,.0f}/s)"
+            f"({where}, {took_s:.1f} s, {self.records / took_s:,.0f}/s)"
         )
 
     def _ended(self, what: str) -> str:
@@ -302,8 +330,10 @@ class Import:
         self.records += answer.count
         self.deduped += answer.count if answer.deduped else 0
         self.offset = offset
-        first_seq = self._seqs[0] if self._seqs else answer.first_seq
-        self._seqs = (first_seq, answer.last_seq)
+        self._has_partitions |= bool(answer.partitions)
+        spans = [(each.partition, each.first_seq, each.last_seq) for each in answer.partitions]
+        for number, first, last in spans or [(0, answer.first_seq, answer.last_seq)]:
+            self._seqs[number] = (self._seqs.get(number, (first, 0))[0], last)
         self._progress(offset)
 
 
@@ -329,12 +359,12 @@ def _header(stream: "ByteSource") -> bytes:
     return stream.readline(LINE_BYTES).removeprefix(b"\xef\xbb\xbf")
 
 
-def _run(name: str | None, stream: BinaryIO, shape: "Shape") -> str:
+def _run(name: str | None, stream: BinaryIO, shape: "Shape", partition: int | None) -> str:
     """The identity of this import, as 32 hex digits.
 
     A file is the same while its device, inode, size and time of change are; a pipe is never the
-    same twice.  The `shape` is part of the identity: the same file with other tags is another
-    import.
+    same twice.  The `shape` and a `partition` are part of the identity: the same file with other tags
+    is another import.
     """
     identity: list[Any]
     if name is not None:
@@ -343,7 +373,8 @@ def _run(name: str | None, stream: BinaryIO, shape: "Shape") -> str:
         identity = [file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns]
     else:
         identity = ["pipe", secrets.token_hex(16)]
-    return hashlib.sha256(repr([*identity, shape]).encode()).hexdigest()[:32]
+    where = [] if partition is None else [partition]
+    return hashlib.sha256(repr([*identity, shape, *where]).encode()).hexdigest()[:32]
 
 
 def _regular_file(stream: BinaryIO) -> os.stat_result | None:

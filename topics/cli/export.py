@@ -431,20 +431,23 @@ def _tell_plan(
     """Say what would be exported; returns what the export would have then, by topic."""
     import msgspec
 
+    from topics.arrow.scan import partition_names
     from topics.cli.export_place import lineages
+    from topics.cli.printing import publicly, shown
     from topics.export.run import exported_then, plan
 
     there = lineages(to)
     exported: dict[str, Lineage | None] = {}
-    for name in job.topics:
+    for name in partition_names(source, job.topics):
         each = plan(source, there.get(name), job, name)
         exported[name] = exported_then(there.get(name), each)
         count = max(each.last_seq - each.first_seq + 1, 0)
         if as_json:
             row = {"event": "plan", "topic": name, "from": each.first_seq, "to": each.last_seq}
-            say_json(msgspec.json.encode({**row, "seqs": count, "epoch": each.epoch}))
+            row |= {"seqs": count, "epoch": each.epoch}
+            say_json(msgspec.json.encode(publicly(row)))
         elif count:
-            say(f"{name}: would export seqs {each.first_seq:,} to {each.last_seq:,}")
+            say(f"{shown(name)}: would export seqs {each.first_seq:,} to {each.last_seq:,}")
         else:
-            say(f"{name}: nothing to export")
+            say(f"{shown(name)}: nothing to export")
     return exported

@@ -11,14 +11,16 @@ from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, were
 from topics.cli.export_place import (
     failures,
     is_given,
+    named,
     opened,
     place_option,
     settings_of,
     size_bytes,
 )
 from topics.cli.export_progress import compared_line
-from topics.cli.printing import print_table, say, say_json
+from topics.cli.printing import print_table, publicly, say, say_json, shown
 from topics.cli.target import with_client
+from topics.protocol.model.names import partition_of
 
 if TYPE_CHECKING:
     from topics.client import Client
@@ -32,7 +34,7 @@ def _tell(row: Any, text: str, *, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        say_json(msgspec.json.encode(row))
+        say_json(msgspec.json.encode(publicly(row)))
     else:
         say(text)
 
@@ -88,12 +90,12 @@ def _all_lineages(to: Path) -> "list[Lineage]":
 
         return list(tables_of(OsLake(to)).lineages().values())
     found = load(OsLake(to)).lineages
-    return [lineage for name in sorted(found) for lineage in found[name]]
+    return [lineage for name in sorted(found, key=partition_of) for lineage in found[name]]
 
 
 def _row(lineage: "Lineage", heads: dict[str, int]) -> dict[str, Any]:
     row = {
-        "topic": lineage.topic,
+        **publicly({"topic": lineage.topic}),
         "epoch": lineage.epoch,
         "from": lineage.first,
         "to": lineage.last,
@@ -115,13 +117,20 @@ def _row(lineage: "Lineage", heads: dict[str, int]) -> dict[str, Any]:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    columns = ["from", "to", "rows", "deleted", "erased", "lost", "handed_off", "files", "bytes"]
+    columns = ["partition"] if any("partition" in row for row in rows) else []
+    columns += ["from", "to", "rows", "deleted", "erased", "lost", "handed_off", "files", "bytes"]
     if any(row["filtered"] for row in rows):
         columns.insert(columns.index("deleted") + 1, "filtered")
     if any("lag" in row for row in rows):
         columns.append("lag")
     cells = (
-        [row["topic"], *(f"{row[name]:,}" if name in row else "" for name in columns)]
+        [
+            row["topic"],
+            *(
+                f"{row[name]:,}" if name in row else "0" if name == "partition" else ""
+                for name in columns
+            ),
+        ]
         for row in rows
     )
     print_table("<topic", *(">" + name.replace("_", " ") for name in columns), rows=cells)
@@ -159,7 +168,7 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
         others: list[str] = []
         if deep and not checked.problems:
             with opened(client, path) as source:
-                for topic in sorted(catalogue.lineages):
+                for topic in catalogue.names():
                     each = compare(lake, catalogue, source, topic)
                     if each is None:
                         others.append(topic)
@@ -176,7 +185,7 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
             }
             problems = [{"path": p.path, "what": p.what} for p in checked.problems]
             found = {each.topic: catalogue.lineages[each.topic][-1] for each in compared}
-            deeply = [{**_row(found[e.topic], {}), **asdict(e), "ok": e.is_whole} for e in compared]
+            deeply = [{**asdict(e), **_row(found[e.topic], {}), "ok": e.is_whole} for e in compared]
             row |= {"ok": is_whole, "problems": problems, "topics": deeply, "recreated": others}
             row["strangers"] = unknown
             _tell(row, "", as_json=True)
@@ -195,7 +204,7 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
         for problem in checked.problems:
             say(f"topics: {to / problem.path}: {problem.what}", err=True)
         for topic in others:
-            say(f'topics: topic "{topic}" is another one now; it is not compared', err=True)
+            say(f"topics: {shown(topic)} is another one now; it is not compared", err=True)
         note_strangers(to, unknown)
         return OK if is_whole else CORRUPT
 
@@ -205,7 +214,7 @@ def _accounted(lineage: "Lineage") -> str:
     erased = f" + {lineage.erased:,} erased" if lineage.erased else ""
     filtered = f" + {lineage.filtered:,} of other tags" if lineage.filtered else ""
     return (
-        f"{lineage.topic}: seqs {lineage.first:,} to {lineage.last:,} are "
+        f"{shown(lineage.topic)}: seqs {lineage.first:,} to {lineage.last:,} are "
         f"{lineage.rows - lineage.erased:,} records{erased} + {lineage.deleted:,} deleted{filtered} + "
         f"{lineage.missed:,} lost"
     )
@@ -276,14 +285,14 @@ def reconcile(
             opened(client, path) as source,
             open_target(OsLake(to), with_variants=with_variants) as target,
         ):
-            for topic in topics or sorted(target.catalogue.lineages):
-                if topic not in target.catalogue.lineages:
-                    raise Stop(f'{to}: there is no topic "{topic}" in it', UNUSABLE)
-                done = reconciled(target, source, topic)
-                row = {"topic": topic, "erased": done.erased, "files": done.files}
-                text = f"{topic}: {were(done.erased, 'record')} removed"
+            for name in named(to, topics, target.catalogue.names()):
+                done = reconciled(target, source, name)
+                row = {"topic": name, "erased": done.erased, "files": done.files}
+                text = f"{shown(name)}: {were(done.erased, 'record')} removed"
                 if done.is_another:
-                    text = f"{topic}: it was deleted and created again; its export is as it was"
+                    text = (
+                        f"{shown(name)}: it was deleted and created again; its export is as it was"
+                    )
                 _tell({**row, "recreated": done.is_another}, text, as_json=as_json)
         return OK
 

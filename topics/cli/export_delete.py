@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from topics.cli.exits import UNUSABLE, Stop, were
-from topics.cli.printing import confirmed, say, say_json
+from topics.cli.printing import confirmed, publicly, say, say_json, shown
 
 if TYPE_CHECKING:
     from topics.arrow.source import TopicSource
@@ -32,7 +32,9 @@ def then_delete(
     from topics.export.then_delete import carry_out
 
     refresh = getattr(source, "refresh", None)
-    for topic in topics:
+    from topics.arrow.scan import partition_names
+
+    for topic in partition_names(source, topics):
         if refresh is not None:
             refresh()
         # What was deleted before the hand-off must not look as if it were part of it.
@@ -48,7 +50,7 @@ def then_delete(
         count = carry_out(client, plan)
         event("deleted", topic=topic, before_seq=plan.bound.before_seq, count=count)
         if not given["as_json"]:
-            say(f"{topic}: {were(count, 'record')} deleted")
+            say(f"{shown(topic)}: {were(count, 'record')} deleted")
 
 
 def tell_deletes(
@@ -59,7 +61,9 @@ def tell_deletes(
     given: Mapping[str, Any],
 ) -> None:
     """Say what would be deleted once the run had exported so far, and all of it verified."""
-    for topic in topics:
+    from topics.arrow.scan import partition_names
+
+    for topic in partition_names(source, topics):
         plan = _plan(source, settings, lineages.get(topic), topic, given)
         _show(plan, _print_event if given["as_json"] else _nothing, as_json=given["as_json"])
 
@@ -67,7 +71,7 @@ def tell_deletes(
 def _print_event(what: str, **said: Any) -> None:
     import msgspec
 
-    say_json(msgspec.json.encode({"event": what, **said}))
+    say_json(msgspec.json.encode({"event": what, **publicly(said)}))
 
 
 def _nothing(what: str, **said: Any) -> None:
@@ -110,10 +114,10 @@ def _show(plan: "Plan", event: Callable[..., None], *, as_json: bool) -> None:
         return
     limits = ", ".join(f"{name}: through {last:,}" for name, last in bound.limits.items())
     if plan.is_empty:
-        say(f"{plan.topic}: nothing to delete ({limits})")
+        say(f"{shown(plan.topic)}: nothing to delete ({limits})")
         return
     say(
-        f"{plan.topic}: the records from seq {plan.earliest_seq:,} to {bound.before_seq - 1:,} are "
+        f"{shown(plan.topic)}: the records from seq {plan.earliest_seq:,} to {bound.before_seq - 1:,} are "
         f"to be deleted for every reader ({limits})"
     )
 
@@ -121,5 +125,5 @@ def _show(plan: "Plan", event: Callable[..., None], *, as_json: bool) -> None:
 def _ask(plan: "Plan") -> None:
     if sys.stdin is None or not sys.stdin.isatty():
         raise Stop("--then-delete asks on a terminal; give --yes where there is none", UNUSABLE)
-    if not confirmed(f"Delete them in {plan.topic}?"):
+    if not confirmed(f"Delete them in {shown(plan.topic)}?"):
         raise Stop("nothing was deleted", UNUSABLE)

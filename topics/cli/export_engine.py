@@ -100,9 +100,11 @@ def chosen(
 
 def _span_bytes(source: "TopicSource", job: "ExportJob", to: "Path") -> int:
     """About how many bytes of text are to be exported."""
+    from topics.arrow.scan import partition_names
     from topics.cli.export_place import lineages
     from topics.export.run import plan
 
     there = lineages(to)
-    spans = [(name, plan(source, there.get(name), job, name)) for name in job.topics]
+    names = partition_names(source, job.topics)
+    spans = [(name, plan(source, there.get(name), job, name)) for name in names]
     return sum(source.text_bytes(name, each.first_seq, each.last_seq) for name, each in spans)

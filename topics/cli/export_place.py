@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from errno import ENOSPC
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from topics.cli.exits import CORRUPT, LOST, UNUSABLE, Stop, refusals
+from topics.protocol.model.names import public_name
 
 if TYPE_CHECKING:
     from topics.arrow.source import TopicSource
@@ -41,6 +42,18 @@ def size_bytes(_context: click.Context, _option: click.Parameter, text: str) -> 
     if found is None or not int(found[1]):
         raise click.BadParameter(f"{text!r} is no size such as 256MB or 64MiB")
     return int(found[1]) * _UNIT[(found[2] or "").upper()]
+
+
+def named(to: Path, topics: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The names of the partitions of topics, among those that an export has; no topics: all.
+
+    Raises:
+        Stop: It has none of a topic.
+    """
+    for topic in topics:
+        if topic not in map(public_name, known):
+            raise Stop(f'{to}: there is no topic "{topic}" in it', UNUSABLE)
+    return [name for name in known if not topics or public_name(name) in topics]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from topics.cli.exits import counted
-from topics.cli.printing import say, say_above, say_json
+from topics.cli.printing import publicly, say, say_above, say_json, shown
 from topics.visible import visible
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ class Telling:
         if self._bar is not None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(visible(topic), total=last - first + 1, figures="")
+            self._task = self._bar.add_task(
+                visible(shown(topic)), total=last - first + 1, figures=""
+            )
 
     def read(self, topic: str, seq: int, size_bytes: int) -> None:
         if self._bar is None or self._task is None:
@@ -99,7 +101,7 @@ class Telling:
         if self._as_json:
             import msgspec
 
-            say_json(msgspec.json.encode({"event": what, **said}))
+            say_json(msgspec.json.encode({"event": what, **publicly(said)}))
 
     def _say(self, text: str) -> None:
         if self._bar is not None:
@@ -176,4 +178,4 @@ def compared_line(each: Any) -> str:
     ]
     where = f", first at seq {each.different[0]}" if each.different else ""
     rest = f"; {', '.join(since)}{where}" if since else ""
-    return f"{each.topic}: {each.same:,} records are the topic's, byte for byte{rest}"
+    return f"{shown(each.topic)}: {each.same:,} records are the topic's, byte for byte{rest}"

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, were
-from topics.cli.export_place import opened
-from topics.cli.printing import say, say_json
+from topics.cli.exits import CORRUPT, OK, counted, were
+from topics.cli.export_place import named, opened
+from topics.cli.printing import publicly, say, say_json, shown
 
 if TYPE_CHECKING:
     from topics.client import Client
@@ -17,7 +17,7 @@ STRANGERS_MAX: Final = 10
 def _tell(row: Any, text: str, *, as_json: bool) -> None:
     import msgspec
 
-    say_json(msgspec.json.encode(row) if as_json else text)
+    say_json(msgspec.json.encode(publicly(row)) if as_json else text)
 
 
 def verify_tables(
@@ -36,7 +36,7 @@ def verify_tables(
         tables.verify(topic)
         rows = lineage.rows - lineage.erased
         row: dict[str, Any] = {"topic": topic, "rows": rows, "ok": True}
-        text = f"{topic}: {rows:,} records, each once"
+        text = f"{shown(topic)}: {rows:,} records, each once"
         if deep:
             with opened(client, path) as source:
                 found = tables.compare(source, topic)
@@ -65,7 +65,7 @@ def compact_tables(to: Path, target_bytes: int, *, as_json: bool) -> int:
     from topics.export.tables import open_tables
 
     with open_tables(OsLake(to)) as tables:
-        for topic in tables.lineages():
+        for topic in tables.topics():
             done = tables.compact(topic, target_bytes)
             text = (
                 f"{counted(done['before'], 'file')} became {done['after']:,}"
@@ -84,14 +84,11 @@ def reconcile_tables(
     from topics.export.tables import open_tables
 
     with opened(client, path) as source, open_tables(OsLake(to)) as tables:
-        known = tables.lineages()
-        for topic in topics or known:
-            if topic not in known:
-                raise Stop(f'{to}: there is no topic "{topic}" in it', UNUSABLE)
-            done = tables.reconciled(source, topic)
-            text = f"{topic}: {were(done.erased, 'record')} removed"
+        for name in named(to, topics, list(tables.lineages())):
+            done = tables.reconciled(source, name)
+            text = f"{shown(name)}: {were(done.erased, 'record')} removed"
             if done.is_another:
-                text = f"{topic}: it was deleted and created again; its export is as it was"
-            row = {"topic": topic, "erased": done.erased, "recreated": done.is_another}
+                text = f"{shown(name)}: it was deleted and created again; its export is as it was"
+            row = {"topic": name, "erased": done.erased, "recreated": done.is_another}
             _tell(row, text, as_json=as_json)
     return OK

@@ -7,8 +7,9 @@ import click
 
 from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted
 from topics.cli.offline import refusals, unused
-from topics.cli.printing import print_table, say, say_json
+from topics.cli.printing import print_table, publicly, say, say_json, shown
 from topics.cli.progress import byte_bar
+from topics.protocol.model.names import partition_of
 
 if TYPE_CHECKING:
     from topics.protocol.model.events import TopicImage
@@ -99,7 +100,7 @@ def _topic_row(topic: "TopicImage") -> dict[str, Any]:
     import msgspec
 
     return {
-        "topic": topic.name,
+        **publicly({"topic": topic.name}),
         "durability": topic.config.durability,
         "head_seq": topic.head_seq,
         "evict_floor": topic.floors.evict_floor,
@@ -150,11 +151,11 @@ def _print(report: "Report", topics: "list[TopicImage]") -> None:
         ["head seq", "evict floor", "records", "bytes", "runs"],
         [
             (
-                t.name,
+                shown(t.name),
                 [t.head_seq, t.floors.evict_floor, t.count, t.size_bytes, len(t.runs)],
                 ", ".join(f"hole {h.first_seq:,}-{h.last_seq:,} ({h.reason})" for h in t.holes),
             )
-            for t in sorted(topics, key=lambda t: t.name)
+            for t in sorted(topics, key=lambda t: partition_of(t.name))
         ],
     )
     if report.others:

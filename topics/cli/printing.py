@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from topics.protocol.model.names import partition_of
 from topics.visible import visible, visible_json
 
 if TYPE_CHECKING:
@@ -91,6 +92,28 @@ def record_filter() -> Callable[[bytes], bytes]:
 
 def _shown(line: bytes) -> bytes:
     return visible_json(line.decode("utf-8", "replace")).encode()
+
+
+def shown(name: str) -> str:
+    """A partition's name (`partition_name`) as people read it."""
+    topic, partition = partition_of(name)
+    return f"{topic}, partition {partition}" if partition else topic
+
+
+def publicly(row: dict[str, Any]) -> dict[str, Any]:
+    """An object of JSON about a partition: its topic, and its number where it is not the first."""
+    if "topic" not in row:
+        return row
+    topic, partition = partition_of(row["topic"])
+    return {**row, "topic": topic, **({"partition": partition} if partition else {})}
+
+
+def in_partition(line: bytes, partition: int | None) -> bytes:
+    """A record's line with the partition that it is of, unless that is the first, or the only one."""
+    if not partition:
+        return line
+    head, comma, rest = line.partition(b",")
+    return b'%b,"$partition":%d%b%b' % (head, partition, comma, rest)
 
 
 def take_over() -> None:

@@ -9,11 +9,12 @@ import click
 from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop, output, refusals, were
 from topics.cli.moments import at_ms
-from topics.cli.printing import is_terminal, record_filter, say
+from topics.cli.printing import in_partition, is_terminal, record_filter, say
 from topics.cli.target import with_client
+from topics.cli.topic import numbers_of, partition_option, shown_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from topics.client import Client, RawRecord, Tombstone
     from topics.client.options import ReadOptions
@@ -40,6 +41,7 @@ PIECE_BYTES: Final = 1 << 16
     "--until", callback=at_ms, metavar="AGE|TIME", help="End before the first record after it."
 )
 @click.option("--match", metavar="GLOB", help="Only records of this tag; a final * is any rest.")
+@partition_option
 @click.option("--follow", "-f", is_flag=True, help="Wait for more at the head, until interrupted.")
 @click.option("--limit", "-n", type=click.IntRange(min=0), help="End after so many records.")
 @click.option("--tags", is_flag=True, help="Show each record's $tag.")
@@ -57,6 +59,7 @@ def command(
     last: int | None,
     until: int | None,
     match: str | None,
+    partition: int | None,
     follow: bool,
     limit: int | None,
     tags: bool,
@@ -68,6 +71,8 @@ def command(
     """Print the records of TOPIC, one JSON object a line, exactly as the server keeps them.
 
     Records that were lost before they could be read (evicted, expired) are named on standard error.
+    Of a topic with several partitions all are read, one after the other; a place or --follow is of
+    the one that --partition names.
 
     \b
     topics read jobs --from 480000 --limit 10
@@ -76,11 +81,10 @@ def command(
     topics read jobs --follow --tags | jq .data
     topics read jobs --tags | topics append copy - --format records
     """
-    from topics.client import RawRecord
-
     if (from_seq is not None) + (since is not None) + tail + (last is not None) > 1:
         raise Stop("--from, --since, --tail and --last exclude each other", UNUSABLE)
     options: ReadOptions = {
+        "partition": partition,
         "match": match,
         "follow": follow,
         "limit": limit,
@@ -91,17 +95,37 @@ def command(
     if since is not None:
         options["from_ts"] = since
     else:
-        options["from_seq"] = begin_seq(client, topic, from_seq, tail, last, match)
+        options["from_seq"] = begin_seq(client, topic, from_seq, tail, last, match, partition)
     waits = follow or is_terminal()
     printer = Printer(topic, options.get("from_seq", 0), only_data=only_data, waits=waits)
-    print_all(client.read(topic, record_type=RawRecord, **options), printer, until)
+    printer.partition = partition
+    print_all(_items(client, topic, options, printer, until), printer)
     return LOST if strict and printer.losses else OK
 
 
-def print_all(
-    items: "Iterable[RawRecord | Tombstone]", printer: "Printer", until_ms: int | None
-) -> None:
-    """Print a read to its end, or to the first record after a moment.
+def _items(
+    client: "Client",
+    topic: str,
+    options: "ReadOptions",
+    printer: "Printer",
+    until_ms: int | None,
+) -> "Iterator[RawRecord | Tombstone]":
+    """The records of one partition, or of all, up to a moment; `printer` is told which one."""
+    from topics.client import RawRecord
+    from topics.client.paging import RecordPages
+
+    pages = RecordPages(topic, RawRecord, **options)
+    for item in client.session.items(pages):
+        printer.partition = pages.partition
+        if until_ms is not None and isinstance(item, RawRecord) and item.ts_ms > until_ms:
+            if not pages.has_more_partitions:
+                return
+            continue
+        yield item
+
+
+def print_all(items: "Iterable[RawRecord | Tombstone]", printer: "Printer") -> None:
+    """Print a read to its end.
 
     Raises:
         Stop: It was interrupted, refused, or its output cannot be written; says how far it came.
@@ -114,8 +138,6 @@ def print_all(
                 for item in items:
                     if isinstance(item, Tombstone):
                         printer.lost(item)
-                    elif until_ms is not None and item.ts_ms > until_ms:
-                        break
                     else:
                         printer.print(item)
             finally:
@@ -136,25 +158,38 @@ def begin_seq(
     tail: bool,
     last: int | None,
     match: str | None,
+    partition: int | None = None,
 ) -> int:
-    """The seq behind which a read begins: as given, the head, or before the last few."""
-    if tail:
-        return client.topic(topic, touch=False).head_seq
-    return before_last(client, topic, last, match) if last is not None else from_seq or 0
+    """The seq behind which a read begins: as given, the head, or before the last few.
+
+    Raises:
+        Stop: The topic has several partitions, and none is named.
+    """
+    if not tail and last is None:
+        return from_seq or 0
+    state = shown_state(client, topic, partition)
+    if numbers := numbers_of(state):
+        what = f"{topic} has {len(numbers)} partitions, and --tail and --last are of one"
+        raise Stop(f"{what}: give --partition", UNUSABLE)
+    return before_last(client, topic, last, match, partition) if last else state.head_seq
 
 
-def before_last(client: "Client", topic: str, count: int, match: str | None) -> int:
+def before_last(
+    client: "Client", topic: str, count: int, match: str | None, partition: int | None = None
+) -> int:
     """The seq behind which the last `count` records lie, of those that match.
 
     It looks at a span before the head, and at four times as much where that holds too few.
     """
     from topics.client import RecordHead
 
-    state = client.topic(topic, touch=False)
+    state = shown_state(client, topic, partition)
     span = count
     while True:
         from_seq = max(state.head_seq - span, 0)
-        items = client.read(topic, from_seq=from_seq, match=match, record_type=RecordHead)
+        items = client.read(
+            topic, from_seq=from_seq, match=match, partition=partition, record_type=RecordHead
+        )
         seqs = [i.seq for i in items if isinstance(i, RecordHead) and i.seq <= state.head_seq]
         if len(seqs) >= count:
             return seqs[-count] - 1
@@ -172,6 +207,7 @@ class Printer:
     Attributes:
         last_seq: The last record whose line was written to its end.
         records: How many records were written.
+        partition: Of the record that is printed next; None: the topic has one.
     """
 
     def __init__(self, topic: str, from_seq: int, *, only_data: bool, waits: bool) -> None:
@@ -180,6 +216,7 @@ class Printer:
         self.last_seq = from_seq
         self.records = 0
         self.losses = 0
+        self.partition: int | None = None
         self._topic = topic
         self._only_data = only_data
         self._piece_bytes = 0 if waits else PIECE_BYTES
@@ -192,7 +229,10 @@ class Printer:
         self._shown = record_filter()
 
     def print(self, record: "RawRecord") -> None:
-        self._lines += self._shown(bytes(record.data) if self._only_data else self._encode(record))
+        line = bytes(record.data)
+        if not self._only_data:
+            line = in_partition(self._encode(record), self.partition)
+        self._lines += self._shown(line)
         self._lines += b"\n"
         self._ends.append(len(self._lines))
         self._seqs.append(record.seq)
@@ -219,11 +259,16 @@ class Printer:
     def lost(self, tombstone: "Tombstone") -> None:
         self.losses += 1
         span = f"{tombstone.gap_from} to {tombstone.gap_to}"
-        say(f"topics: records {span} of {self._topic} are lost ({tombstone.reason})", err=True)
+        where = f", partition {self.partition}," if self.partition else ""
+        say(
+            f"topics: records {span} of {self._topic}{where} are lost ({tombstone.reason})",
+            err=True,
+        )
 
     @property
     def done(self) -> str:
         """How far it came, and how to go on; empty where nothing was printed."""
         if not self.records:
             return ""
-        return f"{were(self.records, 'record')} printed, go on with --from {self.last_seq}"
+        where = "" if self.partition is None else f" --partition {self.partition}"
+        return f"{were(self.records, 'record')} printed, go on with --from {self.last_seq}{where}"

@@ -13,9 +13,15 @@ import click
 from topics.cli.asking import confirm, dry_run_option, rehearsed, yes_option
 from topics.cli.completion import topic_argument
 from topics.cli.exits import UNUSABLE, Stop, counted, output, were
-from topics.cli.printing import record_filter, say
+from topics.cli.printing import in_partition, record_filter, say
 from topics.cli.target import with_client
-from topics.cli.topic import json_option, print_json
+from topics.cli.topic import (
+    json_option,
+    numbers_of,
+    partition_option,
+    print_json,
+    shown_state,
+)
 from topics.cli.watch import Coloured
 
 if TYPE_CHECKING:
@@ -34,6 +40,9 @@ DRAINED: Final = 500
 @click.option("--tag", help="Its tag.")
 @click.option("--node", help="Its writer; a read with the same node leaves it out.")
 @click.option("--meta", help="Its meta, a JSON object.")
+@click.option(
+    "--partition", type=click.IntRange(min=0), metavar="N", help="Of TOPIC; else its tag decides."
+)
 @click.option("--text", is_flag=True, help="DATA is text, and no JSON.")
 @click.option("--key", help="An idempotency key: the same again appends nothing.")
 @click.option("--no-create", is_flag=True, help="Refuse where the topic does not exist.")
@@ -46,6 +55,7 @@ def publish(
     tag: str | None,
     node: str | None,
     meta: str | None,
+    partition: int | None,
     text: bool,
     key: str | None,
     no_create: bool,
@@ -62,7 +72,8 @@ def publish(
     marks = None if meta is None else _value(meta, "--meta", is_text=False)
     if marks is not None and not bytes(marks).lstrip().startswith(b"{"):
         raise Stop("--meta is no JSON object", UNUSABLE)
-    record = NewRecord(_value(data, "DATA", is_text=text), tag=tag, node=node, meta=marks)
+    value = _value(data, "DATA", is_text=text)
+    record = NewRecord(value, tag=tag, node=node, meta=marks, partition=partition)
     options: AppendOptions = {"create": False if no_create else None}
     if key is not None:
         options["idempotency_key"] = key
@@ -72,7 +83,8 @@ def publish(
     else:
         again = ", which was there already" if done.deduped else ""
         made = f"; {topic} was created" if done.created else ""
-        say(f"{topic} {done.first_seq}{again}{made}")
+        where = "".join(f" in partition {each.partition}" for each in done.partitions)
+        say(f"{topic} {done.first_seq}{where}{again}{made}")
 
 
 def _value(given: str, where: str, *, is_text: bool) -> Any:
@@ -98,6 +110,7 @@ def _value(given: str, where: str, *, is_text: bool) -> Any:
 @click.option("--before", type=click.IntRange(min=1), metavar="SEQ", help="Those below this seq.")
 @click.option("--tag", metavar="TAG", help="Those of exactly this tag.")
 @click.option("--match", metavar="GLOB", help="Those of this tag; a final * is any rest.")
+@partition_option
 @dry_run_option
 @yes_option
 @json_option
@@ -108,6 +121,7 @@ def rm(
     before: int | None,
     tag: str | None,
     match: str | None,
+    partition: int | None,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -119,19 +133,21 @@ def rm(
     \b
     topics rm chat --match 'room-42:*' --dry-run
     topics rm orders --before 480001 --yes
+
+    Of a topic with several partitions --before is of the one that --partition names.
     """
     if tag is not None and match is not None:
         raise Stop("--tag and --match exclude each other", UNUSABLE)
     if before is None and tag is None and match is None:
         raise Stop("say which: --before SEQ, --tag TAG or --match GLOB", UNUSABLE)
     asked: Any = ("tag", "Eq", tag) if tag is not None else _glob(match)
-    count = _count(client, topic, before, asked)
-    what = f"{_at_least(count)} of {topic}"
+    count = _count(client, topic, before, asked, partition=partition)
+    what = f"{_at_least(count)} of {_of(topic, partition)}"
     if dry_run:
         rehearsed(f"{what} would be removed", as_json=as_json, topic=topic, records=count)
         return
     confirm(f"This removes {what}, without a trace", yes=yes)
-    done = client.delete(topic, before_seq=before, match=asked)
+    done = client.delete(topic, before_seq=before, match=asked, partition=partition)
     if as_json:
         print_json(done)
     else:
@@ -144,19 +160,46 @@ def _glob(match: str | None) -> Any:
     return match
 
 
+def _of(topic: str, partition: int | None) -> str:
+    return topic if partition is None else f"{topic}, partition {partition}"
+
+
 def _count(
-    client: "Client", topic: str, before: int | None, match: Any, filter: str | None = None
+    client: "Client",
+    topic: str,
+    before: int | None,
+    match: Any,
+    filter: str | None = None,
+    *,
+    partition: int | None = None,
 ) -> int:
-    """How many records a delete or a purge would hit now; it counts up to `COUNTED_MAX`."""
+    """How many records a delete or a purge would hit now; it counts up to `COUNTED_MAX`.
+
+    Raises:
+        Stop: The topic has several partitions, and `before` is of one.
+    """
     from topics.client import RecordHead
 
-    state = client.topic(topic, touch=False)
+    state = shown_state(client, topic, partition)
+    if numbers := numbers_of(state):
+        if before is not None:
+            what = f"{topic} has {len(numbers)} partitions, and --before is of one"
+            raise Stop(f"{what}: give --partition", UNUSABLE)
+        if match is None and filter is None:
+            return state.count
+        found = (_count(client, topic, None, match, filter, partition=n) for n in numbers)
+        return min(sum(found), COUNTED_MAX)
     if match is None and filter is None and (before is None or before > state.head_seq):
         return state.count
     hits = subject(filter) if filter is not None else None
     count = 0
     for item in client.read(
-        topic, match=match, include_tags=True, include_meta=False, record_type=RecordHead
+        topic,
+        match=match,
+        include_tags=True,
+        include_meta=False,
+        partition=partition,
+        record_type=RecordHead,
     ):
         if not isinstance(item, RecordHead):
             continue
@@ -185,6 +228,7 @@ def _at_least(count: int) -> str:
 @click.argument("filter", required=False)
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of them.")
 @click.option("--before", type=click.IntRange(min=1), metavar="SEQ", help="Only those below it.")
+@partition_option
 @dry_run_option
 @yes_option
 @json_option
@@ -195,6 +239,7 @@ def purge(
     filter: str | None,
     keep: int | None,
     before: int | None,
+    partition: int | None,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -206,19 +251,21 @@ def purge(
     \b
     topics purge orders 'orders.*.eu' --keep 100 --dry-run
     topics purge orders --before 480001 --yes
+
+    Of a topic with several partitions --before and --keep are of the one that --partition names.
     """
     if keep is not None and before is not None:
         raise Stop("--keep and --before exclude each other", UNUSABLE)
-    found = _count(client, topic, before, None, filter)
+    found = _count(client, topic, before, None, filter, partition=partition)
     count = max(found - (keep or 0), 0) if found < COUNTED_MAX else found
     kept = f", all but the newest {keep:,}" if keep else ""
     which = f" whose tag {filter} matches" if filter else ""
-    what = f"{_at_least(count)} of {topic}{which}{kept}"
+    what = f"{_at_least(count)} of {_of(topic, partition)}{which}{kept}"
     if dry_run:
         rehearsed(f"{what} would be removed", as_json=as_json, topic=topic, records=count)
         return
     confirm(f"This removes {what}, without a trace", yes=yes)
-    done = client.purge(topic, seq=before, keep=keep, filter=filter)
+    done = client.purge(topic, seq=before, keep=keep, filter=filter, partition=partition)
     if as_json:
         print_json(done)
     else:
@@ -275,7 +322,12 @@ def drain(client: "Client", topic: str, dry_run: bool, yes: bool) -> None:
     if state.type == "queue":
         drained = _drain_queue(client, topic, out)
     else:
-        drained = _drain_log(client, topic, state.head_seq, out)
+        drained = sum(
+            _drain_log(client, topic, each.head_seq, out, each.partition)
+            for each in state.partitions
+        )
+        if not state.partitions:
+            drained = _drain_log(client, topic, state.head_seq, out, None)
     say(f"{were(drained, 'record')} drained from {topic}", err=True)
 
 
@@ -328,7 +380,7 @@ def _print_jobs(jobs: "list[Any]", out: Any, shown: Callable[[bytes], bytes]) ->
     out.flush()
 
 
-def _drain_log(client: "Client", topic: str, head_seq: int, out: Any) -> int:
+def _drain_log(client: "Client", topic: str, head_seq: int, out: Any, partition: int | None) -> int:
     import msgspec
 
     from topics.client import RawRecord
@@ -340,16 +392,16 @@ def _drain_log(client: "Client", topic: str, head_seq: int, out: Any) -> int:
 
     def remove() -> int:
         out.flush()
-        return client.delete(topic, before_seq=last_seq + 1).deleted
+        return client.delete(topic, before_seq=last_seq + 1, partition=partition).deleted
 
-    for item in client.read(topic, include_tags=True, record_type=RawRecord):
+    for item in client.read(topic, include_tags=True, partition=partition, record_type=RawRecord):
         if not isinstance(item, RawRecord):
             say(f"topics: records {item.gap_from} to {item.gap_to} of {topic} are lost "
                        f"({item.reason})", err=True)  # fmt: skip
             continue
         if item.seq > head_seq:
             break
-        out.write(shown(msgspec.json.encode(item)) + b"\n")
+        out.write(shown(in_partition(msgspec.json.encode(item), partition)) + b"\n")
         last_seq = item.seq
         waiting += 1
         if waiting == DRAINED:

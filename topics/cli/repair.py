@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from topics.cli.exits import CORRUPT, OK, counted
 from topics.cli.offline import unused
 from topics.cli.printing import say
+from topics.protocol.model.names import partition_of
 
 if TYPE_CHECKING:
     from topics.repair.plan import Plan
@@ -76,7 +77,9 @@ def _lines(found: "Plan", *, may_lose: bool) -> Iterator[str]:
             f"{cut.offset}; everything behind it: GIVEN UP, in a history of its own"
         )
     for lost in found.lost:
-        yield f'  records {lost.first_seq:,} to {lost.last_seq:,} of topic "{lost.topic}"'
+        topic, partition = partition_of(lost.topic)
+        where = f", partition {partition}" if partition else ""
+        yield f'  records {lost.first_seq:,} to {lost.last_seq:,} of topic "{topic}"{where}'
     if found.loses and not may_lose:
         yield "what is given up needs --quarantine; try a backup first"
     if not found.mends and not found.loses:

@@ -389,6 +389,7 @@ class _Line(msgspec.Struct, rename={f"served_{name}": f"${name}" for name in _NA
     key: str | None = None
     time: int | None = None
     headers: msgspec.Raw = msgspec.Raw(b"")
+    partition: int | None = None
     served_form: str | None = None
     served_key: str | None = None
     served_time: int | None = None
@@ -426,6 +427,8 @@ def _record(line: bytes, shape: Shape) -> NewRecord:
         key=found.served_key if found.key is None else found.key,
         time=found.served_time if found.time is None else found.time,
         headers=next((each for each in (found.headers, found.served_headers) if bytes(each)), None),
+        # That of a record that was read, `$partition`, is left out: its tag says where it goes.
+        partition=found.partition,
     )
 
 

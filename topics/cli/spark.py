@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from topics.cli.exits import OK, UNUSABLE, Stop
-from topics.cli.printing import say, say_json
+from topics.cli.printing import say, say_json, shown
 from topics.distribution import install
+from topics.protocol.model.names import partition_of, public_name
 
 
 @click.group("spark")
@@ -47,12 +48,25 @@ def offsets(checkpoint: Path, as_json: bool) -> int:
     """
     batch, found = _committed(checkpoint)
     if as_json:
-        say_json(json.dumps({name: at["seq"] + 1 for name, at in found.items()}))
+        say_json(json.dumps(_starting(found)))
         return OK
     say(f"batch {batch}")
-    for name, at in sorted(found.items()):
-        say(f"{name}  through seq {at['seq']}  epoch {at['id']}")
+    for name, at in sorted(found.items(), key=lambda each: partition_of(each[0])):
+        say(f"{shown(name)}  through seq {at['seq']}  epoch {at['id']}")
     return OK
+
+
+def _starting(found: dict[str, Any]) -> dict[str, Any]:
+    """Where a new stream begins: of each topic one seq, or one of each partition."""
+    made: dict[str, Any] = {}
+    several = {public_name(name) for name in found if partition_of(name)[1]}
+    for name, at in found.items():
+        topic, partition = partition_of(name)
+        if topic in several:
+            made.setdefault(topic, {})[str(partition)] = at["seq"] + 1
+        else:
+            made[topic] = at["seq"] + 1
+    return made
 
 
 def _committed(checkpoint: Path) -> tuple[int, dict[str, Any]]:

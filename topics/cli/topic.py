@@ -9,16 +9,19 @@ from topics.cli.completion import topic_argument
 from topics.cli.exits import REFUSED, Stop, counted, output
 from topics.cli.fields import changes_of, config_options, given, size_text, spelled
 from topics.cli.moments import duration_text
-from topics.cli.printing import say, say_json
+from topics.cli.printing import print_table, say, say_json
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
-    from topics.client import Client, TopicState
+    from topics.client import Client, PartitionState, TopicState
 
 UNITS = {"crash": "number", "source_trim": "number"}
 """What a loss is counted in where that is not records: sequence numbers, at most as many records."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+partition_option = click.option(
+    "--partition", type=click.IntRange(min=0), metavar="N", help="Of TOPIC, only this partition."
+)
 
 
 @click.command("create")
@@ -117,6 +120,18 @@ def info(client: "Client", name: str, as_json: bool) -> None:
     output()
     for field, text in _described(state):
         say(f"{field:<14}{text}")
+    if state.partitions:
+        print_table(
+            ">partition",
+            ">records",
+            ">bytes",
+            ">first seq",
+            ">head seq",
+            rows=(
+                [f"{n:,}" for n in (p.partition, p.count, p.bytes, p.earliest_seq, p.head_seq)]
+                for p in state.partitions
+            ),
+        )
 
 
 @click.command("delete")
@@ -166,6 +181,8 @@ def print_json(value: Any) -> None:
 def _summary(config: Any) -> str:
     """What of a config tells a topic from others."""
     parts = [config.type, config.durability]
+    if config.partitions is not None and config.partitions > 1:
+        parts.append(f"{config.partitions:,} partitions")
     if config.ttl_ms:
         parts.append(f"ttl {duration_text(config.ttl_ms)}")
     if config.cap_records:
@@ -181,8 +198,7 @@ def _described(state: "TopicState") -> "list[tuple[str, str]]":
         ("config", _summary(state.config)),
         ("records", f"{state.count:,}"),
         ("bytes", f"{state.bytes:,}"),
-        ("seqs", f"{state.earliest_seq:,} to {state.head_seq:,}" if state.count else "none"),
-        ("head", f"{state.head_seq:,}"),
+        *_seqs(state),
         ("on disk", f"{state.disk_bytes:,} bytes in {counted(state.segments, 'segment')}"),
         ("lost in 24 h", _lost(state)),
         ("last write", _at(state.last_write_ts)),
@@ -202,6 +218,37 @@ def _described(state: "TopicState") -> "list[tuple[str, str]]":
         if queue.damaged:
             rows.append(("damaged", f"{queue.damaged:,} of the delayed cannot be read"))
     return rows
+
+
+def _seqs(state: "TopicState") -> "list[tuple[str, str]]":
+    if state.partitions:
+        return [("partitions", f"{len(state.partitions):,}")]
+    span = f"{state.earliest_seq:,} to {state.head_seq:,}" if state.count else "none"
+    return [("seqs", span), ("head", f"{state.head_seq:,}")]
+
+
+def shown_state(
+    client: "Client", topic: str, partition: int | None
+) -> "TopicState | PartitionState":
+    """The state of a topic, or of the partition that is named.
+
+    Raises:
+        Stop: It has none of this number.
+    """
+    state = client.topic(topic, touch=False)
+    if partition is None:
+        return state
+    if not state.partitions and partition == 0:
+        return state
+    for each in state.partitions:
+        if each.partition == partition:
+            return each
+    raise Stop(f"{topic} has no partition {partition}", REFUSED)
+
+
+def numbers_of(state: "TopicState | PartitionState") -> list[int]:
+    """The numbers of a topic's partitions where it has several; else none."""
+    return [each.partition for each in getattr(state, "partitions", ())]
 
 
 def _lost(state: "TopicState") -> str:

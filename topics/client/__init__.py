@@ -31,6 +31,8 @@ from topics.client.errors import (
     NotFound,
     NotReady,
     NotSent,
+    PartitionNotFound,
+    PartitionRequired,
     PayloadTooLarge,
     RecordNotFound,
     RecordTooLarge,
@@ -65,6 +67,7 @@ from topics.client.models import (
     Nacked,
     NewRecord,
     OffsetsCommitted,
+    PartitionState,
     Purged,
     QueueCounts,
     RawRecord,
@@ -84,6 +87,7 @@ from topics.client.models import (
     TopicState,
     TopicSummary,
     Watched,
+    WrittenPartition,
 )
 from topics.client.options import (
     AppendOptions,
@@ -157,6 +161,9 @@ __all__ = [
     "NotReady",
     "NotSent",
     "OffsetsCommitted",
+    "PartitionNotFound",
+    "PartitionRequired",
+    "PartitionState",
     "PayloadTooLarge",
     "Producer",
     "ProducerOptions",
@@ -198,6 +205,7 @@ __all__ = [
     "Work",
     "WorkOptions",
     "WriteOptions",
+    "WrittenPartition",
 ]
 
 _LATE: Final = {

@@ -9,7 +9,7 @@ its own; after a batch that failed none is sent.
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Unpack
 
 from topics.client import endpoints
@@ -32,7 +32,7 @@ class Batch:
 
     Attributes:
         records: As JSON; emptied when the batch is settled.
-        first_seq: Seq of its first record; 0 until it is appended.
+        seqs: Of its records; empty until it is appended.
         error: Why it was not appended.
         is_done: It is settled: appended, or failed.
         waiter: A future of the `AsyncProducer`, where a task waits for the batch.
@@ -41,10 +41,10 @@ class Batch:
     __slots__ = (
         "began_s",
         "error",
-        "first_seq",
         "is_done",
         "key",
         "records",
+        "seqs",
         "size_bytes",
         "waiter",
     )
@@ -55,7 +55,7 @@ class Batch:
         self.records: list[bytes] = []
         self.size_bytes = 0
         self.is_done = False
-        self.first_seq = 0
+        self.seqs: Sequence[int] = ()
         self.error: BaseException | None = None
         self.waiter: Any = None
 
@@ -68,7 +68,7 @@ class Batch:
         assert self.is_done
         if self.error is not None:
             raise copy_of(self.error)
-        return self.first_seq + index
+        return self.seqs[index]
 
 
 class Accumulator:
@@ -188,7 +188,7 @@ class Accumulator:
         if answer.count != len(batch.records):
             what = f"a batch of {len(batch.records)} was answered as {answer.count} records"
             raise BadAnswer("bad_answer", 200, what)
-        batch.first_seq = answer.first_seq
+        batch.seqs = answer.seqs
         self._sent = None
         self._settle(batch)
 

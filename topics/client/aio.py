@@ -363,6 +363,9 @@ class AsyncClient(AsyncQueueCalls, AsyncRouterCalls, AsyncGroupCalls):
         Your cursor is the `seq` of the last record you have dealt with: keep it, and give it as
         `from_seq` when you come back (§3.1).  Without `follow` it ends at the head as the first
         page saw it.  Options: `ReadOptions`; `record_type` as for `diff`.
+
+        Of a topic with several partitions it reads the `partition` that is given; without one, all of
+        them from their beginnings, one after the other.
         """
         return self.session.items(paging.RecordPages(topic, record_type, **options))
 
@@ -424,7 +427,12 @@ class AsyncClient(AsyncQueueCalls, AsyncRouterCalls, AsyncGroupCalls):
         return AsyncWatch(self.session, state)
 
     async def delete(
-        self, topic: str, *, before_seq: int | None = None, match: Match | None = None
+        self,
+        topic: str,
+        *,
+        before_seq: int | None = None,
+        match: Match | None = None,
+        partition: int | None = None,
     ) -> Deleted:
         """Remove records: those below `before_seq`, or whose tag matches, or of which both is true.
 
@@ -433,8 +441,13 @@ class AsyncClient(AsyncQueueCalls, AsyncRouterCalls, AsyncGroupCalls):
             await client.delete("chat", match="room-42:msg-7")          # exactly this tag
 
         They leave no tombstone (§5).
+
+        Args:
+            partition: Only of this one, without it of all; with `before_seq`, a topic of several
+                partitions needs it.
         """
-        return await self.session.do(endpoints.delete(topic, before_seq=before_seq, match=match))
+        call = endpoints.delete(topic, before_seq=before_seq, match=match, partition=partition)
+        return await self.session.do(call)
 
     async def purge(
         self,
@@ -443,6 +456,7 @@ class AsyncClient(AsyncQueueCalls, AsyncRouterCalls, AsyncGroupCalls):
         seq: int | None = None,
         keep: int | None = None,
         filter: str | None = None,
+        partition: int | None = None,
     ) -> Purged:
         """Remove all records, or those that `filter` matches: below `seq`, or all but the newest
         `keep`.
@@ -454,8 +468,11 @@ class AsyncClient(AsyncQueueCalls, AsyncRouterCalls, AsyncGroupCalls):
             keep: How many of the newest matching records stay.
             filter: Subject pattern over the tag's dot-separated tokens: `*` is one token, a final
                 `>` one or more.
+            partition: Only of this one, without it of all; with `seq` or `keep`, a topic of several
+                partitions needs it.
         """
-        return await self.session.do(endpoints.purge(topic, seq=seq, keep=keep, filter=filter))
+        call = endpoints.purge(topic, seq=seq, keep=keep, filter=filter, partition=partition)
+        return await self.session.do(call)
 
     async def health(self) -> Health:
         """Whether the process answers.  A refusal is not retried."""

@@ -96,10 +96,19 @@ class AsyncProducer:
                 with suppress(TopicsError):
                     await self.aclose()
 
-    async def send(self, value: Any, *, tag: str | None = None, meta: Any = None) -> AsyncSent:
+    async def send(
+        self,
+        value: Any,
+        *,
+        tag: str | None = None,
+        meta: Any = None,
+        partition: int | None = None,
+    ) -> AsyncSent:
         """As `Producer.send`; waits while `buffer_bytes` are not acknowledged.  Where that wait is
         cancelled, the record is not taken."""
-        record = encode_record(value, tag=tag, meta=meta, default=self._default)
+        record = encode_record(
+            value, tag=tag, meta=meta, partition=partition, default=self._default
+        )
         if self._is_closing:
             raise RuntimeError("the producer is closed")
         if self._turn.locked() or not self._accumulator.has_room(len(record)):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from topics.client.aiopool import AsyncPool
 from topics.client.answer import Answer, AsyncStreamedAnswer
 from topics.client.call import Call, Outcome
+from topics.client.errors import TopicsError
 from topics.client.faults import Fault
 from topics.client.paging import Pages
 from topics.client.position import HEADER, LastPosition
@@ -118,7 +119,12 @@ class AsyncSession:
     async def items(self, pages: Pages[A, T]) -> AsyncGenerator[T]:
         """The items of all pages, in order; the next page is asked for when it is needed."""
         while (call := pages.call()) is not None:
-            for item in pages.take(await self.do(call)):
+            try:
+                page = await self.do(call)
+            except TopicsError as error:
+                pages.refused(error)
+                continue
+            for item in pages.take(page):
                 yield item
 
 

@@ -48,9 +48,14 @@ _json: Final = msgspec.json.Encoder().encode
 
 
 def encode_record(
-    value: Any, *, tag: str | None = None, meta: Any = None, default: Default | None = None
+    value: Any,
+    *,
+    tag: str | None = None,
+    meta: Any = None,
+    partition: int | None = None,
+    default: Default | None = None,
 ) -> bytes:
-    """A value or a `NewRecord` as an element of `records`; `tag` and `meta` are for bare values.
+    """A value or a `NewRecord` as an element of `records`; `tag`, `meta` and `partition` are for bare values.
 
     Raises:
         TypeError: JSON has no form for a part of it, and `default` gives none.
@@ -58,9 +63,9 @@ def encode_record(
             one JSON value, or itself.
     """
     if not isinstance(value, NewRecord):
-        if tag is None and meta is None:
+        if tag is None and meta is None and partition is None:
             return b'{"data":%b}' % encode(value, "data", default)
-        value = NewRecord(value, tag=tag, meta=meta)
+        value = NewRecord(value, tag=tag, meta=meta, partition=partition)
     text = b'{"data":%b' % encode(value.data, "data", default)
     if value.tag is not None:
         text += b',"tag":%b' % _text(value.tag, "tag")
@@ -73,7 +78,7 @@ def encode_record(
             if not meta_text.startswith(b"{"):
                 raise TypeError(f"meta is an object, not {_kind(value.meta)}")
             text += b',"meta":%b' % meta_text
-    for name in ("form", "key", "time", "headers"):
+    for name in ("form", "key", "time", "headers", "partition"):
         own = getattr(value, name)
         if own is not None and own != msgspec.Raw():
             text += b',"%b":%b' % (name.encode(), encode(own, name, default))

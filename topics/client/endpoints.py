@@ -151,13 +151,14 @@ def append(topic: str, values: Iterable[Any], options: AppendOptions) -> Call[Ap
     """Append values as one atomic batch, under a new idempotency key unless one is given."""
     require(AppendOptions, options, "append()")
     rest = dict(options)
-    tag, meta = options.get("tag"), options.get("meta")
-    default = options.get("default")
-    records = [encode_record(value, tag=tag, meta=meta, default=default) for value in values]
+    shared: dict[str, Any] = {
+        name: rest.pop(name) for name in ("tag", "meta", "partition", "default") if name in rest
+    }
+    records = [encode_record(value, **shared) for value in values]
     key = options.get("idempotency_key")
     if key is None and options.get("keyed", True):
         key = os.urandom(16).hex()
-    for own in ("tag", "meta", "keyed", "idempotency_key", "default"):
+    for own in ("keyed", "idempotency_key"):
         rest.pop(own, None)
     return append_batch(topic, records, key, WriteOptions(**rest))  # type: ignore[typeddict-item]
 
@@ -167,8 +168,8 @@ def append_batch(
 ) -> Call[Appended]:
     """Append encoded records as one atomic batch.
 
-    Seqs of a batch are contiguous, so the answer is asked for without their list.  Without a `key`
-    it is not repeatable: an attempt whose answer was lost may have been appended.
+    Seqs of a batch are contiguous, so the answer is asked for without their list, which has it all the same
+    where they are in several partitions.  Without a `key` it is not repeatable: an attempt whose answer was lost may have been appended.
     """
     require(Config, options.get("config") or {}, "config of an append")
     tail = _body({"idempotency_key": key, **options})
@@ -250,17 +251,26 @@ def open_watch(wid: str, last_event_id: str | None) -> Call[bytes]:
     return Call("GET", path, bytes, accept="text/event-stream", last_event_id=last_event_id)
 
 
-def delete(topic: str, *, before_seq: int | None, match: Match | None) -> Call[Deleted]:
+def delete(
+    topic: str, *, before_seq: int | None, match: Match | None, partition: int | None = None
+) -> Call[Deleted]:
     # Not repeatable: it removes what is there when it arrives (§5), and a second attempt would
     # remove what was appended since the first.
-    body = _body({"before_seq": before_seq, "match": match})
+    body = _body({"before_seq": before_seq, "match": match, "partition": partition})
     path = topic_path(topic, "delete")
     return Call("POST", path, decoder_of(Deleted), body=body, is_repeatable=False)
 
 
-def purge(topic: str, *, seq: int | None, keep: int | None, filter: str | None) -> Call[Purged]:
+def purge(
+    topic: str,
+    *,
+    seq: int | None,
+    keep: int | None,
+    filter: str | None,
+    partition: int | None = None,
+) -> Call[Purged]:
     # Not repeatable, as `delete`.
-    body = _body({"seq": seq, "keep": keep, "filter": filter})
+    body = _body({"seq": seq, "keep": keep, "filter": filter, "partition": partition})
     path = topic_path(topic, "purge")
     return Call("POST", path, decoder_of(Purged), body=body, is_repeatable=False)
 

@@ -89,6 +89,14 @@ class TopicNotFound(NotFound):
     """404: the topic does not exist, and the call does not create it."""
 
 
+class PartitionNotFound(NotFound):
+    """404: the topic has no partition of this number."""
+
+
+class PartitionRequired(InvalidRequest):
+    """400: the topic has several partitions, and the call says none."""
+
+
 class RouterNotFound(NotFound):
     """404: the router does not exist."""
 
@@ -140,6 +148,8 @@ class NotSent(TopicsError):
 _BY_CODE: Final[dict[str, type[TopicsError]]] = {
     "batch_too_large": BatchTooLarge,
     "key_required": KeyRequired,
+    "partition_not_found": PartitionNotFound,
+    "partition_required": PartitionRequired,
     "record_not_found": RecordNotFound,
     "group_not_found": GroupNotFound,
     "record_too_large": RecordTooLarge,

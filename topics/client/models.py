@@ -27,7 +27,7 @@ class NewRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `data` is anything that JSON has a form for; a NaN or an infinity is a `ValueError`.
     `msgspec.Raw(b"...")` is sent byte for byte.  `form`, `key`, `time` and `headers` are those of a record
-    of Kafka's clients, as it was read.
+    of Kafka's clients, as it was read.  Without a `partition` the server places it by its tag or key.
     """
 
     data: Any
@@ -38,6 +38,7 @@ class NewRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str | None = None
     time: int | None = None
     headers: Sequence[tuple[str, Any]] | msgspec.Raw | None = None
+    partition: int | None = None
 
 
 class Record(
@@ -235,8 +236,23 @@ class LostLately(msgspec.Struct, frozen=True, kw_only=True):
     last_ts: int
 
 
+class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition of a topic: `count` records are live, their seqs in [earliest_seq, head_seq]."""
+
+    partition: int
+    head_seq: int
+    earliest_seq: int
+    next_seq: int
+    count: int
+    bytes: int
+    epoch: str | None = None
+
+
 class TopicState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a topic: `count` records are live, their seqs in [earliest_seq, head_seq].
+
+    `partitions` is empty where the topic has one.  Where it has several, `count` and `bytes` are sums,
+    and the seqs and the epoch are those of the first.
 
     `queue` is None where the topic is a log.  `disk_bytes` is what its records take in `segments`
     segment files, deleted ones included until their file is rewritten.  `lost_24h` is what it lost in
@@ -259,6 +275,7 @@ class TopicState(msgspec.Struct, frozen=True, kw_only=True):
     disk_bytes: int = 0
     segments: int = 0
     lost_24h: list[LostLately] = []
+    partitions: list[PartitionState] = []
 
 
 class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,10 +309,26 @@ class TopicDeleted(msgspec.Struct, frozen=True, kw_only=True):
     routers_removed: list[str] = []
 
 
+class WrittenPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """Of an append, the records of one partition: their seqs are [first_seq, last_seq]."""
+
+    partition: int
+    first_seq: int
+    last_seq: int
+
+    @property
+    def count(self) -> int:
+        return self.last_seq - self.first_seq + 1
+
+
 class Appended(msgspec.Struct, frozen=True, kw_only=True):
     """Answer of an append: its records have the seqs [first_seq, last_seq], inclusive.
 
     `deduped` says that an earlier attempt with the same key had already appended them.
+
+    Attributes:
+        first_seq, last_seq, head_seq: 0 where the records are in several partitions.
+        partitions: Of a topic with several: those that were written, and the seqs in each.
     """
 
     topic: str
@@ -304,21 +337,26 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     head_seq: int = 0
     created: bool = False
     deduped: bool = False
+    partitions: list[WrittenPartition] = []
+    listed: list[int] = msgspec.field(name="seqs", default_factory=list)
 
     @property
     def count(self) -> int:
+        if self.partitions:
+            return sum(each.count for each in self.partitions)
         return self.last_seq - self.first_seq + 1
 
     @property
-    def seqs(self) -> range:
-        """Seqs of the records, in the order in which they were given."""
-        return range(self.first_seq, self.last_seq + 1)
+    def seqs(self) -> Sequence[int]:
+        """Seqs of the records, in the order in which they were given; each is of its partition."""
+        return self.listed or range(self.first_seq, self.last_seq + 1)
 
 
 class AppendedMany(msgspec.Struct, frozen=True, kw_only=True):
     """Sum of the batches of one `append_many`.
 
-    Batches of other writers may lie between these, so `last_seq - first_seq + 1 >= records`.
+    Batches of other writers may lie between these, so `last_seq - first_seq + 1 >= records`.  Both are 0
+    where the topic has several partitions: there is no span of seqs.
 
     Attributes:
         records: Records acknowledged, the deduplicated ones included.

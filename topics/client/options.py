@@ -80,6 +80,7 @@ class AppendOptions(WriteOptions, total=False):
     Attributes:
         tag: Tag of each bare value.
         meta: Meta of each bare value.
+        partition: Of the topic, for each bare value; by default the server places it by its tag.
         idempotency_key: Give the same key where the program repeats this append; by default each
             append has a new one.
         keyed: False sends no key: the server remembers nothing, and an attempt whose answer is
@@ -90,6 +91,7 @@ class AppendOptions(WriteOptions, total=False):
 
     tag: str | None
     meta: Mapping[str, Any] | None
+    partition: int | None
     idempotency_key: str | None
     keyed: bool
     default: Default | None
@@ -144,6 +146,7 @@ class PageOptions(TypedDict, total=False):
         include_tags: Fill `Record.tag` (False).
         include_meta: Fill `Record.meta` (True).
         epoch: The instance of the topic that the cursor belongs to, from an earlier page.
+        partition: Of the topic that is read; where it has one, that.
     """
 
     from_seq: int
@@ -153,6 +156,7 @@ class PageOptions(TypedDict, total=False):
     include_tags: bool
     include_meta: bool
     epoch: str | None
+    partition: int | None
 
 
 class DiffOptions(PageOptions, total=False):
@@ -177,6 +181,7 @@ class StablePageOptions(TypedDict, total=False):
         include_tags: Fill `Record.tag` (False).
         include_meta: Fill `Record.meta` (True).
         epoch: The instance of the topic that the cursor belongs to.
+        partition: Of the topic that is read; where it has one, that.
     """
 
     from_seq: int
@@ -185,6 +190,7 @@ class StablePageOptions(TypedDict, total=False):
     include_tags: bool
     include_meta: bool
     epoch: str | None
+    partition: int | None
 
 
 class ReadOptions(PageOptions, total=False):

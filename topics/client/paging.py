@@ -5,17 +5,19 @@ answer.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar, Unpack
+from typing import Any, Generic, Protocol, TypeVar, Unpack
 
 from topics.client import endpoints
 from topics.client.call import Call
 from topics.client.endpoints import PAGE_RECORDS, WAIT_MS_MAX
+from topics.client.errors import PartitionRequired, TopicsError
 from topics.client.models import (
     Diff,
     GroupOffset,
     GroupSummary,
     RouterSummary,
     Tombstone,
+    TopicState,
     TopicSummary,
 )
 from topics.client.names import is_group, is_router, is_topic
@@ -30,12 +32,15 @@ I_co = TypeVar("I_co", covariant=True)
 class Pages(Protocol[A, I_co]):
     """Pages of something: send `call()`, give the answer to `take`, which returns its items.
 
-    None instead of a call says that there are no more pages.
+    None instead of a call says that there are no more pages.  A refusal of a call goes to `refused`.
     """
 
     def call(self) -> Call[A] | None: ...
 
     def take(self, answer: A) -> Sequence[I_co]: ...
+
+    def refused(self, error: TopicsError) -> None:
+        """Raises the error, unless `call` says now what to ask instead."""
 
 
 class RecordPages(Generic[R]):
@@ -44,6 +49,10 @@ class RecordPages(Generic[R]):
     Without `follow` it ends at the head as the first page saw it, so that a busy writer cannot keep
     it going.  From the first answer on it names the topic's epoch, so that a topic deleted and made
     again is a tombstone and not a silent jump (§3.3).
+
+    Where the topic turns out to have several partitions and none was asked for, all of them are read, one
+    after the other; but not from a cursor, which is one partition's, and not to follow, which would wait
+    at the first.
     """
 
     def __init__(
@@ -72,10 +81,33 @@ class RecordPages(Generic[R]):
         self._page_records = page_records
         self._until_seq: int | None = None
         self._is_done = False
+        self._asks_partitions = False
+        self._taken = page.get("partition")
+        self._partitions: list[int] = []
+        """Numbers of partitions that are still to be read behind the present one."""
 
-    def call(self) -> Call[Diff[R]] | None:
+    @property
+    def partition(self) -> int | None:
+        """Of the records that were taken last; None: the topic has one."""
+        return self._taken
+
+    @property
+    def has_more_partitions(self) -> bool:
+        """Whether those of others follow."""
+        return bool(self._partitions)
+
+    def refused(self, error: TopicsError) -> None:
+        """The page was not given; raises the error, unless there is a call that may do instead."""
+        is_whole = not (self.cursor or self.epoch or self._follow or self._wait_ms)
+        if not isinstance(error, PartitionRequired) or not is_whole:
+            raise error
+        self._asks_partitions = True
+
+    def call(self) -> Call[Any] | None:
         if self._is_done:
             return None
+        if self._asks_partitions:
+            return endpoints.topic(self._topic, touch=False)
         left = self._left
         options: DiffOptions = {
             **self._page,
@@ -92,7 +124,12 @@ class RecordPages(Generic[R]):
             return {}
         return {"from_seq": self.cursor, "from_ts": None}
 
-    def take(self, answer: Diff[R]) -> Sequence[R | Tombstone]:
+    def take(self, answer: Diff[R] | TopicState) -> Sequence[R | Tombstone]:
+        if isinstance(answer, TopicState):
+            self._asks_partitions = False
+            self._partitions = [each.partition for each in answer.partitions] or [0]
+            self._begin_partition()
+            return []
         if self._left == 0:
             self._is_done = True
             return []
@@ -104,7 +141,14 @@ class RecordPages(Generic[R]):
             self._until_seq = answer.head_seq
         at_end = answer.caught_up or self.cursor >= self._until_seq
         self._is_done = self._left == 0 or (at_end and not self._follow)
+        self._taken = self._page.get("partition")
+        if self._is_done and self._left != 0 and self._partitions:
+            self._begin_partition()
         return [answer.tombstone, *answer.records] if answer.tombstone else answer.records
+
+    def _begin_partition(self) -> None:
+        self._page = {**self._page, "partition": self._partitions.pop(0)}
+        self.cursor, self.epoch, self._until_seq, self._is_done = 0, None, None, False
 
 
 class Page(Protocol[I_co]):
@@ -135,6 +179,9 @@ class ListPages(Generic[T]):
 
     def call(self) -> Call[Page[T]] | None:
         return None if self._is_done else self._call_of(self._cursor)
+
+    def refused(self, error: TopicsError) -> None:
+        raise error
 
     def take(self, answer: Page[T]) -> Sequence[T]:
         self._cursor = answer.next_cursor

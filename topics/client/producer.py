@@ -100,7 +100,14 @@ class Producer:
             with suppress(TopicsError):
                 self.close()
 
-    def send(self, value: Any, *, tag: str | None = None, meta: Any = None) -> Sent:
+    def send(
+        self,
+        value: Any,
+        *,
+        tag: str | None = None,
+        meta: Any = None,
+        partition: int | None = None,
+    ) -> Sent:
         """Take one value, or a `NewRecord`; blocks while `buffer_bytes` are not acknowledged.
 
         The value is encoded now: later changes to it are not sent.
@@ -110,7 +117,9 @@ class Producer:
             NotSent: An earlier batch failed, or the thread that sends did.
             RuntimeError: The producer is closed, or there can be no thread; the record is not taken.
         """
-        record = encode_record(value, tag=tag, meta=meta, default=self._default)
+        record = encode_record(
+            value, tag=tag, meta=meta, partition=partition, default=self._default
+        )
         size_bytes = len(record)
         accumulator = self._accumulator
         with self._lock:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from topics.client.answer import Answer, StreamedAnswer
 from topics.client.call import Call, Outcome
+from topics.client.errors import TopicsError
 from topics.client.faults import Fault
 from topics.client.paging import Pages
 from topics.client.pool import Pool
@@ -119,7 +120,12 @@ class Session:
     def items(self, pages: Pages[A, T]) -> Generator[T]:
         """The items of all pages, in order; the next page is asked for when it is needed."""
         while (call := pages.call()) is not None:
-            yield from pages.take(self.do(call))
+            try:
+                page = self.do(call)
+            except TopicsError as error:
+                pages.refused(error)
+                continue
+            yield from pages.take(page)
 
 
 def _connections(target: Target, transport: "httpx.BaseTransport | None") -> Connections:

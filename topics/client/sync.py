@@ -347,6 +347,9 @@ class Client(QueueCalls, RouterCalls, GroupCalls):
         Your cursor is the `seq` of the last record you have dealt with: keep it, and give it as
         `from_seq` when you come back (§3.1).  Without `follow` it ends at the head as the first
         page saw it.  Options: `ReadOptions`; `record_type` as for `diff`.
+
+        Of a topic with several partitions it reads the `partition` that is given; without one, all of
+        them from their beginnings, one after the other.
         """
         return self.session.items(paging.RecordPages(topic, record_type, **options))
 
@@ -408,7 +411,12 @@ class Client(QueueCalls, RouterCalls, GroupCalls):
         return Watch(self.session, state)
 
     def delete(
-        self, topic: str, *, before_seq: int | None = None, match: Match | None = None
+        self,
+        topic: str,
+        *,
+        before_seq: int | None = None,
+        match: Match | None = None,
+        partition: int | None = None,
     ) -> Deleted:
         """Remove records: those below `before_seq`, or whose tag matches, or of which both is true.
 
@@ -417,8 +425,13 @@ class Client(QueueCalls, RouterCalls, GroupCalls):
             client.delete("chat", match="room-42:msg-7")          # exactly this tag
 
         They leave no tombstone (§5).
+
+        Args:
+            partition: Only of this one, without it of all; with `before_seq`, a topic of several
+                partitions needs it.
         """
-        return self.session.do(endpoints.delete(topic, before_seq=before_seq, match=match))
+        call = endpoints.delete(topic, before_seq=before_seq, match=match, partition=partition)
+        return self.session.do(call)
 
     def purge(
         self,
@@ -427,6 +440,7 @@ class Client(QueueCalls, RouterCalls, GroupCalls):
         seq: int | None = None,
         keep: int | None = None,
         filter: str | None = None,
+        partition: int | None = None,
     ) -> Purged:
         """Remove all records, or those that `filter` matches: below `seq`, or all but the newest
         `keep`.
@@ -438,8 +452,11 @@ class Client(QueueCalls, RouterCalls, GroupCalls):
             keep: How many of the newest matching records stay.
             filter: Subject pattern over the tag's dot-separated tokens: `*` is one token, a final
                 `>` one or more.
+            partition: Only of this one, without it of all; with `seq` or `keep`, a topic of several
+                partitions needs it.
         """
-        return self.session.do(endpoints.purge(topic, seq=seq, keep=keep, filter=filter))
+        call = endpoints.purge(topic, seq=seq, keep=keep, filter=filter, partition=partition)
+        return self.session.do(call)
 
     def health(self) -> Health:
         """Whether the process answers.  A refusal is not retried."""

@@ -54,11 +54,19 @@ class Codec(Protocol):
     def rendered(self, batch: pa.RecordBatch) -> Rendered:
         """Records of a scan as rows of this format."""
 
-    def writer(self, sink: "Measured", about: dict[str, str], target_bytes: int) -> Writer:
+    def writer(
+        self,
+        sink: "Measured",
+        about: dict[str, str],
+        target_bytes: int,
+        topic_partition: int | None = None,
+    ) -> Writer:
         """Begin a file.
 
         Args:
             about: What is said about all of its rows, where the format has a place for it.
+            topic_partition: The partition of the topic that the rows are of; None: it has one, and no column
+                says which.
             target_bytes: About the size at which the file is to end: no more than that is held back.
         """
 

@@ -67,6 +67,7 @@ def _merge(target: Target, lineage: Lineage, partition: str, group: list[File]) 
         target.settings.by,
         target_bytes=1 << 62,
         about=about_lineage(lineage, group),
+        topic_partition=target.catalogue.topic_partition(lineage.topic),
     )
     try:
         for file in group:

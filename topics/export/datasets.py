@@ -7,13 +7,15 @@ rely on that no record is in it twice.
 import os
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset
 
 from topics.export.lake import Lake, OsLake
 from topics.export.loading import Unusable, load
-from topics.export.manifest import Damaged
+from topics.export.manifest import Catalogue, Damaged
 from topics.export.planning import staged_path
 from topics.export.target import schema_of
+from topics.protocol.model.names import partition_of
 
 READS = 5
 """Times that the manifest is read: between it and the look at its files a swap may come."""
@@ -48,14 +50,22 @@ def _look(lake: Lake, topics: tuple[str, ...]) -> tuple[list[str], list[str]]:
         )
     found: list[str] = []
     missing: list[str] = []
-    for name in topics or sorted(catalogue.lineages):
-        if name not in catalogue.lineages:
-            raise Unusable(f'{lake.path}: there is no topic "{name}" in it')
+    names = _named(lake, catalogue, topics) if topics else catalogue.names()
+    for name in names:
         for lineage in catalogue.lineages[name]:
             for path in sorted(lineage.files, key=lambda p: (lineage.files[p].first, p)):
                 place = _place(lake, path)
                 (missing if place is None else found).append(place or path)
     return found, missing
+
+
+def _named(lake: Lake, catalogue: Catalogue, topics: tuple[str, ...]) -> list[str]:
+    names = []
+    for topic in topics:
+        if not (found := catalogue.names_of(topic)):
+            raise Unusable(f'{lake.path}: there is no topic "{topic}" in it')
+        names += found
+    return names
 
 
 def _place(lake: Lake, path: str) -> str | None:
@@ -84,4 +94,22 @@ def dataset(path: str | os.PathLike[str], *topics: str) -> Any:
     if not found:
         return pyarrow.dataset.dataset(schema_of(settings).empty_table())
     format = "parquet" if settings.format == "parquet" else "json"
-    return pyarrow.dataset.dataset(found, format=format)
+    made = pyarrow.dataset.dataset(found, format=format)
+    if (other := _of_other_partition(path, topics)) is None:
+        return made
+    # A topic that came to several partitions has files without their column beside those with it.
+    schemas = [made.schema, pyarrow.dataset.dataset(other, format=format).schema]
+    return pyarrow.dataset.dataset(found, format=format, schema=pa.unify_schemas(schemas))
+
+
+def _of_other_partition(path: str | os.PathLike[str], topics: tuple[str, ...]) -> str | None:
+    """A file of a partition behind the first of its topic, if there is one."""
+    lake = OsLake(path)
+    catalogue = load(lake)
+    for name in catalogue.names():
+        topic, number = partition_of(name)
+        if number and (not topics or topic in topics):
+            for file in catalogue.lineages[name][-1].files:
+                if (place := _place(lake, file)) is not None:
+                    return os.path.join(lake.path, place)
+    return None

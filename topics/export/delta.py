@@ -1,7 +1,7 @@
 """A topic as a Delta table, by delta-rs (`deltalake`): no JVM.
 
 The stamp is in the custom metadata of every transaction, and the last seq is the table's version of
-the application `topics:TOPIC`, as Spark's `txnAppId` has it.
+the application `topics:TOPIC`, as Spark's `txnAppId` has it; of partition 3 of the topic, `topics:TOPIC/3`.
 """
 
 import os
@@ -18,6 +18,7 @@ from deltalake import (
     write_deltalake,
 )
 
+from topics.arrow.columns import PARTITION
 from topics.export.loading import Unusable
 from topics.export.manifest import By
 from topics.export.planning import partition_value, topic_directory, topic_of_directory
@@ -75,39 +76,54 @@ class DeltaTopic:
                     return found
         raise Unusable(f"{self._path}: it is a Delta table that no export made, or its log is cut")
 
-    def append(self, rows: pa.Table, stamp: str, last: int) -> None:
+    def append(self, rows: pa.Table, stamp: str, last: int, number: int | None) -> None:
         table = self._table()
         columns = PARTITIONS[self._by] if table is None else table.metadata().partition_columns
         write_deltalake(
             self._path,
             _with_partitions(rows, columns),
             mode="append",
+            schema_mode=None if number is None else "merge",
             partition_by=columns or None,
             name=self._topic,
             # The stamps are in the log: what is older than its retention must stay.
             configuration={"delta.enableExpiredLogCleanup": "false"},
             target_file_size=self._target_bytes,
             writer_properties=self._properties_of_files,
-            commit_properties=self._properties(stamp, last),
+            commit_properties=self._properties(stamp, last, number),
         )
 
-    def _properties(self, stamp: str, last: int | None = None) -> CommitProperties:
-        done = None if last is None else [Transaction(f"topics:{self._topic}", last)]
+    def _properties(
+        self, stamp: str, last: int | None = None, number: int | None = None
+    ) -> CommitProperties:
+        app = f"topics:{self._topic}" + (f"/{number}" if number else "")
+        done = None if last is None else [Transaction(app, last)]
         return CommitProperties(custom_metadata={STAMP: stamp}, app_transactions=done)
 
-    def delete(self, seqs: Sequence[int], stamp: str) -> None:
-        listed = ", ".join(map(str, seqs))
-        self._there().delete(f"seq IN ({listed})", commit_properties=self._properties(stamp))
+    def delete(self, seqs: Sequence[int], stamp: str, number: int | None = None) -> None:
+        table = self._there()
+        condition = f"seq IN ({', '.join(map(str, seqs))})"
+        if number is not None and _has_partitions(table):
+            other = f" OR {PARTITION} IS NULL" if number == 0 else ""
+            condition += f" AND ({PARTITION} = {number}{other})"
+        table.delete(condition, commit_properties=self._properties(stamp))
 
-    def rows(self, first: int, last: int, columns: Sequence[str] | None = None) -> pa.Table:
+    def rows(
+        self, first: int, last: int, columns: Sequence[str] | None = None, number: int | None = None
+    ) -> pa.Table:
         table = self._table()
         if table is None:
             return self._schema.empty_table()
+        names = list(columns or self._schema.names)
         seq = pc.field("seq")
-        found = table.to_pyarrow_dataset()
-        return found.to_table(
-            columns=list(columns or self._schema.names), filter=(seq >= first) & (seq <= last)
-        )
+        kept = (seq >= first) & (seq <= last)
+        dataset = table.to_pyarrow_dataset()
+        if number is None or not _has_partitions(table):
+            return dataset.to_table(columns=names, filter=kept)
+        # A look at the rows: pyarrow takes a file without the column for one without a null.
+        found = dataset.to_table(columns=list(dict.fromkeys([*names, PARTITION])), filter=kept)
+        numbers = found.column(PARTITION).fill_null(0)
+        return found.filter(pc.equal(numbers, number)).select(names)
 
     def compact(self, target_bytes: int, stamp: str) -> dict[str, int]:
         done = self._there().optimize.compact(
@@ -116,6 +132,11 @@ class DeltaTopic:
             commit_properties=self._properties(stamp),
         )
         return {"before": done["numFilesRemoved"], "after": done["numFilesAdded"]}
+
+
+def _has_partitions(table: DeltaTable) -> bool:
+    """Whether the rows of a table say which partition of their topic they are of."""
+    return any(field.name == PARTITION for field in table.schema().fields)
 
 
 def _with_partitions(rows: pa.Table, columns: Sequence[str]) -> pa.Table:

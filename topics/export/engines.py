@@ -41,7 +41,11 @@ class FileExport:
         return self.target.lineage(topic)
 
     def chunk(self, source: TopicSource, piece: Piece, progress: ReadProgress) -> Chunk:
-        form = Form(self.target.codec, self.settings.by, self._target_bytes)
+        name = piece.seqs.topic
+        number = self.target.catalogue.topic_partition(name)
+        if number is None and len(source.partitions(name)) > 1:
+            number = 0
+        form = Form(self.target.codec, self.settings.by, self._target_bytes, number)
         return self._engine(self.target.lake, form, source, piece, progress)
 
     def commit(self, chunk: Chunk) -> Commit:

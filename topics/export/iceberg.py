@@ -13,9 +13,18 @@ from typing import Any, Final
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.expressions import And, GreaterThanOrEqual, In, LessThanOrEqual
+from pyiceberg.expressions import (
+    And,
+    EqualTo,
+    GreaterThanOrEqual,
+    In,
+    IsNull,
+    LessThanOrEqual,
+    Or,
+)
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
 
+from topics.arrow.columns import PARTITION
 from topics.export.loading import Unusable
 from topics.export.manifest import By
 from topics.export.planning import mergeable, topic_directory
@@ -97,12 +106,15 @@ class IcebergTopic:
                 raise Unusable(f'table "{self._topic}" has no snapshot of an export any more')
         return None
 
-    def append(self, rows: pa.Table, stamp: str, last: int) -> None:
+    def append(self, rows: pa.Table, stamp: str, last: int, number: int | None) -> None:
         table = self._table() or self._made()
         wanted = self._export.properties
         with table.transaction() as transaction:
             if {name: table.properties.get(name) for name in wanted} != wanted:
                 transaction.set_properties(wanted)
+            if number is not None and not _has_partitions(table):
+                with transaction.update_schema() as update:
+                    update.union_by_name(pa.schema([rows.schema.field(PARTITION)]))
             transaction.append(rows, snapshot_properties={STAMP: stamp})
 
     def _made(self) -> Any:
@@ -117,15 +129,20 @@ class IcebergTopic:
                 spec.add_field(*partition)
         return table
 
-    def delete(self, seqs: Sequence[int], stamp: str) -> None:
-        self._table().delete(In("seq", list(seqs)), snapshot_properties={STAMP: stamp})
+    def delete(self, seqs: Sequence[int], stamp: str, number: int | None = None) -> None:
+        table = self._table()
+        condition = _of(table, number, In("seq", list(seqs)))
+        table.delete(condition, snapshot_properties={STAMP: stamp})
 
-    def rows(self, first: int, last: int, columns: Sequence[str] | None = None) -> pa.Table:
+    def rows(
+        self, first: int, last: int, columns: Sequence[str] | None = None, number: int | None = None
+    ) -> pa.Table:
         table = self._table()
         if table is None:
             return self._export.schema.empty_table()
         names = tuple(columns or self._export.schema.names)
-        return table.scan(row_filter=_within(first, last), selected_fields=names).to_arrow()
+        kept = _of(table, number, _within(first, last))
+        return table.scan(row_filter=kept, selected_fields=names).to_arrow()
 
     def compact(self, target_bytes: int, stamp: str) -> dict[str, int]:
         """Put one file for each partition in place of neighbours that are small together.
@@ -187,6 +204,19 @@ def _stretches(table: Any) -> list[_Stretch]:
         else:
             joined.append(each)
     return joined
+
+
+def _has_partitions(table: Any) -> bool:
+    """Whether the rows of a table say which partition of their topic they are of."""
+    return PARTITION in table.schema().column_names
+
+
+def _of(table: Any, number: int | None, condition: Any) -> Any:
+    """A condition, of one partition; a row that does not say is of the first."""
+    if number is None or not _has_partitions(table):
+        return condition
+    is_of: Any = EqualTo(PARTITION, number)
+    return And(condition, Or(is_of, IsNull(PARTITION)) if number == 0 else is_of)
 
 
 def _within(first: int, last: int) -> Any:

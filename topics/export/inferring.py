@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from topics.arrow.columns import schema
 from topics.arrow.loss import Gap
-from topics.arrow.scan import resolve
+from topics.arrow.scan import partition_names, resolve
 from topics.arrow.source import TopicSource, Wanted
 from topics.arrow.typed import infer
 from topics.export.run import ExportJob
@@ -28,7 +28,7 @@ def inferred(source: TopicSource, job: ExportJob) -> pa.Schema:
 
 def _sample(source: TopicSource, job: ExportJob) -> Iterator[pa.RecordBatch]:
     wanted = Wanted(schema(["data"]), batch_rows=PIECE_ROWS)
-    for name in job.topics:
+    for name in partition_names(source, job.topics):
         each = resolve(source, name, "earliest-retained", job.until)
         # From end to end: the first and the last records are in it.
         room = max(each.last_seq - each.first_seq + 1 - PIECE_ROWS, 0)

@@ -2,6 +2,7 @@
 
     {"$seq":1,"$ts":1795254919024,"$node":"w","$tag":"acme.img-1","data":{"n": 1.0},"meta":{"m":1}}
 
+Of a partition behind the first of its topic, a line also has `"$partition":3`, behind the seq.
 `topics append --format records` takes these lines.  A line break between two tokens of `data` or
 `meta`, where it means nothing, becomes a space.  Lines are made by Arrow's kernels: no record becomes
 a Python object.
@@ -16,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topics.arrow.columns import FIELDS, MARKS
+from topics.arrow.columns import FIELDS, MARKS, PARTITION
 from topics.export.codec import Measured, Rendered
 from topics.export.lake import Lake
 from topics.export.manifest import Damaged
@@ -33,7 +34,7 @@ _SEQ: Final = re.compile(rb'\{"\$seq":([0-9]{1,19}),')
 class JsonlCodec:
     """Implements `files.Codec`.  A row is the seq and the line, with its end."""
 
-    columns = (*FIELDS, MARKS)
+    columns = (*FIELDS, PARTITION, MARKS)
 
     def __init__(self, compression: str = "none") -> None:
         self._compression = None if compression == "none" else compression
@@ -42,7 +43,13 @@ class JsonlCodec:
     def rendered(self, batch: pa.RecordBatch) -> Rendered:
         return Rendered(rendered(batch))
 
-    def writer(self, sink: Measured, about: dict[str, str], target_bytes: int) -> "JsonlWriter":
+    def writer(
+        self,
+        sink: Measured,
+        about: dict[str, str],
+        target_bytes: int,
+        topic_partition: int | None = None,
+    ) -> "JsonlWriter":
         return JsonlWriter(sink, self._compression)
 
     def batches(self, lake: Lake, path: str) -> Iterator[pa.RecordBatch]:
@@ -93,6 +100,7 @@ def rendered(batch: pa.RecordBatch) -> pa.RecordBatch:
     parts = [
         '{"$seq":',
         seq.cast(pa.string()),
+        *_partition(batch),
         ',"$ts":',
         pc.divide(batch.column("ts").cast(pa.int64()), 1000).cast(pa.string()),
         _member('"$node":', batch.column("node")),
@@ -104,6 +112,12 @@ def rendered(batch: pa.RecordBatch) -> pa.RecordBatch:
         "}\n",
     ]
     return pa.record_batch([seq, pc.binary_join_element_wise(*parts, "")], schema=ROWS)
+
+
+def _partition(batch: pa.RecordBatch) -> list[str]:
+    """Of a batch, which is of one partition."""
+    number = batch.column(PARTITION)[0].as_py() if len(batch) else 0
+    return [f',"$partition":{number}'] if number else []
 
 
 def _member(name: str, strings: pa.Array) -> pa.Array:

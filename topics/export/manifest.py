@@ -5,6 +5,8 @@
 One entry is one line of JSON; its last member is the CRC-32 of the line as it would be without it.
 Entries are numbered from 1 without a gap.  Pure: the bytes come from and go to `target`.
 
+A partition of a topic is named by `partition_name`, and is to an export what a topic with one is.
+
 Invariant: of each instance of a topic, the spans of its commits lie one behind the other, so that
 its last seq is all there is to know to go on.
 """
@@ -15,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 import msgspec
+
+from topics.protocol.model.names import PARTITION_MARK, partition_of, public_name
 
 VERSION: Final = 1
 
@@ -263,6 +267,22 @@ class Catalogue:
     n: int = 1
     lineages: dict[str, list[Lineage]] = field(default_factory=dict)
     handed: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def topic_partition(self, name: str) -> int | None:
+        """The number of a partition (`partition_name`) of a topic that is known to have several; None: the
+        topic is exported as one that has one."""
+        topic, number = partition_of(name)
+        if number or any(each.startswith(topic + PARTITION_MARK) for each in self.lineages):
+            return number
+        return None
+
+    def names(self) -> list[str]:
+        """The names of all partitions that were exported, by topic and number."""
+        return sorted(self.lineages, key=partition_of)
+
+    def names_of(self, topic: str) -> list[str]:
+        """The names of the partitions of a topic that were exported, in order."""
+        return [name for name in self.names() if public_name(name) == topic]
 
     def current(self, topic: str) -> Lineage | None:
         """The newest instance of a topic, if any of it was exported."""

@@ -2,7 +2,8 @@
 
 Dictionaries for the columns that repeat, deltas for those that grow, and statistics for all but the
 text; row groups of `GROUP_ROWS`, microseconds in UTC.  The metadata of a file says which seqs of
-which instance of which topic it is of.
+which instance of which topic it is of.  Files of a topic with several partitions have a column `partition`
+behind the topic.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from topics.arrow.columns import FIELDS, schema
+from topics.arrow.columns import ASKED_FIELDS, FIELDS, PARTITION, schema
 from topics.arrow.typed import CORRUPT, typed_rows, typed_schema
 from topics.export.codec import Measured, Rendered
 from topics.export.lake import Lake
@@ -29,6 +30,10 @@ VARIANT: Final = "data_variant"
 """Column behind the others that Spark adds (`topics.spark.variant`).  pyarrow (26) takes it for a
 struct of two binaries and does not keep the mark by which Parquet knows a VARIANT, so it is never
 read here, and is made again of `data` when a file is written anew."""
+
+MADE_AGAIN: Final = (VARIANT, PARTITION)
+"""Columns that are no part of a row, because something else says what they hold: they are not read, and
+made again where a file is written anew."""
 
 COMPRESSIONS: Final = ("zstd", "snappy", "lz4", "gzip", "none")
 
@@ -55,15 +60,23 @@ class ParquetCodec:
         made = typed_rows(batch, self._fields)
         return Rendered(made.batch, made.bad, made.rounded)
 
-    def writer(self, sink: Measured, about: dict[str, str], target_bytes: int) -> "ParquetWriter":
+    def writer(
+        self,
+        sink: Measured,
+        about: dict[str, str],
+        target_bytes: int,
+        topic_partition: int | None = None,
+    ) -> "ParquetWriter":
         group_bytes = min(GROUP_BYTES, target_bytes)
-        return ParquetWriter(sink, self.schema, self._compression, about, group_bytes)
+        return ParquetWriter(
+            sink, self.schema, self._compression, about, group_bytes, topic_partition
+        )
 
     def batches(self, lake: Lake, path: str) -> Iterator[pa.RecordBatch]:
         with lake.open(path) as file:
             try:
                 found = pq.ParquetFile(file)
-                names = [name for name in found.schema_arrow.names if name != VARIANT]
+                names = [name for name in found.schema_arrow.names if name not in MADE_AGAIN]
                 yield from found.iter_batches(batch_size=1 << 16, columns=names)
             except pa.ArrowException as error:
                 raise Damaged(path, str(error)) from None
@@ -86,20 +99,24 @@ class ParquetWriter:
         compression: str,
         about: dict[str, str],
         group_bytes: int = GROUP_BYTES,
+        topic_partition: int | None = None,
     ) -> None:
+        self._rows_schema = columns
+        self._topic_partition = topic_partition
+        if topic_partition is not None:
+            columns = with_partition(columns)
         texts = {"data", "meta", CORRUPT}
         leaves = [(path, kind) for path, kind in _leaves(columns) if path not in texts]
         words = [
             path for path, kind in leaves if path.startswith("data.") and kinds.is_string(kind)
         ]
-        self._schema = columns
         self._about = about
         self._group_bytes = group_bytes
         self._writer = pq.ParquetWriter(
             pa.PythonFile(sink, mode="w"),
             columns,
             compression=compression,
-            use_dictionary=[*REPEATED, *words],
+            use_dictionary=[*REPEATED, PARTITION, *words],
             column_encoding=dict.fromkeys(GROWING, "DELTA_BINARY_PACKED"),
             write_statistics=[path for path, _ in leaves],
         )
@@ -115,7 +132,9 @@ class ParquetWriter:
             self._write_group()
 
     def _write_group(self) -> None:
-        table = pa.Table.from_batches(self._held, self._schema)
+        table = pa.Table.from_batches(self._held, self._rows_schema)
+        if self._topic_partition is not None:
+            table = in_partition(table, self._topic_partition)
         self._held, self._held_rows, self._held_bytes = [], 0, 0
         self._writer.write_table(table, row_group_size=2 * GROUP_ROWS)
 
@@ -124,6 +143,17 @@ class ParquetWriter:
             self._write_group()
         self._writer.add_key_value_metadata(self._about)
         self._writer.close()
+
+
+def with_partition(columns: pa.Schema) -> pa.Schema:
+    """The columns of rows of a topic with several partitions."""
+    return columns.insert(1, pa.field(PARTITION, ASKED_FIELDS[PARTITION]))
+
+
+def in_partition(rows: pa.Table, number: int) -> pa.Table:
+    """The rows with the column that says which partition of their topic they are of."""
+    kind = ASKED_FIELDS[PARTITION]
+    return rows.add_column(1, PARTITION, pa.repeat(pa.scalar(number, kind), len(rows)))
 
 
 def _leaves(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, pa.DataType]]:

@@ -15,6 +15,7 @@ from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
 
 from topics.export.manifest import By
+from topics.protocol.model.names import public_name
 
 META: Final = "_topics_export"
 """The directory of what is not data; readers of directories pass over names that begin with `_`."""
@@ -45,11 +46,11 @@ def is_data_name(name: str) -> bool:
 
 
 def topic_directory(topic: str) -> str:
-    """The directory of a topic: its name, with `+`, which is in no name, for `:`.
+    """The directory of a topic, and so of all its partitions: its name, with `+`, which is in no name, for `:`.
 
     Some file systems refuse `:`, and readers that take a path for a URL would decode `%3A`.
     """
-    return topic.replace(":", "+")
+    return public_name(topic).replace(":", "+")
 
 
 def topic_of_directory(name: str) -> str:

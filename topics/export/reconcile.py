@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from topics.arrow.columns import schema
-from topics.arrow.loss import Gap
+from topics.arrow.loss import Gap, titled
 from topics.arrow.source import TopicSource, Wanted
 from topics.export.compact import codec_for
 from topics.export.loading import Unusable
@@ -87,7 +87,7 @@ def is_same_topic(source: TopicSource, lineage: Lineage) -> bool:
     bounds = source.bounds(lineage.topic)
     if bounds.epoch == lineage.epoch and bounds.head_seq < lineage.last:
         raise Unusable(
-            f'topic "{lineage.topic}" ends with seq {bounds.head_seq}, but {lineage.last} is '
+            f"{titled(lineage.topic)} ends with seq {bounds.head_seq}, but {lineage.last} is "
             "exported: is this another data directory, or one that was restored?"
         )
     return bounds.epoch == lineage.epoch
@@ -138,6 +138,7 @@ def _without(
         target.settings.by,
         target_bytes=1 << 62,
         about=about_lineage(lineage, [file]),
+        topic_partition=target.catalogue.topic_partition(lineage.topic),
     )
     try:
         for batch in codec_for(target, file).batches(target.lake, file.path):

@@ -80,6 +80,7 @@ def _fetched(target: Target, source: TopicSource, lineage: Lineage, file: File) 
         settings.by,
         target_bytes=1 << 62,
         about=about_lineage(lineage, [file]),
+        topic_partition=target.catalogue.topic_partition(lineage.topic),
     )
     try:
         for part in of_partition(source, lineage.topic, file, settings.by, wanted):

@@ -5,14 +5,14 @@ committed before the next.  With several jobs, chunks are read side by side and 
 Whatever stops it, the next run goes on behind the last commit.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
 from topics.arrow.columns import schema
-from topics.arrow.loss import DataLoss, Gap
+from topics.arrow.loss import DataLoss, Gap, titled
 from topics.arrow.scan import Place, Range, require_whole, resolve
 from topics.arrow.source import TopicSource, Wanted, now_ms
 from topics.export.loading import Unusable
@@ -78,6 +78,7 @@ class ExportJob:
     """What is to be exported.
 
     Attributes:
+        topics: Each as a whole, also the partitions that come to it.
         start: As `scan.resolve`; counts for a topic of which nothing was exported yet.
         until: As its `end`.
         jobs: Chunks that are read at once.
@@ -151,7 +152,7 @@ class ExportRun:
         self._job = job
         self._progress = progress
         self._stop = stop
-        self._sizers = {name: Sizer(job.target_bytes) for name in job.topics}
+        self._sizers = defaultdict[str, Sizer](lambda: Sizer(job.target_bytes))
 
     def once(self) -> Result:
         """Export all that there is of each topic by now.
@@ -161,14 +162,15 @@ class ExportRun:
             Unusable: The export is of another place than the source.
             NoSuchTopic, NotReadable, Damaged, Corrupt, OSError, TopicsError.
         """
-        for name in self._job.topics:
+        names = (n for topic in self._job.topics for n in self._source.partitions(topic))
+        for name in names:
             each = plan(self._source, self._target.lineage(name), self._job, name)
             if each.last_seq < each.first_seq:
                 continue
             if self._is_another(name, each) and name not in self.result.recreated:
                 self.result.recreated.append(name)
                 self._progress.note(
-                    f'topic "{name}" was deleted and created again; its export goes on with the new one'
+                    f"{titled(name)} was deleted and created again; its export goes on with the new one"
                 )
             if self._job.loss == "fail":
                 require_whole(self._source, each, self._wanted())
@@ -177,7 +179,7 @@ class ExportRun:
                 self._export(each)
             except Recreated:
                 # The next look sees the new instance, and so does the handling of loss.
-                self._progress.note(f'topic "{name}" was deleted while it was read')
+                self._progress.note(f"{titled(name)} was deleted while it was read")
                 plan(self._source, self._target.lineage(name), self._job, name)
             if self._stop():
                 self.result.is_stopped = True
@@ -249,7 +251,7 @@ class IsAnother(DataLoss):
         self.gaps = ()
         Exception.__init__(
             self,
-            f'topic "{topic}" was deleted and created again: what it had behind seq {last} before '
+            f"{titled(topic)} was deleted and created again: what it had behind seq {last} before "
             "is lost; export it to another directory, or go on with the new one by --loss warn",
         )
 
@@ -282,7 +284,7 @@ def plan(source: TopicSource, lineage: Lineage | None, job: ExportJob, name: str
     head = source.bounds(name).head_seq
     if head < lineage.last:
         raise Unusable(
-            f'topic "{name}" ends with seq {head}, but {lineage.last} is exported: is this another '
+            f"{titled(name)} ends with seq {head}, but {lineage.last} is exported: is this another "
             "data directory, or one that was restored?"
         )
     return fresh

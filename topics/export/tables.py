@@ -17,13 +17,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from topics.arrow.columns import schema
-from topics.arrow.loss import Gap
+from topics.arrow.loss import Gap, titled
 from topics.arrow.source import TopicSource, Wanted, now_ms
 from topics.distribution import install
 from topics.export.lake import Lake
 from topics.export.loading import Unusable, load
 from topics.export.manifest import Catalogue, Commit, Damaged, Lineage, Lost, Settings
-from topics.export.parquet import ParquetCodec
+from topics.export.parquet import ParquetCodec, in_partition
 from topics.export.planning import META, topic_directory
 from topics.export.reconcile import Reconciled, known_of, reconcilable
 from topics.export.schema_file import fields_of
@@ -31,6 +31,7 @@ from topics.export.table_types import FILES, TableFiles, stored, unfit_path
 from topics.export.target import NOT_OURS, Chunk, Target, open_target, schema_of, wall_ms
 from topics.export.verify import Compared, compare_parts
 from topics.export.writing import Piece, ReadProgress, filtered_of, records
+from topics.protocol.model.names import partition_of, public_name
 
 STAMP: Final = "topics.export"
 """Key of the stamp in a table's transactions."""
@@ -39,8 +40,13 @@ DELETE_SEQS: Final = 5000
 """Seqs of one transaction that deletes: they are a list in its condition."""
 
 
-class Stamp(msgspec.Struct, frozen=True):
-    """What a table holds after a transaction, as `manifest.Lineage`."""
+class Stamp(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a table holds after a transaction, as `manifest.Lineage`.
+
+    Attributes:
+        epoch: Empty where nothing of the first partition was exported yet.
+        others: Of a topic with several partitions, the stamps of those behind the first.
+    """
 
     topic: str
     epoch: str
@@ -53,10 +59,15 @@ class Stamp(msgspec.Struct, frozen=True):
     lost: tuple[Lost, ...]
     rounded: int = 0
     filtered: int = 0
+    others: tuple["Stamp", ...] = ()
 
 
 class Table(Protocol):
-    """One table.  Every change is one transaction, which carries the stamp."""
+    """One table, of a topic with all its partitions.  Every change is one transaction, which carries the stamp.
+
+    `number` says which partition's rows are meant, where they have a column that tells; a row that was
+    written before there was one is of the first.  None: the topic has one partition.
+    """
 
     def stamp(self) -> str | None:
         """The last stamp; None where there is no table yet.
@@ -65,17 +76,19 @@ class Table(Protocol):
             Unusable: There is a table, and no stamp in it.
         """
 
-    def append(self, rows: pa.Table, stamp: str, last: int) -> None:
-        """Add rows; the first call makes the table.
+    def append(self, rows: pa.Table, stamp: str, last: int, number: int | None) -> None:
+        """Add rows; the first call makes the table, and the first with a column that it lacks adds that.
 
         Args:
-            last: The seq that the table then goes through.
+            last: The seq that the table, or its partition, then goes through.
         """
 
-    def delete(self, seqs: Sequence[int], stamp: str) -> None: ...
+    def delete(self, seqs: Sequence[int], stamp: str, number: int | None = None) -> None: ...
 
-    def rows(self, first: int, last: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Rows with a seq of [first, last], in any order."""
+    def rows(
+        self, first: int, last: int, columns: Sequence[str] | None = None, number: int | None = None
+    ) -> pa.Table:
+        """Rows with a seq of [first, last], in any order; of those columns, or of all but the partition."""
 
     def compact(self, target_bytes: int, stamp: str) -> dict[str, int]:
         """Merge small files; returns how many became how many.  Raises Unusable: It cannot."""
@@ -86,6 +99,7 @@ class TableChunk(Chunk):
     """A chunk in memory."""
 
     table: Any = None
+    number: int | None = None
 
 
 class Tables:
@@ -123,27 +137,48 @@ class Tables:
     def settings(self) -> Settings:
         return self._catalogue.settings
 
-    def table(self, topic: str) -> Table:
+    def table(self, name: str) -> Table:
+        """The table of a topic, and of each of its partitions."""
+        topic = public_name(name)
         if topic not in self._tables:
             self._tables[topic] = self._open(topic)
         return self._tables[topic]
 
     def lineages(self) -> dict[str, Lineage]:
-        """How far each topic is exported."""
-        found = {}
+        """How far each partition is exported, by its name."""
+        found: dict[str, Lineage] = {}
         for topic in topics_of(self._lake, self.settings):
-            lineage = self.lineage(topic)
-            if lineage is not None:
-                found[topic] = lineage
+            found |= self._lineages(topic)
         return found
 
     def lineage(self, topic: str) -> Lineage | None:
-        text = self.table(topic).stamp()
+        return self._lineages(topic).get(topic)
+
+    def _lineages(self, name: str) -> dict[str, Lineage]:
+        """Of all partitions of a topic, in order."""
+        text = self.table(name).stamp()
         if text is None:
-            return None
-        stamp = msgspec.json.decode(text, type=Stamp)
+            return {}
+        first = msgspec.json.decode(text, type=Stamp)
+        return {each.topic: self._lineage(each) for each in (first, *first.others) if each.epoch}
+
+    def _number(self, name: str) -> int | None:
+        """As `Catalogue.topic_partition`."""
+        number = partition_of(name)[1]
+        return number if number or any(map(_is_other, self._lineages(name))) else None
+
+    def _stamped(self, lineage: Lineage) -> str:
+        """The stamp of a table, with what becomes of one partition."""
+        found = self._lineages(lineage.topic) | {lineage.topic: lineage}
+        topic = public_name(lineage.topic)
+        first = found.pop(topic, None) or Lineage(topic, "", 1, 0)
+        others = tuple(_stamp(found[name]) for name in sorted(found, key=partition_of))
+        stamp = msgspec.structs.replace(_stamp(first), others=others)
+        return msgspec.json.encode(stamp).decode()
+
+    def _lineage(self, stamp: Stamp) -> Lineage:
         return Lineage(
-            topic,
+            stamp.topic,
             stamp.epoch,
             stamp.first,
             stamp.last,
@@ -153,7 +188,7 @@ class Tables:
             stamp.corrupt,
             stamp.rounded,
             stamp.filtered,
-            self._catalogue.handed.get((topic, stamp.epoch), 0),
+            self._catalogue.handed.get((stamp.topic, stamp.epoch), 0),
             list(stamp.lost),
         )
 
@@ -174,8 +209,13 @@ class Tables:
             rounded=sum(part.rounded for part in made),
             filtered=filtered_of(source, piece, rows, lost),
             lost=lost,
+            number=self._number_of(each.topic, source),
             table=pa.Table.from_batches([part.rows for part in made], self._codec.schema),
         )
+
+    def _number_of(self, name: str, source: TopicSource) -> int | None:
+        number = self._number(name)
+        return 0 if number is None and len(source.partitions(name)) > 1 else number
 
     def commit(self, chunk: Chunk) -> Commit:
         assert isinstance(chunk, TableChunk)
@@ -184,7 +224,7 @@ class Tables:
             lineage = Lineage(chunk.topic, chunk.epoch, chunk.first, chunk.first - 1)
         if lineage.epoch != chunk.epoch:
             raise Unusable(
-                f'topic "{chunk.topic}" was deleted and created again, and a table has one instance; '
+                f"{titled(chunk.topic)} was deleted and created again, and a table has one instance; "
                 "export it to another directory"
             )
         # Compare and skip: a transaction whose answer was lost is there, and shows here.
@@ -192,7 +232,10 @@ class Tables:
         commit = chunk.commit(at_ms=wall_ms())
         lineage.add(commit)
         rows = chunk.table.cast(self._stored)
-        self.table(chunk.topic).append(rows, _stamped(lineage), chunk.last)
+        if chunk.number is not None:
+            rows = in_partition(rows, chunk.number)
+        stamp = self._stamped(lineage)
+        self.table(chunk.topic).append(rows, stamp, chunk.last, chunk.number)
         return commit
 
     def discard(self, chunk: Chunk) -> None:
@@ -208,7 +251,7 @@ class Tables:
         """A table's own tools do it, or `topics export compact`."""
 
     def _seqs(self, topic: str, first: int, last: int) -> NDArray[np.int64]:
-        found = self.table(topic).rows(first, last, ["seq"])
+        found = self.table(topic).rows(first, last, ["seq"], self._number(topic))
         return np.sort(found.column("seq").to_numpy())
 
     # ------------------------------------------------------------------ afterwards
@@ -250,9 +293,10 @@ class Tables:
         )
 
     def _windows(self, topic: str, lineage: Lineage) -> Iterator[pa.RecordBatch]:
+        table, number = self.table(topic), self._number(topic)
         for first in range(lineage.first, lineage.last + 1, WINDOW_SEQS):
             last = min(first + WINDOW_SEQS - 1, lineage.last)
-            rows = self.table(topic).rows(first, last).select(self._codec.schema.names)
+            rows = table.rows(first, last, None, number).select(self._codec.schema.names)
             ordered = rows.sort_by("seq").cast(self._codec.schema).combine_chunks()
             yield from ordered.to_batches()
 
@@ -267,11 +311,11 @@ class Tables:
             return done
         known = known_of(source, lineage, lineage.first, lineage.last)
         seqs = self._seqs(topic, lineage.first, lineage.last)
-        dead = seqs[~known(seqs)].tolist()
+        dead, number = seqs[~known(seqs)].tolist(), self._number(topic)
         for at in range(0, len(dead), DELETE_SEQS):
             some = dead[at : at + DELETE_SEQS]
             lineage.erased += len(some)
-            self.table(topic).delete(some, _stamped(lineage))
+            self.table(topic).delete(some, self._stamped(lineage), number)
             done.erased += len(some)
         return done
 
@@ -281,13 +325,22 @@ class Tables:
 
     def compact(self, topic: str, target_bytes: int) -> dict[str, int]:
         """Merge the small files of a table; how many became how many."""
-        lineage = self.lineage(topic)
-        assert lineage is not None
-        return self.table(topic).compact(target_bytes, _stamped(lineage))
+        table = self.table(topic)
+        stamp = table.stamp()
+        assert stamp is not None
+        return table.compact(target_bytes, stamp)
+
+    def topics(self) -> list[str]:
+        """Names of the topics that have a table."""
+        return topics_of(self._lake, self.settings)
 
 
-def _stamped(lineage: Lineage) -> str:
-    stamp = Stamp(
+def _is_other(name: str) -> bool:
+    return partition_of(name)[1] > 0
+
+
+def _stamp(lineage: Lineage) -> Stamp:
+    return Stamp(
         lineage.topic,
         lineage.epoch,
         lineage.first,
@@ -300,7 +353,6 @@ def _stamped(lineage: Lineage) -> str:
         lineage.rounded,
         lineage.filtered,
     )
-    return msgspec.json.encode(stamp).decode()
 
 
 def opener(lake: Lake, settings: Settings, files: TableFiles = FILES) -> Callable[[str], Table]:

@@ -8,11 +8,13 @@ before is taken out of the export first, for the same reason.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from topics.arrow.loss import titled
 from topics.arrow.readers import Position, positions
 from topics.arrow.source import TopicSource
 from topics.client import Client
 from topics.export.handoff import Bound, NotSafe, bound
 from topics.export.manifest import Lineage, Settings
+from topics.protocol.model.names import partition_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def plan(
         )
     bounds = source.bounds(topic)
     if lineage is None or lineage.epoch != bounds.epoch:
-        raise NotSafe(f'topic "{topic}" is not the one that was exported')
+        raise NotSafe(f"{titled(topic)} is not the one that was exported")
     published = positions(source) if readers else {}
     limits = bound(
         earliest_seq=bounds.earliest_seq,
@@ -82,9 +84,12 @@ def carry_out(client: Client, plan: Plan) -> int:
         NotSafe: The server's topic is another one than the plan's.
         TopicsError: The server refused, or could not be reached.
     """
-    state = client.topic(plan.topic, touch=False)
-    if state.epoch != plan.epoch:
+    topic, number = partition_of(plan.topic)
+    state = client.topic(topic, touch=False)
+    epochs = {each.partition: each.epoch for each in state.partitions} or {0: state.epoch}
+    if epochs.get(number) != plan.epoch:
         raise NotSafe(
-            f'topic "{plan.topic}" of {client.session.target.origin} is not the one that was exported'
+            f"{titled(plan.topic)} of {client.session.target.origin} is not the one that was exported"
         )
-    return client.delete(plan.topic, before_seq=plan.bound.before_seq).deleted
+    partition = number if state.partitions else None
+    return client.delete(topic, before_seq=plan.bound.before_seq, partition=partition).deleted

@@ -48,7 +48,7 @@ def verify(
     """
     checked = Checked()
     codec = codec_of(catalogue.settings)
-    for name in sorted(catalogue.lineages) if topic is None else [topic]:
+    for name in catalogue.names() if topic is None else [topic]:
         for lineage in catalogue.lineages.get(name, []):
             for file in lineage.files.values():
                 problem = problem_of(lake, codec, file)

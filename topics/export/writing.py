@@ -24,6 +24,7 @@ from topics.export.lake import Lake, Sink, quietly
 from topics.export.manifest import By, File, Lineage, Lost
 from topics.export.planning import BY_DIRECTORY, STAGED, tag_partition
 from topics.export.target import Chunk, Staged
+from topics.protocol.model.names import public_name
 from topics.version import VERSION
 
 OPEN_MAX: Final = 256
@@ -58,11 +59,13 @@ class Form:
 
     Attributes:
         target_bytes: Size after which a partition gets another file.
+        topic_partition: As `codec.Codec.writer`.
     """
 
     codec: Codec
     by: By
     target_bytes: int
+    topic_partition: int | None = None
 
 
 class TooManyPartitions(Exception):
@@ -87,16 +90,27 @@ class StagedFiles:
     Args:
         target_bytes: Size after which a partition gets another file.
         about: What is written into each file beside its seqs.
+        topic_partition: As `codec.Codec.writer`.
     """
 
     def __init__(
-        self, lake: Lake, codec: Codec, by: By, *, target_bytes: int, about: dict[str, str]
+        self,
+        lake: Lake,
+        codec: Codec,
+        by: By,
+        *,
+        target_bytes: int,
+        about: dict[str, str],
+        topic_partition: int | None = None,
     ) -> None:
         self._lake = lake
         self._codec = codec
         self._by = by
         self._target_bytes = target_bytes
         self._about = about
+        self._topic_partition = topic_partition
+        if topic_partition is not None:
+            self._about = {**about, "topics.partition": str(topic_partition)}
         self._open: dict[str, _Open] = {}
         self._done: list[Staged] = []
         self.corrupt = 0
@@ -145,7 +159,9 @@ class StagedFiles:
         path = f"{STAGED}/{secrets.token_hex(16)}"
         sink = self._lake.create(path)
         measured = Measured(sink)
-        writer = self._codec.writer(measured, self._about, self._target_bytes)
+        writer = self._codec.writer(
+            measured, self._about, self._target_bytes, self._topic_partition
+        )
         self._open[partition] = file = _Open(path, partition, sink, measured, writer, first)
         return file
 
@@ -224,7 +240,7 @@ def _by_id(
 def about(each: Range) -> dict[str, str]:
     """The metadata of the files of a range."""
     return {
-        "topics.topic": each.topic,
+        "topics.topic": public_name(each.topic),
         "topics.instance": each.epoch,
         "topics.from": str(each.first_seq),
         "topics.to": str(each.last_seq),
@@ -278,7 +294,12 @@ def chunk_of(
     """
     lost: list[Lost] = []
     files = StagedFiles(
-        lake, form.codec, form.by, target_bytes=form.target_bytes, about=about(piece.seqs)
+        lake,
+        form.codec,
+        form.by,
+        target_bytes=form.target_bytes,
+        about=about(piece.seqs),
+        topic_partition=form.topic_partition,
     )
     try:
         for batch in records(source, piece, lost, progress):

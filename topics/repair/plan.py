@@ -28,7 +28,7 @@ from topics.store.wal import LogPosition
 
 
 class Lost(NamedTuple):
-    """Records [first_seq, last_seq] of a topic that are given up."""
+    """Records [first_seq, last_seq] of a topic, or of one of its partitions (`partition_name`), that are given up."""
 
     topic_id: int
     topic: str
@@ -208,4 +208,4 @@ def _lost(topic: Topic, bad: BadRun) -> Iterator[Lost]:
     if bad.rows is not None and run is not None:
         seqs = seqs[run.flags[(seqs - np.uint64(bad.first_seq)).astype(np.int64)] == LIVE]
     for first, last in seq_spans(seqs).tolist():
-        yield Lost(topic.topic_id, topic.name, first, last)
+        yield Lost(topic.topic_id, topic.engine_name, first, last)

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from topics.arrow.columns import FIELDS, TIMESTAMP
+from topics.arrow.columns import PARTITION, TIMESTAMP, columns_of
 from topics.spark.errors import BadOption, SparkFailure
 from topics.spark.options import Parsing, ReadOptions
 
@@ -48,6 +48,7 @@ HEADERS: Final = ArrayType(
 )
 OWN: Final[dict[str, DataType]] = {
     "topic": StringType(),
+    PARTITION: IntegerType(),
     "seq": LongType(),
     "ts": TimestampType(),
     "node": StringType(),
@@ -65,8 +66,8 @@ KAFKA: Final[dict[str, DataType]] = {
     "timestampType": IntegerType(),
 }
 KAFKA_SOURCE: Final = {
-    "key": "tag", "value": "data", "topic": "topic", "offset": "seq", "timestamp": "ts",
-    "headers": "meta",
+    "key": "tag", "value": "data", "topic": "topic", "partition": "partition", "offset": "seq",
+    "timestamp": "ts", "headers": "meta",
 }  # fmt: skip
 """Column of Kafka's source -> the column of a scan that it is made of."""
 LOSS: Final[dict[str, DataType]] = {"_kind": StringType(), "_gap": GAP}
@@ -76,8 +77,15 @@ LOG_APPEND_TIME: Final = 1
 """`timestampType` of a record whose time the server gave it."""
 
 
-def default_schema(options: ReadOptions) -> StructType:
-    """The columns of a read without `.schema(...)`.  Raises BadOption: `columns` has a wrong one."""
+def default_schema(options: ReadOptions, *, has_partitions: bool = False) -> StructType:
+    """The columns of a read without `.schema(...)`.
+
+    Args:
+        has_partitions: One of the topics has several; where no option says otherwise, they are a column.
+
+    Raises:
+        BadOption: `columns` has a wrong one.
+    """
     known = available(options)
     if options.columns is not None:
         unknown = [name for name in options.columns if name not in known]
@@ -87,12 +95,21 @@ def default_schema(options: ReadOptions) -> StructType:
     if options.is_kafka:
         names = [*KAFKA, *(["headers"] if options.include_headers else [])]
     else:
-        names = [name for name in OWN if name != "meta" or options.include_meta]
+        left_out = {name for name, is_in in _included(options, has_partitions).items() if not is_in}
+        names = [name for name in OWN if name not in left_out]
     if options.loss == "rows":
         names += LOSS
     if options.include_metadata:
         names.append("_metadata")
     return _schema({name: known[name] for name in names})
+
+
+def _included(options: ReadOptions, has_partitions: bool) -> dict[str, bool]:
+    given = options.include_partition
+    return {
+        "meta": options.include_meta,
+        PARTITION: has_partitions if given is None else given,
+    }
 
 
 def available(options: ReadOptions) -> dict[str, DataType]:
@@ -184,7 +201,7 @@ def _members(text: str) -> list[dict[str, Any]]:
 _MAKERS: Final[dict[str, Callable[[dict[str, pa.Array], int], pa.Array]]] = {
     "key": lambda made, n: made["tag"],
     "value": lambda made, n: made["data"],
-    "partition": lambda made, n: pa.repeat(pa.scalar(0, pa.int32()), n),
+    "partition": lambda made, n: made["partition"],
     "offset": lambda made, n: made["seq"],
     "timestamp": lambda made, n: made["ts"],
     "timestampType": lambda made, n: pa.repeat(pa.scalar(LOG_APPEND_TIME, pa.int32()), n),
@@ -218,7 +235,8 @@ def layout(options: ReadOptions, given: StructType | pa.Schema, source: str) -> 
     needed = set(sources)
     if typed is not None and options.mode == "FAILFAST":
         needed.add("seq")  # for the message
-    scanned = tuple(name for name in FIELDS if name in needed) or ("seq",)
+    fields = columns_of(has_partitions=True)
+    scanned = tuple(name for name in fields if name in needed) or ("seq",)
     return Layout(
         schema=exact,
         scanned=scanned,

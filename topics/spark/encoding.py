@@ -15,17 +15,20 @@ import pyarrow as pa
 from pyspark.sql.types import (
     BinaryType,
     DataType,
+    IntegerType,
     IntegralType,
+    LongType,
     StringType,
     StructType,
     YearMonthIntervalType,
 )
 
+from topics.protocol.model.names import partition_name
 from topics.spark.errors import BadOption, SparkFailure
 from topics.spark.options import WriteOptions
 from topics.spark.texts import Rules, held, texts_of
 
-COLUMNS: Final = ("data", "tag", "node", "meta", "topic", "seq")
+COLUMNS: Final = ("data", "tag", "node", "meta", "topic", "partition", "seq")
 ALIASES: Final = {"value": "data", "key": "tag"}
 """Names of Kafka's sink."""
 STAMP: Final = "_topics_spark"
@@ -42,7 +45,8 @@ class Row:
         body: The JSON object of the record without its end and without `meta`.
         meta: JSON of an object, or None.
         target: The topic to append to.
-        source, seq: The record that it was made of, where the row names it (`topic`, `seq`).
+        source, seq: The record that it was made of, where the row names it (`topic`, `partition`, `seq`).
+            Where it is appended, the server decides by its tag.
     """
 
     body: bytes
@@ -90,9 +94,11 @@ class Columns:
         tags, nodes = self._strings(batch, "tag"), self._strings(batch, "node")
         metas = self._metas(batch)
         named = self._list(batch, "topic") or none
+        partitions = self._list(batch, "partition") or none
         seqs = self._list(batch, "seq") or none
-        for text, tag, node, meta, topic, seq in zip(
-            data, tags or none, nodes or none, metas or none, named, seqs, strict=True
+        for text, tag, node, meta, topic, partition, seq in zip(
+            *(data, tags or none, nodes or none, metas or none, named, partitions, seqs),
+            strict=True,
         ):
             target = self.topic or topic
             if target is None:
@@ -107,7 +113,7 @@ class Columns:
             if meta is not None:
                 meta = _own_meta(meta)
             source = topic if self.topic is not None and topic is not None else ""
-            yield Row(body, meta, target, source, seq)
+            yield Row(body, meta, target, partition_name(source, partition or 0), seq)
 
     def _list(self, batch: pa.RecordBatch, name: str) -> list[Any] | None:
         return batch.column(self.places[name]).to_pylist() if name in self.places else None
@@ -135,7 +141,7 @@ def columns_of(schema: StructType, options: WriteOptions) -> Columns:
         if name not in COLUMNS and not name.startswith("_") and name != "ts":
             raise BadOption(
                 f"column {each.name} has no place in a record: a write takes data, and may take "
-                "tag, node, meta, topic and seq (to_json(struct(...)) makes one data of many columns)"
+                "tag, node, meta, topic, partition and seq (to_json(struct(...)) makes one data of many columns)"
             )
         if isinstance(each.dataType, YearMonthIntervalType):
             raise BadOption(
@@ -161,6 +167,7 @@ _KINDS: Final[dict[str, tuple[Any, ...]]] = {
     "node": (StringType,),
     "meta": (StringType,),
     "topic": (StringType,),
+    "partition": (IntegerType, LongType),
 }
 
 

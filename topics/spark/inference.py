@@ -1,6 +1,9 @@
-"""The type of `data` for a read with `inferSchema`: a struct, from a sample of the records."""
+"""What the columns of a read depend on that is not among its options: whether its topics have partitions,
+and, with `inferSchema`, the type of `data`: a struct, from a sample of the records."""
 
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -9,14 +12,34 @@ from pyspark.sql.types import StructField, StructType
 
 from topics.arrow.columns import schema
 from topics.arrow.scan import read
-from topics.arrow.source import TopicSource, Wanted, now_ms
+from topics.arrow.source import NoSuchTopic, TopicSource, Wanted, now_ms
+from topics.protocol.model.errors import StoreError
 from topics.spark.errors import BadOption, SparkFailure
 from topics.spark.filters import Pushed
 from topics.spark.options import ReadOptions
-from topics.spark.places import bounded, chosen, open_place, settle
+from topics.spark.places import bounded, chosen, chosen_topics, open_place, settle
 
 STRETCHES: Final = 10
 """Pieces that the sample is made of: the first, the last and those evenly between."""
+
+
+def has_partitions(options: ReadOptions) -> bool:
+    """Whether one of the topics has several partitions, and nothing but that decides about their column.
+
+    A place that cannot be read says why where it is read.
+    """
+    is_decided = options.is_kafka or options.columns is not None
+    if is_decided or options.include_partition is not None:
+        return False
+    from topics.client import TopicsError
+
+    try:
+        place = settle(replace(options.place, retry_for_s=0), options.topics, options.pattern)
+        with closing(open_place(place)) as source:
+            topics = options.topics or chosen_topics(source, options)
+            return any(len(source.partitions(topic)) > 1 for topic in topics)
+    except (NoSuchTopic, StoreError, TopicsError, OSError, SparkFailure, BadOption):
+        return False
 
 
 def inferred(found: StructType, options: ReadOptions) -> StructType:

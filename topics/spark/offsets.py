@@ -4,7 +4,8 @@
      "topics": {"orders": {"seq": 480234, "id": "2b4f57fe9e64a177-1"}},
      "lost": {"orders": [[1, 200, "cap"]]}}
 
-`seq` is the last one that was examined, `id` the topic's epoch.  `turn`, where batches are limited by
+A partition behind the first has an entry of its own, `orders#3`, so a stream that began when the topic had one goes
+on.  `seq` is the last one that was examined, `id` the topic's epoch.  `turn`, where batches are limited by
 bytes, counts these: each topic is the first to be served once in as many as there are.  `asof` is the time by which records
 of the batch that ends here expire, `parts` into how many pieces it is cut, and `lost` what was known
 to be lost of it when it was planned: so a replay of a batch cuts and judges as the first run did.
@@ -22,7 +23,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class TopicOffset:
-    """How far a topic was examined."""
+    """How far a partition was examined."""
 
     seq: int
     epoch: str
@@ -30,7 +31,7 @@ class TopicOffset:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """A position in every topic of a stream."""
+    """A position in every partition of a stream, by its name (`partition_name`)."""
 
     asof_ms: int
     parts: int

@@ -12,7 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar, cast, get_args
 
+from topics.arrow.scan import place_in
 from topics.arrow.source import Consistency
+from topics.protocol.model.config import PARTITIONS_MAX
+from topics.protocol.model.names import PARTITION_MARK
 from topics.spark.errors import BadOption
 from topics.visible import without_password
 
@@ -35,7 +38,8 @@ BOUNDS: Final = (
 OF_BATCHES: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 KEPT: Final = ("tag", "tagPrefix", "excludeNode")
 SHAPE: Final = (
-    *("columns", "includeMeta", "includeMetadata", "kafkaCompat", "includeHeaders"),
+    *("columns", "includeMeta", "includeMetadata", "includePartition", "kafkaCompat"),
+    "includeHeaders",
     *("mode", "inferSchema", "samplingRecords", "batchRows"),
 )
 HANDLING: Final = ("lossHandling", "failOnDataLoss")
@@ -94,7 +98,8 @@ class Bound:
 
     Attributes:
         default: For a topic that is not in `by_topic`.
-        by_topic: Name -> the first seq, or a word.
+        by_topic: Name -> the first seq, or a word.  A topic's name is for all of its partitions, and
+            `orders#3` for partition 3 alone.
         ts_ms: The first record at or after this time, milliseconds since the epoch; wins over both.
         ts_by_topic: The same, a topic.
     """
@@ -104,14 +109,17 @@ class Bound:
     ts_ms: int | None = None
     ts_by_topic: Mapping[str, int] = field(default_factory=dict)
 
-    def of(self, topic: str) -> Where:
-        return self.by_topic.get(topic, self.default)
+    def of(self, name: str) -> Where:
+        """Of a partition (`partition_name`)."""
+        found = place_in(self.by_topic, name)
+        return self.default if found is None else found
 
-    def time_of(self, topic: str) -> int | None:
-        return self.ts_by_topic.get(topic, self.ts_ms)
+    def time_of(self, name: str) -> int | None:
+        found = place_in(self.ts_by_topic, name)
+        return self.ts_ms if found is None else found
 
     def names(self) -> set[str]:
-        """The topics that it names."""
+        """The topics, and partitions of topics, that it names."""
         return {*self.by_topic, *self.ts_by_topic}
 
 
@@ -121,6 +129,7 @@ class ReadOptions:
 
     place: Place
     topics: tuple[str, ...] | None
+    partitions: Mapping[str, tuple[int, ...]]
     pattern: str | None
     start: Bound
     end: Bound
@@ -132,6 +141,7 @@ class ReadOptions:
     columns: tuple[str, ...] | None
     include_meta: bool
     include_metadata: bool
+    include_partition: bool | None
     is_kafka: bool
     include_headers: bool
     mode: Parsing
@@ -322,32 +332,45 @@ def _topics(given: _Given) -> tuple[tuple[str, ...] | None, str | None]:
     if given.has("subscribePattern"):
         return None, given.text("subscribePattern")
     if given.has("assign"):
-        return tuple(given._parsed("assign", _assigned, {}, 'JSON such as {"orders":[0]}')), None
+        return tuple(_partitions(given)), None
     names = given.names("subscribe")
     if not names:
         raise BadOption("give option subscribe (names with commas between) or subscribePattern")
     return tuple(dict.fromkeys(names)), None
 
 
-def _assigned(text: str) -> dict[str, list[int]]:
-    value = json.loads(text)
-    for partitions in value.values():
-        if partitions != [0]:
+def _partitions(given: _Given) -> dict[str, tuple[int, ...]]:
+    """The partitions that `assign` names, by topic."""
+    none: dict[str, tuple[int, ...]] = {}
+    return given._parsed("assign", _assigned, none, 'JSON such as {"orders":[0]}')
+
+
+def _assigned(text: str) -> dict[str, tuple[int, ...]]:
+    found = {}
+    for topic, partitions in json.loads(text).items():
+        if not isinstance(partitions, list) or not partitions:
             raise ValueError(text)
-    return cast(dict[str, list[int]], value)
+        found[topic] = tuple(_partition(each) for each in partitions)
+    return found
+
+
+def _partition(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < PARTITIONS_MAX:
+        raise ValueError(value)
+    return value
 
 
 def _by_topic(text: str, meaning: Callable[[int], T]) -> dict[str, T]:
-    """`{"orders": 23}` or, as Kafka has it, `{"orders": {"0": 23}}`."""
+    """`{"orders": 23}`, of all partitions, or, as Kafka has it, `{"orders": {"0": 23}}`."""
     found = {}
     for topic, value in json.loads(text).items():
+        each = {topic: value}
         if isinstance(value, dict):
-            [(partition, value)] = value.items()
-            if partition != "0":
+            each = {f"{topic}{PARTITION_MARK}{_partition(int(n))}": v for n, v in value.items()}
+        for name, said in each.items():
+            if not isinstance(said, int) or isinstance(said, bool):
                 raise ValueError(text)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(text)
-        found[topic] = meaning(value)
+            found[name] = meaning(said)
     return found
 
 
@@ -434,6 +457,7 @@ def read_options(
     return ReadOptions(
         place=_place(given),
         topics=topics,
+        partitions=_partitions(given),
         pattern=pattern,
         start=_bound(given, "starting", STARTS, "latest" if is_stream else "earliest"),
         end=_bound(given, "ending", ENDS, "latest"),
@@ -445,6 +469,9 @@ def read_options(
         columns=given.names("columns") or None,
         include_meta=given.flag("includeMeta", True),
         include_metadata=given.flag("includeMetadata", False),
+        include_partition=(
+            given.flag("includePartition", False) if given.has("includePartition") else None
+        ),
         is_kafka=given.flag("kafkaCompat", False),
         include_headers=given.flag("includeHeaders", False),
         mode=given.word("mode", get_args(Parsing), "PERMISSIVE"),

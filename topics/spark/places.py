@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from topics.arrow import DataLoss, DataLossWarning
 from topics.arrow.columns import schema
-from topics.arrow.loss import DELETED, Gap, Handling
-from topics.arrow.scan import Range, choose, open_source, read, resolve, tombstone
+from topics.arrow.loss import DELETED, Gap, Handling, titled
+from topics.arrow.scan import Range, choose, only, open_source, read, resolve, tombstone
 from topics.arrow.source import NoSuchTopic, NotReadable, TopicSource, Wanted
 from topics.protocol.model.errors import StoreError
+from topics.protocol.model.names import PARTITION_MARK, partition_of, public_name
 from topics.spark.columns import Layout
 from topics.spark.errors import BadOption, SparkFailure, url_checked
 from topics.spark.filters import Pushed
@@ -102,7 +103,7 @@ def source_name(place: Place) -> str:
     return place.path or without_password(place.url or "")
 
 
-def chosen(source: TopicSource, options: ReadOptions) -> list[str]:
+def chosen_topics(source: TopicSource, options: ReadOptions) -> list[str]:
     """Names of the topics to read.  Raises NoSuchTopic, BadOption."""
     try:
         return choose(source, options.topics, options.pattern)
@@ -110,9 +111,27 @@ def chosen(source: TopicSource, options: ReadOptions) -> list[str]:
         raise BadOption(f"option subscribePattern: {error}") from None
 
 
+def chosen(source: TopicSource, options: ReadOptions) -> list[str]:
+    """Names of the partitions to read (`partition_name`).  Raises NoSuchTopic, BadOption."""
+    return [
+        name
+        for topic in chosen_topics(source, options)
+        for name in partitions_to_read(source, options, topic)
+    ]
+
+
+def partitions_to_read(source: TopicSource, options: ReadOptions, topic: str) -> list[str]:
+    """Names of the partitions of a topic that are read.  Raises NoSuchTopic."""
+    names = source.partitions(topic)
+    assigned = options.partitions.get(topic)
+    return names if assigned is None else only(names, assigned)
+
+
 def require_named(options: ReadOptions, names: Collection[str]) -> None:
-    """Raises BadOption: A bound is given for a topic that is not read, so that it would not hold."""
-    there = set(names)
+    """Raises BadOption: A bound is given for a topic, or a partition, that is not read, so that it would not
+    hold."""
+    there = {public_name(name) for name in names}
+    there |= {PARTITION_MARK.join(map(str, partition_of(name))) for name in names}
     for side, bound in (("starting", options.start), ("ending", options.end)):
         for name in sorted(bound.names() - there):
             near = difflib.get_close_matches(name, there, n=1)
@@ -122,12 +141,12 @@ def require_named(options: ReadOptions, names: Collection[str]) -> None:
 
 
 def bounded(source: TopicSource, name: str, options: ReadOptions, pushed: Pushed) -> Range:
-    """The seqs of a topic that a batch read goes over."""
+    """The seqs of a partition that a batch read goes over."""
     start = place_of(source, name, options.start, "starting", options)
     end = place_of(source, name, options.end, "ending", options)
     found = resolve(source, name, start, end)
     first, last = found.first_seq, found.last_seq
-    if pushed.topics is not None and name not in pushed.topics:
+    if pushed.topics is not None and public_name(name) not in pushed.topics:
         last = first - 1
     if pushed.first_seq is not None:
         first = max(first, pushed.first_seq)
@@ -155,7 +174,7 @@ def place_of(
     is_late = seq > source.bounds(name).head_seq
     if is_late and side == "starting" and options.no_match == "error":
         raise SparkFailure(
-            f'topic "{name}" has no record at or after {at_ms}; startingOffsetsByTimestampStrategy '
+            f"{titled(name)} has no record at or after {at_ms}; startingOffsetsByTimestampStrategy "
             "latest would begin behind its head"
         )
     return seq

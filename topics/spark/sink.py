@@ -20,6 +20,7 @@ from topics.client import (
 )
 from topics.client.endpoints import append_batch
 from topics.client.options import WriteOptions as AppendWriteOptions
+from topics.protocol.model.names import partition_name
 from topics.spark.chunks import Chunk
 from topics.spark.errors import SparkFailure, url_checked
 from topics.spark.options import WriteOptions
@@ -85,7 +86,7 @@ class Written:
         rows: By topic.
         deduped: Rows that had been appended before.
         skipped: Rows to topics that have the version as a whole; no other field counts them.
-        heads: Topic -> the greatest last seq of an append.
+        heads: Partition of a topic (`partition_name`) -> the greatest last seq of an append.
         epochs: Topic -> the instance that was appended to.
     """
 
@@ -186,9 +187,10 @@ class Sink:
             appended = self._client.session.do(call)
         except (BatchTooLarge, PayloadTooLarge) as error:
             raise SparkFailure(f"{error}; lower the option chunkRecords or chunkBytes") from None
-        there = appended.last_seq - appended.first_seq + 1
+        there = appended.count
         if appended.deduped:
             written.deduped += size if there >= size else 0
-        head = written.heads.get(chunk.topic, 0)
-        written.heads[chunk.topic] = max(head, appended.last_seq)
+        ends = {partition_name(chunk.topic, p.partition): p.last_seq for p in appended.partitions}
+        for name, last_seq in (ends or {chunk.topic: appended.last_seq}).items():
+            written.heads[name] = max(written.heads.get(name, 0), last_seq)
         return there

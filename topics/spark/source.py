@@ -67,10 +67,10 @@ class TopicsDataSource(DataSource):
         """The columns of a read without `.schema(...)`."""
         with _explained():
             from topics.spark.columns import default_schema
-            from topics.spark.inference import inferred
+            from topics.spark.inference import has_partitions, inferred
 
             options = self._read_options()
-            found = default_schema(options)
+            found = default_schema(options, has_partitions=has_partitions(options))
             return inferred(found, options) if options.infer_schema else found
 
     def reader(self, schema: "StructType") -> "DataSourceReader":

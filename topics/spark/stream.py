@@ -6,7 +6,7 @@ in which tasks run (`kept`).
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,12 +21,13 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from topics.arrow import DataLoss, NoSuchTopic
-from topics.arrow.loss import Gap
+from topics.arrow.loss import Gap, titled
 from topics.arrow.readers import Position as Published
 from topics.arrow.readers import publish
 from topics.arrow.scan import Range, resolve
 from topics.arrow.source import Bounds, TopicSource, now_ms
 from topics.client import Client, Retry, TopicsError
+from topics.protocol.model.names import partition_of, public_name
 from topics.spark.batch import BatchPart
 from topics.spark.columns import layout
 from topics.spark.errors import BadOption, SparkFailure, explained
@@ -38,7 +39,9 @@ from topics.spark.places import (
     RECREATED,
     REWOUND,
     chosen,
+    chosen_topics,
     open_place,
+    partitions_to_read,
     place_of,
     records,
     require_named,
@@ -103,9 +106,10 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with explained():
             source = self._opened()
             # What is not there has no target; `latestOffset` says so of a topic that was named.
-            names = set(self._options.topics or chosen(source, self._options))
-            there = names.intersection(source.topics())
-            self._target = {name: source.bounds(name).head_seq for name in there}
+            topics = set(self._options.topics or chosen_topics(source, self._options))
+            there = topics.intersection(source.topics())
+            names = [n for t in there for n in partitions_to_read(source, self._options, t)]
+            self._target = {name: source.bounds(name).head_seq for name in names}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_records_per_trigger)
@@ -155,24 +159,19 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset(at_ms, self._options.min_partitions, positions, tuple(lost), turn)
 
     def _heads(self, source: TopicSource, start: Offset) -> dict[str, Bounds]:
-        """The topics to read and where they end.
+        """The partitions to read and where they end; those that came to a topic since are among them.
 
         Raises:
-            NoSuchTopic: One that was named is gone, and `lossHandling` is `fail`.
+            SparkFailure: One that was named is gone, and `lossHandling` is `fail`.
         """
         heads = {}
-        names = self._options.topics
-        if names is None:
-            # One of the pattern that is gone is missed, and not passed over.
-            there = chosen(source, self._options)
-            wanted = re.compile(self._options.pattern or "").fullmatch
-            names = tuple(dict.fromkeys([*filter(wanted, start.topics), *there]))
+        names = self._names(source, start)
         for name in start.topics.keys() - names:
             if name not in self._left:
                 self._left.add(name)
                 log.warning(
-                    'topic "%s" of the checkpoint is not subscribed: it stays where it is, through seq %d',
-                    name,
+                    "%s of the checkpoint is not subscribed: it stays where it is, through seq %d",
+                    titled(name),
                     start.topics[name].seq,
                 )
         for name in names:
@@ -181,10 +180,33 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except NoSuchTopic:
                 if self._options.loss == "fail":
                     raise SparkFailure(
-                        f'topic "{name}" was deleted; lossHandling warn goes on with the others'
+                        f"{titled(name)} was deleted; lossHandling warn goes on with the others"
                     ) from None
-                log.warning('topic "%s" was deleted', name)
+                log.warning("%s was deleted", titled(name))
         return heads
+
+    def _names(self, source: TopicSource, start: Offset) -> Collection[str]:
+        """The partitions to read, in a fixed order, also those that are gone since the stream has read them: they are
+        missed, and not passed over."""
+        topics = self._options.topics
+        if topics is None:
+            there = chosen_topics(source, self._options)
+            wanted = re.compile(self._options.pattern or "").fullmatch
+            before = filter(wanted, map(public_name, start.topics))
+            topics = tuple(dict.fromkeys([*before, *there]))
+        names: dict[str, None] = {}
+        for topic in topics:
+            try:
+                found = partitions_to_read(source, self._options, topic)
+            except NoSuchTopic:
+                found = [topic]
+            known = [name for name in start.topics if public_name(name) == topic]
+            names |= dict.fromkeys([*found, *filter(self._is_assigned, known)])
+        return names.keys()
+
+    def _is_assigned(self, name: str) -> bool:
+        topic, partition = partition_of(name)
+        return partition in self._options.partitions.get(topic, (partition,))
 
     def _head(self, name: str, bounds: Bounds) -> int:
         """Through which seq a batch may read."""

@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from topics.client import Client
+from topics.protocol.model.names import public_name
 from topics.spark import staging
 from topics.spark.chunks import Chunk, chunks
 from topics.spark.encoding import columns_of, is_sourced
@@ -155,7 +156,7 @@ class _Writing:
                 app,
                 version,
                 version,
-                {topic: written.heads[topic]} if topic in written.heads else {},
+                {n: seq for n, seq in written.heads.items() if public_name(n) == topic},
                 written.rows.get(topic, 0),
                 topic,
                 epoch,

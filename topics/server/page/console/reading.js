@@ -9,9 +9,16 @@ import { fields, parse, textOf } from "./json.js";
 export const PAGE = 50;
 const REQUESTS_MAX = 20, WINDOW_MAX = 1000000;
 
+let chosen = null; // of a topic with several partitions, the one on show
+
+export function choosePartition(number) { chosen = number; }
+
+/** The field by which a request names the partition on show; none where the topic has one. */
+export const ofPartition = () => (chosen === null ? {} : { partition: chosen });
+
 /** One read.  @returns {items, next, head, earliest, isEnd, epoch} */
 export async function read(topic, body) {
-  const answer = fields(parse(await sendText("POST", `/v0/topics/${encodeURIComponent(topic)}/diff`, body)));
+  const answer = fields(parse(await sendText("POST", `/v0/topics/${encodeURIComponent(topic)}/diff`, { ...body, ...ofPartition() })));
   const items = answer.records.parts.map(([, record]) => toRecord(record));
   if (answer.tombstone !== "null") {
     const stone = fields(answer.tombstone), [from, to] = [Number(stone.gap_from), Number(stone.gap_to)];

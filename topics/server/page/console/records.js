@@ -4,7 +4,7 @@ import { curl, why } from "./api.js";
 import { $, button, clock, copy, count, digits, link, make, roves, set, show, size } from "./dom.js";
 import { laidOut, preview, textOf } from "./json.js";
 import { deletedText, lossText } from "./loss.js";
-import { newer, older } from "./reading.js";
+import { newer, ofPartition, older } from "./reading.js";
 
 const PREVIEW_CHARS = 300;
 
@@ -127,7 +127,7 @@ function detail({ seq, ts, tag, node, data, meta, text }) {
   put("Tag", tag);
   put("Node", node);
   put("Size", size(new TextEncoder().encode(textOf(data)).length) + " of data");
-  const body = JSON.stringify({ from_seq: seq - 1, limit: 1, include_tags: true });
+  const body = JSON.stringify({ from_seq: seq - 1, limit: 1, include_tags: true, ...ofPartition() });
   const actions = make("div", "actions",
     button("Copy record", (event) => copy(text, event.currentTarget)),
     button("Copy data", (event) => copy(textOf(data), event.currentTarget)),

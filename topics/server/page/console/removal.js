@@ -5,7 +5,7 @@
 
 import { getJson, remove, sendJson, why } from "./api.js";
 import { $, count, digits, make, set, show } from "./dom.js";
-import { read } from "./reading.js";
+import { ofPartition, read } from "./reading.js";
 
 const COUNTED_MAX = 20000, REQUESTS_MAX = 40;
 
@@ -48,27 +48,33 @@ export function matches(filter, tag) {
 
 const told = ({ n, isMore }, what) => `${isMore ? "at least " : ""}${count(n, what)}`;
 
+/** The topic that is on show, or the partition of it, as a request is told. */
+async function shown() {
+  const state = await getJson(`/v0/topics/${topic}?touch=false`), { partition } = ofPartition();
+  return partition === undefined ? { ...state, where: topic } : { ...state.partitions[partition], where: `${topic}, partition ${partition}` };
+}
+
 async function planDelete() {
   const tag = $("delete-tag").value.trim(), typed = $("delete-before").value.trim();
   if (!tag && !typed) throw new Error("A tag or a seq is needed: to remove everything, purge.");
-  const state = await getJson(`/v0/topics/${topic}?touch=false`), end = state.head_seq + 1;
+  const state = await shown(), end = state.head_seq + 1;
   const before = typed ? Math.min(Number(typed), end) : end;
   const found = await tally(tag ? { match: tag } : {}, () => true, before);
-  const body = { before_seq: before, ...(tag && { match: tag }) };
+  const body = { before_seq: before, ...(tag && { match: tag }), ...ofPartition() };
   return {
-    text: `${told(found, "record")} of ${digits(state.count)} in ${topic} would be deleted.`,
+    text: `${told(found, "record")} of ${digits(state.count)} in ${state.where} would be deleted.`,
     run: async () => `${count((await sendJson("POST", `/v0/topics/${topic}/delete`, body)).deleted, "record")} deleted.`,
   };
 }
 
 async function planPurge() {
   const filter = $("purge-filter").value.trim(), typed = $("purge-keep").value.trim(), keep = Number(typed || 0);
-  const state = await getJson(`/v0/topics/${topic}?touch=false`);
+  const state = await shown();
   const found = filter ? await tally({}, (item) => matches(filter, item.tag), state.head_seq + 1) : { n: state.count, isMore: false };
   found.n = Math.max(found.n - keep, 0);
-  const body = { ...(filter && { filter }), ...(typed && { keep }) };
+  const body = { ...(filter && { filter }), ...(typed && { keep }), ...ofPartition() };
   return {
-    text: `${told(found, "record")} of ${digits(state.count)} in ${topic} would be purged, and what is written until then.`,
+    text: `${told(found, "record")} of ${digits(state.count)} in ${state.where} would be purged, and what is written until then.`,
     run: async () => `${count((await sendJson("POST", `/v0/topics/${topic}/purge`, body)).purged, "record")} purged.`,
   };
 }

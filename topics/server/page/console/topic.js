@@ -5,7 +5,7 @@ import { $, clock, count, digits, make, set, short, show, size, span } from "./d
 import { fields, parse } from "./json.js";
 import { dayText, lossText } from "./loss.js";
 import { openPublish } from "./publish.js";
-import { read } from "./reading.js";
+import { choosePartition, read } from "./reading.js";
 import { forgetRecords, noteHead, openRecords } from "./records.js";
 import { openRedrive } from "./redrive.js";
 import { openRemoval } from "./removal.js";
@@ -16,7 +16,7 @@ export const TABS = ["records", "live", "publish", "settings", "manage"];
 const OLDEST_AGAIN_MS = 10000;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$/; // (§1.1)
 
-let topic = "", tab = "", wanted, state = null, oldest = {}, rates = [];
+let topic = "", tab = "", wanted, state = null, oldest = {}, rates = [], partition = 0;
 
 /** Show a topic's page. @param seq of the record that a link names */
 export function openTopic(name, part = "records", seq) {
@@ -27,6 +27,9 @@ export function openTopic(name, part = "records", seq) {
     state = null;
     oldest = {};
     rates = [];
+    partition = 0;
+    choosePartition(null);
+    show($("partition-of"), false);
     $("facts").replaceChildren();
     set($("title"), name);
     set($("kind"), "");
@@ -70,8 +73,12 @@ export async function refreshTopic(isCurrent = () => true) {
     const found = fields(parse(await (await ask(`/v0/topics/${name}?touch=false`, { signal: AbortSignal.timeout(10000) })).text()));
     if (!isCurrent() || name !== topic) return;
     const isFirst = !state, counters = found.queue && fields(found.queue);
+    const partitions = found.partitions ? found.partitions.parts.map(([, each]) => fields(each)) : [];
+    if (partition >= partitions.length) partition = 0;
+    choosePartition(partitions.length ? partition : null);
+    const { head_seq, earliest_seq } = partitions[partition] ?? found;
     state = {
-      head: Number(found.head_seq), earliest: Number(found.earliest_seq), records: Number(found.count), bytes: Number(found.bytes),
+      partitions, head: Number(head_seq), earliest: Number(earliest_seq), records: Number(found.count), bytes: Number(found.bytes),
       disk: Number(found.disk_bytes), segments: Number(found.segments),
       lost: found.lost_24h.parts.map(([, each]) => fields(each)), isQueue: found.type === '"queue"', config: fields(found.config), queue: counters,
       written: found.last_write_ts, read: found.last_read_ts, priority: Number(found.effective_priority),
@@ -108,6 +115,28 @@ async function lookAtOldest(name) {
   oldest = { at: now, earliest, isEmpty: !records, record: page.items.find((item) => item.seq), loss: page.items.find((item) => item.reason) };
 }
 
+/** The partitions to choose from, and what is in the one on show. */
+function fillPartitions() {
+  const { partitions } = state, box = $("partition");
+  show($("partition-of"), partitions.length > 0);
+  if (!partitions.length) return;
+  while (box.children.length > partitions.length) box.lastChild.remove();
+  for (let n = box.children.length; n < partitions.length; n++) box.append(make("option", "", digits(n)));
+  box.selectedIndex = partition;
+  const { count: records, bytes, earliest_seq, head_seq } = partitions[partition];
+  set($("partition-facts"), `of ${digits(partitions.length)}: ${count(Number(records), "record")}, ${size(Number(bytes))}, `
+    + `earliest ${digits(earliest_seq)}, head ${digits(head_seq)}`);
+}
+
+$("partition").onchange = (event) => {
+  partition = event.target.selectedIndex;
+  oldest = {};
+  rates = [];
+  forgetRecords();
+  state = null; // so that what is on show is opened anew
+  refreshTopic();
+};
+
 function rate() {
   const [first, last] = [rates[0], rates.at(-1)];
   return last.at > first.at ? Math.max((1000 * (last.head - first.head)) / (last.at - first.at), 0) : 0;
@@ -141,6 +170,7 @@ function fillFacts() {
     ...(queue.delayed ? [`${digits(queue.delayed)} delayed`] : []), `${digits(queue.dead_lettered)} dead-lettered`].join(" · ");
   const { loss } = oldest;
   const perS = rate();
+  fillPartitions();
   set($("kind"), `${isQueue ? "queue" : "log"}, ${JSON.parse(config.durability)}`);
   const facts = [
     ["Head", digits(head)],
