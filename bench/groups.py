@@ -23,6 +23,7 @@ IDLE_S: Final = 10
 COMMITS: Final = 2000
 NOT_YET: Final = (14, 15, 16)
 """Errors of a coordinator that is not there yet."""
+BEGUN_S: Final = 0.02
 CREATE_TOPICS: Final = 4
 JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT = 5, 3, 3, 3, 7
 """Versions that all servers of the last years have."""
@@ -73,8 +74,10 @@ def answered(client: Client) -> Any:
 
 def joined(members: Sequence[Member], group: str) -> int:
     """All members join the next generation, and are assigned something; its number."""
-    for member in members:
+    for nth, member in enumerate(members):
         member.client.send(join(member, group))
+        if nth == 0:
+            time.sleep(BEGUN_S)  # a stable group answers the others at once, unless it has begun anew
     answers = [answered(member.client) for member in members]
     generation = answers[0].generation_id
     assert {answer.generation_id for answer in answers} == {generation}
@@ -117,7 +120,7 @@ def rebalances(broker: Broker, count: int, rounds: int) -> None:
         assert last.client.ask("LeaveGroup", LEAVE, group_id=group, members=gone).error_code == 0
         joined(members, group)
         took.append(time.perf_counter() - begun_s)
-        members.append(told(last.client, group))
+        members.insert(0, told(last.client, group))
         generation = joined(members, group)
     cpu_ms = (cpu_s_of(broker.pid) - cpu_s) / (2 * rounds) * 1000
     took.sort()
