@@ -430,3 +430,34 @@ def test_what_was_read_is_appended_again(bootstrap: str, topic: str, server: Ser
             (key, json.loads(value) if i == 0 else value) for i, (key, value, _) in enumerate(SENT)
         ]
         assert [m.headers() or [] for m in found] == [headers for *_, headers in SENT]
+
+
+def test_http_shows_the_members_of_a_group(http: httpx.Client, bootstrap: str, topic: str) -> None:
+    """Who reads what, how far the group is, and that it is the members' (§13.2)"""
+    http.put(f"topics/{topic}", json={"partitions": 2})
+    http.post(f"topics/{topic}", json={"records": [{"data": n} for n in range(3)]})
+    settings = {"group.id": topic, "group.instance.id": "i-1", "auto.offset.reset": "earliest"}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "enable.auto.commit": False, **settings})
+    consumer.subscribe([topic])
+    try:
+        message = consumer.poll(60)
+        assert message is not None
+        assert message.error() is None
+        consumer.commit(message, asynchronous=False)
+
+        told = http.get(f"groups/{topic}").json()
+        assert (told["state"], told["protocol_type"]) == ("stable", "consumer")
+        (member,) = told["members"]
+        assert (member["instance_id"], member["client_id"]) == ("i-1", "rdkafka")
+        assert member["assignment"] == [{"topic": topic, "partitions": [0, 1]}]
+        (offset,) = told["offsets"]
+        assert (offset["partition"], offset["seq"]) == (message.partition(), 1)
+        moved = {"offsets": [{"topic": topic, "seq": 0}]}
+        refused = http.post(f"groups/{topic}/commit", json=moved)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (
+            409,
+            "group_not_empty",
+        )
+        assert http.delete(f"groups/{topic}").status_code == 409
+    finally:
+        consumer.close()

@@ -498,7 +498,7 @@ def not_empty(name: str, members: int, fault: GroupFault) -> GroupRefusal:
     """409: a group with members is theirs."""
     return GroupRefusal(
         fault,
-        f"group {quote(name)} has {members} members",
+        f"group {quote(name)} has {members} member{'' if members == 1 else 's'}",
         code=ErrorCode.GROUP_NOT_EMPTY,
         detail={"group": name, "members": members},
     )
