@@ -8,8 +8,11 @@ import topics.arrow
 from topics.arrow import DataLoss, NoSuchTopic
 from topics.arrow.columns import FIELDS, schema
 from topics.arrow.local import LocalSource
+from topics.arrow.remote import RemoteSource
 from topics.arrow.scan import read, resolve, scan
 from topics.arrow.source import Wanted
+from topics.client import NewRecord
+from topics.testing import MemoryTopics
 
 from .partitioned import partitioned, write
 from .writer import opened, writer
@@ -124,3 +127,36 @@ def test_a_visible_read_shows_what_the_server_shows_of_each_partition(
     with LocalSource(tmp_path, consistency="visible") as source:
         assert source.partitions("t") == ["t", "t#1", "t#2"]
         assert places(source) == [(2, 1)]
+
+
+def test_a_server_gives_what_its_files_give(memory_topics: MemoryTopics) -> None:
+    """Batch for batch; the first partition is named where the topic has several. (§3)"""
+    client = memory_topics.client
+    client.put_topic("t", partitions=3, cap_records=3)
+    client.append("t", *(NewRecord(n, partition=n % 3) for n in range(4)))
+    client.append("t", "a", "b", partition=2)
+    with RemoteSource(client, ahead=1) as source:
+        assert source.topics() == ["t"]
+        assert source.partitions("t") == ["t", "t#1", "t#2"]
+        table = topics.arrow.reader(source, "t").read_all()
+        assert table.schema.names == BEHIND_TOPIC
+        rows = [(row["partition"], row["seq"], row["data"]) for row in table.to_pylist()]
+        assert rows == [
+            *((0, 1, "0"), (0, 2, "3"), (1, 1, "1")),
+            *((2, 1, "2"), (2, 2, '"a"'), (2, 3, '"b"')),
+        ]
+        assert [source.bounds(name).head_seq for name in ("t", "t#1", "t#2")] == [2, 1, 3]
+        assert len({source.bounds(name).epoch for name in ("t", "t#1", "t#2")}) == 3
+        assert [source.seek(name, 1 << 50) for name in ("t", "t#2")] == [3, 4]
+        assert source.text_bytes("t#1", 1, 1) < source.text_bytes("t#2", 1, 3)
+        wanted = Wanted(schema(["data"]))
+        assert source.reach("t#2", 1, 3, wanted, 2) == (1, 1)
+
+        client.append("t", "c", partition=2)
+        with pytest.raises(DataLoss, match='topic "t", partition 2, lost 1 seqs'):
+            scan(source, "t")
+        for name in ("t#7", "u", "u#1"):
+            with pytest.raises(NoSuchTopic):
+                source.bounds(name)
+            with pytest.raises(NoSuchTopic):
+                source.seek(name, 0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench.flights import Server
-from topics import Client, NewRecord
+from topics import Client, NewRecord, Record
 
 from .conftest import Reads, settle
 
@@ -283,3 +283,36 @@ def test_records_that_come_while_it_runs(
     written = [json.dumps(r.data) for r in client.read(name)][1:]
     assert seen == written[: len(seen)]
     assert len(seen) >= 30
+
+
+def test_a_stream_goes_on_when_a_topic_gets_partitions(
+    reads: Reads, client: Client, server: Server, home: Path, name: str
+) -> None:
+    """Those that join are read from their beginnings, and what is written of the rows goes where tags say, each
+    row once, also where a batch is written again. (§2.1)"""
+    client.append_many(name, [NewRecord(n, tag=f"k{n}") for n in range(10)])
+    settle(server)
+    more = {"subscribe": name, "startingOffsets": "earliest", "includePartition": "true"}
+    query = Query(home, lambda: reads.stream("path", **more))
+    assert {row[0] for row in query.run("partition", "seq")} == {0}
+
+    client.put_topic(name, partitions=3)
+    client.append_many(name, [NewRecord(n, tag=f"k{n}") for n in range(10, 40)])
+    settle(server)
+    assert {row[0] for row in query.run("partition", "seq")} == {0, 1, 2}
+    assert len(set(query.seen)) == len(query.seen) == 40
+
+    copy = f"{name}.copy"
+    client.put_topic(copy, partitions=2)
+    rows = reads("path").select("topic", "partition", "seq", "tag", "data")
+    for _ in range(2):
+        where = {"url": server.url, "topic": copy, "txnAppId": "copies", "txnVersion": "1"}
+        rows.write.format("topics").mode("append").options(**where).save()
+    found = {
+        (record.tag, each.partition)
+        for each in client.topic(copy).partitions
+        for record in client.read(copy, partition=each.partition, include_tags=True)
+        if isinstance(record, Record)
+    }
+    assert len(found) == client.topic(copy).count == 40
+    assert {partition for _, partition in found} == {0, 1}

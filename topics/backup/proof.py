@@ -57,7 +57,7 @@ def prove(files: Files) -> Living:
         if is_whole and found != topic.count:
             what = f'topic "{topic.name}" has {found} live records, and {topic.count} by its log'
             raise Corrupt(files.path, 0, what)
-    return Living(len(state.by_id), sum(live.values()), state.place)
+    return Living(state.topic_count, sum(live.values()), state.place)
 
 
 def _counted(files: Files, state: State) -> dict[int, int]:

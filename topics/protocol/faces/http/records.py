@@ -159,7 +159,9 @@ class Appended(msgspec.Struct, kw_only=True):
     last_seq: Annotated[SeqOfOne | UnsetType, Meta(description="The last record's number.")] = UNSET
     seqs: Annotated[
         list[int] | UnsetType,
-        Meta(description="All numbers, one a record, unless `return_seqs=false`."),
+        Meta(
+            description="All numbers, one a record; with `return_seqs=false` only where several partitions were written."
+        ),
     ] = UNSET
     head_seq: Annotated[Natural | UnsetType, Meta(description="The greatest number given out.")] = (
         UNSET
@@ -348,7 +350,7 @@ def _placed(outcome: outcomes.Appended, placed: Placed) -> Appended:
         topic=outcome.topic,
         first_seq=outcome.first_seq if is_one else UNSET,
         last_seq=placed.spans[0].last_seq if is_one else UNSET,
-        seqs=placed.seqs() if outcome.with_seqs else UNSET,
+        seqs=UNSET if is_one and not outcome.with_seqs else placed.seqs(),
         head_seq=outcome.head_seq if is_one else UNSET,
         partitions=[
             PartitionWritten(
