@@ -288,7 +288,7 @@ def test_records_that_come_while_it_runs(
 def test_a_stream_goes_on_when_a_topic_gets_partitions(
     reads: Reads, client: Client, server: Server, home: Path, name: str
 ) -> None:
-    """Those that join are read from their beginnings, and what is written of the rows goes where tags say, each
+    """Partitions that join are read from their beginnings; what is written of the rows goes where tags say, each
     row once, also where a batch is written again. (§2.1)"""
     client.append_many(name, [NewRecord(n, tag=f"k{n}") for n in range(10)])
     settle(server)
