@@ -77,7 +77,9 @@ def joined(members: Sequence[Member], group: str) -> int:
     for nth, member in enumerate(members):
         member.client.send(join(member, group))
         if nth == 0:
-            time.sleep(BEGUN_S)  # a stable group answers the others at once, unless it has begun anew
+            time.sleep(
+                BEGUN_S
+            )  # a stable group answers the others at once, unless it has begun anew
     answers = [answered(member.client) for member in members]
     generation = answers[0].generation_id
     assert {answer.generation_id for answer in answers} == {generation}
