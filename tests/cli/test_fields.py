@@ -33,6 +33,12 @@ def test_the_fields_are_those_of_the_client() -> None:
         ("ttl-ms=1h30m", "ttl_ms", 5_400_000),
         ("ttl_ms=90d", "ttl_ms", 7_776_000_000),
         ("cap_bytes=10GiB", "cap_bytes", 10 << 30),
+        (
+            "kafka_configs=segment.ms:9,flush.ms: 5",
+            "kafka_configs",
+            {"segment.ms": "9", "flush.ms": "5"},
+        ),
+        ("kafka_configs=", "kafka_configs", {}),
         ("cap_bytes=512k", "cap_bytes", 512 << 10),
         ("cap_bytes=7", "cap_bytes", 7),
         ("cap_records=0", "cap_records", 0),
@@ -62,6 +68,7 @@ def test_a_change(word: str, field: str, value: object) -> None:
         ("cap_records=many", "a whole number"),
         ("durability=disc", "one of ephemeral, memory, disk, fsync, not 'disc'"),
         ("durable=maybe", "on or off"),
+        ("kafka_configs=segment.ms", "NAME:VALUE,NAME:VALUE, not 'segment.ms'"),
     ],
 )
 def test_what_is_no_change_is_refused_by_name(word: str, told: str) -> None:

@@ -5,7 +5,7 @@ themselves are those of the client's `Config`; a field that is added there is an
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
@@ -42,6 +42,7 @@ FIELDS: Final[dict[str, type | tuple[str, ...]]] = {
     "message_timestamp_type": ("CreateTime", "LogAppendTime"),
     "partitions": int,
     "compact": bool,
+    "kafka_configs": Mapping[str, str],
 }
 """The fields of the client's `Config` and their types, or the words that each may be.  Written here
 once more, because importing the client takes longer than most commands."""
@@ -68,6 +69,7 @@ HELP: Final = {
     "message_timestamp_type": "Whose time records of Kafka's clients have.",
     "partitions": "How many logs the topic is; the number only grows.",
     "compact": "Of records with one key the newest stays.",
+    "kafka_configs": "Configs of Kafka's clients, as NAME:VALUE,NAME:VALUE.",
 }
 """What the help says of each field."""
 
@@ -93,6 +95,8 @@ def _metavar(name: str, kind: Any) -> str:
         return "DURATION"
     if name.endswith("_bytes"):
         return "SIZE"
+    if name == "kafka_configs":
+        return "NAME:VALUE,..."
     return "N" if kind is int else "TOPIC"
 
 
@@ -156,7 +160,18 @@ def value_of(name: str, text: str) -> Any:
         return word in ("1", "true", "yes", "on")
     if kind is int:
         return _number(name, text)
-    return text
+    return _texts(name, text) if name == "kafka_configs" else text
+
+
+def _texts(name: str, text: str) -> dict[str, str]:
+    """Texts by names; none at all is an empty text."""
+    found = {}
+    for word in filter(None, text.split(",")):
+        key, colon, value = word.partition(":")
+        if not colon or not key.strip():
+            raise ValueError(f"{name} is NAME:VALUE,NAME:VALUE, not {text!r}")
+        found[key.strip()] = value.strip()
+    return found
 
 
 def spelled(name: str, value: Any) -> str:
@@ -165,6 +180,8 @@ def spelled(name: str, value: Any) -> str:
         return "on" if value else "off"
     if value is None:
         return ""
+    if name == "kafka_configs":
+        return ",".join(f"{key}:{text}" for key, text in value.items())
     if name.endswith("_ms"):
         return duration_text(value)
     if name.endswith("_bytes"):

@@ -11,6 +11,7 @@ core.  This text says what a host owes it, in which order, and what it may rely 
     batches      Kafka's record batches: read, verified, made of text, and text made of them
     state        what is true now; `State.apply(event)` is the one way by which events change it
     commit       the unit of work: events encoded, applied, and what may be shown once they are written
+    groups       members of consumer groups: generations, sessions, who assigns
     decide       commands to events; refuses, or returns what to answer and when
     engine       one engine: each command to its decision
     maintenance  what is done when no command asks: compaction, sealing, erasure, checkpoints

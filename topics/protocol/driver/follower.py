@@ -270,6 +270,9 @@ class _NoKeys:
     def remember(self, *_: object, **__: object) -> None:
         return
 
+    def remember_placed(self, *_: object, **__: object) -> None:
+        return
+
     def restore(self, *_: object) -> None:
         return
 
