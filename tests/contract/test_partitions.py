@@ -6,6 +6,8 @@ import pytest
 
 from .api import Api
 
+pytestmark = pytest.mark.every_server
+
 COUNT = 3
 
 
