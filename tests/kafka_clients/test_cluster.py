@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from contract.server import until
 
 from tests import brokers, nodes
 from tests.nodes import NodeServer, NodeServers
@@ -157,4 +158,70 @@ def test_a_consumer_goes_on_at_the_next_leader(servers: NodeServers) -> None:
         await producer.stop()
 
     asyncio.run(asyncio.wait_for(story(), 100))
+    servers.start()
+
+
+def test_a_group_goes_on_at_the_next_leader(servers: NodeServers) -> None:
+    """No rebalance follows, and what was committed right before the kill is there. (§5)"""
+    where = bootstrap(servers)
+    told: list[tuple[str, str, list[int]]] = []
+    read: set[tuple[int, int]] = set()
+    admin = AdminClient({"bootstrap.servers": where})
+    admin.create_topics([NewTopic("shared", 2, 1)])["shared"].result(30)
+    producer = Producer({"bootstrap.servers": where, "enable.idempotence": True})
+
+    def member(name: str) -> Consumer:
+        settings = {
+            "bootstrap.servers": where,
+            "group.id": "g",
+            "client.id": name,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "reconnect.backoff.max.ms": 200,
+        }
+        made = Consumer(settings)
+
+        def heard(what: str) -> Any:
+            return lambda _, parts: told.append((name, what, [each.partition for each in parts]))
+
+        made.subscribe(["shared"], heard("assign"), heard("revoke"), heard("lost"))
+        return made
+
+    def poll() -> None:
+        for each in members:
+            message = each.poll(0.05)
+            if message is not None and message.error() is None:
+                read.add((message.partition(), message.offset()))
+
+    def write(count: int) -> None:
+        for nth in range(count):
+            producer.produce("shared", b"%d" % nth, partition=nth % 2)
+        assert producer.flush(90) == 0
+
+    def has_read(count: int) -> bool:
+        poll()
+        return len(read) == count
+
+    def shared() -> bool:
+        poll()
+        return all(each.assignment() for each in members)
+
+    members = [member("a"), member("b")]
+    until("each has a partition", shared)
+    write(10)
+    until("all was read", lambda: has_read(10))
+    before = list(told)
+    for each in members:
+        each.commit(asynchronous=False)
+    servers.leader().kill()
+    write(10)
+    until("what came at the next leader was read", lambda: has_read(20))
+    kept = [part.offset for each in members for part in each.committed(each.assignment(), 60)]
+    assert kept == [5, 5]
+    for each in members:
+        each.commit(asynchronous=False)
+    assert told == before
+    for each in members:
+        each.close()
     servers.start()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ import h2.events
 import pytest
 
 from topics.protocol.cluster.rule.trimming import Wait
+from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.openapi.operations import OPERATIONS
+from topics.protocol.model.commands import CommitOffsets
+from topics.protocol.model.groups import Membership, OffsetCommit
 from topics.protocol.model.holder import Holder
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
@@ -580,6 +584,57 @@ def test_a_topic_is_absent_only_from_the_end_of_the_log(
             assert (await node.ask(method, target, body)).code == (503, "replica_behind")
 
             standing.ends, standing.on_end = True, lambda: node.put("t", "came")
+            assert (await node.ask(method, target, body)).status == 200
+
+    run(story())
+
+
+def put_group(node: Node) -> None:
+    commit = CommitOffsets("g", [OffsetCommit("t", 1, -1, "")], Membership())
+    node.shell.submit(commit, lambda _: None)
+
+
+LATEST = "/v0/topics/t/latest?tag=a"
+TAGGED = b'{"records":[{"data":2,"tag":"a"}]}'
+
+
+def put_tagged(node: Node) -> None:
+    limits = node.shell.limits
+    append = parse_append("t", TAGGED, limits, return_seqs=True, header_key=None)
+    node.shell.submit(append, lambda _: None)
+
+
+PARTS_ABSENT: dict[str, tuple[str, str, object, Callable[[Node], None]]] = {
+    "partition_not_found": (
+        "POST",
+        "/v0/topics/t/diff",
+        {"from_seq": 0, "partition": 2},
+        lambda node: node.put("t", partitions=3),
+    ),
+    "record_not_found": ("GET", LATEST, None, put_tagged),
+    "group_not_found": ("GET", "/v0/groups/g", None, put_group),
+}
+
+
+@either
+@pytest.mark.parametrize("code", PARTS_ABSENT)
+def test_what_a_topic_or_group_has_is_absent_only_from_the_end_of_the_log(
+    role: str, code: str
+) -> None:
+    """As a topic is: partitions that were added, the latest record of a tag, and groups that committed."""
+    method, target, body, comes = PARTS_ABSENT[code]
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            node, standing = of(pair, role)
+            node.put("t", 1, partitions=2)
+            assert (await node.ask(method, target, body)).code == (404, code)
+            assert standing.waited == [5000]
+
+            standing.ends = False
+            assert (await node.ask(method, target, body)).code == (503, "replica_behind")
+
+            standing.ends, standing.on_end = True, lambda: comes(node)
             assert (await node.ask(method, target, body)).status == 200
 
     run(story())

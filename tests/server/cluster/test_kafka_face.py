@@ -14,6 +14,8 @@ from topics.protocol.faces.kafka.apis import SERVED
 from topics.protocol.faces.kafka.error_codes import error_codes
 from topics.protocol.faces.kafka.roles import APIS, OF_EVERY_NODE
 from topics.protocol.faces.kafka.schema import types
+from topics.protocol.model.commands import CommitOffsets
+from topics.protocol.model.groups import Membership, OffsetCommit
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
 from topics.server.cluster.exchange import ClusterExchange
@@ -374,6 +376,36 @@ def test_a_leader_that_was_deposed_looks_again_before_an_offset_is_out_of_range(
         standing.ends = False
         answer = await desk.asked("Fetch", 12, **desk.fetching(9))
         assert answer.responses[0].partitions[0].error_code == errors.NOT_LEADER_OR_FOLLOWER
+
+    play(story)
+
+
+def test_a_leader_that_was_deposed_looks_again_before_an_offset_is_not_there() -> None:
+    """The group may have committed it at the next leader: a client without an offset begins anew, or skips what is
+    there. (§5)"""
+
+    async def story(pair: Pair) -> None:
+        standing = pair.leader.standing
+        standing.ends = None
+        desk = NodeDesk(pair.leader)
+        T = types("OffsetFetchRequest")
+        topic = T.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+        asked: dict[str, Any] = {"group_id": "g", "topics": [topic]}
+        fetching = desk.begin("OffsetFetch", 7, **asked)
+        await until(lambda: standing.waited)
+        assert not fetching.is_over
+        commit = CommitOffsets("g", [OffsetCommit("t", 2, -1, "")], Membership())
+        pair.leader.shell.submit(commit, lambda _: None)
+        standing.ends = True
+        await until(lambda: fetching.is_over)
+        found = desk.answer(fetching, "OffsetFetch", 7)
+        assert found.error_code == 0
+        assert found.topics[0].partitions[0].committed_offset == 2
+        standing.ends = False
+        again = await desk.asked("OffsetFetch", 7, **asked)
+        assert again.topics[0].partitions[0].committed_offset == 2  # what is there needs no look
+        unknown = await desk.asked("OffsetFetch", 7, **{**asked, "group_id": "h"})
+        assert unknown.error_code == errors.NOT_COORDINATOR
 
     play(story)
 

@@ -8,7 +8,7 @@ import pytest
 from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.fetched import Fetched, FetchedPart, Missing, Place, PlacesFound
-from topics.protocol.model.outcomes import Gap, Outcome, Page, Records
+from topics.protocol.model.outcomes import Gap, OffsetsFound, Outcome, Page, Records
 from topics.server.cluster.second_look import SecondLook, is_doubtful
 
 from .pair import FakeStanding, run
@@ -28,6 +28,9 @@ def page(reason: str | None) -> Reply:
         (FOUND, False),
         (ABSENT, True),
         (Reply(Rejection(ErrorCode.ROUTER_NOT_FOUND, "no")), True),
+        (Reply(Rejection(ErrorCode.PARTITION_NOT_FOUND, "no")), True),
+        (Reply(Rejection(ErrorCode.RECORD_NOT_FOUND, "no")), True),
+        (Reply(Rejection(ErrorCode.GROUP_NOT_FOUND, "no")), True),
         (Reply(Rejection(ErrorCode.INVALID_REQUEST, "no")), False),
         (Reply(ValueError()), False),
         (page(None), False),
@@ -37,6 +40,8 @@ def page(reason: str | None) -> Reply:
         (Reply(Fetched([FetchedPart("t"), FetchedPart("u", missing=Missing.OFFSET)])), True),
         (Reply(PlacesFound([Place("t")])), False),
         (Reply(PlacesFound([Place("t", missing=Missing.TOPIC)])), True),
+        (Reply(OffsetsFound(())), False),
+        (Reply(OffsetsFound((), lacks=True)), True),
     ],
 )
 def test_what_is_doubtful(reply: Reply, doubtful: bool) -> None:

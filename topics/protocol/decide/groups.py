@@ -299,7 +299,7 @@ class GroupCommands:
         """Offsets of a group; none of one that is not there."""
         group = self._groups.find(require_group_name(command.group), moment.now_ms)
         if group is None:
-            return OffsetsFound((), gate=SYNCED)
+            return OffsetsFound((), lacks=True, gate=SYNCED)
         if command.topics is None:
             found, after_id = self._page(
                 group, command.after_id, command.page_size, command.caller, moment.now_ms
@@ -307,7 +307,8 @@ class GroupCommands:
             return OffsetsFound(found, after_id, gate=SYNCED)
         topics = self._state.topics
         ids = [topics[name].topic_id for name in command.topics if name in topics]
-        return OffsetsFound(self._shown(group, ids, moment.now_ms), gate=SYNCED)
+        found = self._shown(group, ids, moment.now_ms)
+        return OffsetsFound(found, lacks=len(found) < len(command.topics), gate=SYNCED)
 
     def _page(
         self, group: Group, after_id: int, size: int, caller: Caller, now_ms: int

@@ -577,10 +577,16 @@ class KeptOffset(msgspec.Struct, frozen=True):
 
 
 class OffsetsFound(Outcome, frozen=True):
-    """Offsets of a group; `after_id` is where the next page goes on, None on the last."""
+    """Offsets of a group.
+
+    Attributes:
+        after_id: Where the next page goes on; None on the last.
+        lacks: The group is not there, or has none of a topic that was asked for.
+    """
 
     offsets: Sequence[KeptOffset]
     after_id: int | None = None
+    lacks: bool = False
 
 
 class GroupSummary(msgspec.Struct, frozen=True):

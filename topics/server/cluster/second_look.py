@@ -13,13 +13,19 @@ from typing import Final
 from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.fetched import Fetched, PlacesFound
-from topics.protocol.model.outcomes import Page, StablePage
+from topics.protocol.model.outcomes import OffsetsFound, Page, StablePage
 from topics.server.cluster.node.standing import Standing
 
 END_MS: Final = 5000
 """How long a second look may wait for the end of the log."""
 
-_ABSENT: Final = (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.ROUTER_NOT_FOUND)
+_ABSENT: Final = (
+    ErrorCode.TOPIC_NOT_FOUND,
+    ErrorCode.PARTITION_NOT_FOUND,
+    ErrorCode.RECORD_NOT_FOUND,
+    ErrorCode.ROUTER_NOT_FOUND,
+    ErrorCode.GROUP_NOT_FOUND,
+)
 
 
 def is_doubtful(reply: Reply) -> bool:
@@ -31,6 +37,8 @@ def is_doubtful(reply: Reply) -> bool:
         return result.gap is not None and result.gap.reason == "recreated"
     if isinstance(result, Fetched):
         return any(part.missing is not None for part in result.parts)
+    if isinstance(result, OffsetsFound):
+        return result.lacks
     if isinstance(result, PlacesFound):
         return any(place.missing is not None for place in result.places)
     return False
