@@ -245,9 +245,11 @@ async def compacted(cluster: Nodes, leader: Node, datas: list[int]) -> None:
     """The leader shows these alone, and every node the same records."""
     maintenance = leader.runtime.driver.maintenance
     while [data for _, data in await page(leader)] != datas:
-        if maintenance.alarm_ms() is not None:  # no round is under way
-            maintenance.round(lambda error: None)
-        await asyncio.sleep(0.001)
+        while maintenance.alarm_ms() is None:  # a round is under way
+            await asyncio.sleep(0.001)
+        ended = asyncio.Event()
+        maintenance.round(lambda error, done=ended: done.set())
+        await ended.wait()
     await all_have(cluster, leader)
     shown = [await page(node) for node in cluster.nodes]
     assert shown[0] == shown[1] == shown[2]
