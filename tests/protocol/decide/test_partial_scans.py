@@ -842,3 +842,22 @@ def test_a_run_may_be_dropped_while_a_delete_goes_on() -> None:
 
     assert doing.end()["deleted"] == 19
     assert engine.seqs(limit=1000) == [1, *range(5, 40, 2)]
+
+
+def test_topics_that_change_at_every_look_are_looked_at_together_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A delete from several partitions ends however often each was compacted meanwhile. (§5)"""
+    engine = Harness()
+    engine.append("a", "b")
+    engine.append("c", name="u")
+    topics = engine.engine.state.topics
+    looks = partial_scans.Looks()
+    findings = [partial_scans.Finding(topics[name], None, 100, looks=looks) for name in ("t", "u")]
+    monkeypatch.setattr(partial_scans.Finding, "search", lambda _: iter([()]))
+
+    steps = list(partial_scans.search_all(findings, engine.engine.unit))
+
+    assert len(steps) == 2 * partial_scans.LOOKS_AGAIN_MAX
+    found = [sum(piece.records for piece in each.pieces.values()) for each in findings]
+    assert found == [2, 1]

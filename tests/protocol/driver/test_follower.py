@@ -18,8 +18,9 @@ from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.faces.http.watch import parse_watch
-from topics.protocol.model.commands import DeleteTopic, ReadPage
+from topics.protocol.model.commands import CommitOffsets, DeleteTopic, ReadPage
 from topics.protocol.model.errors import Corrupt, Rejection
+from topics.protocol.model.groups import OffsetCommit
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Parked, StablePage
 from topics.protocol.state import state
@@ -440,6 +441,23 @@ def test_what_a_follower_does_without_stands_in_for_it() -> None:
     assert {name for name in used["keys"] if not hasattr(kept.keys, name)} == set()
     assert {name for name in used["images"] if not hasattr(kept.images, name)} == set()
     assert "lose_volatile" in used["keys"]
+
+
+def test_groups_and_appends_to_partitions_pass_a_follower_by() -> None:
+    """It keeps neither keys nor images, and goes on behind what has them."""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("t", partitions=2))
+    follower = begun(writer, files)
+
+    body = {"records": [{"data": 1, "partition": 0}, {"data": 2, "partition": 1}]}
+    text = orjson.dumps({**body, "idempotency_key": "once"})
+    writer.do(parse_append("t", text, LIMITS, return_seqs=True, header_key=None))
+    writer.do(CommitOffsets("g", [OffsetCommit("t#1", 1)]))
+    assert follower.follow(writer.shown)
+
+    assert [each.count for each in follower.state.topics["t"].partitions] == [1, 1]
+    assert follower.state.groups.names == ["g"]
 
 
 def expiring(count: int) -> tuple[Writer, Follower]:

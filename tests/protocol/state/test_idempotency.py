@@ -6,6 +6,7 @@ from topics.protocol.model.events import KeyImage, array_header
 from topics.protocol.state.idempotency import (
     BLOCK_ROWS,
     IdempotencyKeys,
+    PlacedBatch,
     RememberedBatch,
     TopicKeys,
 )
@@ -176,3 +177,15 @@ def test_the_keys_of_what_was_in_memory_only_are_lost_with_it() -> None:
     assert keys.find(1, B, 1000) is None
     assert keys.find(2, C, 1000) is not None
     assert keys.count == 2
+
+
+def test_a_batch_in_memory_only_is_lost_in_all_its_partitions() -> None:
+    """Its key goes with it; that of another batch stays. (§0.10)"""
+    keys = TopicKeys()
+    keys.remember_placed(A, b"placed", 1000, volatile=True)
+    keys.remember_placed(B, b"placed", 1000)
+
+    keys.lose_volatile()
+
+    assert keys.find(A, now_ms=1000, window_ms=10) is None
+    assert keys.find(B, now_ms=1000, window_ms=10) == PlacedBatch(b"placed", 1000)

@@ -40,3 +40,10 @@ def test_configs_of_kafka_are_kept_as_kafka_shows_them() -> None:
     assert parse_put("t", b'{"kafka_configs":{}}').config == TopicConfig()
     with pytest.raises(Rejection, match=r'retention\.ms is "5".* at `\$\.kafka_configs`'):
         parse_put("t", b'{"ttl_ms":5,"kafka_configs":{"retention.ms":"-1"}}')
+
+
+@pytest.mark.parametrize("count", [0, 1001, 2**64])
+def test_a_topic_has_one_to_a_thousand_partitions(count: int) -> None:
+    """400 for any other number. (§2.1)"""
+    with pytest.raises(Rejection, match="1 to 1000 partitions"):
+        parse_put("t", json.dumps({"partitions": count}).encode())
