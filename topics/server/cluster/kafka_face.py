@@ -37,7 +37,7 @@ def address_of(said: str) -> tuple[str, int] | None:
 
 
 class FaceNodes:
-    """Implements `kafka.nodes.Nodes`.
+    """Implements `service.nodes.Nodes`.
 
     Args:
         node: This node's id.
