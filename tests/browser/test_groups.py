@@ -28,7 +28,8 @@ LISTED = {**SHOWN, "members": 2}
 def test_a_group_is_found_and_opened(page: Any, at: At, server: Any) -> None:
     """What was committed over HTTP, whatever is in its name; a group that is gone is told. (§13.2)"""
     at("/groups")
-    shows(page, "#first-group", "No groups yet")
+    page.locator("#first-group").wait_for(state="visible")
+    assert f"127.0.0.1:{server.port}/v0/groups/" in page.locator("#group-curl").inner_text()
     base = f"http://127.0.0.1:{server.port}"
     httpx.post(f"{base}/v0/topics/orders", json={"records": [{"data": n} for n in range(3)]})
     offsets = {"offsets": [{"topic": "orders", "seq": 1}]}
