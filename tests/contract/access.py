@@ -129,6 +129,13 @@ ROWS: Final = (
         ("queue",),
     ),
     Row(
+        "POST /v0/topics/:/redrive",
+        _of("read+write+delete"),
+        _LOG + "/redrive",
+        {"to": "{queue}"},
+        ("topic", "queue"),
+    ),
+    Row(
         "GET /v0/topics/:/work",
         _of("read+write"),
         _QUEUE + "/work?node=n",

@@ -19,7 +19,13 @@ from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.faces.http import answers as http_answers
 from topics.protocol.faces.http.append_body import parse_append
-from topics.protocol.faces.http.queues import parse_ack, parse_claim, parse_extend, parse_nack
+from topics.protocol.faces.http.queues import (
+    parse_ack,
+    parse_claim,
+    parse_extend,
+    parse_nack,
+    parse_redrive,
+)
 from topics.protocol.faces.http.records import parse_delete, parse_diff, parse_purge
 from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.faces.http.statuses import STATUSES
@@ -264,6 +270,11 @@ class Harness:
     ) -> Any:
         body = orjson.dumps({"node": node, "seqs": seqs, "lease_ms": lease_ms, **fields})
         return shown(self.ask(parse_extend(name, body, self.limits)))
+
+    def redrive(self, name: str = "d", to: str = "q", **fields: object) -> Any:
+        """The answer, or None where it waits for a disk."""
+        found = self.ask(parse_redrive(name, orjson.dumps({"to": to, **fields})))
+        return None if isinstance(found, Parked) else shown(found)
 
     def counters(self, name: str = "q") -> tuple[int, int, int]:
         """(ready, in flight, delayed), which make up the count."""

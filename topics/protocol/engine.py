@@ -24,6 +24,7 @@ from topics.protocol.decide.queues import QueueCommands
 from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.decide.reads import Reads
 from topics.protocol.decide.records import RecordCommands
+from topics.protocol.decide.redrives import Redrives
 from topics.protocol.decide.routers import RouterCommands
 from topics.protocol.decide.topics import TopicCommands, note_read
 from topics.protocol.decide.watches import WatchCommands
@@ -41,6 +42,7 @@ from topics.protocol.model.commands import (
     Purge,
     ReadLatest,
     ReadPage,
+    Redrive,
     SyncGroup,
 )
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
@@ -50,6 +52,7 @@ from topics.protocol.model.events import (
     TailLost,
     TopicConfigured,
     TopicDeleted,
+    source_of,
 )
 from topics.protocol.model.holder import holder_of
 from topics.protocol.model.limits import Limits
@@ -118,6 +121,7 @@ class Engine:
         self.fetches = Fetches(self.unit, self.watches.connection_shares)
         self.group_commands = GroupCommands(limits, self.unit)
         self._records = RecordCommands(self.unit, self.scans)
+        self._redrives = Redrives(self.unit, self.scans)
         topics = TopicCommands(
             self.unit, has_room=self.router_commands.on_room, dropped=self._on_dropped
         )
@@ -177,6 +181,8 @@ class Engine:
                 return self.queue_commands.claim(command, token, moment)
             if type(command) is DeleteRecords:
                 return self._records.delete(command, token, moment)
+            if type(command) is Redrive:
+                return self._redrives.redrive(command, token, moment)
             assert isinstance(command, Purge)
             return self._records.purge(command, token, moment)
         except DamagedRun as damage:
@@ -487,6 +493,6 @@ def _topics_of(event: Event) -> Iterator[int]:
         yield topic_id
     if isinstance(event, PartitionsAdded):
         yield from event.topic_ids
-    queue_id: int | None = getattr(getattr(event, "cause", None), "queue_id", None)
-    if queue_id is not None:
-        yield queue_id
+    left_id = source_of(getattr(event, "cause", None))
+    if left_id is not None:
+        yield left_id

@@ -5,7 +5,7 @@ import pytest
 from cluster.engines import LIMITS
 
 from protocol.batches.builder import batch, records_of
-from topics.protocol.cluster.formats import BATCHES, GROUPS, format_of
+from topics.protocol.cluster.formats import BATCHES, GROUPS, JOBS, format_of
 from topics.protocol.cluster.member import Member
 from topics.protocol.cluster.rule.unit import FORMAT, FORMAT_OLDEST
 from topics.protocol.driver.reply import Reply
@@ -22,6 +22,7 @@ from topics.protocol.model.commands import (
     DeleteTopic,
     JoinGroup,
     LeaveGroup,
+    Redrive,
     ReserveProducerIds,
     SyncGroup,
 )
@@ -80,7 +81,11 @@ NEWER = {
     "the end of an offset": DeleteOffsets("g", ["t"]),
     "the end of a group": DeleteGroup("g"),
 }
+NEWEST = {
+    "a redrive": Redrive("d", "q", None, 1),
+}
 OLD = {
+    "a redrive that moves nothing": Redrive("d", "q", None, 1, is_dry=True),
     "records": append(records=[{"data": 1, "tag": "a", "meta": {}}], node="n"),
     "a config": put(ttl_ms=5000, durability="fsync"),
     "a delete": DeleteRecords("t", 1, None),
@@ -116,6 +121,11 @@ def test_what_only_a_newer_node_reads_waits_for_the_last_upgrade(what: str) -> N
 @pytest.mark.parametrize("what", NEWER)
 def test_configs_of_format_three_wait_for_it(what: str) -> None:
     assert format_of(NEWER[what]) == GROUPS
+
+
+@pytest.mark.parametrize("what", NEWEST)
+def test_what_becomes_of_jobs_waits_for_format_four(what: str) -> None:
+    assert format_of(NEWEST[what]) == JOBS
 
 
 @pytest.mark.parametrize("what", OLD)

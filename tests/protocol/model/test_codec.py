@@ -31,6 +31,7 @@ from topics.protocol.model.events import (
     ProducerIdsReserved,
     RecordsAppended,
     RecordsDeleted,
+    Redriven,
     RouterConfigured,
     RouterDeleted,
     RunRef,
@@ -82,7 +83,12 @@ SMALL: list[Event] = [
 ]
 
 
-CAUSES = [None, Forwarded(3, 2**53), DeadLettered(2, b"\1" * 16, 1, 4, 5)]
+CAUSES = [
+    None,
+    Forwarded(3, 2**53),
+    DeadLettered(2, b"\1" * 16, 1, 4, 5),
+    Redriven(2, b"\1" * 16, 4, 5),
+]
 
 
 @st.composite

@@ -68,6 +68,7 @@ TABLE: list[tuple[Command, set[str]]] = [
     (commands.DeleteRecords("in.a", 1, None), {"in.a"}),
     (commands.DeleteSeqs("in.a", "e-1", b""), {"in.a"}),
     (commands.Purge("in.a", 1, None, None), {"in.a"}),
+    (commands.Redrive("in.a", "in.b", None, 1), {"in.a", "in.b"}),
     (
         commands.CreateWatch(wid="w", topics={"in.a": Begin(), "in.b": Begin()}, **WATCH),
         {"in.a", "in.b"},

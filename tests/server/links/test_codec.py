@@ -63,6 +63,7 @@ ONE_OF_EACH: list[Command] = [
     commands.DeleteRecords("t", 5, RANGE, erase=True),
     commands.DeleteSeqs("t", "e-1", b"12345678"),
     commands.Purge("t", 1, 2, SUBJECT),
+    commands.Redrive("t", "q", SUBJECT, 5, is_dry=True),
     commands.CreateWatch(
         "w", {"t": Begin(3, 4, True, SUBJECT, ("n",))}, VIEW, 9, lenient=True, cursors={"t": 3}
     ),

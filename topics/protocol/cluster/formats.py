@@ -2,7 +2,7 @@
 
 Format 1 carries all that records of HTTP need.  Format 2 carries record batches of Kafka's clients, ids of
 producers, the marks of records that came by Kafka, configs of record batches, and trims.  Format 3 carries partitions,
-compaction and groups of consumers.
+compaction and groups of consumers.  Format 4 carries what became of jobs: redrives, reasons, progress, results.
 """
 
 from typing import Final
@@ -22,6 +22,7 @@ from topics.protocol.model.commands import (
     JoinGroup,
     LeaveGroup,
     PutTopic,
+    Redrive,
     ReserveProducerIds,
     SyncGroup,
 )
@@ -30,6 +31,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 
 BATCHES: Final = 2
 GROUPS: Final = 3
+JOBS: Final = 4
 
 
 def format_of(command: Command) -> int:
@@ -48,6 +50,8 @@ def format_of(command: Command) -> int:
             | SyncGroup()
         ):
             return GROUPS
+        case Redrive():
+            return FORMAT_OLDEST if command.is_dry else JOBS
         case Append():
             marked = FORMAT_OLDEST if command.marks is None else BATCHES
             return max(marked, _format_of_config(command.config))

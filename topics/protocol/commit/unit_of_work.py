@@ -35,6 +35,7 @@ from topics.protocol.model.events import (
     PartitionsAdded,
     RecordsAppended,
     RecordsDeleted,
+    Redriven,
     ScatteredDeleted,
     SeqsReserved,
     SeqsSkipped,
@@ -501,8 +502,10 @@ class UnitOfWork:
             match cause:
                 case Forwarded(router_id, cursor):
                     self.emit(CursorsMoved(moment.now_ms, [(router_id, cursor, len(copies))]))
-                case DeadLettered():  # pragma: no branch - a cause is of no other kind
-                    self._delete_buried(cause, moment.now_ms)
+                case DeadLettered(queue_id):
+                    self._delete_left(queue_id, cause, moment.now_ms, cause.jobs)
+                case Redriven(source_id):  # pragma: no branch - a cause is of no other kind
+                    self._delete_left(source_id, cause, moment.now_ms)
         return SYNCED if self.publication.plan(dest) else WRITTEN
 
     def admit(
@@ -523,7 +526,7 @@ class UnitOfWork:
         )
         if volatile:
             log_bytes = 2 * FRAME_BYTES
-        if isinstance(cause, DeadLettered):
+        if isinstance(cause, DeadLettered | Redriven):
             log_bytes += len(cause.spans)
         self.require_writable(moment, log_bytes)
         return event, log_bytes
@@ -552,12 +555,17 @@ class UnitOfWork:
             self.publication.reserved(dest)
         self.publication.plan(dest)
 
-    def _delete_buried(self, cause: DeadLettered, now_ms: int) -> None:
-        queue = self.state.by_id[cause.queue_id]
-        event = RecordsDeleted(
-            now_ms, queue.topic_id, cause.spans, cause.count, cause.size_bytes, cause.jobs
-        )
-        self.emit(event, logged=logs_deletes(queue), log_bytes=FRAME_BYTES + len(event.spans))
+    def _delete_left(
+        self, topic_id: int, cause: DeadLettered | Redriven, now_ms: int, buried: int = 0
+    ) -> None:
+        """Records left a topic for one whose records are in no log."""
+        event = RecordsDeleted(now_ms, topic_id, cause.spans, cause.count, cause.size_bytes, buried)
+        logged = logs_deletes(self.state.by_id[topic_id])
+        self.emit(event, logged=logged, log_bytes=FRAME_BYTES + len(event.spans))
+
+    def removed(self, topic: Topic) -> None:
+        """Records left a topic on request, by an event that is none of `remove_spans`."""
+        self._removed(topic)
 
     def remove(self, topic: Topic, seqs: Sequence[int], moment: Moment) -> tuple[int, Gate]:
         """Delete live records by seq, ascending; returns how many, and what the answer waits for."""

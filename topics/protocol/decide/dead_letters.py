@@ -26,6 +26,7 @@ from topics.protocol.model.ports import Extent
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.job import Job, JobPlace
 from topics.protocol.state.queue import Queue
+from topics.protocol.state.routers import HOPS_MAX
 from topics.protocol.state.run_list import seq_spans
 from topics.protocol.state.topic import Topic
 
@@ -178,7 +179,13 @@ class DeadLetters:
         left_bytes = topic.size_bytes - size_bytes
         known = raw if is_logged else b""
         cause = DeadLettered(topic.topic_id, known, len(jobs), left, left_bytes)
-        copies = gather(extents, texts, stamp=stamp)
+        is_in_ring = self._unit.admission.is_in_ring(topic)
+        copies = gather(extents, texts, stamp=stamp, hop=is_in_ring)
+        if is_in_ring and (is_over := copies.hops > HOPS_MAX).any():
+            # A ring that an older version let in ends where a ring of routers does: the job stays.
+            if not is_over.all():
+                return self._read_halves(topic, queue, jobs, moment)
+            return self._refuse(topic, jobs, moment)
         try:
             dest = self._dest(topic, copies, moment)
             gate = self._unit.copy_into(dest, copies, cause, moment, freed_bytes=size_bytes)
@@ -189,9 +196,14 @@ class DeadLetters:
         except Rejection:
             if len(jobs) > 1 and self._takes_any(topic, jobs, copies, moment):
                 return self._read_halves(topic, queue, jobs, moment)
-            for job in jobs:
-                self._refused(topic, job, moment.now_ms)
-            return Gate.NOW
+            return self._refuse(topic, jobs, moment)
+
+    def _refuse(self, topic: Topic, jobs: list[Job], moment: Moment) -> Gate:
+        """They stay, and are tried again after a pause."""
+        for job in jobs:
+            until_ms = moment.now_ms + backoff_ms(job.refusals)
+            self._state.queues.postpone(topic.topic_id, job, until_ms)
+        return Gate.NOW
 
     def _takes_any(self, topic: Topic, jobs: list[Job], copies: Copies, moment: Moment) -> bool:
         """Whether any of the jobs is taken alone: none is where the smallest is not."""
@@ -235,9 +247,6 @@ class DeadLetters:
         _, log_bytes = self._unit.admission.copied(absent, copies, moment.now_ms, cause=None)
         self._unit.require_writable(moment, log_bytes + 2 * FRAME_BYTES)
         return created
-
-    def _refused(self, topic: Topic, job: Job, now_ms: int) -> None:
-        self._state.queues.postpone(topic.topic_id, job, now_ms + backoff_ms(job.refusals))
 
 
 def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:

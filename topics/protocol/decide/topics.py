@@ -83,6 +83,7 @@ class TopicCommands:
         if topic is None:
             if previous:
                 raise no_such_topic(command.topic)
+            self._unit.admission.require_no_ring(command.topic, config, command.caller)
             self._unit.require_writable(moment, creation_bytes(config))
             self._unit.create(self._unit.admission.creation(command.topic, config, moment.now_ms))
             return _put(command.topic, config, created=True)
@@ -99,6 +100,8 @@ class TopicCommands:
         require_log(config)
         if config == topic.config or (previous is not UNSET and previous != topic.config):
             return _put(topic.name, topic.config, created=False)
+        if config.dead_letter != topic.config.dead_letter:
+            self._unit.admission.require_no_ring(topic.name, config, command.caller)
         self._require_more(topic, config)
         self._configure(topic, config, moment)
         return _put(topic.name, config, created=False)

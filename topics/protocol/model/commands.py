@@ -35,7 +35,7 @@ class OnBehalf(msgspec.Struct, frozen=True, kw_only=True):
     caller: Caller = ANYONE
 
 
-class PutTopic(msgspec.Struct, frozen=True):
+class PutTopic(OnBehalf, frozen=True):
     """`config` has every omitted field at its default; `type_given` is false where `type` was
     omitted, which keeps the type of a topic that exists.
 
@@ -316,6 +316,19 @@ class Purge(msgspec.Struct, frozen=True):
     partition: int | None = None
 
 
+class Redrive(msgspec.Struct, frozen=True):
+    """Move dead letters back to a queue, the oldest first: at most `limit`, of those that match.
+
+    With `is_dry` nothing changes, and the outcome says what would be moved.
+    """
+
+    topic: str
+    to: str
+    match: Match | None
+    limit: int
+    is_dry: bool = False
+
+
 class View(msgspec.Struct, frozen=True, cache_hash=True):
     """How a stream wants to see a topic: bounds of a frame, filters, projection (§7.2).
 
@@ -558,6 +571,7 @@ Command: TypeAlias = (
     | DeleteRecords
     | DeleteSeqs
     | Purge
+    | Redrive
     | CreateWatch
     | PutRouter
     | GetRouter
@@ -640,6 +654,10 @@ def _configured(command: Append | PutTopic) -> Iterable[str]:
     return (command.topic,) if letters is None else (command.topic, letters)
 
 
+def _redriven(command: Redrive) -> Iterable[str]:
+    return command.topic, command.to
+
+
 def _watched(command: CreateWatch) -> Iterable[str]:
     return command.topics
 
@@ -706,6 +724,7 @@ FACTS: Final[Mapping[type, Facts]] = {
     DeleteRecords: _CHANGE,
     DeleteSeqs: _CHANGE,
     Purge: _CHANGE,
+    Redrive: Facts(_redriven, _none),
     CreateWatch: Facts(_watched, _none, is_read=True),
     PutRouter: Facts(_ends, _router),
     GetRouter: Facts(_none, _router, is_read=True),

@@ -147,7 +147,34 @@ class DeadLettered(msgspec.Struct, frozen=True, array_like=True, tag=2):
         return np.frombuffer(self.spans, dtype="<u8").reshape(-1, 2)
 
 
-Cause: TypeAlias = Forwarded | DeadLettered
+class Redriven(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """The batch is dead letters that went back to a queue: they left topic `source_id` with it.
+
+    Fields as those of `DeadLettered`; `spans` is empty where the source's own records are in no log.
+    """
+
+    source_id: int
+    spans: bytes
+    count: int
+    size_bytes: int
+
+    @property
+    def span_array(self) -> NDArray[np.uint64]:
+        return np.frombuffer(self.spans, dtype="<u8").reshape(-1, 2)
+
+
+Cause: TypeAlias = Forwarded | DeadLettered | Redriven
+
+
+def source_of(cause: Cause | None) -> int | None:
+    """The id of the topic that records left with a batch of copies; None where they left none."""
+    match cause:
+        case DeadLettered():
+            return cause.queue_id
+        case Redriven():
+            return cause.source_id
+        case _:
+            return None
 
 
 class RecordsAppended(msgspec.Struct, frozen=True, array_like=True):

@@ -67,6 +67,8 @@ appended again."""
 NODES_MAX = 64
 """Nodes that one reader may leave out: they are compared at every publication."""
 KEY_CHARS_MAX = 256
+REDRIVEN_MAX = 1000
+"""Letters that one redrive moves at most."""
 LIMIT_DEFAULT = 256
 PAGE_SIZE_DEFAULT = 100
 PAGE_SIZE_MAX = 1000

@@ -427,6 +427,19 @@ class Extended(_HeldChanged, frozen=True):
     until_ms: int
 
 
+class Redriven(Outcome, frozen=True):
+    """Dead letters went back to a queue, or would.
+
+    Attributes:
+        more: There are others that match.
+    """
+
+    topic: str
+    to: str
+    moved: int
+    more: bool
+
+
 # ---------------------------------------------------------------------- routers (§6)
 
 

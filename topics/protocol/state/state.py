@@ -41,6 +41,7 @@ from topics.protocol.model.events import (
     ProducerIdsReserved,
     RecordsAppended,
     RecordsDeleted,
+    Redriven,
     RouterConfigured,
     RouterDeleted,
     RunRef,
@@ -368,8 +369,12 @@ class State:
         match cause:
             case Forwarded(router_id, cursor):
                 self._move_cursor(router_id, cursor, copies)
-            case DeadLettered():  # pragma: no branch - a cause is of no other kind
+            case DeadLettered():
                 self._dead_lettered(cause)
+            case Redriven():  # pragma: no branch - a cause is of no other kind
+                if cause.spans:
+                    source = self._topic(cause.source_id)
+                    self._delete(source, cause.span_array, cause.count, cause.size_bytes)
 
     def _dead_lettered(self, cause: DeadLettered) -> None:
         topic, queue = self._topic(cause.queue_id), self.queues[cause.queue_id]

@@ -7,13 +7,20 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from topics.protocol.faces.http.checks import check_lengths, clamp, clamped_lease, u64
+from topics.protocol.faces.http.checks import (
+    DEFAULT_LIMITS,
+    check_lengths,
+    clamp,
+    clamped_lease,
+    tag_match,
+    u64,
+)
 from topics.protocol.faces.http.decoding import (
     FieldTooLong,
     decode,
     invalid,
 )
-from topics.protocol.faces.http.fields import Natural, TopicName
+from topics.protocol.faces.http.fields import ABSENT, Natural, TagPattern, TopicName
 from topics.protocol.faces.http.query import query_natural
 from topics.protocol.faces.http.records import TopicRecord
 from topics.protocol.faces.http.rendering import Rendering, open_object
@@ -27,14 +34,15 @@ from topics.protocol.faces.http.route import (
     route,
 )
 from topics.protocol.model import outcomes
-from topics.protocol.model.commands import Ack, Claim, Extend, Nack
+from topics.protocol.model.commands import Ack, Claim, Extend, Nack, Redrive
 from topics.protocol.model.config import LEASE_MS_MAX
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import (
+    REDRIVEN_MAX,
     WAIT_MS_MAX,
     Limits,
 )
-from topics.protocol.model.names import is_topic_name
+from topics.protocol.model.names import is_topic_name, require_topic_name
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.records import Buffer
 
@@ -62,10 +70,20 @@ class ExtendBody(HeldBody, kw_only=True):
     lease_ms: Natural
 
 
+class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What a redrive moves, and where to (§10.6)."""
+
+    to: str
+    match: TagPattern = ABSENT
+    max: Natural | None = None
+    dry_run: bool | None = None
+
+
 _CLAIM: Final = msgspec.json.Decoder(ClaimBody)
 _ACK: Final = msgspec.json.Decoder(HeldBody)
 _NACK: Final = msgspec.json.Decoder(NackBody)
 _EXTEND: Final = msgspec.json.Decoder(ExtendBody)
+_REDRIVE: Final = msgspec.json.Decoder(RedriveBody)
 
 
 def parse_claim(topic: str, body: Buffer, limits: Limits) -> Claim:
@@ -108,6 +126,15 @@ def parse_extend(topic: str, body: Buffer, limits: Limits) -> Extend:
     seqs, leases = _held(asked, limits)
     lease_ms = clamped_lease(asked.lease_ms)
     return Extend(topic, worker(asked.node, limits, "$.node"), seqs, leases, lease_ms)
+
+
+def parse_redrive(topic: str, body: Buffer, limits: Limits = DEFAULT_LIMITS) -> Redrive:
+    asked = decode(_REDRIVE, body)
+    to = require_topic_name(asked.to, path="$.to")
+    if to == topic:
+        raise invalid("a topic cannot be redriven to itself", "$.to")
+    limit = clamp(asked.max or REDRIVEN_MAX, 1, REDRIVEN_MAX)
+    return Redrive(topic, to, tag_match(asked.match, limits), limit, bool(asked.dry_run))
 
 
 H = TypeVar("H", bound=HeldBody)
@@ -248,6 +275,22 @@ def _extended(outcome: outcomes.Extended) -> bytes:
     return open_object(extended)
 
 
+class Redriven(msgspec.Struct, kw_only=True):
+    topic: TopicName
+    to: Annotated[str, Meta(description="The queue.")]
+    moved: Annotated[Natural, Meta(description="Letters that went back, or would.")]
+    more: Annotated[bool, Meta(description="Whether others match: call again.")]
+
+
+def _redriven(outcome: outcomes.Redriven) -> bytes:
+    redriven = Redriven(topic=outcome.topic, to=outcome.to, moved=outcome.moved, more=outcome.more)
+    return open_object(redriven)
+
+
+def _redrive(request: Request) -> Redrive:
+    return parse_redrive(name_to_write(request), request.body, request.limits)
+
+
 def _claim(request: Request) -> Claim:
     return parse_claim(name_to_write(request), request.body, request.limits)
 
@@ -283,6 +326,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     route("POST /v0/topics/:/ack", "write", _ack, BodyRule.JSON, makes=Ack),
     route("POST /v0/topics/:/nack", "write", _nack, BodyRule.JSON, makes=Nack),
     route("POST /v0/topics/:/extend", "write", _extend, BodyRule.JSON, makes=Extend),
+    route(
+        "POST /v0/topics/:/redrive",
+        "read+write+delete",
+        _redrive,
+        BodyRule.JSON,
+        makes=Redrive,
+    ),
     route("GET /v0/topics/:/work", "read+write", StreamKind.WORK, makes=Claim),
 )
 RENDERINGS: Final[Mapping[type[Outcome], Rendering]] = {
@@ -290,4 +340,5 @@ RENDERINGS: Final[Mapping[type[Outcome], Rendering]] = {
     outcomes.Acked: Rendering(Acked, _acked),
     outcomes.Nacked: Rendering(Nacked, _nacked),
     outcomes.Extended: Rendering(Extended, _extended),
+    outcomes.Redriven: Rendering(Redriven, _redriven),
 }

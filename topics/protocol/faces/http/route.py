@@ -13,7 +13,9 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.names import is_topic_name, require_topic_name
 from topics.protocol.model.records import Buffer
 
-Guard = Literal["read", "write", "read+write", "delete", "admin", "probe", "socket", "open"]
+Guard = Literal[
+    "read", "write", "read+write", "read+write+delete", "delete", "admin", "probe", "socket", "open"
+]
 """Who may use a route: who has these scopes; `socket`: any key, and each of its commands asks for
 scopes of its own; `probe`: everybody, or any key; `open`: everybody (§0.2, §8)."""
 

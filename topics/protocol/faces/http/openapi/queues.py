@@ -27,6 +27,8 @@ from topics.protocol.faces.http.queues import (
     JobEvent,
     NackBody,
     Nacked,
+    RedriveBody,
+    Redriven,
 )
 from topics.protocol.faces.http.watch import (
     ErrorEvent,
@@ -135,6 +137,28 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 "throttle_wait_ms":0.0}}"""),
         ),
     ),
+    "POST /v0/topics/:/redrive": Operation(
+        "queues",
+        "redriveLetters",
+        "Dead letters back into a queue.",
+        json_of(Redriven),
+        body=RedriveBody,
+        refusals=(*OF_A_QUEUE, ErrorCode.TOPIC_FULL, ErrorCode.PARTITION_REQUIRED),
+        description=(
+            "The oldest letters that match become jobs of the queue `to`, each in one entry of the log: none "
+            "is lost or doubled. Keys of `meta` that begin with `$dead_letter_` stay behind. Where the "
+            "letters are jobs of a queue, those that are leased or delayed stay. With `more`, call again."
+        ),
+        takes="Which letters, and which queue.",
+        gives="How many letters were moved, and whether there are more.",
+        example=Example(
+            name="jobs-dead",
+            body="""{"to": "jobs", "match": "mail"}""",
+            answer=json_text("""{"topic":"jobs-dead","to":"jobs","moved":1,"more":false,
+"performance":{"server_total_ms":0.412,"wal_append_ms":0.122,"fsync_ms":0.000,
+"throttle_wait_ms":0.0}}"""),
+        ),
+    ),
     "GET /v0/topics/:/work": Operation(
         "queues",
         "streamJobs",
@@ -169,6 +193,12 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     NackBody: {
         **_HELD_FIELDS,
         "delay_ms": says("May be claimed after this; at most 86400000.", default=0),
+    },
+    RedriveBody: {
+        "to": says("The queue that they go to."),
+        "match": says("Only letters of these tags; as a delete has it."),
+        "max": says("Letters at most; up to 1000, which is the default.", default=1000),
+        "dry_run": says("Move nothing, and say how many would be moved.", default=False),
     },
     ExtendBody: {**_HELD_FIELDS, "lease_ms": says("From now; clamped to 100 to 86400000.")},
 }
