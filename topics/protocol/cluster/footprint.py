@@ -17,6 +17,7 @@ from topics.protocol.model.events import (
     GroupChanged,
     GroupDeleted,
     JobsLeased,
+    JobsNoted,
     JobsReleased,
     OffsetsCommitted,
     RecordsAppended,
@@ -31,7 +32,7 @@ from topics.protocol.state.state import State
 _GROUPS: Final = (GroupChanged, GroupDeleted, OffsetsCommitted)
 _UNSEEN: Final = (*LOCAL_EVENTS, *_GROUPS, CursorsMoved, SeqsReserved, TimePassed)
 """Of these, no read of a topic tells."""
-_ADDS: Final = (JobsLeased, JobsReleased)
+_ADDS: Final = (JobsLeased, JobsNoted, JobsReleased)
 """After these a stream shows what it showed before."""
 
 

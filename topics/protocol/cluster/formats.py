@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from topics.protocol.cluster.rule.unit import FORMAT_OLDEST
 from topics.protocol.model.commands import (
+    Ack,
     AddPartitions,
     Append,
     AppendBatch,
@@ -19,8 +20,10 @@ from topics.protocol.model.commands import (
     DeleteGroup,
     DeleteOffsets,
     DeleteRecords,
+    Extend,
     JoinGroup,
     LeaveGroup,
+    Nack,
     PutTopic,
     Redrive,
     ReserveProducerIds,
@@ -52,6 +55,12 @@ def format_of(command: Command) -> int:
             return GROUPS
         case Redrive():
             return FORMAT_OLDEST if command.is_dry else JOBS
+        case Ack():
+            return JOBS if command.result or command.results else FORMAT_OLDEST
+        case Nack():
+            return JOBS if command.reason or command.is_dead else FORMAT_OLDEST
+        case Extend():
+            return JOBS if command.progress else FORMAT_OLDEST
         case Append():
             marked = FORMAT_OLDEST if command.marks is None else BATCHES
             return max(marked, _format_of_config(command.config))
@@ -64,6 +73,8 @@ def format_of(command: Command) -> int:
 
 
 def _format_of_config(config: TopicConfig) -> int:
+    if config.result_ttl_ms is not UNSET or config.keep_done is not UNSET:
+        return JOBS
     groups = config.partitions, config.compact, config.kafka_configs
     if any(each is not UNSET for each in groups):
         return GROUPS

@@ -61,7 +61,8 @@ class Admission:
     def require_topics(self, more: int) -> None:
         """Raises Rejection: 429 where there may not be so many more topics, partitions counted as such."""
         limit = self.limits.max_topics
-        if limit and more and len(self.state.topics) + more > limit:
+        count = len(self.state.topics) - len(self.state.done)
+        if limit and more and count + more > limit:
             raise throttled("max_topics", limit)
 
     def require_no_ring(self, name: str, config: TopicConfig, caller: Caller) -> None:
@@ -293,7 +294,8 @@ class Admission:
         may not be evicted, pushes back.  What may be evicted is evicted once the write is in
         (`commit.memory_eviction`)."""
         memory, limit = self.state.memory, self.limits.max_hot_bytes
-        held = memory.logged_bytes + memory.volatile_bytes + beside_bytes
+        noted_bytes = self.state.queues.noted.size_bytes
+        held = memory.logged_bytes + memory.volatile_bytes + beside_bytes + noted_bytes
         if held + len(batch.text) + len(batch) * self._row_bytes_max <= limit:
             return
         need = hot_bytes_of(batch)
@@ -303,8 +305,8 @@ class Admission:
         volatile = not topic.durability.is_logged
         if volatile and topic.config.discard == "old":
             # What other topics hold may be protected from eviction; the topic's own records are not.
-            others = memory.total_bytes - topic.volatile_bytes + beside_bytes
-            refused = memory.total_bytes > limit < others + need
+            others = memory.total_bytes - topic.volatile_bytes + beside_bytes + noted_bytes
+            refused = memory.total_bytes + noted_bytes > limit < others + need
         else:
             others = memory.total_bytes if volatile else memory.logged_bytes
             refused = over > memory.volatile_bytes - memory.firm_bytes - limit // 2

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.copies import Copies, gather
 from topics.protocol.commit.unit_of_work import UnitOfWork, logs_deletes, no_such_topic
+from topics.protocol.decide.ended_jobs import EndedJobs
 from topics.protocol.model.backoff import backoff_ms
 from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.ended_jobs import stamps_of
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.events import DeadLettered, RecordsDeleted, TopicCreated
 from topics.protocol.model.moment import Moment
@@ -41,6 +43,7 @@ class DeadLetters:
     """Exhausted jobs of the queues of one engine, on their way to dead-letter topics.
 
     Args:
+        ended: Keeps where the letters are.
         moved: Called for a queue whose exhausted jobs were moved, or refused, later than asked.
         report: Called with a sentence about damage that an operator should hear of.
     """
@@ -48,10 +51,12 @@ class DeadLetters:
     def __init__(
         self,
         unit: UnitOfWork,
+        ended: EndedJobs,
         moved: Callable[[Topic, Queue], None],
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._unit = unit
+        self._ended = ended
         self._report = report
         self._state = unit.state
         self._moved = moved
@@ -161,14 +166,15 @@ class DeadLetters:
         Text is cut by the runs that it was read from: they may have been sealed or merged since.
         """
         spans = seq_spans(np.array([job.seq for job in jobs], np.uint64))
-        deliveries = {job.seq: job.deliveries for job in jobs}
+        known = {job.seq: job for job in jobs}
         name = orjson.dumps(topic.name)
 
         def stamp(seq: int) -> dict[str, bytes]:
             return {
                 "$dead_letter_from": name,
-                "$dead_letter_deliveries": b"%d" % deliveries[seq],
+                "$dead_letter_deliveries": b"%d" % known[seq].deliveries,
                 "$dead_letter_src_seq": b"%d" % seq,
+                **stamps_of(known[seq].notes),
             }
 
         is_logged = logs_deletes(topic)
@@ -177,8 +183,8 @@ class DeadLetters:
         size_bytes = _size_of(topic, spans)
         raw, left = spans.astype("<u8").tobytes(), topic.count - len(jobs)
         left_bytes = topic.size_bytes - size_bytes
-        known = raw if is_logged else b""
-        cause = DeadLettered(topic.topic_id, known, len(jobs), left, left_bytes)
+        spans_known = raw if is_logged else b""
+        cause = DeadLettered(topic.topic_id, spans_known, len(jobs), left, left_bytes)
         is_in_ring = self._unit.admission.is_in_ring(topic)
         copies = gather(extents, texts, stamp=stamp, hop=is_in_ring)
         if is_in_ring and (is_over := copies.hops > HOPS_MAX).any():
@@ -188,10 +194,14 @@ class DeadLetters:
             return self._refuse(topic, jobs, moment)
         try:
             dest = self._dest(topic, copies, moment)
+            first_seq = dest.head_seq + 1
             gate = self._unit.copy_into(dest, copies, cause, moment, freed_bytes=size_bytes)
             if not is_logged:
                 gone = RecordsDeleted(moment.now_ms, topic.topic_id, raw, left, left_bytes)
                 self._unit.emit(gone, logged=False)
+            ended = self._ended.of_letters(topic, jobs, dest, first_seq)
+            if self._ended.try_to_keep(topic, ended, moment):
+                gate = Gate.SYNCED
             return gate
         except Rejection:
             if len(jobs) > 1 and self._takes_any(topic, jobs, copies, moment):

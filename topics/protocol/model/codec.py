@@ -26,6 +26,7 @@ from topics.protocol.model.events import (
     GroupChanged,
     GroupDeleted,
     JobsLeased,
+    JobsNoted,
     JobsReleased,
     OffsetsCommitted,
     PartitionsAdded,
@@ -80,6 +81,7 @@ CODES: Final[dict[type[Event], int]] = {
     PartitionsAdded: 21,
     ProducerIdsReserved: 24,
     GroupDeleted: 26,
+    JobsNoted: 29,
 }
 """Codes are part of the format: they are added to, never given out again."""
 

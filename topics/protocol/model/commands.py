@@ -429,19 +429,35 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Ack(Held, frozen=True):
-    """Complete jobs: the ack is the delete (§10.4)."""
+    """Complete jobs: the ack is the delete (§10.4).
+
+    Attributes:
+        result: What came of all of them, as JSON; empty: nothing is said.
+        results: The same of some of them, by seq.
+    """
+
+    result: bytes = b""
+    results: Sequence[tuple[int, bytes]] = ()
 
 
 class Nack(Held, frozen=True):
-    """Release jobs, to be claimed again after `delay_ms` (§10.5)."""
+    """Release jobs, to be claimed again after `delay_ms` (§10.5).
+
+    Attributes:
+        reason: Why; empty: nothing is said.
+        is_dead: They go to the dead letters at once.
+    """
 
     delay_ms: int
+    reason: str = ""
+    is_dead: bool = False
 
 
 class Extend(Held, frozen=True):
-    """Let leases end `lease_ms` from now (§10.6)."""
+    """Let leases end `lease_ms` from now (§10.6); `progress`, JSON, says how far the jobs are."""
 
     lease_ms: int
+    progress: bytes = b""
 
 
 class JoinGroup(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,8 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         partitions: How many logs the topic is; UNSET: one.
         compact: Of records with one key the newest stays, and older ones are deleted.
+        result_ttl_ms: How long what became of a job of the queue is kept; UNSET: an hour.
+        keep_done: Of how many jobs that ended it is kept; UNSET: of 1,000.
         kafka_configs: Configs of Kafka's clients that no other field says, by their names there.
     """
 
@@ -66,6 +68,8 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int | UnsetType = UNSET
     compact: bool | UnsetType = UNSET
     kafka_configs: Mapping[str, str] | UnsetType = UNSET
+    result_ttl_ms: int | UnsetType = UNSET
+    keep_done: int | UnsetType = UNSET
 
     @property
     def partition_count(self) -> int:

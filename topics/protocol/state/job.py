@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.model.events import JobImage
+from topics.protocol.model.events import JobImage, JobNotes
 
 
 class JobPlace(Enum):
@@ -116,6 +116,7 @@ class Job(msgspec.Struct, eq=False):
             out, since its holder may still ack until another node claims the job (§10.3).
         refusals: How often the dead-letter topic did not take it.
         is_reported: Its damage is in the server's log.
+        notes: What workers said of it; None: nothing.
         queued: It has an entry in the heap of claimable jobs, valid or not: never two, or one claim
             could get it twice.
     """
@@ -129,6 +130,17 @@ class Job(msgspec.Struct, eq=False):
     refusals: int = 0
     is_reported: bool = False
     queued: bool = False
+    notes: JobNotes | None = None
+
+    @property
+    def is_dead(self) -> bool:
+        """A worker said that it is to go to the dead letters."""
+        return self.notes is not None and self.notes.is_dead
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether the log has something of it where leases are in none: it was given back, or noted."""
+        return not self.lease or self.notes is not None or self.deliveries > 1
 
     @property
     def ends_ms(self) -> int:
@@ -149,4 +161,11 @@ class Job(msgspec.Struct, eq=False):
             self.deliveries,
             self.until_ms if self.place in TOLD_TIMES else 0,
             *((0, "") if is_over else (self.lease, self.node)),
+            self.notes,
         )
+
+    def image_of_log(self) -> JobImage:
+        """The same where leases do not outlive the process."""
+        is_delayed = self.place is JobPlace.DELAYED
+        until_ms = self.until_ms if is_delayed else 0
+        return JobImage(self.seq, self.deliveries, until_ms, 0, "", self.notes)

@@ -75,6 +75,8 @@ class ConfigBody(msgspec.Struct):
     partitions: Natural | None = None
     compact: bool | None = None
     kafka_configs: dict[str, ConfigText] | None = None
+    result_ttl_ms: Natural | None = None
+    keep_done: Natural | None = None
 
 
 TOPIC_DEFAULTS: Final = TopicConfig()
@@ -125,6 +127,8 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
         partitions=_partitions(body.partitions, f"{path}.partitions"),
         compact=given(body.compact, UNSET),
         kafka_configs=body.kafka_configs or UNSET,
+        result_ttl_ms=_result_ttl(body.result_ttl_ms, f"{path}.result_ttl_ms"),
+        keep_done=(UNSET if body.keep_done is None else u64(body.keep_done, f"{path}.keep_done")),
     )
     return _kept(config, f"{path}.kafka_configs")
 
@@ -135,6 +139,14 @@ def _partitions(asked: int | None, path: str) -> int | UnsetType:
     if not 1 <= asked <= PARTITIONS_MAX:
         raise invalid(f"a topic has 1 to {PARTITIONS_MAX} partitions", path)
     return asked
+
+
+def _result_ttl(asked: int | None, path: str) -> int | UnsetType:
+    if asked is None:
+        return UNSET
+    if not asked:
+        raise invalid("results are kept for 1 ms at least; keep_done 0 keeps none", path)
+    return u64(asked, path)
 
 
 def _kept(config: TopicConfig, path: str) -> TopicConfig:
