@@ -63,7 +63,7 @@ class EndedJobs:
         for job in jobs:
             said = own.get(job.seq, result)
             if said or keeps:
-                data = encode_ended("done", job.deliveries, job.notes, result=said)
+                data = encode_ended(job.seq, "done", job.deliveries, job.notes, result=said)
                 found.append(Ended(job.seq, job.node, data))
         return found
 
@@ -77,7 +77,11 @@ class EndedJobs:
                 job.seq,
                 job.node,
                 encode_ended(
-                    "dead", job.deliveries, job.notes, letter=Letter(dest.name, first_seq + nth)
+                    job.seq,
+                    "dead",
+                    job.deliveries,
+                    job.notes,
+                    letter=Letter(dest.name, first_seq + nth),
                 ),
             )
             for nth, job in enumerate(jobs)

@@ -8,9 +8,9 @@ Where the letters' topic is a queue itself, only those that a worker could claim
 or delayed is somebody's already.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 
@@ -42,6 +42,9 @@ STAMPS: Final = "$dead_letter_"
 _FULL: Final = frozenset({ErrorCode.TOPIC_FULL, ErrorCode.THROTTLED})
 """Refusals that fewer letters may not meet."""
 _UNCLAIMABLE: Final = WAITING | {JobPlace.LEASED}
+
+Answer: TypeAlias = Callable[[Moved], Outcome]
+"""What is said of letters that were moved."""
 
 
 class Redrives:
@@ -79,6 +82,19 @@ class Redrives:
             )
         return dest
 
+    def bring_back(
+        self,
+        command: Redrive,
+        seq: int,
+        token: object,
+        moment: Moment,
+        answer: Answer,
+    ) -> Outcome | None:
+        """Move one letter; what `answer` makes of it, None where that comes later.  Raises Rejection."""
+        source = self._source(command, moment.now_ms)
+        self._queue(command, moment.now_ms)
+        return self._read(command, source, token, [seq], moment, answer)
+
     # ------------------------------------------------------------------ finding
 
     def _scan(self, command: Redrive, source: Topic, token: object, moment: Moment) -> Scan:
@@ -95,7 +111,7 @@ class Redrives:
             else:
                 break
             moment = yield search.cold()
-        return self._read(command, source, token, found, moment)
+        return self._read(command, source, token, found, moment, _as_it_is)
 
     def _claimable(self, source: Topic, seqs: Sequence[int]) -> Sequence[int]:
         queue = self._state.queues.get(source.topic_id)
@@ -109,14 +125,20 @@ class Redrives:
     # ------------------------------------------------------------------ reading
 
     def _read(
-        self, command: Redrive, source: Topic, token: object, found: list[int], moment: Moment
+        self,
+        command: Redrive,
+        source: Topic,
+        token: object,
+        found: list[int],
+        moment: Moment,
+        answer: Answer,
     ) -> Outcome | None:
         """Read the letters and move them; None where a disk has to give their text first."""
         live = self._claimable(source, source.live_among(found))
         chosen = self._fitting(source, live[: command.limit])
         more = len(chosen) < len(live)
         if command.is_dry or not chosen:
-            return Moved(source.name, command.to, len(chosen), more)
+            return answer(Moved(source.name, command.to, len(chosen), more))
         extents = source.runs.extents_of(chosen)
         texts: list[list[Buffer]] = []
         for run, spans in extents:
@@ -125,11 +147,14 @@ class Redrives:
             except (Corrupt, OSError) as error:
                 raise _unreadable(source, error) from error
             if text is None:
-                done = partial(self._fetched, command, source, token, chosen, extents, moment, more)
+                done = partial(
+                    self._fetched, command, source, token, chosen, extents, moment, more, answer
+                )
                 self._unit.fetches.append(Fetch(extents, done))
                 return None
             texts.append(text)
-        return self._move(command, source, chosen, extents, texts, moment, more=more)
+        moved = self._move(command, source, chosen, extents, texts, moment, more=more)
+        return answer(moved)
 
     @staticmethod
     def _fitting(source: Topic, seqs: Sequence[int]) -> list[int]:
@@ -152,6 +177,7 @@ class Redrives:
         extents: list[Extent],
         asked_at: Moment,
         more: bool,
+        answer: Answer,
         texts: list[list[Buffer]] | Exception,
     ) -> None:
         """The text of the letters has come; some of them may have gone meanwhile."""
@@ -162,9 +188,11 @@ class Redrives:
             if isinstance(texts, Exception):
                 raise _unreadable(source, texts) from texts
             if self._claimable(source, source.live_among(seqs)) == seqs:
-                result = self._move(command, source, seqs, extents, texts, moment, more=more)
+                result = answer(
+                    self._move(command, source, seqs, extents, texts, moment, more=more)
+                )
             else:
-                result = self._read(command, source, token, seqs, moment)
+                result = self._read(command, source, token, seqs, moment, answer)
         except Rejection as refusal:
             result = refusal
         if result is not None:
@@ -182,7 +210,7 @@ class Redrives:
         moment: Moment,
         *,
         more: bool,
-    ) -> Outcome:
+    ) -> Moved:
         """As many of them as the queue takes, in one entry of the log."""
         copies = gather(extents, texts, rewrite=lambda _, meta: without(meta, STAMPS))
         dest = self._queue(command, moment.now_ms)
@@ -203,7 +231,7 @@ class Redrives:
         seqs: Sequence[int],
         moment: Moment,
         more: bool,
-    ) -> Outcome:
+    ) -> Moved:
         now_ms, size_bytes = moment.now_ms, source.text_of(seqs)
         spans = seq_spans(np.array(seqs, np.uint64)).astype("<u8").tobytes()
         count, left_bytes = source.count - len(seqs), source.size_bytes - size_bytes
@@ -228,6 +256,10 @@ class Redrives:
             is_logged=True,
             is_fsync=dest.durability.waits_for_sync,
         )
+
+
+def _as_it_is(moved: Moved) -> Outcome:
+    return moved
 
 
 class _Search:

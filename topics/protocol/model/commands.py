@@ -460,6 +460,47 @@ class Extend(Held, frozen=True):
     progress: bytes = b""
 
 
+class ListJobs(OnBehalf, frozen=True):
+    """A page of the jobs of a queue behind `after` (§10.9).
+
+    Attributes:
+        state: Of these only; None: of those that are in the queue.
+        group: Of this group only.
+    """
+
+    topic: str
+    state: str | None
+    group: str | None
+    after: int
+    limit: int
+
+
+class GetJob(OnBehalf, frozen=True):
+    """One job of a queue, also after its end; with `wait_ms`, once it has ended (§10.9)."""
+
+    topic: str
+    seq: int
+    wait_ms: int = 0
+
+
+class ChangeJobs(OnBehalf, frozen=True):
+    """Make jobs ready, try them again, or take them away (§10.9).
+
+    Attributes:
+        action: `promote`, `retry` or `cancel`.
+        seq: The one that is meant; None: those that match.
+        state: Of these only; None: of all that the action is for.
+        is_dry: Nothing changes, and the outcome says what would.
+    """
+
+    topic: str
+    action: str
+    seq: int | None = None
+    match: Match | None = None
+    state: str | None = None
+    is_dry: bool = False
+
+
 class JoinGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Become a member of a group, or a member of its next generation.
 
@@ -597,6 +638,9 @@ Command: TypeAlias = (
     | Ack
     | Nack
     | Extend
+    | ListJobs
+    | GetJob
+    | ChangeJobs
     | JoinGroup
     | SyncGroup
     | Heartbeat
@@ -712,6 +756,10 @@ def _waits(command: Diff | FetchBatches) -> bool:
     return command.wait_ms > 0
 
 
+def _job_waits(command: GetJob) -> bool:
+    return command.wait_ms > 0
+
+
 def _always(_: object) -> bool:
     return True
 
@@ -750,6 +798,9 @@ FACTS: Final[Mapping[type, Facts]] = {
     Ack: _CHANGE,
     Nack: _CHANGE,
     Extend: _CHANGE,
+    ListJobs: Facts(_topic, _none, is_read=True),
+    GetJob: Facts(_topic, _none, is_read=True, waits=_job_waits),
+    ChangeJobs: _CHANGE,
     JoinGroup: _GROUP._replace(waits=_always),
     SyncGroup: _GROUP._replace(waits=_always),
     Heartbeat: _GROUP,

@@ -38,6 +38,7 @@ class Letter(msgspec.Struct, frozen=True):
 class EndedJob(msgspec.Struct, frozen=True, omit_defaults=True):
     """The `data` of a record of `q#done`."""
 
+    seq: int
     state: EndedState
     deliveries: int
     reasons: tuple[Reason, ...] = ()
@@ -47,7 +48,6 @@ class EndedJob(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(EndedJob).decode
 
 
 def reasons_of(notes: JobNotes | None) -> tuple[Reason, ...]:
@@ -57,6 +57,7 @@ def reasons_of(notes: JobNotes | None) -> tuple[Reason, ...]:
 
 
 def encode_ended(
+    seq: int,
     state: EndedState,
     deliveries: int,
     notes: JobNotes | None,
@@ -66,6 +67,7 @@ def encode_ended(
 ) -> bytes:
     """The `data` of the record of a job that ended; `result` is JSON, empty where there is none."""
     ended = EndedJob(
+        seq,
         state,
         deliveries,
         reasons_of(notes),
@@ -74,11 +76,6 @@ def encode_ended(
         UNSET if letter is None else letter,
     )
     return _encode(ended)
-
-
-def decode_ended(data: bytes) -> EndedJob:
-    """The inverse of `encode_ended`."""
-    return _decode(data)
 
 
 def stamps_of(notes: JobNotes | None) -> dict[str, bytes]:

@@ -168,8 +168,8 @@ class Queue:
             self._move(job, LEASE_STEP)
             job.lease, job.node, job.deliveries = lease, node, deliveries
             job.until_ms, job.refusals = until_ms, 0
-            if job.notes is not None and job.notes.is_dead:
-                job.notes = job.notes.revived()  # there were no dead letters to go to
+            if job.is_dead:
+                self._revive(job)  # there were no dead letters to go to
             self._note_time(until_ms + 1, seq)
             self._note_end(job)
         self._trim()
@@ -217,6 +217,8 @@ class Queue:
             job = self._job(seq)
             self._move(job, JobStep.POSTPONED if postponed else JobStep.RELEASED)
             job.deliveries = deliveries
+            if not deliveries and job.is_dead:
+                self._revive(job)  # it was asked to be tried again
             job.lease, job.node = 0, ""
             job.until_ms = max(event.ready_ms, event.now_ms)
             if postponed:
@@ -240,6 +242,11 @@ class Queue:
             self.noted.size_bytes -= job.notes.size_bytes
         self.noted.size_bytes += notes.size_bytes
         job.notes = notes
+
+    def _revive(self, job: Job) -> None:
+        """The job is not to go to the dead letters any more."""
+        if job.notes is not None:
+            self._set_notes(job, job.notes.revived())
 
     def forget_notes(self) -> None:
         """The queue is gone, with all its jobs."""

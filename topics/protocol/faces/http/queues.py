@@ -39,6 +39,7 @@ from topics.protocol.model.config import LEASE_MS_MAX
 from topics.protocol.model.ended_jobs import cut_text
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import (
+    BATCH_BYTES_MAX,
     PROGRESS_BYTES_MAX,
     REASON_BYTES_MAX,
     REDRIVEN_MAX,
@@ -125,6 +126,12 @@ def parse_ack(topic: str, body: Buffer, limits: Limits) -> Ack:
     seqs, leases = _held(asked, limits)
     node = worker(asked.node, limits, "$.node")
     result = _said(asked.result, limits.max_record_bytes, "$.result")
+    if len(result) * len(seqs) > BATCH_BYTES_MAX:
+        raise Rejection(
+            ErrorCode.BATCH_TOO_LARGE,
+            f"{len(result)} bytes for each of {len(seqs)} jobs exceed {BATCH_BYTES_MAX} - at `$.result`",
+            {"limit": BATCH_BYTES_MAX},
+        )
     if not asked.results:
         return Ack(topic, node, seqs, leases, result)
     return Ack(topic, node, seqs, leases, result, _results(asked.results, seqs, limits))

@@ -60,7 +60,7 @@ class StreamKind(Enum):
 class Request(msgspec.Struct, frozen=True):
     """What a route's parser gets: the decoded name, the query, headers it may read, the body.
 
-    `entropy` makes an unguessable name; randomness is the shell's.  `pause` is called between the steps
+    `item` is what a second `:` of the path stands for.  `entropy` makes an unguessable name; randomness is the shell's.  `pause` is called between the steps
     in which a large body is read: it lets others have the interpreter.
     """
 
@@ -71,6 +71,7 @@ class Request(msgspec.Struct, frozen=True):
     limits: Limits
     entropy: Callable[[], str]
     pause: Callable[[], None] = lambda: None
+    item: str = ""
 
 
 Parser = Callable[[Request], Command]
@@ -100,6 +101,16 @@ class Route(msgspec.Struct, frozen=True):
         if self.command is Append:
             return limits.max_body_bytes
         return min(limits.max_body_bytes, limits.max_command_bytes)
+
+    def of_item(self, item: str) -> "Route":
+        """The same for what the second `:` of its path stands for."""
+        parse = self.target
+        assert callable(parse)
+
+        def parse_item(request: Request) -> Command:
+            return parse(msgspec.structs.replace(request, item=item))
+
+        return msgspec.structs.replace(self, target=parse_item)
 
     @property
     def is_read(self) -> bool:

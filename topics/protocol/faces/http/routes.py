@@ -10,6 +10,7 @@ from typing import Final
 from topics.protocol.faces.http import (
     cluster,
     groups,
+    jobs,
     queues,
     records,
     routers,
@@ -24,7 +25,7 @@ from topics.protocol.model.names import decode_segment, require_utf8_segment
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
     row
-    for noun in (topics, records, queues, routers, groups, watch, server, cluster)
+    for noun in (topics, records, queues, jobs, routers, groups, watch, server, cluster)
     for row in noun.ROUTES
 )
 """One row for every method of every path."""
@@ -54,9 +55,11 @@ def find_route(method: str, path: bytes) -> tuple[Route, str]:
             not UTF-8.
     """
     segments = tuple(path.split(b"/")[1:])
-    methods, name = _TABLE.get(segments), ""
+    methods, name, item = _TABLE.get(segments), "", ""
     if len(segments) > 2 and segments[2]:
         pattern = (*segments[:2], b":", *segments[3:])
+        if pattern not in _NAMED and len(segments) > 4 and segments[4]:
+            pattern, item = (*pattern[:4], b":", *segments[5:]), decode_segment(segments[4])
         if pattern in _NAMED:
             methods, name = _TABLE[pattern], decode_segment(segments[2])
             if segments[1] == b"groups" and "\ufffd" in name:
@@ -76,4 +79,4 @@ def find_route(method: str, path: bytes) -> tuple[Route, str]:
             {"allow": list(allow)},
             allow=allow,
         )
-    return route, name
+    return (route.of_item(item) if item else route), name

@@ -14,6 +14,7 @@ import msgspec
 from topics.protocol.faces.http.openapi import (
     cluster,
     groups,
+    jobs,
     queues,
     records,
     routers,
@@ -28,13 +29,14 @@ TAGS: Final[Mapping[str, str]] = {
     "topics": "Append-only logs: made, configured, listed, deleted.",
     "records": "What topics hold: appended, read by cursor, deleted.",
     "queues": "Topics of type `queue`: their records are jobs, leased to workers.",
+    "jobs": "What became of jobs, and what an operator does with them.",
     "routers": "What copies each record of one topic to another.",
     "groups": "Groups of consumers: their members, and how far they are.",
     "watch": "Many topics over one connection, pushed as records come.",
     "server": "The process itself: page, probes, metrics, limits, this document.",
 }
 
-_NOUNS: Final = (topics, records, queues, routers, groups, watch, server, cluster)
+_NOUNS: Final = (topics, records, queues, jobs, routers, groups, watch, server, cluster)
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     line: operation for noun in _NOUNS for line, operation in noun.OPERATIONS.items()
@@ -45,6 +47,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     **topics.FIELDS,
     **records.FIELDS,
     **queues.FIELDS,
+    **jobs.FIELDS,
     **routers.FIELDS,
     **groups.FIELDS,
     **watch.FIELDS,

@@ -18,6 +18,7 @@ from topics.protocol.faces.http.openapi.operation import (
 )
 from topics.protocol.faces.http.openapi.words import Fields, says
 from topics.protocol.faces.http.queues import (
+    AckBody,
     Acked,
     ClaimBody,
     Claimed,
@@ -89,9 +90,12 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "ackJobs",
         "Jobs are done: delete them.",
         json_of(Acked),
-        body=HeldBody,
+        body=AckBody,
         refusals=OF_JOBS,
-        description=f"The jobs are deleted. {_HELD_TEXT}",
+        description=(
+            "The jobs are deleted. What came of them may be said: a result is kept beside the queue for as "
+            f"long as its config has it. {_HELD_TEXT}"
+        ),
         takes="Who worked, and on which jobs.",
         gives="How many jobs are done, and which the worker did not hold.",
         example=Example(
@@ -108,15 +112,19 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Give jobs back, to be claimed now or later.",
         json_of(Nacked),
         body=NackBody,
-        refusals=OF_JOBS,
-        description=f"The jobs can be claimed again, after `delay_ms` if given. {_HELD_TEXT}",
+        refusals=(*OF_JOBS, ErrorCode.NO_DEAD_LETTER),
+        description=(
+            "The jobs can be claimed again, after `delay_ms` if given; with `dead` they go to the dead "
+            f"letters. {_HELD_TEXT}"
+        ),
         takes="Who gives back which jobs.",
         gives="How many jobs were given back, and which the worker did not hold.",
         example=Example(
             name="jobs",
-            body="""{"node": "worker-1", "seqs": [1, 9], "delay_ms": 5000}""",
+            body="""{"node": "worker-1", "seqs": [1, 9], "delay_ms": 5000, "reason": "no connection"}""",
             answer=json_text("""{"topic":"jobs","nacked":1,"skipped":[9],"ready":1,"in_flight":1,
-"performance":{"server_total_ms":0.412,"throttle_wait_ms":0.0}}"""),
+"performance":{"server_total_ms":0.412,"wal_append_ms":0.122,"fsync_ms":0.000,
+"throttle_wait_ms":0.0}}"""),
         ),
     ),
     "POST /v0/topics/:/extend": Operation(
@@ -193,6 +201,8 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     NackBody: {
         **_HELD_FIELDS,
         "delay_ms": says("May be claimed after this; at most 86400000.", default=0),
+        "reason": says("Why; of a longer text the first KiB is kept."),
+        "dead": says("They go to the dead letters at once.", default=False),
     },
     RedriveBody: {
         "to": says("The queue that they go to."),
@@ -200,7 +210,16 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         "max": says("Letters at most; up to 1000, which is the default.", default=1000),
         "dry_run": says("Move nothing, and say how many would be moved.", default=False),
     },
-    ExtendBody: {**_HELD_FIELDS, "lease_ms": says("From now; clamped to 100 to 86400000.")},
+    AckBody: {
+        **_HELD_FIELDS,
+        "result": says("What came of all of them."),
+        "results": says("What came of each, by its number."),
+    },
+    ExtendBody: {
+        **_HELD_FIELDS,
+        "lease_ms": says("From now; clamped to 100 to 86400000."),
+        "progress": says("How far they are; at most 1024 bytes."),
+    },
 }
 """Every field of every body, and of the configs that answers hold."""
 

@@ -59,6 +59,8 @@ _CONFIG: Final[Fields] = defaults(
         "kafka_configs": says(
             "Configs of Kafka's clients, by their names there, that no other field says."
         ),
+        "result_ttl_ms": says("How long what became of a job is kept; an hour where it is absent."),
+        "keep_done": says("Of how many jobs that ended it is kept; of 1000 where it is absent."),
     },
 )
 
