@@ -53,6 +53,13 @@ def moment_ms(text: str) -> int:
         ) from None
 
 
+def moment_text(at_ms: int) -> str:
+    """A moment as people read it, in UTC: `2026-03-01T14:30:00Z`."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def age_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
     """The value of an option that is a duration."""
     return None if text is None else _read(duration_ms, text)

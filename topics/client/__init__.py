@@ -3,7 +3,7 @@
 The package knows the contract, and nothing of the server's own code.  From the top:
 
 - `aio`, `sync`: the clients; their calls for queues, routers and groups are in `aioqueues`, `aiorouters`,
-  `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
+  `aiogroups`, `aiojobs`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
   what they return for longer work.  `sync` and six more are generated (`_generate`).
 - `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
 - `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
@@ -26,6 +26,7 @@ from topics.client.errors import (
     Forbidden,
     GroupNotFound,
     InvalidRequest,
+    JobNotFound,
     KeyRequired,
     LeaseLost,
     NotFound,
@@ -53,6 +54,7 @@ from topics.client.models import (
     Blocked,
     Claimed,
     Configured,
+    DeadLetter,
     Deleted,
     Diff,
     Extended,
@@ -63,6 +65,9 @@ from topics.client.models import (
     GroupSummary,
     Health,
     Job,
+    JobInfo,
+    JobReason,
+    JobsChanged,
     LostLately,
     Nacked,
     NewRecord,
@@ -74,6 +79,7 @@ from topics.client.models import (
     Ready,
     Record,
     RecordHead,
+    Redriven,
     Router,
     RouterConfig,
     RouterDeleted,
@@ -137,6 +143,7 @@ __all__ = [
     "Config",
     "Configured",
     "Conflict",
+    "DeadLetter",
     "Deleted",
     "Diff",
     "DiffOptions",
@@ -152,6 +159,10 @@ __all__ = [
     "HeldJob",
     "InvalidRequest",
     "Job",
+    "JobInfo",
+    "JobNotFound",
+    "JobReason",
+    "JobsChanged",
     "KeyRequired",
     "LeaseLost",
     "LostLately",
@@ -176,6 +187,7 @@ __all__ = [
     "RecordHead",
     "RecordNotFound",
     "RecordTooLarge",
+    "Redriven",
     "Retry",
     "Router",
     "RouterConfig",

@@ -55,6 +55,8 @@ class Config(TypedDict, total=False):
     partitions: int
     compact: bool
     kafka_configs: Mapping[str, str]
+    result_ttl_ms: int
+    keep_done: int
 
 
 class WriteOptions(TypedDict, total=False):
@@ -247,6 +249,7 @@ class WorkOptions(TypedDict, total=False):
             workers at once, and not when their leases end.  Not together with `drain`.
         drain: End when no job is ready, instead of waiting for more.
         limit: End after so many jobs.
+        keep_results: What a handler returns, unless it is None, is the job's result (`Client.job`).
     """
 
     node: str | None
@@ -258,6 +261,7 @@ class WorkOptions(TypedDict, total=False):
     push: bool
     drain: bool
     limit: int | None
+    keep_results: bool
 
 
 class WatchOptions(Begin, total=False):

@@ -15,6 +15,7 @@ from topics.client.models import (
     Diff,
     GroupOffset,
     GroupSummary,
+    JobInfo,
     RouterSummary,
     Tombstone,
     TopicState,
@@ -213,6 +214,13 @@ def routers(
             prefix=prefix, source=source, dest=dest, page_size=page_size, cursor=at
         ),
         lambda item: is_router(item.router) and is_topic(item.source) and is_topic(item.dest),
+    )
+
+
+def jobs(queue: str, *, state: str | None, group: str | None, page_size: int) -> ListPages[JobInfo]:
+    return ListPages(
+        lambda at: endpoints.jobs(queue, state=state, group=group, limit=page_size, after=at),
+        lambda _: True,
     )
 
 

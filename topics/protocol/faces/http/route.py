@@ -91,6 +91,8 @@ class Route(msgspec.Struct, frozen=True):
     """What a key needs."""
     has_name: bool
     """Whether `:` is the name of a topic, a router or a group."""
+    has_item: bool
+    """Whether there is a second `:`, for something below that."""
     takes_token: bool
     """Whether a key may come as `?token=`, because the `EventSource` of a browser sends no header
     (§7.1)."""
@@ -101,16 +103,6 @@ class Route(msgspec.Struct, frozen=True):
         if self.command is Append:
             return limits.max_body_bytes
         return min(limits.max_body_bytes, limits.max_command_bytes)
-
-    def of_item(self, item: str) -> "Route":
-        """The same for what the second `:` of its path stands for."""
-        parse = self.target
-        assert callable(parse)
-
-        def parse_item(request: Request) -> Command:
-            return parse(msgspec.structs.replace(request, item=item))
-
-        return msgspec.structs.replace(self, target=parse_item)
 
     @property
     def is_read(self) -> bool:
@@ -168,6 +160,7 @@ def route(
         target,
         makes,
         scopes=SCOPES.intersection(guard.split("+")),
+        has_item=path.count(b":") > 1,
         has_name=b":" in path and path[1] in (b"topics", b"routers", b"groups"),
         takes_token=target in (StreamKind.WATCH, StreamKind.WORK),
     )

@@ -43,6 +43,8 @@ def _index() -> dict[tuple[bytes, ...], dict[str, Route]]:
     return table
 
 
+_ITEM_AT: Final = 4
+"""Where a path has its second name, if it has one: `/v0/topics/:/jobs/:`."""
 _TABLE: Final = _index()
 _NAMED: Final = {path for path in _TABLE if b":" in path}
 
@@ -55,11 +57,11 @@ def find_route(method: str, path: bytes) -> tuple[Route, str]:
             not UTF-8.
     """
     segments = tuple(path.split(b"/")[1:])
-    methods, name, item = _TABLE.get(segments), "", ""
+    methods, name = _TABLE.get(segments), ""
     if len(segments) > 2 and segments[2]:
         pattern = (*segments[:2], b":", *segments[3:])
-        if pattern not in _NAMED and len(segments) > 4 and segments[4]:
-            pattern, item = (*pattern[:4], b":", *segments[5:]), decode_segment(segments[4])
+        if pattern not in _NAMED and len(segments) > _ITEM_AT and segments[_ITEM_AT]:
+            pattern = (*pattern[:_ITEM_AT], b":", *segments[_ITEM_AT + 1 :])
         if pattern in _NAMED:
             methods, name = _TABLE[pattern], decode_segment(segments[2])
             if segments[1] == b"groups" and "\ufffd" in name:
@@ -79,4 +81,11 @@ def find_route(method: str, path: bytes) -> tuple[Route, str]:
             {"allow": list(allow)},
             allow=allow,
         )
-    return (route.of_item(item) if item else route), name
+    return route, name
+
+
+def item_of(route: Route, path: bytes) -> str:
+    """What the second `:` of a route's path stands for in a path that led to it; empty where there is none."""
+    if not route.has_item:
+        return ""
+    return decode_segment(path.split(b"/")[1:][_ITEM_AT])
