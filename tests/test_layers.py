@@ -382,7 +382,7 @@ UNTESTED = {
         f"protocol/faces/http/openapi/{name}.py": "words: test_operations, _descriptions, _examples, _field_docs"
         for name in (
             *("topics", "records", "queues", "routers", "groups", "watch", "server", "cluster"),
-            *("operation", "refusals", "words"),
+            *("jobs", "operation", "refusals", "words"),
         )
     },
     "protocol/faces/http/rendering.py": "test_answers renders every outcome with it",

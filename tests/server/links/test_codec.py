@@ -75,6 +75,10 @@ ONE_OF_EACH: list[Command] = [
     commands.Ack(*HELD),
     commands.Nack(*HELD, delay_ms=7),
     commands.Extend("t", "w", [1], None, lease_ms=7),
+    commands.Ack(*HELD, result=b"1", results=((1, b"{}"),)),
+    commands.ListJobs("t", "dead", "g", 5, 10),
+    commands.GetJob("t", 7, wait_ms=5),
+    commands.ChangeJobs("t", "retry", None, SUBJECT, "delayed", is_dry=True),
     commands.JoinGroup(
         group="g",
         member_id="",

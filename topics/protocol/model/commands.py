@@ -437,7 +437,7 @@ class Ack(Held, frozen=True):
     """
 
     result: bytes = b""
-    results: Sequence[tuple[int, bytes]] = ()
+    results: tuple[tuple[int, bytes], ...] = ()
 
 
 class Nack(Held, frozen=True):

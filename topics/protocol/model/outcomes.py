@@ -461,7 +461,7 @@ class JobsListed(Outcome, frozen=True):
     """A page of jobs; `after`: where the next one goes on, None on the last."""
 
     topic: str
-    jobs: Sequence[JobView]
+    views: Sequence[JobView]
     after: int | None
 
 

@@ -201,7 +201,7 @@ def _item(view: outcomes.JobView) -> dict[str, Any]:
 
 
 def _jobs_listed(outcome: outcomes.JobsListed) -> bytes:
-    jobs = [JobItem(**_item(view)) for view in outcome.jobs]
+    jobs = [JobItem(**_item(view)) for view in outcome.views]
     return open_object(JobList(topic=outcome.topic, jobs=jobs, next_after=outcome.after))
 
 

@@ -139,7 +139,7 @@ def parse_ack(topic: str, body: Buffer, limits: Limits) -> Ack:
 
 def _results(
     asked: Mapping[str, msgspec.Raw], seqs: Sequence[int], limits: Limits
-) -> list[tuple[int, bytes]]:
+) -> tuple[tuple[int, bytes], ...]:
     """What came of each job that is named; `null` is a result."""
     known, found = set(seqs), []
     for name, text in asked.items():
@@ -147,7 +147,7 @@ def _results(
         if not (name.isascii() and name.isdigit() and len(name) <= 20 and int(name) in known):
             raise invalid("expected one of seqs", path)
         found.append((int(name), _text_of(text, limits.max_record_bytes, path)))
-    return found
+    return tuple(found)
 
 
 def _said(text: msgspec.Raw, most: int, path: str) -> bytes:
