@@ -194,6 +194,7 @@ REFUSED: Final = {
     "record_not_found": ("GET", "/v0/topics/orders/latest?tag=nobody", None),
     "router_not_found": ("GET", "/v0/routers/refunds", None),
     "group_not_found": ("GET", "/v0/groups/refunds", None),
+    "job_not_found": ("GET", "/v0/topics/jobs/jobs/9", None),
     "method_not_allowed": ("PATCH", "/v0/topics", None),
     "not_acceptable": ("GET", "/v0/topics/jobs/work?node=w", None),
     "router_cycle": ("PUT", "/v0/routers/back", '{"source": "orders-eu", "dest": "orders"}'),

@@ -322,7 +322,7 @@ class Engine:
         `has_work` still holds, call again after the write."""
         moment = self.unit.in_engine_time(moment)
         self.queue_commands.step(moment)
-        self.job_reads.step(moment)
+        self.job_reads.step(moment.now_ms)
         self.group_commands.step(moment)
         if may_copy:
             self.router_commands.step(moment)
@@ -452,6 +452,7 @@ class Engine:
             self.unit.publication.reserved(found)
             self.watches.on_removed(topic_id)
             self.reads.recent.forget(topic_id)
+        self.job_reads.step(self.state.now_ms)
 
     def begin_term(self, term: int, now_ms: int) -> None:
         """This engine decides from now on.  What lived in the memory of the one before it is lost,

@@ -161,13 +161,13 @@ class JobReads:
         """Whether `step` has something to do now."""
         return any(waiting.is_due() for waiting in self._waiting.values())
 
-    def step(self, moment: Moment) -> None:
+    def step(self, now_ms: int) -> None:
         """Answer those whose job has ended."""
         for topic_id, waiting in [*self._waiting.items()]:
             if not waiting.is_due():
                 continue
             waiting.note()
-            self._unit.expire(waiting.topic, moment.now_ms)
+            self._unit.expire(waiting.topic, now_ms)
             for token, command in [*waiting.commands.items()]:
                 if not is_there(waiting.topic, command.seq):
                     del waiting.commands[token]
