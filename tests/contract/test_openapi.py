@@ -127,7 +127,7 @@ FULL_CONFIG = {
     "dedupe_node": False, "lease_ms": 60_000, "claim_jitter_ms": 0, "max_deliveries": 3,
     "dead_letter": "dead", "leases_durable": True, "max_message_bytes": 5000,
     "message_timestamp_type": "LogAppendTime", "kafka_configs": {"segment.ms": "9"},
-    "partitions": 1, "compact": False,
+    "partitions": 1, "compact": False, "result_ttl_ms": 60_000, "keep_done": 5,
 }  # fmt: skip
 FULL_VIEW = {
     "node": ["x"], "limit": 10, "max_batch_bytes": 1 << 16, "match": ["tag", "Glob", "a*"],

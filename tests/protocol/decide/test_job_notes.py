@@ -110,7 +110,7 @@ def test_what_was_said_outlives_the_process(lasting: bool, end: str, checkpoint:
     engine.nack(1, reason="first", delay_ms=5000)
     assert engine.claimed() == [2]
     if checkpoint:
-        engine.seal_all()
+        engine.drive(engine.schedule.round(checkpoint=True))
 
     engine = getattr(engine, end)()
 
@@ -206,7 +206,7 @@ def test_a_dead_job_is_dead_after_a_crash(
         engine.nack(1, dead=True, reason="broken")
         assert engine.counters() == (0, 0, 1)
         if checkpoint:
-            engine.seal_all()
+            engine.drive(engine.schedule.round(checkpoint=True))
         engine = engine.kill()
 
     engine.work_off()
