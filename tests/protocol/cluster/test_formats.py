@@ -12,6 +12,7 @@ from topics.protocol.driver.reply import Reply
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import (
+    Ack,
     AddPartitions,
     AppendBatch,
     Command,
@@ -20,8 +21,10 @@ from topics.protocol.model.commands import (
     DeleteOffsets,
     DeleteRecords,
     DeleteTopic,
+    Extend,
     JoinGroup,
     LeaveGroup,
+    Nack,
     Redrive,
     ReserveProducerIds,
     SyncGroup,
@@ -83,8 +86,18 @@ NEWER = {
 }
 NEWEST = {
     "a redrive": Redrive("d", "q", None, 1),
+    "a reason": Nack("q", "w", [1], None, 0, "why"),
+    "a job that is dead": Nack("q", "w", [1], None, 0, is_dead=True),
+    "progress": Extend("q", "w", [1], None, 5, b"1"),
+    "a result": Ack("q", "w", [1], None, b"1"),
+    "results": Ack("q", "w", [1], None, results=((1, b"1"),)),
+    "how many jobs are kept": put(type="queue", keep_done=5),
+    "how long results are kept": put(type="queue", result_ttl_ms=5),
 }
 OLD = {
+    "an ack": Ack("q", "w", [1], None),
+    "a nack": Nack("q", "w", [1], None, 0),
+    "an extension": Extend("q", "w", [1], None, 5),
     "a redrive that moves nothing": Redrive("d", "q", None, 1, is_dry=True),
     "records": append(records=[{"data": 1, "tag": "a", "meta": {}}], node="n"),
     "a config": put(ttl_ms=5000, durability="fsync"),
