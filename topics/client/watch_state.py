@@ -11,7 +11,7 @@ Each partition of a topic has a place of its own, by the name that it has in an 
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, Unpack
 
@@ -246,7 +246,7 @@ class WatchState(Generic[R]):
                 return 0.0
             return self._failed(call, outcome, is_worth=is_worth_repeating(call, outcome))
         self._session = call.result(outcome)
-        at = dict(_positions(self._session, self._begins))
+        at = dict(_positions(self._session, self._asked_for))
         self._names = {_name(*which) for which in at}
         self._has_list_ids |= len(at) > MAP_TOPICS_MAX
         self._was_opened = False
@@ -262,6 +262,13 @@ class WatchState(Generic[R]):
                 self._places[name] = _Place(topic, partition, seq, head_seq, epoch)
         self.is_over = not self._places
         return 0.0
+
+    @property
+    def _asked_for(self) -> Collection[str]:
+        """The topics that are watched, but for those that are gone."""
+        if self._places is None:
+            return self._begins.keys()
+        return {place.topic for place in self._places.values()}
 
     def _has_more_partitions(self, call: Call[WatchSession], outcome: Outcome) -> bool:
         """Whether the seq of a topic was refused that had one partition when it was reached."""
@@ -537,11 +544,11 @@ def _partitioned(reached: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def _positions(
-    session: WatchSession, begins: Mapping[str, Begin]
+    session: WatchSession, topics: Collection[str]
 ) -> Iterator[tuple[tuple[str, int], _Position]]:
     """Where a session stands in each partition, of topics that were asked for."""
     for topic, position in session.topics.items():
-        if topic not in begins:
+        if topic not in topics:
             continue
         if not position.partitions:
             yield (topic, 0), position

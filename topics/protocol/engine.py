@@ -31,8 +31,10 @@ from topics.protocol.model.access import Caller
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import (
     Append,
+    Begin,
     Claim,
     Command,
+    CreateWatch,
     DeleteRecords,
     DeleteSeqs,
     Diff,
@@ -224,6 +226,14 @@ class Engine:
         """Whether one of these topics is not in the log."""
         topics = map(self.state.topics.get, names)
         return any(topic is not None and not topic.durability.is_logged for topic in topics)
+
+    def is_beyond(self, command: CreateWatch) -> bool:
+        """Whether a session would begin in a topic, or at a place, that is not known here."""
+        return self.watch_commands.is_beyond(command)
+
+    def begins_beyond(self, topics: Mapping[str, Begin]) -> bool:
+        """The same of a subscription."""
+        return self.watch_commands.begins_beyond(topics)
 
     def note_read(self, topic_id: int, at_ms: int) -> None:
         """A topic was read in another process."""

@@ -81,8 +81,8 @@ class NodeService:
             return self._elsewhere(command, deliver, slot)
         if not standing.leads and self.is_leaders(command):
             return self._elsewhere(command, deliver, slot)
-        watches = self.shell.engine.watch_commands
-        needs_end = isinstance(command, CreateWatch) and watches.is_beyond(command)
+        engine = self.shell.engine
+        needs_end = isinstance(command, CreateWatch) and engine.is_beyond(command)
         if slot.index <= standing.index and not needs_end:
             return self._read(command, deliver)
         work = self._when_shown(command, deliver, slot, needs_end=needs_end)
