@@ -9,7 +9,9 @@ from protocol.harness import START_MS, Harness, refusal
 from protocol.viewers import Socket, Viewer
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.faces.http.watch import parse_watch
+from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import Begin
+from topics.protocol.model.permission import permitted
 
 
 def write(engine: Harness, partition: int, *datas: object, name: str = "t", **more: object) -> None:
@@ -114,6 +116,16 @@ def test_a_partition_is_no_topic(engine: Harness, name: str) -> None:
     assert refusal(Viewer, engine, name).code.code == "topic_not_found"
     assert refusal(Socket(engine).subscribe, name).code.code == "topic_not_found"
     assert not Viewer(engine, name, lenient=True).cursors
+
+
+def test_a_key_s_prefixes_judge_the_public_name(engine: Harness) -> None:
+    """Which `cursor` and `partitions` do not go around. (§0.2)"""
+    body = orjson.dumps({"topics": {"t": {"partitions": [1]}}, "cursor": {"t#1": 1, "u#1": 1}})
+    command = parse_watch(body, engine.limits, wid="w", lenient=False)
+
+    assert permitted(command, Caller("mine", prefixes=("t",))).topics.keys() == {"t"}
+    refused = refusal(permitted, command, Caller("other", prefixes=("u",)))
+    assert STATUSES[refused.code] == 403
 
 
 def test_one_place_is_of_one_partition(engine: Harness) -> None:

@@ -9,7 +9,7 @@ from topics.protocol.faces.http import websocket
 from topics.protocol.faces.http.append_body import AppendBody
 from topics.protocol.faces.http.openapi.operation import (
     EVENT_STREAM,
-    OF_A_TOPIC,
+    OF_A_PARTITION,
     STREAM,
     TEXT,
     Example,
@@ -69,7 +69,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         parameters=(
             boolean("lenient", "Leave out topics that do not exist; else 404.", default=False),
         ),
-        refusals=OF_A_TOPIC,
+        refusals=OF_A_PARTITION,
         description=(
             "Each topic begins after `from_seq`, at `from_ts`, or with `tail` at the "
             "head. Of a topic with several partitions all are watched. Open `stream_url` to get the records. A session without a stream ends after "
