@@ -75,7 +75,7 @@ def test_an_id_of_another_session_says_nothing_of_this_one() -> None:
 
 
 def test_an_id_is_of_the_first_partitions_of_a_session() -> None:
-    """Those that a topic got since stand behind them; a list is as good as a map. (§7.4)"""
+    """Partitions that a topic got since stand behind them; a list is as good as a map. (§7.4)"""
     for count in (3, 65):
         before = watching(count)
         known = parse_composite(composite(before).decode(), [*names_of(before), "t1#1", "t0#2"])

@@ -410,7 +410,7 @@ def test_the_last_head_of_a_partition_that_joined_there(pair: Pair) -> None:
 
 
 def test_a_socket_goes_on_in_all_partitions(pair: Pair) -> None:
-    """Those that joined in one process alone, and none twice; what could not be read stays so. (§7.7)"""
+    """Partitions that joined in one process alone come, and none comes twice; one that could not be read stays so. (§7.7)"""
     pair.put("t", partitions=3)
     write(pair, 1, "a")
     write(pair, 2, "b")

@@ -328,7 +328,7 @@ def place(frame: Any) -> tuple[str, Any]:
 
 
 def test_partitions_are_watched_at_a_follower() -> None:
-    """Those that it has, and those that it hears of. (§2.1, §7.7)"""
+    """The partitions that it has, and each that it hears of. (§2.1, §7.7)"""
 
     async def story() -> None:
         async with a_pair() as pair, a_socket(pair.follower) as ws:
