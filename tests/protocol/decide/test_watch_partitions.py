@@ -380,11 +380,11 @@ def test_a_list_is_of_the_partitions_that_were_chosen() -> None:
 
 def test_what_a_session_would_begin_beyond(engine: Harness) -> None:
     """A replica that lacks a topic, a partition or a record waits before it decides. (§8.7)"""
-    commands = engine.engine.watch_commands
+    found = engine.engine
 
     def beyond(topics: Any, cursor: Any = None) -> bool:
         body = orjson.dumps({"topics": topics, "cursor": cursor})
-        return commands.is_beyond(parse_watch(body, engine.limits, wid="w", lenient=False))
+        return found.is_beyond(parse_watch(body, engine.limits, wid="w", lenient=False))
 
     assert not beyond({"t": {}})
     assert not beyond({"t": {}}, {"t": 1, "t#1": 2})
@@ -399,8 +399,8 @@ def test_what_a_session_would_begin_beyond(engine: Harness) -> None:
     all_of_them: dict[str, Any] = {name: {} for name in names}
     assert not beyond(all_of_them, listed)
     assert beyond({**all_of_them, "t": {}}, listed)
-    assert not commands.begins_beyond({"t": Begin(at={1: 2})})
-    assert commands.begins_beyond({"t": Begin(at={1: 3})})
+    assert not found.begins_beyond({"t": Begin(at={1: 2})})
+    assert found.begins_beyond({"t": Begin(at={1: 3})})
 
 
 # ---------------------------------------------------------------------- a topic is made again

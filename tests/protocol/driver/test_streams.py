@@ -359,6 +359,19 @@ def test_a_session_that_gets_partitions_shares_no_more(carrier: Carrier) -> None
     assert carrier.told(stream) == ["a#0 2"]
 
 
+def test_a_topic_that_cannot_be_read_leaves_its_socket(carrier: Carrier) -> None:
+    """It is subscribed no more, and may be again. (§7.7)"""
+    carrier.harness.append(1, name="a")
+    stream = carrier.streams.socket(carrier.wake)
+    stream.add({"a": Begin()}, VIEW, carrier.harness.now_ms)
+    frame = stream.next_frame(carrier.harness.now_ms)
+    assert isinstance(frame, RecordFrame)
+
+    stream.unreadable(frame)
+
+    assert (stream.names, stream.remove("a")) == (set(), False)
+
+
 def test_a_socket_counts_its_partitions(carrier: Carrier) -> None:
     """And says where it stands in each; one that cannot be read ends alone. (§7.7)"""
     carrier.harness.put("a", partitions=3)
