@@ -131,9 +131,9 @@ class Queue:
     def note_options(self, topic: Topic, options: DecodedOptions) -> None:
         """Jobs with options were appended."""
         self.arrange(topic).add(options)
-        self._note_keys(options)
+        self._note_keys(options, is_new=True)
 
-    def _note_keys(self, options: DecodedOptions) -> None:
+    def _note_keys(self, options: DecodedOptions, *, is_new: bool) -> None:
         if options.digests is None:
             return
         if self.unique is None:
@@ -142,8 +142,10 @@ class Queue:
         for seq, hold_ms, digest in zip(
             rows["seq"].tolist(), rows["hold_ms"].tolist(), options.digests, strict=True
         ):
-            if digest.any():
+            if digest.any() and is_new:
                 self.unique.note(digest.tobytes(), seq, hold_ms)
+            elif digest.any():
+                self.unique.recall(digest.tobytes(), seq)
 
     def configure(self, topic: Topic) -> None:
         """The topic's config is what it is now."""
@@ -158,7 +160,9 @@ class Queue:
         """*Blocking.* Read the options of sealed jobs, once; what cannot be read is told in `report`."""
         if self.backlog is not None and not self.backlog.is_loaded:
             for options in self.backlog.load(report):
-                self._note_keys(options)
+                self._note_keys(options, is_new=False)
+        if self.unique is not None:
+            self.unique.end_recall()
 
     # ------------------------------------------------------------------ moving
 
@@ -272,7 +276,7 @@ class Queue:
             job = self._job(seq)
             self._move(job, JobStep.POSTPONED if postponed else JobStep.RELEASED)
             job.deliveries = deliveries
-            job.lease, job.node = 0, ""
+            job.lease, job.node, job.ran_out_ms = 0, "", 0
             job.until_ms = max(event.ready_ms, event.now_ms)
             if postponed:
                 self._note_time(event.ready_ms, seq)
@@ -298,7 +302,7 @@ class Queue:
         """The dead-letter topic refused a dying job: it is tried again then."""
         self._move(job, JobStep.POSTPONED)
         job.refusals += 1
-        job.until_ms = until_ms
+        job.until_ms, job.ran_out_ms = until_ms, 0
         self._note_time(until_ms, job.seq)
         if self._most or job.is_expired:
             self._note_end(job)
@@ -324,12 +328,13 @@ class Queue:
     def _rest(self, job: Job, now_ms: int) -> None:
         """The job's lease ran out; it may be claimed again once it has rested.  Its holder may still ack."""
         assert self.backoff is not None
-        until_ms = job.until_ms + 1 + rest_ms(self.backoff, job.deliveries, job.seq)
+        ran_out_ms = job.until_ms
+        until_ms = ran_out_ms + 1 + rest_ms(self.backoff, job.deliveries, job.seq)
         if until_ms <= now_ms:
             self._move(job, RAN_OUT)
             return
         self._move(job, JobStep.RESTS)
-        job.until_ms = until_ms
+        job.until_ms, job.ran_out_ms = until_ms, ran_out_ms
         self._note_time(until_ms, job.seq)
 
     def next_ms(self) -> int | None:
@@ -622,11 +627,12 @@ class Queue:
         """As a checkpoint keeps it; with its jobs only where leases outlive the process (§0.10)."""
         is_arranged = self.backlog is not None
         holds = b"" if self.unique is None else self.unique.image()
+        keyless = [] if self.unique is None else sorted(self.unique.keyless)
         if not lasting:
-            return QueueImage(self.dead_lettered, 1, [], is_arranged, holds, self.expired)
+            return QueueImage(self.dead_lettered, 1, [], is_arranged, holds, self.expired, keyless)
         jobs = [job.image() for job in self.jobs.values()]
         return QueueImage(
-            self.dead_lettered, self.fresh_from, jobs, is_arranged, holds, self.expired
+            self.dead_lettered, self.fresh_from, jobs, is_arranged, holds, self.expired, keyless
         )
 
     def without_jobs(self) -> "Queue":
@@ -641,8 +647,8 @@ class Queue:
         self.dead_lettered, self.expired = image.dead_lettered, image.expired
         if image.is_arranged:
             self.arrange(topic, is_loaded=False)
-        if image.holds:
-            self.unique = UniqueJobs()
+        if image.holds or image.keyless:
+            self.unique = UniqueJobs(image.keyless)
             self.unique.restore(image.holds)
         for made in image.jobs:
             job = self._job(made.seq)
