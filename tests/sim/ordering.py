@@ -536,7 +536,7 @@ def bugs() -> Iterator[Bug]:
             own(self, event)
             for seq in event.seqs:
                 if self.backlog is not None and self.unique is not None:
-                    self.unique.free([self.backlog.table.digest(seq)], seq, seq)
+                    self.unique.free(self.backlog.table.digest(seq), seq)
 
         patch.setattr(Queue, "lease", lease)
 
@@ -566,9 +566,9 @@ def bugs() -> Iterator[Bug]:
 
         own = Backlog.gone
 
-        def gone(self: Any, first: int, last: int) -> list[bytes]:
+        def gone(self: Any, spans: Any) -> Any:
             delayed = self.delayed
-            found: list[bytes] = own(self, first, last)
+            found = own(self, spans)
             self.delayed = delayed
             return found
 

@@ -28,7 +28,7 @@ from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.job_options import DIGEST_BYTES, DecodedOptions, encoded_options
 from topics.protocol.model.records import LIVE
 from topics.protocol.state.job import AGAIN, LEASED, Job, JobPlace
-from topics.protocol.state.job_table import DELAYED, EXPIRING, GONE, TAGGED, JobTable
+from topics.protocol.state.job_table import DELAYED, EXPIRING, GONE, SEQ_MAX, TAGGED, JobTable
 from topics.protocol.state.timetable import Timetable
 from topics.protocol.state.topic import Topic
 
@@ -37,6 +37,8 @@ ABSORBED_ROWS: Final = 1 << 16
 SETTLED_MAX: Final = 8192
 """Jobs whose time has come that are moved in one go."""
 _SKIPPED: Final = 1024
+_FEW: Final = 64
+"""Jobs up to which each is looked at alone."""
 _HOLDING: Final = frozenset({LEASED, JobPlace.DYING})
 """Places of jobs that count against their group."""
 
@@ -149,7 +151,7 @@ class Backlog:
 
     def restart(self) -> None:
         """Forget all but the options; what is needed is made anew when it is asked for."""
-        for rows, _ in self.table.pieces(0, 1 << 63):
+        for rows, _ in self.table.pieces(0, SEQ_MAX):
             flags = rows["flags"]
             rows["group"][flags & TAGGED > 0] = 0
             flags[:] = flags & GONE
@@ -373,6 +375,8 @@ class Backlog:
         found = self._of.get(seq)
         if found is not None:
             return found
+        if seq in self._taken:
+            return self._taken[seq][0]
         row = self.table.find(seq)
         priority, group = (0, 0) if row is None else (int(row["priority"][0]), int(row["group"][0]))
         if self.has_groups and not group:
@@ -392,7 +396,7 @@ class Backlog:
 
     def known(self, seqs: Sequence[int]) -> None:
         """Jobs that were never delivered are, or were released, now."""
-        for seq in seqs:
+        for seq in seqs if self.delayed or self.may_expire else ():
             row = self.table.find(seq)
             if row is not None:
                 flags = int(row["flags"][0])
@@ -422,7 +426,8 @@ class Backlog:
                 heappush(source.again, seq)
             else:
                 heappush(source.due, self._due(seq, job.until_ms))
-        self._place(source)
+        if source.is_ordered or place is AGAIN:
+            self._place(source)
 
     def _fly(self, source: Source, more: int) -> None:
         """So many more jobs of the source's group are in flight."""
@@ -437,27 +442,35 @@ class Backlog:
             self._in_flight.pop(group, None)
         if (before >= self.group_max) != (after >= self.group_max):
             for each in self._of_group[group]:
-                if each is not source:
-                    self._place(each)
+                self._place(each)
 
-    def gone(self, first_seq: int, last_seq: int) -> list[bytes]:
-        """The jobs of seqs [first_seq, last_seq] are done, or were removed; returns their unique keys."""
-        keys: list[bytes] = []
+    def gone(self, spans: NDArray[np.int64]) -> list[tuple[bytes, int]]:
+        """Jobs are done, or were removed; returns their unique keys, each with its job.
+
+        Args:
+            spans: Of their seqs, both ends inclusive, ascending, shape (k, 2).
+        """
+        keys: list[tuple[bytes, int]] = []
         self._changes += 1
-        for rows, digests in self.table.take_gone(first_seq, last_seq):
-            keys += digests
-            self.delayed -= int(np.count_nonzero(rows["flags"] & DELAYED))
-        for source in self._take_heads(first_seq, last_seq) if self._heads else ():
+        for rows, digests in self.table.take_gone(spans):
+            if self.delayed:
+                self.delayed -= int(np.count_nonzero(rows["flags"] & DELAYED))
+            if digests is not None:
+                pairs = zip(digests, rows["seq"].tolist(), strict=True)
+                keys += [(digest.tobytes(), seq) for digest, seq in pairs if digest.any()]
+        for source in self._take_heads(spans) if self._heads else ():
             self._place(source)  # another job of the group is first, and may be more urgent
         return keys
 
-    def _take_heads(self, first_seq: int, last_seq: int) -> list[Source]:
+    def _take_heads(self, spans: NDArray[np.int64]) -> list[Source]:
         """Groups in order whose first job was among these seqs, and was never delivered."""
         heads = self._heads
-        if last_seq - first_seq < len(heads):
-            hit = [seq for seq in range(first_seq, last_seq + 1) if seq in heads]
+        if int((spans[:, 1] - spans[:, 0]).sum()) + len(spans) <= len(heads):
+            hit = [seq for lo, hi in spans.tolist() for seq in range(lo, hi + 1) if seq in heads]
         else:
-            hit = [seq for seq in heads if first_seq <= seq <= last_seq]
+            at = spans[:, 1].searchsorted([*heads]).tolist()
+            firsts = [*spans[:, 0].tolist(), SEQ_MAX]
+            hit = [seq for seq, nth in zip(heads, at, strict=True) if firsts[nth] <= seq]
         return [heads.pop(seq) for seq in hit]
 
     # ------------------------------------------------------------------ time
@@ -549,7 +562,11 @@ class Backlog:
             some = source.fresh[source.at : source.at + limit - len(found)]
             source.at += len(some)
             jobs = self._jobs
-            found += [seq for seq in self.topic.live_among(some) if seq not in jobs]
+            if len(some) <= _FEW:
+                is_live = self.topic.is_live
+                found += [seq for seq in some if seq not in jobs and is_live(seq)]
+            else:
+                found += [seq for seq in self.topic.live_among(some) if seq not in jobs]
         for seq in found:
             self._taken[seq] = (source, None)
         self._trim(source)
@@ -712,12 +729,15 @@ class Backlog:
     # ------------------------------------------------------------------ questions
 
     def priority_of(self, seq: int) -> int:
+        source = self._of.get(seq)
+        if source is not None and not source.is_ordered:
+            return source.priority
         row = self.table.find(seq)
         return 0 if row is None else int(row["priority"][0])
 
     def group_of(self, seq: int) -> str | None:
         """The group that was given to a job."""
-        row = self.table.find(seq)
+        row = self.table.find(seq) if self.table.groups else None
         number = 0 if row is None or row["flags"][0] & TAGGED else int(row["group"][0])
         return self.table.groups[number - 1] if number else None
 
@@ -775,7 +795,7 @@ class Backlog:
         if self.is_ordered:
             parts = [
                 rows["seq"][rows["flags"] & DELAYED > 0]
-                for rows, _ in self.table.pieces(0, 1 << 63)
+                for rows, _ in self.table.pieces(0, SEQ_MAX)
             ]
             late = np.concatenate([np.empty(0, np.uint64), *parts]).astype(np.int64)
             here &= ~np.isin(waiting, late)

@@ -443,8 +443,7 @@ class Queue:
         """Records were removed on request: seqs in spans of shape (k, 2), both ends inclusive."""
         jobs = self.jobs
         if self.backlog is not None:
-            for first, last in spans.tolist():
-                self._free_options(first, last)
+            self._free_options(spans.astype(np.int64))
         if not jobs:
             return
         if len(spans) > len(jobs):
@@ -462,12 +461,13 @@ class Queue:
                 self._remove([job for job in jobs.values() if first <= job.seq <= last])
         self._trim()
 
-    def _free_options(self, first_seq: int, last_seq: int) -> None:
-        """The jobs of seqs [first_seq, last_seq] are gone, and their options with them."""
+    def _free_options(self, spans: NDArray[np.int64]) -> None:
+        """Jobs are gone, and their options with them."""
         assert self.backlog is not None
-        keys = self.backlog.gone(first_seq, last_seq)
-        if keys and self.unique is not None:
-            self.unique.free(keys, first_seq, last_seq)
+        keys = self.backlog.gone(spans) if len(spans) else ()
+        for digest, seq in keys:
+            if self.unique is not None:  # pragma: no branch - who has a key is noted
+                self.unique.free(digest, seq)
 
     def _remove(self, gone: Sequence[Job]) -> None:
         if self.taking is not None or self.pushed or self.backlog is not None:
@@ -489,9 +489,8 @@ class Queue:
         """Remove the jobs of the seqs that marks mean."""
         if self.backlog is not None:
             for each in marks:
-                rows = np.flatnonzero(each.flags(0, each.count)) + each.first_seq
-                for seq in rows.tolist():
-                    self._free_options(seq, seq)
+                seqs = np.flatnonzero(each.flags(0, each.count)) + each.first_seq
+                self._free_options(np.stack([seqs, seqs], 1))
         if not self.jobs or not marks:
             return
         seqs = np.sort(np.fromiter(self.jobs, np.int64, len(self.jobs)))
@@ -506,7 +505,7 @@ class Queue:
     def pass_through(self, gone_through: int) -> None:
         """No record up to here is live any more: it was evicted, expired or lost."""
         if self.backlog is not None:
-            self._free_options(0, gone_through)
+            self._free_options(np.array([[0, gone_through]]))
         known = self._known
         while known and known[0] <= gone_through:
             job = self.jobs.get(heappop(known))

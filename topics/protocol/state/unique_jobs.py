@@ -60,13 +60,11 @@ class UniqueJobs:
         held = self._holds.get(digest)
         return held[0] if held is not None and held[1] > now_ms else None
 
-    def free(self, digests: Iterable[bytes], first_seq: int, last_seq: int) -> None:
-        """The jobs of seqs [first_seq, last_seq] are done; those among them that have these keys lose them."""
-        if self.keyless:
-            self.keyless = {seq for seq in self.keyless if not first_seq <= seq <= last_seq}
-        for digest in digests:
-            if first_seq <= self._jobs.get(digest, 0) <= last_seq:
-                del self._jobs[digest]
+    def free(self, digest: bytes, seq: int) -> None:
+        """A job that had the key, or lost it, is done."""
+        self.keyless.discard(seq)
+        if self._jobs.get(digest) == seq:
+            del self._jobs[digest]
 
     def forget(self, now_ms: int) -> None:
         """Holds that are over take no memory."""
