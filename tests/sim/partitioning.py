@@ -224,6 +224,8 @@ class World(Lives):
         if key is not None:
             self.keyed[key] = Keyed(fresh, places[0], answer["seqs"])
         self._maybe_sync()
+        if self.dice.random() < 0.2:
+            self.watch()
 
     def _ask(self, fresh: list[dict[str, Any]], key: str | None) -> Any:
         fields = {} if key is None else {"idempotency_key": key}
@@ -291,6 +293,7 @@ class World(Lives):
         count = self.counts[-1] + 1
         if count > PARTITIONS_MAX:
             return
+        self.watch()
         if self.dice.random() < 0.5:
             self.engine.ask(AddPartitions("p", count))
         else:
