@@ -103,14 +103,17 @@ def parse_watch(body: Buffer, limits: Limits, *, wid: str, lenient: bool) -> Cre
     if known is None:
         # To begin elsewhere than the client believes would be a silent gap.
         raise invalid(NO_CURSOR, "$.cursor")
-    listed = known if isinstance(known, Listed) else None
+    listed = None
+    if isinstance(known, Listed):
+        # A node of an earlier version decides by these, which are all where no topic has partitions.
+        listed, known = known, known.over(list(topics)) or {}
     return CreateWatch(
         wid=wid,
         topics=topics,
         view=parse_view(asked, limits),
         heartbeat_ms=clamp(beat, HEARTBEAT_MS_MIN, HEARTBEAT_MS_MAX),
         lenient=lenient,
-        cursors={} if isinstance(known, Listed) else known,
+        cursors=known,
         listed=listed,
     )
 
