@@ -402,7 +402,8 @@ class World(Lives):
     def _require_all(self) -> None:
         """A stream that has no frame has given all that is shown."""
         partitions = self.engine.topic("p").partitions
-        shown = {at for at in self.written if at[1] <= partitions[at[0]].published_seq}
+        heads = {at: each.published_seq for at, each in enumerate(partitions)}
+        shown = {at for at in self.written if at[1] <= heads.get(at[0], 0)}
         missing = shown - self.watching.seen.keys()
         require(not missing, f"a watcher misses records: {missing}")
 
@@ -603,7 +604,7 @@ BUGS: dict[str, Bug] = {
         Bug(records_without_a_key_placed_apart, "a record is in another partition"),
         Bug(keys_hashed_otherwise, "a record is in another partition", 1),
         Bug(append_half_logged, "in some of its partitions|what was acknowledged is gone"),
-        Bug(partitions_not_logged, "partitions, of|an event cannot be applied"),
+        Bug(partitions_not_logged, "partitions, of|an event cannot be applied", 1),
         Bug(deletes_of_other_partitions_not_logged, "where none was appended", 4),
         Bug(partitions_left_out_of_a_checkpoint, "partitions, of|an event cannot be applied"),
         Bug(
