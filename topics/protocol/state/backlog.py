@@ -53,9 +53,9 @@ class Delivered(Protocol):
     """What a backlog asks of its queue."""
 
     jobs: dict[int, Job]
-    """Those that were delivered, or released, before, by seq."""
+    """Jobs that were delivered, or released, before, by seq."""
     fresh_from: int
-    """None of them has a seq from here on."""
+    """No such job has a seq from here on."""
 
 
 class Source:
