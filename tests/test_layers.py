@@ -388,7 +388,6 @@ UNTESTED = {
     "protocol/maintenance/steps.py": TYPES,
     "protocol/model/fetched.py": TYPES,
     "protocol/model/limits.py": TYPES,
-    "protocol/model/marks.py": "what an append gives: faces/http/test_marked",
     "protocol/model/ports.py": "types: store/test_ports holds each store to them",
     "protocol/model/records.py": TYPES,
     "protocol/state/unsealed_run.py": "by its heirs: test_hot_run, test_packed_run",

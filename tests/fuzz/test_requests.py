@@ -54,6 +54,10 @@ BODIES: dict[str, list[object]] = {
     "POST /v0/topics/:/ack": [{"node": "w", "seqs": [1, 2]}],
     "POST /v0/topics/:/nack": [{"node": "w", "seqs": [1], "delay_ms": 10}],
     "POST /v0/topics/:/extend": [{"node": "w", "seqs": [1], "lease_ms": 10}],
+    "POST /v0/groups/:/commit": [
+        {"offsets": [{"topic": "q", "seq": 3}]},
+        {"offsets": [{"topic": "q", "seq": 3, "partition": 0}, {"topic": "d", "seq": 0}]},
+    ],
     "POST /v0/cluster/trim": [{}, {"before": 9}, {"now": True, "alone": True, "dry_run": True}],
     "PUT /v0/routers/:": [
         {"source": "q", "dest": "d"},
