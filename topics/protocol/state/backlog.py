@@ -425,7 +425,8 @@ class Backlog:
             if job.deliveries:
                 heappush(source.again, seq)
             else:
-                heappush(source.due, self._due(seq, job.until_ms))
+                # Its time is that of the release, which the job may not have yet.
+                heappush(source.due, self._due(seq, job.until_ms or self.now_ms))
         if source.is_ordered or place is AGAIN:
             self._place(source)
 
