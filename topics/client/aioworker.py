@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from topics.client import termination
 from topics.client.aiosession import AsyncSession
-from topics.client.call import Outcome
+from topics.client.call import Call, Outcome
 from topics.client.errors import BadAnswer, Conflict, NotFound, TopicsError
 from topics.client.faults import Fault
 from topics.client.held_job import BaseHeldJob, JobState, OnError, lease_lost, log_error
@@ -48,14 +48,14 @@ class AsyncHeldJob(BaseHeldJob[D]):
 
     async def ack(self) -> bool:
         """As `HeldJob.ack`."""
-        await self._keeper.settle([self], None)
+        await self._keeper.ack([self])
         return self.state is JobState.ACKED
 
     async def nack(self, *, delay_ms: int | None = None) -> bool:
         """As `HeldJob.nack`."""
         if delay_ms is None:
             delay_ms = self._keeper.delay_ms(self.deliveries)
-        await self._keeper.settle([self], delay_ms)
+        await self._keeper.nack([self], delay_ms)
         return self.state is JobState.NACKED
 
     async def __aenter__(self) -> Self:
@@ -117,23 +117,32 @@ class AsyncLeaseKeeper(Generic[D]):
     async def give_back(self, jobs: Iterable[BaseHeldJob[D]]) -> None:
         """Nack jobs without a delay; where the server does not answer, their leases run out."""
         with suppress(TopicsError):
-            await self.settle(list(jobs), 0)
+            await self.nack(list(jobs), 0)
 
-    async def settle(self, jobs: Iterable[BaseHeldJob[D]], delay_ms: int | None) -> None:
-        """Ack jobs, or nack them with a delay; those that are settled already are left out."""
+    async def ack(self, jobs: Iterable[BaseHeldJob[D]]) -> None:
+        """Ack jobs; those that are settled already are left out."""
+        await self._settle(jobs, self._state.ack)
+
+    async def nack(self, jobs: Iterable[BaseHeldJob[D]], delay_ms: int | None) -> None:
+        """Nack jobs, with None as the queue's `backoff` says; those that are settled already are left out."""
+        await self._settle(jobs, lambda held: self._state.nack(held, delay_ms))
+
+    async def _settle(
+        self, jobs: Iterable[BaseHeldJob[D]], call_of: Callable[[list[BaseHeldJob[D]]], Call[Any]]
+    ) -> None:
         state = self._state
         for some in chunks(list(jobs)):
             held = state.settling(some)
             if not held:
                 continue
-            call: Any = state.ack(held) if delay_ms is None else state.nack(held, delay_ms)
+            call = call_of(held)
             answer = None
             try:
                 answer = await self._session.do(call)
             finally:
                 state.settled(held, answer)
 
-    def delay_ms(self, deliveries: int) -> int:
+    def delay_ms(self, deliveries: int) -> int | None:
         return self._state.delay_ms(deliveries)
 
     async def extend(self) -> float:

@@ -48,7 +48,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
     base_ms: int
     factor: float = 2.0
-    max_ms: int = 3_600_000
+    max_ms: int = BACKOFF_MS_MAX
     jitter: float = 0.0
 
 

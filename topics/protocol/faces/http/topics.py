@@ -55,19 +55,19 @@ ConfigText = Annotated[str, Meta(max_length=TEXT_MAX)]
 
 
 class RateBody(msgspec.Struct):
-    """At most `max` jobs are started in any `per_ms`."""
+    """How many jobs are started, at most (§0.10)."""
 
     max: Annotated[int, Meta(ge=1)]
     per_ms: Annotated[int, Meta(ge=1, le=BACKOFF_MS_MAX)]
 
 
 class BackoffBody(msgspec.Struct):
-    """How long a job rests that was not done: `base_ms` × `factor` ^ (deliveries − 1)."""
+    """How long a job rests that was not done (§0.10)."""
 
     base_ms: Natural
-    factor: Annotated[float, Meta(ge=1, le=1000)] = 2.0
+    factor: Annotated[float, Meta(ge=1, le=1000)] | None = None
     max_ms: Natural | None = None
-    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    jitter: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
 class ConfigBody(msgspec.Struct):
@@ -104,6 +104,7 @@ class ConfigBody(msgspec.Struct):
 
 
 TOPIC_DEFAULTS: Final = TopicConfig()
+BACKOFF_DEFAULTS: Final = Backoff(base_ms=0)
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
 
 
@@ -174,9 +175,9 @@ def _backoff(body: BackoffBody | None) -> Backoff | UnsetType:
     longest = BACKOFF_MS_MAX if body.max_ms is None else min(body.max_ms, BACKOFF_MS_MAX)
     return Backoff(
         base_ms=min(body.base_ms, longest),
-        factor=float(body.factor),
+        factor=given(body.factor, BACKOFF_DEFAULTS.factor),
         max_ms=longest,
-        jitter=float(body.jitter),
+        jitter=given(body.jitter, BACKOFF_DEFAULTS.jitter),
     )
 
 

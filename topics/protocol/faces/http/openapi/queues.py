@@ -66,8 +66,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         body=ClaimBody,
         refusals=OF_A_QUEUE,
         description=(
-            "The oldest ready jobs are leased to `node`, each to one worker at a "
-            "time. A job that is not acked before its `deadline` is delivered again. With `wait_ms` the "
+            "The oldest ready jobs are leased to `node`, those of the highest priority first, each to one "
+            "worker at a time. A job that is not acked before its `deadline` is delivered again. With `wait_ms` the "
             "answer waits for a job."
         ),
         takes="Who works, how many jobs, and for how long.",
@@ -107,7 +107,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         json_of(Nacked),
         body=NackBody,
         refusals=OF_JOBS,
-        description=f"The jobs can be claimed again, after `delay_ms` if given. {_HELD_TEXT}",
+        description=(
+            "The jobs can be claimed again, after `delay_ms` if given, else as the queue's `backoff` "
+            f"says. {_HELD_TEXT}"
+        ),
         takes="Who gives back which jobs.",
         gives="How many jobs were given back, and which the worker did not hold.",
         example=Example(
@@ -168,7 +171,9 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     HeldBody: _HELD_FIELDS,
     NackBody: {
         **_HELD_FIELDS,
-        "delay_ms": says("May be claimed after this; at most 86400000.", default=0),
+        "delay_ms": says(
+            "May be claimed after this; at most 86400000. Else as the queue's `backoff` says."
+        ),
     },
     ExtendBody: {**_HELD_FIELDS, "lease_ms": says("From now; clamped to 100 to 86400000.")},
 }
