@@ -36,8 +36,8 @@ def test_what_a_worker_says(face: Any) -> None:
         named,
         {**named, "result": {"a": 1}},
         {"node": "w", "seqs": [7, 8], "results": {"7": "x", "8": None}},
-        {**named, "delay_ms": 0},
-        {**named, "delay_ms": 0, "reason": "why", "dead": True},
+        named,
+        {**named, "reason": "why", "dead": True},
         {**named, "lease_ms": 5},
         {**named, "lease_ms": 5, "progress": 0.5},
     ]

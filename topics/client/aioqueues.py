@@ -118,12 +118,13 @@ class AsyncQueueCalls:
         jobs: Leases,
         *,
         node: str,
-        delay_ms: int = 0,
+        delay_ms: int | None = None,
         lease_ids: list[str] | None = None,
         reason: str | None = None,
         dead: bool = False,
     ) -> Nacked:
-        """Give jobs back undone, to be claimed again after `delay_ms` (at most a day).
+        """Give jobs back undone, to be claimed again after `delay_ms` (at most a day); without it after
+        the queue's `backoff`, or at once.
 
         `jobs` and `lease_ids` as for `ack`.  Without lease ids the call is not repeated where its
         answer was lost: the same node may have claimed the jobs again meanwhile.

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from topics.client import termination
 from topics.client.aiosession import AsyncSession
-from topics.client.call import Outcome
+from topics.client.call import Call, Outcome
 from topics.client.errors import BadAnswer, Conflict, NotFound, TopicsError
 from topics.client.faults import Fault
 from topics.client.held_job import (
@@ -55,7 +55,7 @@ class AsyncHeldJob(BaseHeldJob[D]):
 
     async def ack(self, *, result: Any = None) -> bool:
         """As `HeldJob.ack`."""
-        await self._keeper.settle([self], None, result=result)
+        await self._keeper.ack([self], result)
         return self.state is JobState.ACKED
 
     async def nack(
@@ -64,7 +64,7 @@ class AsyncHeldJob(BaseHeldJob[D]):
         """As `HeldJob.nack`."""
         if delay_ms is None:
             delay_ms = 0 if dead else self._keeper.delay_ms(self.deliveries)
-        await self._keeper.settle([self], delay_ms, reason=reason, dead=dead)
+        await self._keeper.nack([self], delay_ms, reason, dead=dead)
         return self.state is JobState.NACKED
 
     async def __aenter__(self) -> Self:
@@ -129,35 +129,39 @@ class AsyncLeaseKeeper(Generic[D]):
     async def give_back(self, jobs: Iterable[BaseHeldJob[D]]) -> None:
         """Nack jobs without a delay; where the server does not answer, their leases run out."""
         with suppress(TopicsError):
-            await self.settle(list(jobs), 0)
+            await self.nack(list(jobs), 0)
 
-    async def settle(
+    async def ack(self, jobs: Iterable[BaseHeldJob[D]], result: Any = None) -> None:
+        """Ack jobs, with what came of them; those that are settled already are left out."""
+        await self._settle(jobs, lambda held: self._state.ack(held, result))
+
+    async def nack(
         self,
         jobs: Iterable[BaseHeldJob[D]],
         delay_ms: int | None,
-        *,
         reason: str | None = None,
+        *,
         dead: bool = False,
-        result: Any = None,
     ) -> None:
-        """Ack jobs, or nack them with a delay; those that are settled already are left out."""
+        """Nack jobs, with None as the queue's `backoff` says; those that are settled already are left out."""
+        await self._settle(jobs, lambda held: self._state.nack(held, delay_ms, reason, dead=dead))
+
+    async def _settle(
+        self, jobs: Iterable[BaseHeldJob[D]], call_of: Callable[[list[BaseHeldJob[D]]], Call[Any]]
+    ) -> None:
         state = self._state
         for some in chunks(list(jobs)):
             held = state.settling(some)
             if not held:
                 continue
-            call: Any
-            if delay_ms is None:
-                call = state.ack(held, result)
-            else:
-                call = state.nack(held, delay_ms, reason, dead)
+            call = call_of(held)
             answer = None
             try:
                 answer = await self._session.do(call)
             finally:
                 state.settled(held, answer)
 
-    def delay_ms(self, deliveries: int) -> int:
+    def delay_ms(self, deliveries: int) -> int | None:
         return self._state.delay_ms(deliveries)
 
     async def extend(self) -> float:

@@ -53,6 +53,7 @@ from topics.client.options import (
     Begin,
     Config,
     DiffOptions,
+    JobOptions,
     Match,
     StablePageOptions,
     WriteOptions,
@@ -112,6 +113,12 @@ _SHOWN_WHERE_GIVEN: Final = (
     "partitions",
     "compact",
     "kafka_configs",
+    "order",
+    "fair",
+    "rate",
+    "max_in_flight",
+    "group_max_in_flight",
+    "backoff",
 )
 
 
@@ -151,13 +158,15 @@ def delete_topic(topic: str, *, if_empty: bool) -> Call[TopicDeleted]:
     return Call("DELETE", path, decoder_of(TopicDeleted), params, is_repeatable=False)
 
 
+_OF_VALUES: Final = ("tag", "meta", "partition", "default", *JobOptions.__optional_keys__)
+"""Options of `append` that are for each bare value."""
+
+
 def append(topic: str, values: Iterable[Any], options: AppendOptions) -> Call[Appended]:
     """Append values as one atomic batch, under a new idempotency key unless one is given."""
     require(AppendOptions, options, "append()")
     rest = dict(options)
-    shared: dict[str, Any] = {
-        name: rest.pop(name) for name in ("tag", "meta", "partition", "default") if name in rest
-    }
+    shared: dict[str, Any] = {name: rest.pop(name) for name in _OF_VALUES if name in rest}
     records = [encode_record(value, **shared) for value in values]
     key = options.get("idempotency_key")
     if key is None and options.get("keyed", True):
@@ -173,7 +182,7 @@ def append_batch(
     """Append encoded records as one atomic batch.
 
     Seqs of a batch are contiguous, so the answer is asked for without their list, which has it all the same
-    where they are in several partitions.  Without a `key` it is not repeatable: an attempt whose answer was lost may have been appended.
+    where they are in several partitions, or a record made no job.  Without a `key` it is not repeatable: an attempt whose answer was lost may have been appended.
     """
     require(Config, options.get("config") or {}, "config of an append")
     tail = _body({"idempotency_key": key, **options})
@@ -241,7 +250,11 @@ def latest(
 
 
 def create_watch(
-    topics: Mapping[str, Begin], *, cursor: str | None, options: Mapping[str, Any], lenient: bool
+    topics: Mapping[str, Begin],
+    *,
+    cursor: str | Mapping[str, int] | None,
+    options: Mapping[str, Any],
+    lenient: bool,
 ) -> Call[WatchSession]:
     """Repeatable: a session whose answer was lost is dropped by the server when its TTL ends
     (§7.1)."""
@@ -324,7 +337,7 @@ def nack(
     jobs: Leases,
     *,
     node: str,
-    delay_ms: int,
+    delay_ms: int | None,
     lease_ids: list[str] | None,
     reason: str | None = None,
     dead: bool = False,

@@ -100,6 +100,16 @@ class BaseHeldJob(Generic[D]):
         return self._job.deliveries
 
     @property
+    def priority(self) -> int:
+        """As it was appended; 0 by default."""
+        return self._job.priority
+
+    @property
+    def group(self) -> str | None:
+        """As it was appended; None where it was given none."""
+        return self._job.group
+
+    @property
     def is_lost(self) -> bool:
         """Its lease ended: another worker has the job, or may have it, and this one's ack does not
         count."""

@@ -17,7 +17,7 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from topics.client import termination
 from topics.client.answer import StreamedAnswer
-from topics.client.call import Outcome
+from topics.client.call import Call, Outcome
 from topics.client.errors import BadAnswer, Conflict, NotFound, TopicsError
 from topics.client.faults import Fault
 from topics.client.held_job import (
@@ -63,14 +63,14 @@ class HeldJob(BaseHeldJob[D]):
             TopicsError: No answer came; the job is handed out again, unless the ack arrived all the
                 same.
         """
-        self._keeper.settle([self], None, result=result)
+        self._keeper.ack([self], result)
         return self.state is JobState.ACKED
 
     def nack(
         self, *, delay_ms: int | None = None, reason: str | None = None, dead: bool = False
     ) -> bool:
-        """Give the job back undone, to be handed out again after `delay_ms`; by default after a
-        delay that grows with `deliveries`.  False where its lease had ended.
+        """Give the job back undone, to be handed out again after `delay_ms`; by default as the
+        queue's `backoff` says, or after a delay that grows with `deliveries`.  False where its lease had ended.
 
         Args:
             reason: Why; it stays with the job.
@@ -78,7 +78,7 @@ class HeldJob(BaseHeldJob[D]):
         """
         if delay_ms is None:
             delay_ms = 0 if dead else self._keeper.delay_ms(self.deliveries)
-        self._keeper.settle([self], delay_ms, reason=reason, dead=dead)
+        self._keeper.nack([self], delay_ms, reason, dead=dead)
         return self.state is JobState.NACKED
 
     def __enter__(self) -> Self:
@@ -154,29 +154,33 @@ class LeaseKeeper(Generic[D]):
     def give_back(self, jobs: Iterable[BaseHeldJob[D]]) -> None:
         """Nack jobs without a delay; where the server does not answer, their leases run out."""
         with suppress(TopicsError):
-            self.settle(list(jobs), 0)
+            self.nack(list(jobs), 0)
 
-    def settle(
+    def ack(self, jobs: Iterable[BaseHeldJob[D]], result: Any = None) -> None:
+        """Ack jobs, with what came of them; those that are settled already are left out."""
+        self._settle(jobs, lambda held: self._state.ack(held, result))
+
+    def nack(
         self,
         jobs: Iterable[BaseHeldJob[D]],
         delay_ms: int | None,
-        *,
         reason: str | None = None,
+        *,
         dead: bool = False,
-        result: Any = None,
     ) -> None:
-        """Ack jobs, or nack them with a delay; those that are settled already are left out."""
+        """Nack jobs, with None as the queue's `backoff` says; those that are settled already are left out."""
+        self._settle(jobs, lambda held: self._state.nack(held, delay_ms, reason, dead=dead))
+
+    def _settle(
+        self, jobs: Iterable[BaseHeldJob[D]], call_of: Callable[[list[BaseHeldJob[D]]], Call[Any]]
+    ) -> None:
         state = self._state
         for some in chunks(list(jobs)):
             with self.lock:
                 held = state.settling(some)
             if not held:
                 continue
-            call: Any
-            if delay_ms is None:
-                call = state.ack(held, result)
-            else:
-                call = state.nack(held, delay_ms, reason, dead)
+            call = call_of(held)
             answer = None
             try:
                 answer = self._session.do(call)
@@ -184,7 +188,7 @@ class LeaseKeeper(Generic[D]):
                 with self.lock:
                     state.settled(held, answer)
 
-    def delay_ms(self, deliveries: int) -> int:
+    def delay_ms(self, deliveries: int) -> int | None:
         return self._state.delay_ms(deliveries)
 
     def extend(self) -> float:

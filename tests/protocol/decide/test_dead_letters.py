@@ -529,7 +529,7 @@ def ring(engine: Harness, *names: str) -> None:
         topic = engine.topic(name)
         config = msgspec.structs.replace(topic.config, dead_letter=letters)
         topic.configure(config)
-        engine.engine.state.queues.limit(topic)
+        engine.engine.state.queues.configure(topic)
 
 
 def cycle_of(engine: Harness, name: str, letters: str, caller: Caller = ANYONE) -> list[str]:

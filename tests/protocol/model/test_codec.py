@@ -12,6 +12,7 @@ from msgspec import structs
 from topics.protocol.model import codec
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.events import (
+    AppendRemembered,
     CursorsMoved,
     DeadLettered,
     Event,
@@ -20,6 +21,7 @@ from topics.protocol.model.events import (
     Forwarded,
     GroupChanged,
     GroupDeleted,
+    JobsExpired,
     JobsLeased,
     JobsNoted,
     JobsReleased,
@@ -73,6 +75,8 @@ SMALL: list[Event] = [
     SeqsSkipped(1, 2, 5, 9, 3, Loss(1, 5, "cap", 1)),
     JobsLeased(1, 2, "w", 30_001, [1, 2**53], [1 << 40, 2], [1, 7]),
     JobsReleased(1, 2, 0, [1], [3]),
+    JobsExpired(1, 2, b"\1" * 16, 4, 5, 1),
+    AppendRemembered(1, 2, b"k" * 16, b"p"),
     JobsNoted(1, 2, "w", [1, 2**53], "Boom: é", b'{"at":1}', True),
     PlaceReached(1, LogPlace(2, 3, 4, b"c" * 16, 5), LogPlace(1, 1, 3, b"m" * 16, 2), 7),
     TimePassed(9),

@@ -2,7 +2,8 @@
 
 Format 1 carries all that records of HTTP need.  Format 2 carries record batches of Kafka's clients, ids of
 producers, the marks of records that came by Kafka, configs of record batches, and trims.  Format 3 carries partitions,
-compaction and groups of consumers.  Format 4 carries what became of jobs: redrives, reasons, progress, results.
+compaction and groups of consumers.  Format 4 carries options of jobs, and what became of them: redrives, reasons, progress,
+results.
 """
 
 from typing import Final
@@ -63,6 +64,8 @@ def format_of(command: Command) -> int:
             return JOBS if command.progress else FORMAT_OLDEST
         case Append():
             marked = FORMAT_OLDEST if command.marks is None else BATCHES
+            if command.jobs is not None:
+                return JOBS
             return max(marked, _format_of_config(command.config))
         case PutTopic():
             return _format_of_config(command.config)
@@ -73,7 +76,11 @@ def format_of(command: Command) -> int:
 
 
 def _format_of_config(config: TopicConfig) -> int:
-    if config.result_ttl_ms is not UNSET or config.keep_done is not UNSET:
+    jobs = (
+        *(config.order, config.fair, config.rate, config.backoff),
+        *(config.max_in_flight, config.group_max_in_flight, config.result_ttl_ms, config.keep_done),
+    )
+    if any(each is not UNSET for each in jobs):
         return JOBS
     groups = config.partitions, config.compact, config.kafka_configs
     if any(each is not UNSET for each in groups):

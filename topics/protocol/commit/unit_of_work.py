@@ -30,6 +30,7 @@ from topics.protocol.model.events import (
     Event,
     FloorsRaised,
     Forwarded,
+    JobsExpired,
     Loss,
     Marks,
     PartitionsAdded,
@@ -92,6 +93,7 @@ class UnitOfWork:
         published: Called for a topic that shows more than before.
         settled: Called for a topic of which more is durable, shown or not.
         removed: Called for a topic from which records were removed on request.
+        grown: Called for a topic that has more partitions than before.
         broken: Called where an event became true in part; a server's process ends there.
         ask_room: Has the store make room for so many bytes with its next sync; False where the disk has
             none.
@@ -106,6 +108,7 @@ class UnitOfWork:
         published: Callable[[Topic], None],
         settled: Callable[[Topic], None],
         removed: Callable[[Topic], None],
+        grown: Callable[[Topic], None],
         broken: Callable[[StateUnknown], None],
         ask_room: Callable[[int], bool] | None = None,
         observer: Callable[[Event], None] | None = None,
@@ -130,6 +133,7 @@ class UnitOfWork:
         self.wakes: list[Wake] = []
         self.fetches: list[Fetch] = []
         self._removed = removed
+        self._grown = grown
         self._broken = broken
         self._unit = _Unit()
         self.has_events = False
@@ -398,6 +402,7 @@ class UnitOfWork:
             self.emit(PartitionsAdded(now_ms, topic.topic_id, list(topic_ids), RESERVE_FIRST))
             for added in topic.others[-more:]:
                 self.publication.reserved(added)
+            self._grown(topic)
 
     def admit_append(
         self,
@@ -567,13 +572,22 @@ class UnitOfWork:
         """Records left a topic on request, by an event that is none of `remove_spans`."""
         self._removed(topic)
 
-    def remove(self, topic: Topic, seqs: Sequence[int], moment: Moment) -> tuple[int, Gate]:
-        """Delete live records by seq, ascending; returns how many, and what the answer waits for."""
+    def remove(
+        self, topic: Topic, seqs: Sequence[int], moment: Moment, *, have_expired: bool = False
+    ) -> tuple[int, Gate]:
+        """Delete live records by seq, ascending; returns how many, and what the answer waits for.
+
+        Args:
+            have_expired: They are jobs that were not started in time.
+        """
         if not seqs:
             return 0, self.repeated(topic)
         size_bytes = topic.text_of(seqs)
         raw = packed_spans(seqs)
-        return len(seqs), self.remove_spans(topic, raw, len(seqs), size_bytes, moment)
+        gate = self.remove_spans(
+            topic, raw, len(seqs), size_bytes, moment, have_expired=have_expired
+        )
+        return len(seqs), gate
 
     def remove_spans(
         self,
@@ -583,6 +597,8 @@ class UnitOfWork:
         size_bytes: int,
         moment: Moment,
         marks: Sequence[Marks] = (),
+        *,
+        have_expired: bool = False,
     ) -> Gate:
         """Delete live records by spans and marks of seqs, as `RecordsDeleted` and `ScatteredDeleted`
         have them, of which it is known how many records and bytes of text they hold.
@@ -600,6 +616,8 @@ class UnitOfWork:
         event: Event
         if marks:
             event = ScatteredDeleted(now_ms, topic_id, spans, marks, count, size_bytes)
+        elif have_expired:
+            event = JobsExpired(now_ms, topic_id, spans, count, size_bytes, records)
         else:
             event = RecordsDeleted(now_ms, topic_id, spans, count, size_bytes)
         self.emit(event, logged=logged, log_bytes=log_bytes)

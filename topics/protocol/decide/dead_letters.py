@@ -167,15 +167,20 @@ class DeadLetters:
         """
         spans = seq_spans(np.array([job.seq for job in jobs], np.uint64))
         known = {job.seq: job for job in jobs}
-        name = orjson.dumps(topic.name)
+        name, backlog = orjson.dumps(topic.name), queue.backlog
 
         def stamp(seq: int) -> dict[str, bytes]:
-            return {
+            said = {
                 "$dead_letter_from": name,
                 "$dead_letter_deliveries": b"%d" % known[seq].deliveries,
                 "$dead_letter_src_seq": b"%d" % seq,
                 **stamps_of(known[seq].notes),
             }
+            if known[seq].is_expired:
+                said["$dead_letter_reason"] = b'"expired"'
+            if backlog is not None and (group := backlog.group_of(seq)) is not None:
+                said["$group"] = orjson.dumps(group)
+            return said
 
         is_logged = logs_deletes(topic)
         if is_logged:

@@ -13,6 +13,7 @@ from topics.protocol.commit.unit_of_work import (
     no_such_partition,
     no_such_topic,
 )
+from topics.protocol.decide.job_appends import JobAppends, remembered
 from topics.protocol.decide.partial_scans import Finding, Looks, PartialScans, search_all, told
 from topics.protocol.decide.placement import part_of, placement_of
 from topics.protocol.model.access import Scope
@@ -48,6 +49,7 @@ class RecordCommands:
         self._unit = unit
         self._state = unit.state
         self._scans = scans
+        self._jobs = JobAppends(unit)
 
     # ------------------------------------------------------------------ append
 
@@ -72,6 +74,8 @@ class RecordCommands:
             known = self._remembered(topic, command, now_ms) if command.key else None
             if known is not None:
                 return known
+        if command.jobs is not None:
+            return self._jobs.append(topic, command, created, moment)
         if topic.config.partition_count > 1:
             return self._append_to_several(topic, command, created, moment)
         if command.partitions is not None:
@@ -171,6 +175,8 @@ class RecordCommands:
         entry = self._state.keys.find(topic.topic_id, command.key, now_ms)
         if entry is None:
             return None
+        if isinstance(entry, PlacedBatch) and topic.config.type == "queue":
+            return remembered(topic, entry, command)
         if isinstance(entry, PlacedBatch):
             placed = decode_placed(entry.placed)
             return self._repeated(topic, placed, command)

@@ -18,9 +18,11 @@ from msgspec import UNSET, UnsetType
 
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.cursor import Listed
 from topics.protocol.model.draft import Draft, draft_of
 from topics.protocol.model.groups import NO_MEMBER, Membership, OffsetCommit
 from topics.protocol.model.holder import NOBODY, Holder
+from topics.protocol.model.job_options import JobRequest
 from topics.protocol.model.marks import Mark
 from topics.protocol.model.names import public_name
 from topics.protocol.model.partitioner import hashes_of
@@ -83,7 +85,7 @@ class Append(OnBehalf, frozen=True, kw_only=True):
     `nodes` is one for all, or one a record; `tags` and `metas` are None where no record has one.
     `is_configuring` says that `config` was given, and is not the default.  `draft` is their text, where a
     thread has rendered that already.  `marks` are those of records of Kafka's; None where no record has one.
-    `partitions` are those that records name; None where none does.  `hashes` are those of their keys, where a thread
+    `jobs` are the options of jobs; None where no record has any.  `partitions` are those that records name; None where none does.  `hashes` are those of their keys, where a thread
     has computed them.
     """
 
@@ -102,6 +104,7 @@ class Append(OnBehalf, frozen=True, kw_only=True):
     marks: Sequence[Mark | None] | None = None
     partitions: Sequence[int | None] | None = None
     hashes: Sequence[int | None] | None = None
+    jobs: Sequence[JobRequest | None] | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -348,13 +351,21 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
 
 class Begin(msgspec.Struct, frozen=True):
     """Where to begin in a topic: after a seq, at a time, or at the head (`tail`); and, where they
-    are given, its own filters instead of those of the whole watch."""
+    are given, its own filters instead of those of the whole watch.
+
+    Attributes:
+        partitions: Those that are watched, ascending; None: all, and those that it gets later.
+        at: Positions by partition.  Where there are any they win over the rest, and a partition without one
+            begins with its first record.
+    """
 
     from_seq: int = 0
     from_ts: int | None = None
     tail: bool = False
     match: Match | None = None
     nodes: tuple[str, ...] | None = None
+    partitions: tuple[int, ...] | None = None
+    at: Mapping[int, int] = {}
 
 
 class CreateWatch(OnBehalf, frozen=True):
@@ -362,8 +373,10 @@ class CreateWatch(OnBehalf, frozen=True):
 
     Attributes:
         wid: Its name; the shell's entropy.
-        cursors: Positions of a composite id that the client kept; they win over `topics`.
+        cursors: Positions of a composite id that the client kept, by the engine's names of partitions; they
+            win over `topics`.
         holder: Who made it, and whose share it counts in.
+        listed: Of an id that is a list: the same, for its decision to name.
     """
 
     wid: str
@@ -373,6 +386,7 @@ class CreateWatch(OnBehalf, frozen=True):
     lenient: bool
     cursors: Mapping[str, int]
     holder: Holder = NOBODY
+    listed: Listed | None = None
 
     def by(self, holder: Holder) -> "CreateWatch":
         """The same, made by a holder."""
@@ -441,14 +455,14 @@ class Ack(Held, frozen=True):
 
 
 class Nack(Held, frozen=True):
-    """Release jobs, to be claimed again after `delay_ms` (§10.5).
+    """Release jobs, to be claimed again after `delay_ms` (§10.5); None: after the queue's `backoff`.
 
     Attributes:
         reason: Why; empty: nothing is said.
         is_dead: They go to the dead letters at once.
     """
 
-    delay_ms: int
+    delay_ms: int | None
     reason: str = ""
     is_dead: bool = False
 

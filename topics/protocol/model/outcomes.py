@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final, Literal, TypeAlias, final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from topics.protocol.model.config import RouterConfig, TopicConfig, TopicType
 from topics.protocol.model.durability import Durability
@@ -71,6 +72,8 @@ class JobCounts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     delayed: int
     damaged: int
     dead_lettered: int
+    blocked: int = 0
+    expired: int = 0
 
 
 class PartitionView(msgspec.Struct, frozen=True):
@@ -198,6 +201,10 @@ class Appended(Outcome, frozen=True):
         created: Whether this made the topic.
         placed: Where they are in a topic of several partitions; `first_seq` and `head_seq` are those of the first
             that has any.
+        seqs: Of each record, in the order in which they came, where some made no job; None: of none is that so.
+        unique: The seqs that such records are answered with.
+        greatest_hit: The last seq of the answer, where no record made a job.
+        replaced: Jobs that made way.
     """
 
     topic: str
@@ -208,6 +215,10 @@ class Appended(Outcome, frozen=True):
     created: bool = False
     deduped: bool = False
     placed: Placed | None = None
+    seqs: Sequence[int] | None = None
+    unique: Sequence[int] = ()
+    greatest_hit: int = 0
+    replaced: Sequence[int] = ()
 
 
 class BatchAppended(Outcome, frozen=True):
@@ -365,7 +376,12 @@ class Purged(_RecordsGone, frozen=True):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """Jobs leased to one worker, ascending by seq, each with its lease and delivery."""
+    """Jobs leased to one worker, each with its lease and delivery; ascending by seq where no job has a place before
+    others.
+
+    Attributes:
+        options: Priority and group of each, in a queue where jobs have options; 0 and None: the job has none.
+    """
 
     topic_id: int
     node: str
@@ -373,6 +389,19 @@ class Grant(msgspec.Struct, frozen=True):
     leases: Sequence[int]
     deliveries: Sequence[int]
     until_ms: int
+    options: Sequence[tuple[int, str | None]] = ()
+
+    def only(self, rows: Sequence[int]) -> "Grant":
+        """Some of its jobs."""
+        return Grant(
+            self.topic_id,
+            self.node,
+            [self.seqs[row] for row in rows],
+            [self.leases[row] for row in rows],
+            [self.deliveries[row] for row in rows],
+            self.until_ms,
+            [self.options[row] for row in rows] if self.options else (),
+        )
 
 
 class Jobs(msgspec.Struct, frozen=True):
@@ -392,11 +421,13 @@ class Granted(Outcome, frozen=True):
     Attributes:
         jobs: None where there was nothing to do.
         ready: Jobs that may still be claimed.
+        waits: What keeps the claim from jobs that are ready; empty: nothing does.
     """
 
     topic: str
     jobs: Jobs | None
     ready: int
+    waits: str = ""
 
     def of(self, jobs: Jobs) -> "Granted":
         """The same answer with these jobs."""
@@ -555,12 +586,17 @@ class RouterDropped(Outcome, frozen=True):
 
 
 class WatchPosition(msgspec.Struct, frozen=True):
-    """Where a watch stands in a topic, and where the topic is."""
+    """Where a watch stands in a topic, or in one of its partitions, and where that is.
+
+    Attributes:
+        partition: Which, where the topic has several.
+    """
 
     from_seq: int
     head_seq: int
     earliest_seq: int
     epoch: str
+    partition: int | UnsetType = UNSET
 
 
 class WatchCreated(Outcome, frozen=True):
@@ -569,6 +605,7 @@ class WatchCreated(Outcome, frozen=True):
     Attributes:
         cursor: The composite id of this beginning.
         ttl_ms: How long the session lives without a stream.
+        positions: By the engine's names of partitions, in the order of the id.
     """
 
     wid: str

@@ -19,6 +19,7 @@ class JobsTaken:
         self._due = queue.jobs.copy()
         self._lasting = lasting
         self._head = (queue.dead_lettered, queue.fresh_from)
+        self._end = queue.image_end()
         self._kept: list[JobImage] = []
         self._encoded: list[bytes] = []
         self._done = 0
@@ -59,4 +60,5 @@ class JobsTaken:
         assert not self._kept
         head = [encode_image(field) for field in self._head]
         fields = len(QueueImage.__struct_fields__)
-        return [array_header(fields), *head, array_header(self._done), *self._encoded]
+        end = [encode_image(field) for field in self._end]
+        return [array_header(fields), *head, array_header(self._done), *self._encoded, *end]

@@ -32,11 +32,15 @@ from topics.protocol.faces.http.route import (
 from topics.protocol.model import outcomes
 from topics.protocol.model.commands import DeleteTopic, GetTopic, ListTopics, PutTopic
 from topics.protocol.model.config import (
+    BACKOFF_MS_MAX,
     CLAIM_JITTER_MS_MAX,
     MESSAGE_BYTES_MAX,
     PARTITIONS_MAX,
     PRIORITY_MAX,
+    Backoff,
     Discard,
+    Order,
+    Rate,
     TimestampType,
     TopicConfig,
     TopicType,
@@ -48,6 +52,22 @@ from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.records import Buffer
 
 ConfigText = Annotated[str, Meta(max_length=TEXT_MAX)]
+
+
+class RateBody(msgspec.Struct):
+    """How many jobs are started, at most (§0.10)."""
+
+    max: Annotated[int, Meta(ge=1)]
+    per_ms: Annotated[int, Meta(ge=1, le=BACKOFF_MS_MAX)]
+
+
+class BackoffBody(msgspec.Struct):
+    """How long a job rests that was not done (§0.10)."""
+
+    base_ms: Natural
+    factor: Annotated[float, Meta(ge=1, le=1000)] | None = None
+    max_ms: Natural | None = None
+    jitter: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
 class ConfigBody(msgspec.Struct):
@@ -75,11 +95,18 @@ class ConfigBody(msgspec.Struct):
     partitions: Natural | None = None
     compact: bool | None = None
     kafka_configs: dict[str, ConfigText] | None = None
+    order: Order | None = None
+    fair: bool | None = None
+    rate: RateBody | None = None
+    max_in_flight: Natural | None = None
+    group_max_in_flight: Natural | None = None
+    backoff: BackoffBody | None = None
     result_ttl_ms: Natural | None = None
     keep_done: Natural | None = None
 
 
 TOPIC_DEFAULTS: Final = TopicConfig()
+BACKOFF_DEFAULTS: Final = Backoff(base_ms=0)
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
 
 
@@ -127,10 +154,35 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
         partitions=_partitions(body.partitions, f"{path}.partitions"),
         compact=given(body.compact, UNSET),
         kafka_configs=body.kafka_configs or UNSET,
+        order=given(body.order, UNSET),
+        fair=given(body.fair, UNSET),
+        rate=UNSET if body.rate is None else Rate(max=body.rate.max, per_ms=body.rate.per_ms),
+        max_in_flight=_most(body.max_in_flight, f"{path}.max_in_flight"),
+        group_max_in_flight=_most(body.group_max_in_flight, f"{path}.group_max_in_flight"),
+        backoff=_backoff(body.backoff),
         result_ttl_ms=_result_ttl(body.result_ttl_ms, f"{path}.result_ttl_ms"),
         keep_done=(UNSET if body.keep_done is None else u64(body.keep_done, f"{path}.keep_done")),
     )
+    if config.order == "group" and given(body.group_max_in_flight, 1) > 1:
+        what = 'with `order` "group" one job of a group is in flight'
+        raise invalid(what, f"{path}.group_max_in_flight")
     return _kept(config, f"{path}.kafka_configs")
+
+
+def _most(asked: int | None, path: str) -> int | UnsetType:
+    return UNSET if asked is None else u64(asked, path, 0)
+
+
+def _backoff(body: BackoffBody | None) -> Backoff | UnsetType:
+    if body is None:
+        return UNSET
+    longest = BACKOFF_MS_MAX if body.max_ms is None else min(body.max_ms, BACKOFF_MS_MAX)
+    return Backoff(
+        base_ms=min(body.base_ms, longest),
+        factor=given(body.factor, BACKOFF_DEFAULTS.factor),
+        max_ms=longest,
+        jitter=given(body.jitter, BACKOFF_DEFAULTS.jitter),
+    )
 
 
 def _partitions(asked: int | None, path: str) -> int | UnsetType:
@@ -176,6 +228,16 @@ class QueueCounters(msgspec.Struct, kw_only=True):
     damaged: Annotated[
         Natural | UnsetType,
         Meta(description="Of the delayed, those that cannot be read; absent where 0."),
+    ] = UNSET
+    blocked: Annotated[
+        Natural | UnsetType,
+        Meta(
+            description="Of the ready, those that wait for others of their group; absent where 0."
+        ),
+    ] = UNSET
+    expired: Annotated[
+        Natural | UnsetType,
+        Meta(description="Deleted so far, as they were not started in time; absent where 0."),
     ] = UNSET
 
 
@@ -283,6 +345,8 @@ def _counters(jobs: outcomes.JobCounts | None) -> QueueCounters | msgspec.UnsetT
         dead_lettered=jobs.dead_lettered,
         delayed=jobs.delayed or UNSET,
         damaged=jobs.damaged or UNSET,
+        blocked=jobs.blocked or UNSET,
+        expired=jobs.expired or UNSET,
     )
 
 

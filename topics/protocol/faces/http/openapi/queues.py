@@ -69,8 +69,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         body=ClaimBody,
         refusals=OF_A_QUEUE,
         description=(
-            "The oldest ready jobs are leased to `node`, each to one worker at a "
-            "time. A job that is not acked before its `deadline` is delivered again. With `wait_ms` the "
+            "The oldest ready jobs are leased to `node`, those of the highest priority first, each to one "
+            "worker at a time. A job that is not acked before its `deadline` is delivered again. With `wait_ms` the "
             "answer waits for a job."
         ),
         takes="Who works, how many jobs, and for how long.",
@@ -114,8 +114,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         body=NackBody,
         refusals=(*OF_JOBS, ErrorCode.NO_DEAD_LETTER),
         description=(
-            "The jobs can be claimed again, after `delay_ms` if given; with `dead` they go to the dead "
-            f"letters. {_HELD_TEXT}"
+            "The jobs can be claimed again, after `delay_ms` if given, else as the queue's `backoff` "
+            f"says; with `dead` they go to the dead letters. {_HELD_TEXT}"
         ),
         takes="Who gives back which jobs.",
         gives="How many jobs were given back, and which the worker did not hold.",
@@ -200,7 +200,9 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     HeldBody: _HELD_FIELDS,
     NackBody: {
         **_HELD_FIELDS,
-        "delay_ms": says("May be claimed after this; at most 86400000.", default=0),
+        "delay_ms": says(
+            "May be claimed after this; at most 86400000. Else as the queue's `backoff` says."
+        ),
         "reason": says("Why; of a longer text the first KiB is kept."),
         "dead": says("They go to the dead letters at once.", default=False),
     },
