@@ -244,3 +244,46 @@ def test_bodies() -> None:
     engine.room_bytes = 10
     assert refusal(engine, "promote", 2) is ErrorCode.THROTTLED
     assert refusal(engine, "cancel", 2) is ErrorCode.THROTTLED
+
+
+def delayed(engine: Harness | None = None) -> Harness:
+    """Jobs 1 and 2 may not be claimed yet, 3 may, 4 failed and rests."""
+    engine = queue(engine)
+    engine.append({"data": 4, "priority": 9}, name="q")
+    engine.nack(*engine.claimed(), delay_ms=5000)
+    for data in (1, 2):
+        engine.append({"data": data, "delay_ms": 5000, "tag": "late"}, name="q")
+    engine.append({"data": 3}, name="q")
+    return engine
+
+
+def test_a_job_that_nobody_had_may_be_promoted() -> None:
+    """It is claimed in its place: by its priority, and behind those that were ready before. (§10.9)"""
+    engine = delayed()
+    assert engine.change("retry", 2) == (1, 0)
+    engine.now_ms += 10
+    assert engine.change("promote", 2) == (1, 1)
+    assert engine.counters() == (2, 0, 2)
+    assert engine.claimed(max=9) == [4, 2]
+    assert held_by(engine).jobs[2].deliveries == 1
+
+
+def test_jobs_that_nobody_had_are_among_many() -> None:
+    """Promoted and cancelled as others that are delayed; not retried, as they did not fail. (§10.9)"""
+    engine = delayed()
+    assert engine.change("retry") == (1, 1)
+    assert engine.change("promote", match="late", dry_run=True) == (2, 2)
+    assert engine.change("cancel", state="ready") == (2, 2)
+    assert engine.change("promote", match="late") == (2, 2)
+    assert sorted(engine.claimed(max=9)) == [2, 3]
+    assert engine.change("cancel", match="*") == (0, 0)
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_a_promotion_outlives_the_process(end: str) -> None:
+    engine: Any = delayed(Durable())
+    engine.change("promote", 2)
+    engine.change("cancel", 3)
+    engine = getattr(engine, end)()
+    assert engine.counters() == (2, 0, 1)
+    assert sorted(engine.claimed(max=9)) == [2, 4]

@@ -285,3 +285,27 @@ def test_the_search_for_an_ended_job_takes_several_turns() -> None:
         engine.work_off()
         [found] = engine.woken()
     assert found["state"] == "done"
+
+
+def test_options_of_jobs_are_shown() -> None:
+    """Their group and priority; and a job that may not be claimed yet is delayed, though nobody had it.
+    (§10.9)"""
+    engine = queue()
+    engine.append(
+        {"data": 1, "priority": 5, "group": "g"},
+        {"data": 2, "delay_ms": 5000, "group": "h"},
+        {"data": 3, "group": "g"},
+        name="q",
+    )
+    engine.claim()
+    found = {job["seq"]: job for job in engine.jobs()["jobs"]}
+    assert [(job["state"], job["group"], job["priority"]) for job in found.values()] == [
+        ("leased", "g", 5),
+        ("delayed", "h", 0),
+        ("ready", "g", 0),
+    ]
+    assert found[2]["ready_at"] == START_MS + 5000
+    assert states(engine, state="delayed") == {2: "delayed"}
+    assert states(engine, group="g") == {1: "leased", 3: "ready"}
+    engine.now_ms += 5000
+    assert engine.job(2)["state"] == "ready"

@@ -25,6 +25,7 @@ from topics.protocol.decide.job_reads import (
     no_such_job,
     search_ended,
     state_of,
+    view_of,
 )
 from topics.protocol.decide.leases import Leases
 from topics.protocol.decide.partial_scans import FOUND_COST, PartialScans, Scan
@@ -36,6 +37,7 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.names import quote
 from topics.protocol.model.outcomes import NOW, JobsChanged, Outcome, Parked, Redriven
 from topics.protocol.state.job import AGAIN, LEASED, Job, JobPlace
+from topics.protocol.state.job_table import DELAYED
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.topic import Topic, look_cost
 
@@ -98,13 +100,17 @@ class JobChanges:
         self, command: ChangeJobs, topic: Topic, queue: Queue, seq: int, moment: Moment
     ) -> Outcome:
         job = queue.jobs.get(seq)
-        if job is not None and job.place is LEASED:
+        if job is None:
+            is_delayed = view_of(queue, seq, moment.now_ms).state == "delayed"
+            may = command.action == "cancel" or (command.action == "promote" and is_delayed)
+            return self._apply(command, topic, queue, [seq] if may else [], 1, moment)
+        if job.place is LEASED:
             raise Rejection(
                 ErrorCode.LEASED,
                 f'job {seq} of queue "{topic.name}" is leased to {quote(job.node)}',
                 {"topic": topic.name, "seq": seq},
             )
-        may = command.action == "cancel" or (job is not None and _may_change(command, job))
+        may = command.action == "cancel" or _may_change(command, job)
         return self._apply(command, topic, queue, [seq] if may else [], 1, moment)
 
     def _search(
@@ -191,7 +197,8 @@ class JobChanges:
             if command.action == "cancel":
                 _, gate = self._unit.remove(topic, seqs, moment)
             else:
-                self._release(command, topic, [queue.jobs[seq] for seq in seqs], moment)
+                jobs = [queue.jobs.get(seq) or Job(seq) for seq in seqs]
+                self._release(command, topic, jobs, moment)
         self._queues.on_removed(topic)
         return JobsChanged(topic.name, matched, len(seqs), gate=gate, is_logged=gate is not NOW)
 
@@ -216,6 +223,13 @@ def _among(command: ChangeJobs, queue: Queue, seqs: NDArray[np.int64]) -> NDArra
     states = STATES[command.action] if command.state is None else {command.state}
     jobs = queue.jobs
     hit = np.full(len(seqs), "ready" in states)
+    if queue.backlog is not None and len(seqs):
+        # Jobs that were never delivered, and may not be claimed yet; none of them has failed.
+        may = "delayed" in states and command.action != "retry"
+        for rows, _ in queue.backlog.table.pieces(int(seqs[0]), int(seqs[-1])):
+            own = rows["seq"][rows["flags"] & DELAYED > 0].astype(np.int64)
+            at = np.minimum(seqs.searchsorted(own), len(seqs) - 1)
+            hit[at[seqs[at] == own]] = may
     # The smaller of both is walked.
     if len(jobs) < len(seqs):
         known = np.sort(np.fromiter(jobs, np.int64, len(jobs)))

@@ -81,7 +81,9 @@ class JobReads:
         topic, queue = self._leases.queue(command.topic, moment.now_ms)
         if command.state in ("done", "dead"):
             return self._list_ended(command, topic, token, moment)
-        if command.state in ("leased", "delayed") and len(queue.jobs) <= LOOKED_MAX:
+        backlog, now_ms = queue.backlog, moment.now_ms
+        are_known = command.state == "leased" or backlog is None or not backlog.delayed
+        if command.state in ("leased", "delayed") and are_known and len(queue.jobs) <= LOOKED_MAX:
             seqs = sorted(seq for seq in queue.jobs if seq > command.after)
             is_all = True
         else:
@@ -89,7 +91,7 @@ class JobReads:
             is_all = len(seqs) < LOOKED_MAX
         views: list[JobView] = []
         for seq in seqs:
-            view = view_of(queue, seq)
+            view = view_of(queue, seq, now_ms)
             if _is_wanted(view, command):
                 if len(views) == command.limit:
                     return JobsListed(topic.name, views, views[-1].seq)
@@ -129,7 +131,7 @@ class JobReads:
         if not is_there(topic, command.seq):
             return self._find(command, topic, token) or Parked(None)
         if not command.wait_ms:
-            return JobShown(topic.name, view_of(queue, command.seq))
+            return JobShown(topic.name, view_of(queue, command.seq, moment.now_ms))
         waiting = self._waiting.setdefault(topic.topic_id, _Waiting(topic))
         waiting.commands[token] = command
         return Parked(command.wait_ms)
@@ -180,7 +182,8 @@ class JobReads:
         try:
             if is_there(topic, command.seq):
                 queue = self._state.queues[topic.topic_id]
-                result = JobShown(topic.name, view_of(queue, command.seq))
+                view = view_of(queue, command.seq, self._state.now_ms)
+                result = JobShown(topic.name, view)
             else:
                 result = self._find(command, topic, token)
         except (Rejection, DamagedRun) as error:
@@ -287,16 +290,24 @@ def search_ended(done: Topic, seq: int) -> "Generator[Sequence[Run], Moment, int
         before_seq = run.first_seq
 
 
-def view_of(queue: Queue, seq: int) -> JobView:
+def view_of(queue: Queue, seq: int, now_ms: int) -> JobView:
     """A job that is in its queue."""
-    job = queue.jobs.get(seq)
+    job, backlog = queue.jobs.get(seq), queue.backlog
+    group, priority = None, 0
+    if backlog is not None:
+        group, priority = backlog.group_of(seq), backlog.priority_of(seq)
     if job is None:
-        return JobView(seq, "ready")
+        ready_ms = 0 if backlog is None else backlog.not_before(seq)
+        if ready_ms > now_ms:
+            return JobView(seq, "delayed", group, priority, ready_at=ready_ms)
+        return JobView(seq, "ready", group, priority)
     state = state_of(job)
     notes = job.notes
     return JobView(
         seq,
         state,
+        group,
+        priority,
         deliveries=job.deliveries,
         ready_at=job.until_ms if state == "delayed" else None,
         node=job.node if state == "leased" else None,
