@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from protocol.durable import Durable
 from protocol.harness import Harness
 from protocol.workers import cold, queue
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
@@ -249,3 +250,41 @@ def test_refusals() -> None:
     engine.room_bytes = 10
     assert refusal(engine) is ErrorCode.THROTTLED
     assert datas(engine, "d") == ["a"]
+
+
+@pytest.mark.parametrize("end", ["", "kill", "stop"])
+def test_a_letter_has_its_group_again(end: str) -> None:
+    """`meta.$group` is no part of the record that goes back: it is the job's group, also after a restart.
+    (§10.6)"""
+    engine: Any = Durable()
+    engine.put("d")
+    queue(engine, max_deliveries=1, dead_letter="d", order="group")
+    engine.append(
+        *({"data": n, "group": "g", "meta": {"k": n}} for n in range(2)),
+        {"data": 2},
+        name="q",
+    )
+    for _ in range(3):
+        engine.nack(*engine.claimed(max=9))
+    assert engine.claimed(max=9) == []
+    assert [each["meta"].get("$group") for each in engine.diff(name="d")["records"]] == [
+        "g",
+        None,
+        "g",
+    ]
+    engine.append_raw(
+        b'{"records":[{"data":3,"meta":{"$group":7}},{"data":4,"meta":{"x":"$group"}}]}', "d"
+    )
+
+    assert engine.redrive()["moved"] == 5
+    if end:
+        engine = getattr(engine, end)()
+
+    found = {job["seq"]: job["group"] for job in engine.jobs()["jobs"]}
+    assert list(found.values()) == ["g", None, "g", None, None]
+    metas = [each.get("meta") for each in engine.diff(name="q")["records"]]
+    assert metas == [{"k": 0}, None, {"k": 1}, {"$group": 7}, {"x": "$group"}]
+    first, second = (seq for seq, group in found.items() if group == "g")
+    claimed = engine.claimed(max=9)
+    assert first in claimed
+    assert second not in claimed

@@ -489,10 +489,14 @@ class UnitOfWork:
         moment: Moment,
         *,
         freed_bytes: int = 0,
+        jobs: bytes = b"",
     ) -> Gate:
         """Append copies to a topic, and make their cause true, in one entry of the log.
 
         Where the destination's records are in no log (`ephemeral`), their cause is logged alone.
+
+        Args:
+            jobs: Options of the copies, as `RecordsAppended` has them.
 
         Returns:
             What the copies wait for before they are shown.
@@ -501,6 +505,8 @@ class UnitOfWork:
             Rejection: The destination does not take them, or the log does not; nothing changed.
         """
         event, log_bytes = self.admit(dest, copies, cause, moment, freed_bytes=freed_bytes)
+        if jobs:
+            event = msgspec.structs.replace(event, jobs=jobs)
         volatile = not dest.durability.is_logged
         self.log_append(dest, event, log_bytes, volatile=volatile)
         if volatile:

@@ -10,8 +10,9 @@ or delayed is somebody's already.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
+import msgspec
 import numpy as np
 
 from topics.protocol.commit.copies import Copies, gather, without
@@ -27,6 +28,7 @@ from topics.protocol.model.errors import (
     unreadable,
 )
 from topics.protocol.model.events import RecordsDeleted, Redriven
+from topics.protocol.model.job_options import JobRequest, resolved_options
 from topics.protocol.model.limits import BATCH_BYTES_MAX, LOOKS_MAX
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Wake
@@ -39,12 +41,20 @@ from topics.protocol.state.topic import Topic, look_cost
 
 STAMPS: Final = "$dead_letter_"
 """Keys of `meta` that begin so are the server's (§10.6)."""
+GROUP: Final = b"$group"
+"""The key of `meta` that has a letter's group: it is the job's again (§10.6)."""
 _FULL: Final = frozenset({ErrorCode.TOPIC_FULL, ErrorCode.THROTTLED})
 """Refusals that fewer letters may not meet."""
 _UNCLAIMABLE: Final = WAITING | {JobPlace.LEASED}
 
 Answer: TypeAlias = Callable[[Moved], Outcome]
 """What is said of letters that were moved."""
+
+
+class _Grouped(msgspec.Struct, rename={"group": "$group"}):
+    """What of a `meta` is looked at."""
+
+    group: Any = None
 
 
 class Redrives:
@@ -54,6 +64,7 @@ class Redrives:
         self._unit = unit
         self._state = unit.state
         self._scans = scans
+        self._group_bytes_max = unit.admission.limits.max_tag_bytes
 
     def redrive(self, command: Redrive, token: object, moment: Moment) -> Outcome | Parked:
         """Raises Rejection: 404, 409, and what refuses an append to the queue."""
@@ -212,12 +223,25 @@ class Redrives:
         more: bool,
     ) -> Moved:
         """As many of them as the queue takes, in one entry of the log."""
-        copies = gather(extents, texts, rewrite=lambda _, meta: without(meta, STAMPS))
+        groups: dict[int, str] = {}
+
+        def rewrite(seq: int, meta: bytes) -> bytes:
+            meta = without(meta, STAMPS)
+            if GROUP in meta:
+                group = msgspec.json.decode(meta, type=_Grouped).group
+                if isinstance(group, str) and 0 < len(group.encode()) <= self._group_bytes_max:
+                    groups[seq] = group
+                    return without(meta, "$group")
+            return meta
+
+        copies = gather(extents, texts, rewrite=rewrite)
         dest = self._queue(command, moment.now_ms)
         moved = len(copies)
         while True:
             try:
-                return self._copy(source, dest, copies.first(moved), seqs[:moved], moment, more)
+                chosen = seqs[:moved]
+                jobs = _options_of([groups.get(seq) for seq in chosen], moment.now_ms)
+                return self._copy(source, dest, copies.first(moved), chosen, jobs, moment, more)
             except Rejection as refusal:
                 if refusal.code not in _FULL or moved == 1:
                     raise
@@ -229,6 +253,7 @@ class Redrives:
         dest: Topic,
         copies: Copies,
         seqs: Sequence[int],
+        jobs: bytes,
         moment: Moment,
         more: bool,
     ) -> Moved:
@@ -242,7 +267,7 @@ class Redrives:
         self._unit.admit(dest, copies, cause, moment, freed_bytes=size_bytes)
         if is_logged:
             self._unit.log_expiry(source, now_ms)
-        gate = self._unit.copy_into(dest, copies, cause, moment, freed_bytes=size_bytes)
+        gate = self._unit.copy_into(dest, copies, cause, moment, freed_bytes=size_bytes, jobs=jobs)
         if not is_logged:
             gone = RecordsDeleted(now_ms, source.topic_id, spans, count, left_bytes)
             self._unit.emit(gone, logged=False)
@@ -256,6 +281,14 @@ class Redrives:
             is_logged=True,
             is_fsync=dest.durability.waits_for_sync,
         )
+
+
+def _options_of(groups: Sequence[str | None], now_ms: int) -> bytes:
+    """Options of jobs that have groups, as an event has them; empty where none has."""
+    if not any(groups):
+        return b""
+    requests = [None if group is None else JobRequest(group=group) for group in groups]
+    return msgspec.msgpack.encode(resolved_options(requests, now_ms))
 
 
 def _as_it_is(moved: Moved) -> Outcome:
