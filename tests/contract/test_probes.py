@@ -61,6 +61,7 @@ def test_limits(api: Api) -> None:
         "max_record_bytes": 100_000,
         "max_meta_bytes": 16_384, "max_tag_bytes": 256, "max_node_bytes": 128, "max_limit": 1000,
         "max_watch_topics": 256, "max_claim": 1000, "max_topics": 100_000, "max_routers": 10_000,
+        "max_schedules": 10_000,
         "max_watch_sessions": 10_000, "max_sse_connections": 10_000,
         "max_sse_connections_per_key": 1000, "max_inflight_per_key": 1000, "max_total_bytes": 0,
         "max_idempotency_keys": 1_000_000,

@@ -38,6 +38,8 @@ from topics.protocol.model.events import (
     RunsDropped,
     RunsSealed,
     ScatteredDeleted,
+    ScheduleConfigured,
+    ScheduleDeleted,
     SeqsReserved,
     SeqsSkipped,
     TailLost,
@@ -80,6 +82,8 @@ CODES: Final[dict[type[Event], int]] = {
     PartitionsAdded: 21,
     ProducerIdsReserved: 24,
     GroupDeleted: 26,
+    ScheduleConfigured: 27,
+    ScheduleDeleted: 28,
 }
 """Codes are part of the format: they are added to, never given out again."""
 

@@ -43,7 +43,7 @@ from topics.protocol.model.events import Event, PlaceReached, RunsDropped, RunsS
 from topics.protocol.model.records import Buffer
 
 MAGIC: Final = b"tpcR"
-FORMAT: Final = 3
+FORMAT: Final = 4
 """The newest that this version reads."""
 FORMAT_OLDEST: Final = 1
 """The oldest that it reads and writes.  A leader writes the newest that all live nodes read."""
