@@ -7,6 +7,7 @@ ticks a schedule costs nothing: the engine's alarm is that of the tick which com
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -325,6 +326,7 @@ class ScheduleCommands:
         self._schedules.blocked.clear()
         for schedule in self._schedules.by_id.values():
             self._schedules.look(schedule)
+            _load(schedule.config.tz)
         self._schedules.fired = self._schedules.missed = 0
 
     def is_due(self, now_ms: int) -> bool:
@@ -443,6 +445,15 @@ class ScheduleCommands:
         """The tick happened, or does not any more."""
         self._walks.pop(schedule_id, None)
         self._room_since.pop(schedule_id, None)
+
+
+def _load(zone: str | None) -> None:
+    """Have a time zone at hand before its first tick.  One that is not there is told where a tick needs it."""
+    if zone is not None:
+        from topics.protocol.model.timetable import zone_of
+
+        with suppress(Rejection):
+            zone_of(zone)
 
 
 def _paused(schedule: Schedule, *, changed: bool) -> SchedulePaused:
