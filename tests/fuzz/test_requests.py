@@ -54,6 +54,10 @@ BODIES: dict[str, list[object]] = {
     "POST /v0/topics/:/ack": [{"node": "w", "seqs": [1, 2]}],
     "POST /v0/topics/:/nack": [{"node": "w", "seqs": [1], "delay_ms": 10}],
     "POST /v0/topics/:/extend": [{"node": "w", "seqs": [1], "lease_ms": 10}],
+    "POST /v0/groups/:/commit": [
+        {"offsets": [{"topic": "q", "seq": 3}]},
+        {"offsets": [{"topic": "q", "seq": 3, "partition": 0}, {"topic": "d", "seq": 0}]},
+    ],
     "POST /v0/cluster/trim": [{}, {"before": 9}, {"now": True, "alone": True, "dry_run": True}],
     "PUT /v0/routers/:": [
         {"source": "q", "dest": "d"},
@@ -65,10 +69,6 @@ BODIES: dict[str, list[object]] = {
         {"topic": "d", "record": {"data": "x", "tag": "t"}, "every_ms": 60000, "missed": "all"},
         {"topic": "d", "record": {"data": 1}, "at": 4102444800000, "config": {"type": "queue"}},
         {"topic": "q", "record": {"data": 1}, "every_ms": 5000, "until": 1 << 50, "paused": True},
-    ],
-    "POST /v0/groups/:/commit": [
-        {"offsets": [{"topic": "q", "seq": 1}]},
-        {"offsets": [{"topic": "q", "seq": 0, "partition": 0}, {"topic": "d", "seq": 3}]},
     ],
     "POST /v0/watch": [
         {"topics": {"q": {"from_seq": 1}, "d": {"tail": True}}, "node": "n"},

@@ -276,3 +276,5 @@ def require_whole(file: File, path: str, header: segment.SegmentHeader) -> None:
     for row in table:
         for damage in run_damages(file, path, row):
             raise damage
+    for damage in segment.more_damages(file, path, header):
+        raise damage

@@ -617,6 +617,12 @@ class ScheduledRecord(msgspec.Struct, frozen=True, kw_only=True):
     time: int | None = None
     headers: list[Any] | None = None
     partition: int | None = None
+    delay_ms: int | None = None
+    not_before: int | None = None
+    priority: int | None = None
+    expires_ms: int | None = None
+    group: str | None = None
+    unique: str | dict[str, Any] | None = None
 
 
 class Schedule(ScheduleSummary, frozen=True, kw_only=True):

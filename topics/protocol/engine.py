@@ -448,6 +448,7 @@ class Engine:
             self.unit.publication.plan(topic)
         queues = self.state.queues
         queues.next_lease = max(queues.next_lease, term << LEASES_BITS)
+        queues.begin(now_ms)
         self.group_commands.begin(now_ms)
         self.schedule_commands.begin()
 

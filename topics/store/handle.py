@@ -72,6 +72,21 @@ class Handle:
             self.parts[index, name] = part
         return part
 
+    def section(self, index: int, kind: int) -> memoryview | None:
+        """*Blocking.* A section that a run has beside its first; None where it has none of this kind.
+
+        Raises:
+            Corrupt: It does not verify.
+        """
+        count = int(self.row(index)["more"])
+        if not count:
+            return None
+        first = int(self.table["more"][:index].sum(dtype=np.uint64))
+        listed = segment.read_more(self.file, self.path, self.header)[first : first + count]
+        for more in listed[listed["kind"] == kind]:
+            return segment.read_section(self.file, self.path, more)
+        return None
+
     def _check(self, index: int, row: Any) -> None:
         if index not in self.checked:
             self._check_size()

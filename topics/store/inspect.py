@@ -338,6 +338,8 @@ class Inspection:
             report.flag_repairs = len(flags) - report.dead - int(np.count_nonzero(flags == LIVE))
             for row in table:
                 self._run(file, path, row)
+            for damage in segment.more_damages(file, path, header):
+                self._problem(damage)
         finally:
             file.close()
 

@@ -109,6 +109,9 @@ MORE_DTYPE: Final = np.dtype(
 """A section that a run has beside its first, in a list behind the run table, in the order of runs.  A
 reader passes over a kind that it does not know."""
 
+JOBS: Final = 1
+"""Kind of a section: msgpack of `job_options.JobOptions`, the options of a run's jobs."""
+
 assert IDENTITY.size == 32
 assert HISTORY.size == 24
 assert LOG_HEADER.size == 88

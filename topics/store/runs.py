@@ -9,17 +9,20 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.errors import Corrupt, DamagedRun
 from topics.protocol.model.events import RunRef
+from topics.protocol.model.job_options import DecodedOptions, JobOptions, decoded_options
 from topics.protocol.model.ports import Span, StoreStats, TagMatch
 from topics.protocol.model.records import DELETED, LIVE, TEXT, Buffer, Columns
 from topics.store.handle import Handle, Segment
-from topics.store.layout import BLOCK, digest
+from topics.store.layout import BLOCK, JOBS, digest
 from topics.store.opened_runs import OpenedRuns
 
+_OPTIONS: Final = msgspec.msgpack.Decoder(JobOptions)
 NEAR_BYTES: Final = 16 << 10
 """Spans with smaller gaps between them are read with one call."""
 
@@ -123,6 +126,14 @@ class SealedRun:
         if self._forms is None:
             self._forms = bool(self.columns.form.any())
         return self._forms
+
+    def job_options(self) -> DecodedOptions | None:
+        handle = self._opened()
+        try:
+            data = handle.section(self.index, JOBS)
+        except Corrupt as damage:
+            raise self._damaged(damage) from None
+        return None if data is None else decoded_options(_OPTIONS.decode(data), self.first_seq)
 
     @property
     def times(self) -> NDArray[np.int64]:

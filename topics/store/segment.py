@@ -5,7 +5,7 @@ them.  Invariant: digests form a tree, from the header over the run table and ea
 every block of text.  Only the delete flags lie outside of it, because only they change.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from topics.store.files import File, Files, discard, read_at_most, write_all, wr
 from topics.store.layout import (
     BLOCK,
     FORMAT_VERSION,
+    JOBS,
     MORE_DTYPE,
     OLD_COLUMNS,
     OLD_RUN_DTYPE,
@@ -115,6 +116,35 @@ def read_table(file: File, path: str, header: SegmentHeader) -> NDArray[Any]:
     return table
 
 
+def read_more(file: File, path: str, header: SegmentHeader) -> NDArray[Any]:
+    """The list of sections that runs have beside their first, shape (n,) of `MORE_DTYPE`, those of the first run first.
+    The table was read before.  Raises Corrupt."""
+    table = read_table(file, path, header)
+    count = int(table["more"].sum(dtype=np.uint64))
+    if not count:
+        return np.empty(0, MORE_DTYPE)
+    at = TABLE_OFFSET + header.runs * RUN_DTYPE.itemsize
+    return np.frombuffer(read_exact(file, path, at, count * MORE_DTYPE.itemsize), MORE_DTYPE)
+
+
+def read_section(file: File, path: str, more: Any) -> memoryview:
+    """*Blocking.* A section, by its row of the list.  Raises Corrupt."""
+    offset = int(more["offset"])
+    data = read_exact(file, path, offset, int(more["bytes"]))
+    if digest(data) != int(more["digest"]):
+        raise Corrupt(path, offset, "a section of a run does not verify")
+    return data
+
+
+def more_damages(file: File, path: str, header: SegmentHeader) -> Iterator[Corrupt]:
+    """Which of the sections that runs have beside their first do not verify."""
+    for more in read_more(file, path, header):
+        try:
+            read_section(file, path, more)
+        except Corrupt as damage:
+            yield damage
+
+
 def shape_of(row: Any) -> Shape:
     """The shape of a run, by its row of the run table."""
     return Shape(**{each.name: int(row[each.name]) for each in fields(Shape)})
@@ -197,8 +227,10 @@ def _write(
     give_way: Callable[[], None],
 ) -> list[RunRef]:
     pace = _Pace(give_way)
-    drafts = _write_sections(file, entries, pace)
-    table = _layout(drafts)
+    more = np.zeros(sum(bool(entry.jobs) for entry in entries), MORE_DTYPE)
+    drafts, end = _write_sections(file, entries, len(more), pace)
+    _write_more(file, entries, more, end)
+    table = _layout(drafts, more)
     flags_offset = int(table["flags_offset"][0])
     payload_offset = int(table["text_offset"][0])
     file_bytes = payload_offset + sum(draft.shape.text_bytes for draft in drafts)
@@ -210,7 +242,7 @@ def _write(
         write_all(file, blocks, int(row["section_offset"]) + draft.shape.parts()["blocks"][0])
     flags = np.concatenate([draft.flags for draft in drafts])
     write_all(file, flags.tobytes(), flags_offset)
-    raw = table.tobytes()
+    raw = table.tobytes() + more.tobytes()
     write_all(file, raw, TABLE_OFFSET)
     header = seal_header(
         SEGMENT_HEADER,
@@ -242,10 +274,12 @@ def _write(
     ]
 
 
-def _write_sections(file: File, entries: Sequence[SealEntry], pace: "_Pace") -> list[Draft]:
+def _write_sections(
+    file: File, entries: Sequence[SealEntry], more: int, pace: "_Pace"
+) -> tuple[list[Draft], int]:
     """Write each run's section up to the digests of its text, one run after another, so that the columns
-    and strings of one run are in memory twice and not those of all."""
-    at = _sections_offset(len(entries))
+    and strings of one run are in memory twice and not those of all; returns where they end, too."""
+    at = _sections_offset(len(entries), more)
     drafts = []
     for entry in entries:
         draft = draft_run(entry)
@@ -256,14 +290,27 @@ def _write_sections(file: File, entries: Sequence[SealEntry], pace: "_Pace") -> 
         drafts.append(draft)
         at += draft.shape.section_bytes
         pace.did(len(head))
-    return drafts
+    return drafts, at
 
 
-def _sections_offset(runs: int) -> int:
-    return aligned(TABLE_OFFSET + runs * RUN_DTYPE.itemsize, 8)
+def _write_more(file: File, entries: Sequence[SealEntry], more: NDArray[Any], offset: int) -> None:
+    """Write the sections that runs have beside their first, behind those, and list them."""
+    at = aligned(offset, 8)
+    written = 0
+    for entry in entries:
+        if entry.jobs:
+            row = more[written]
+            row["kind"], row["offset"], row["bytes"] = JOBS, at, len(entry.jobs)
+            row["digest"] = digest(entry.jobs)
+            write_all(file, entry.jobs, at)
+            at, written = aligned(at + len(entry.jobs), 8), written + 1
 
 
-def _layout(drafts: Sequence[Draft]) -> NDArray[Any]:
+def _sections_offset(runs: int, more: int) -> int:
+    return aligned(TABLE_OFFSET + runs * RUN_DTYPE.itemsize + more * MORE_DTYPE.itemsize, 8)
+
+
+def _layout(drafts: Sequence[Draft], more: NDArray[Any]) -> NDArray[Any]:
     """The run table without the section digests."""
     table = np.zeros(len(drafts), RUN_DTYPE)
     for row, draft in zip(table, drafts, strict=True):
@@ -271,9 +318,13 @@ def _layout(drafts: Sequence[Draft]) -> NDArray[Any]:
         for each in fields(Shape):
             row[each.name] = getattr(draft.shape, each.name)
         row["section_bytes"] = draft.shape.section_bytes
-    sections = _sections_offset(len(drafts))
+        row["more"] = bool(draft.entry.jobs)
+    sections = _sections_offset(len(drafts), len(more))
     table["section_offset"] = sections + _starts(table["section_bytes"])
-    flags = aligned(sections + int(table["section_bytes"].sum()), PAGE)
+    end = sections + int(table["section_bytes"].sum())
+    if len(more):
+        end = int(more["offset"][-1] + more["bytes"][-1])
+    flags = aligned(end, PAGE)
     table["flags_offset"] = flags + _starts(table["count"].astype(np.uint64))
     payload = aligned(flags + int(table["count"].sum(dtype=np.uint64)), PAGE)
     table["text_offset"] = payload + _starts(table["text_bytes"])

@@ -264,6 +264,52 @@ def test_a_record_of_kafkas_keeps_what_it_says_beside_its_data() -> None:
     assert (found["$form"], found["$key"], found["$time"]) == ("base64", "aw==", 5)
 
 
+def test_a_tick_is_a_job_with_the_options_of_an_append() -> None:
+    """Priority, delay and the others, as an append takes them; a delay counts from the tick. (§10)"""
+    engine = Harness()
+    record = {"data": 1, "priority": 7, "delay_ms": 500, "group": "g", "unique": {"key": "k"}}
+    made = engine.at_times(topic="q", record=record, every_ms=5000, config={"type": "queue"})
+    assert made["record"] == record
+
+    engine.pass_time(START_MS + 5000)
+    assert engine.claimed("q") == []
+    engine.now_ms += 500
+
+    [job] = engine.claim("q")["claimed"]
+    assert (job["priority"], job["group"]) == (7, "g")
+
+
+@pytest.mark.parametrize("durability", ["disk", "ephemeral"])
+def test_a_tick_whose_unique_job_is_there_makes_no_other(durability: str) -> None:
+    """The tick is over, and says which job stands for it; so it is after a restart."""
+    engine = Harness()
+    engine.put("q", type="queue", durability=durability)
+    engine.at_times(topic="q", record={"data": 1, "unique": "k"}, every_ms=1000)
+    engine.pass_time(START_MS + 1000)
+    engine.pass_time(START_MS + 2000)
+
+    assert engine.counters("q")[0] == 1
+    state = engine.scheduled()
+    assert (state["fired_total"], state["next_at"]) == (2, START_MS + 3000)
+    assert (state["last_run"]["at"], state["last_run"]["seq"]) == (START_MS + 2000, 1)
+    assert again(engine).scheduled() == state
+    engine.room_bytes = 0
+    engine.pass_time(START_MS + 3000)
+    assert engine.scheduled()["blocked"]["code"] == "throttled"
+    engine.room_bytes = 1 << 30
+    [seq] = engine.claimed("q")
+    engine.ack(seq, name="q")
+    engine.pass_time(START_MS + 4000)
+    assert engine.counters("q")[0] == 1
+
+
+def test_a_log_takes_no_options_of_jobs() -> None:
+    engine = Harness()
+    engine.at_times(record={"data": 1, "priority": 7}, every_ms=1000)
+    engine.pass_time(START_MS + 1000)
+    assert engine.scheduled()["blocked"]["code"] == "invalid_request"
+
+
 # ---------------------------------------------------------------------- missed ticks
 
 

@@ -207,9 +207,7 @@ class UnitAcceptance:
     def _needs_time(self) -> bool:
         """Whether a record or a job waits for time."""
         state = self._engine.state
-        return bool(state.expiry) or any(
-            queue.in_flight or queue.delayed > queue.damaged for queue in state.queues.values()
-        )
+        return bool(state.expiry) or any(queue.waits_for_time for queue in state.queues.values())
 
     def _look_ms(self) -> int | None:
         """When to look whether time has to be logged though nothing else is, by the wall clock."""

@@ -2,7 +2,7 @@
 
 Format 1 carries all that records of HTTP need.  Format 2 carries record batches of Kafka's clients, ids of
 producers, the marks of records that came by Kafka, configs of record batches, and trims.  Format 3 carries partitions,
-compaction and groups of consumers.  Format 4 carries schedules.
+compaction and groups of consumers.  Format 4 carries options of jobs, and schedules.
 """
 
 from typing import Final
@@ -36,6 +36,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 BATCHES: Final = 2
 GROUPS: Final = 3
 SCHEDULES: Final = 4
+JOBS: Final = 4
 
 
 def format_of(command: Command) -> int:
@@ -58,6 +59,8 @@ def format_of(command: Command) -> int:
             return SCHEDULES
         case Append():
             marked = FORMAT_OLDEST if command.marks is None else BATCHES
+            if command.jobs is not None:
+                return JOBS
             return max(marked, _format_of_config(command.config))
         case PutTopic():
             return _format_of_config(command.config)
@@ -68,6 +71,12 @@ def format_of(command: Command) -> int:
 
 
 def _format_of_config(config: TopicConfig) -> int:
+    jobs = (
+        *(config.order, config.fair, config.rate, config.backoff),
+        *(config.max_in_flight, config.group_max_in_flight),
+    )
+    if any(each is not UNSET for each in jobs):
+        return JOBS
     groups = config.partitions, config.compact, config.kafka_configs
     if any(each is not UNSET for each in groups):
         return GROUPS

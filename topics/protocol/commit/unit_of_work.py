@@ -31,6 +31,7 @@ from topics.protocol.model.events import (
     Event,
     FloorsRaised,
     Forwarded,
+    JobsExpired,
     Loss,
     Marks,
     PartitionsAdded,
@@ -561,13 +562,22 @@ class UnitOfWork:
         )
         self.emit(event, logged=logs_deletes(queue), log_bytes=FRAME_BYTES + len(event.spans))
 
-    def remove(self, topic: Topic, seqs: Sequence[int], moment: Moment) -> tuple[int, Gate]:
-        """Delete live records by seq, ascending; returns how many, and what the answer waits for."""
+    def remove(
+        self, topic: Topic, seqs: Sequence[int], moment: Moment, *, have_expired: bool = False
+    ) -> tuple[int, Gate]:
+        """Delete live records by seq, ascending; returns how many, and what the answer waits for.
+
+        Args:
+            have_expired: They are jobs that were not started in time.
+        """
         if not seqs:
             return 0, self.repeated(topic)
         size_bytes = topic.text_of(seqs)
         raw = packed_spans(seqs)
-        return len(seqs), self.remove_spans(topic, raw, len(seqs), size_bytes, moment)
+        gate = self.remove_spans(
+            topic, raw, len(seqs), size_bytes, moment, have_expired=have_expired
+        )
+        return len(seqs), gate
 
     def remove_spans(
         self,
@@ -577,6 +587,8 @@ class UnitOfWork:
         size_bytes: int,
         moment: Moment,
         marks: Sequence[Marks] = (),
+        *,
+        have_expired: bool = False,
     ) -> Gate:
         """Delete live records by spans and marks of seqs, as `RecordsDeleted` and `ScatteredDeleted`
         have them, of which it is known how many records and bytes of text they hold.
@@ -594,6 +606,8 @@ class UnitOfWork:
         event: Event
         if marks:
             event = ScatteredDeleted(now_ms, topic_id, spans, marks, count, size_bytes)
+        elif have_expired:
+            event = JobsExpired(now_ms, topic_id, spans, count, size_bytes, records)
         else:
             event = RecordsDeleted(now_ms, topic_id, spans, count, size_bytes)
         self.emit(event, logged=logged, log_bytes=log_bytes)

@@ -161,14 +161,20 @@ class DeadLetters:
         """
         spans = seq_spans(np.array([job.seq for job in jobs], np.uint64))
         deliveries = {job.seq: job.deliveries for job in jobs}
-        name = orjson.dumps(topic.name)
+        expired = {job.seq for job in jobs if job.is_expired}
+        name, backlog = orjson.dumps(topic.name), queue.backlog
 
         def stamp(seq: int) -> dict[str, bytes]:
-            return {
+            said = {
                 "$dead_letter_from": name,
                 "$dead_letter_deliveries": b"%d" % deliveries[seq],
                 "$dead_letter_src_seq": b"%d" % seq,
             }
+            if seq in expired:
+                said["$dead_letter_reason"] = b'"expired"'
+            if backlog is not None and (group := backlog.group_of(seq)) is not None:
+                said["$group"] = orjson.dumps(group)
+            return said
 
         is_logged = logs_deletes(topic)
         if is_logged:

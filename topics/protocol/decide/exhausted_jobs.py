@@ -13,6 +13,7 @@ import msgspec
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.dead_letters import MOVED_MAX, DeadLetters
+from topics.protocol.decide.expired_jobs import ExpiredJobs
 from topics.protocol.model.backoff import backoff_ms
 from topics.protocol.model.moment import Moment
 from topics.protocol.state.job import Job, JobPlace
@@ -30,10 +31,11 @@ class _Pause(msgspec.Struct):
 class ExhaustedJobs:
     """Jobs of all queues of one engine that end by time."""
 
-    def __init__(self, unit: UnitOfWork, dead_letters: DeadLetters) -> None:
+    def __init__(self, unit: UnitOfWork, dead_letters: DeadLetters, expired: ExpiredJobs) -> None:
         self._unit = unit
         self._state = unit.state
         self._dead_letters = dead_letters
+        self._expired = expired
         self._alarms: list[tuple[int, int]] = []
         self._alarm_of: dict[int, int] = {}
         self._due: dict[int, None] = {}
@@ -66,6 +68,8 @@ class ExhaustedJobs:
         queue = self._state.queues.get(topic_id)
         if queue is None or topic_id in self._moving:
             return
+        if queue.backlog is not None:
+            queue.settle(self._state.now_ms)
         at_ms = queue.next_end_ms()
         if at_ms is None:
             self._alarm_of.pop(topic_id, None)
@@ -97,6 +101,7 @@ class ExhaustedJobs:
         queue = self._state.queues[topic.topic_id]
         self._unit.expire(topic, moment.now_ms)
         queue.settle(moment.now_ms)
+        self._expired.end(topic, queue, moment, limit)
         jobs = queue.take_ended(moment.now_ms, limit)
         if jobs:
             self._moving[topic.topic_id] = jobs

@@ -5,12 +5,14 @@ A lease is an event, logged where the queue's config has them outlive the proces
 """
 
 from collections.abc import Sequence
+from operator import gt
 from typing import Final, Protocol
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, gate_of
 from topics.protocol.decide.topics import note_read
 from topics.protocol.model.commands import Held
+from topics.protocol.model.config import Rate
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import JobsLeased, JobsReleased
 from topics.protocol.model.moment import Moment
@@ -65,6 +67,30 @@ class Leases:
         """Jobs that may be claimed (§10.7)."""
         return topic.shown()[0] - queue.in_flight - queue.delayed
 
+    # ------------------------------------------------------------------ pace
+
+    @staticmethod
+    def allowed(topic: Topic, queue: Queue, now_ms: int) -> tuple[int, str]:
+        """How many jobs may be started now, and what limits that (133)."""
+        config = topic.config
+        most, why = 1 << 31, ""
+        if isinstance(config.max_in_flight, int) and config.max_in_flight:
+            most, why = max(config.max_in_flight - queue.in_flight, 0), "in_flight"
+        if (
+            isinstance(config.rate, Rate)
+            and (left := queue.starts.left(now_ms, config.rate)) < most
+        ):
+            most, why = left, "rate"
+        return most, why
+
+    @staticmethod
+    def pace_ms(topic: Topic, queue: Queue, now_ms: int) -> int | None:
+        """When more may be started by the rate, where that is what allows none."""
+        rate = topic.config.rate
+        if isinstance(rate, Rate) and not queue.starts.left(now_ms, rate):
+            return max(queue.starts.next_ms(rate), now_ms + 1)
+        return None
+
     # ------------------------------------------------------------------ the log
 
     def require_writable(self, topic: Topic, n: int, moment: Moment) -> None:
@@ -88,20 +114,25 @@ class Leases:
     def grant(
         self, topic: Topic, queue: Queue, claimant: Claimant, seqs: list[int], now_ms: int
     ) -> Grant:
-        """Lease jobs that may be claimed, ascending; each delivery gets a number of its own."""
+        """Lease jobs that may be claimed, in the order of the answer; each delivery gets a number of its own."""
         lease_ms = topic.config.lease_ms if claimant.lease_ms is None else claimant.lease_ms
         first = self._state.queues.next_lease
         leases = list(range(first, first + len(seqs)))
-        if seqs[0] >= queue.fresh_from:
+        if queue.backlog is None and seqs[0] >= queue.fresh_from:
             deliveries = [1] * len(seqs)
         else:
             jobs = queue.jobs
             deliveries = [jobs[seq].deliveries + 1 if seq in jobs else 1 for seq in seqs]
         until_ms, node = now_ms + lease_ms, claimant.node
-        grant = Grant(topic.topic_id, node, seqs, leases, deliveries, until_ms)
+        options = options_of(queue, seqs)
+        grant = Grant(topic.topic_id, node, seqs, leases, deliveries, until_ms, options)
+        if queue.backlog is not None:
+            rows = sorted(zip(seqs, leases, deliveries, strict=True))
+            seqs, leases, deliveries = (list(column) for column in zip(*rows, strict=True))
         self._lease(
             topic, JobsLeased(now_ms, topic.topic_id, node, until_ms, seqs, leases, deliveries)
         )
+        queue.starts.note(now_ms, len(seqs), topic.config)
         return grant
 
     def extend(
@@ -158,9 +189,20 @@ def held_jobs(queue: Queue, command: Held) -> tuple[list[Job], list[int]]:
     return queue.held(command.seqs, command.node, command.leases)
 
 
+def options_of(queue: Queue, seqs: Sequence[int]) -> Sequence[tuple[int, str | None]]:
+    """Priority and group of each job, where a job of the queue has options."""
+    backlog = queue.backlog
+    if backlog is None or not backlog.table.live:
+        return ()
+    return [(backlog.priority_of(seq), backlog.group_of(seq)) for seq in seqs]
+
+
 def jobs_of(topic: Topic, grant: Grant) -> Jobs:
     """The jobs of a grant, and where their text lies."""
-    return Jobs(grant, topic.runs.extents_of(grant.seqs))
+    seqs = grant.seqs
+    if any(map(gt, seqs, seqs[1:])):
+        return Jobs(grant, [each for seq in seqs for each in topic.runs.extents_of([seq])])
+    return Jobs(grant, topic.runs.extents_of(seqs))
 
 
 def each_alone(jobs: Jobs) -> Jobs:

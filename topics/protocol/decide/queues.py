@@ -7,7 +7,8 @@ events.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice
+from operator import gt
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.decide.dead_letters import MOVED_MAX, DeadLetters
 from topics.protocol.decide.exhausted_jobs import ExhaustedJobs
+from topics.protocol.decide.expired_jobs import ExpiredJobs
 from topics.protocol.decide.leases import Leases, each_alone, held_jobs, jobs_of
 from topics.protocol.decide.push_streams import PushStream, PushStreams
 from topics.protocol.decide.wait_queue import JobWaiter, WaitQueue, WaitQueues, deal
@@ -40,7 +42,7 @@ from topics.protocol.model.outcomes import (
 )
 from topics.protocol.model.shares import Shares
 from topics.protocol.state.job import Job
-from topics.protocol.state.queue import Queue
+from topics.protocol.state.queue import Queue, rest_ms
 from topics.protocol.state.run_list import seq_spans
 from topics.protocol.state.topic import Topic
 
@@ -76,7 +78,8 @@ class QueueCommands:
         self._waiting = WaitQueues()
         self.streams = PushStreams(connections)
         self._dead_letters = DeadLetters(unit, self._on_moved, report)
-        self._exhausted = ExhaustedJobs(unit, self._dead_letters)
+        self._expired = ExpiredJobs(unit, self._dead_letters)
+        self._exhausted = ExhaustedJobs(unit, self._dead_letters, self._expired)
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             Ack: self._ack,
             Nack: self._nack,
@@ -87,6 +90,9 @@ class QueueCommands:
 
     def on_published(self, topic: Topic) -> None:
         """A topic shows more."""
+        queue = self._state.queues.get(topic.topic_id)
+        if queue is not None and queue.backlog is not None and queue.backlog.may_expire:
+            self._state.queues.ending[topic.topic_id] = None
         self._waiting.look_soon(topic.topic_id)
 
     def on_removed(self, topic: Topic) -> None:
@@ -189,6 +195,11 @@ class QueueCommands:
         """Deal what is ready to the waiters that can take something."""
         waiting.retry_ms = None
         ready = max(self._leases.ready(topic, queue), 0)
+        if queue.is_paced(topic.config):
+            allowed, _ = self._leases.allowed(topic, queue, moment.now_ms)
+            if not allowed:
+                waiting.retry_ms = self._leases.pace_ms(topic, queue, moment.now_ms)
+            ready = min(ready, allowed)
         # One job each is dealt first: with as many waiters as jobs, those behind them get none.
         able = ((token, who) for token, who in waiting.waiters.items() if who.wants > 0)
         hungry = list(islice(able, ready))
@@ -209,6 +220,8 @@ class QueueCommands:
                 del waiting.waiters[token]
                 grant = self._leases.grant(topic, queue, who, share, moment.now_ms)
                 granted.append((token, who, grant))
+        if queue.backlog is not None:
+            queue.backlog.end_take()
         for token, who, grant in granted:
             if who.stream is None:
                 self._answer(token, topic, grant)
@@ -225,16 +238,27 @@ class QueueCommands:
         if waiting is not None and (waiting.waiters or waiting.closes_ms is not None):
             self._serve(topic, waiting, moment)  # first come, first served
         if not topic.config.claim_jitter_ms:
-            seqs, gate = self._choose(topic, queue, command.limit, BATCH_BYTES_MAX, moment)
+            limit, waits = command.limit, ""
+            if queue.is_paced(topic.config):
+                allowed, waits = self._leases.allowed(topic, queue, moment.now_ms)
+                limit = min(limit, allowed)
+            seqs, gate = self._choose(topic, queue, limit, BATCH_BYTES_MAX, moment)
             if seqs or not command.wait_ms:
                 grant = None
                 if seqs:
                     grant = self._leases.grant(topic, queue, command, seqs, moment.now_ms)
+                if queue.backlog is not None:
+                    queue.backlog.end_take()
+                    if len(seqs) < limit:
+                        waits = "group" if queue.backlog.is_capped else ""
                 self.streams.free(queue)
                 # Waiters are woken when these leases run out.
                 self._waiting.look_soon(topic.topic_id)
                 # A worker whose claim found only exhausted jobs can read them as dead letters.
-                return self._granted(topic, grant, at_least=gate)
+                is_short = len(seqs) < command.limit
+                return self._granted(topic, grant, at_least=gate, waits=waits if is_short else "")
+            if queue.backlog is not None:
+                queue.backlog.end_take()
         self._wait(topic, queue, command, token, moment.now_ms)
         return Parked(None)
 
@@ -247,6 +271,8 @@ class QueueCommands:
             until_ms = max(until_ms, waiting.closes_ms)
         waiter = JobWaiter(command.node, command.limit, command.lease_ms, until_ms)
         self._waiting.add_claim(waiting, token, waiter)
+        if queue.is_paced(topic.config):
+            waiting.retry_ms = self._leases.pace_ms(topic, queue, now_ms)
         self._waiting.set_alarm(topic.topic_id, queue.next_ms())
 
     def _choose(
@@ -260,6 +286,8 @@ class QueueCommands:
             Up to `limit` seqs, ascending, of at most `budget_bytes` of text but for the first; and
             what must have happened before the dead letters are shown.
         """
+        if queue.backlog is not None:
+            return self._choose_in_order(topic, queue, limit, budget_bytes, moment)
         seqs: list[int] = []
         exhausted: list[Job] = []
         most = topic.config.max_deliveries if topic.config.dead_letter is not None else 0
@@ -281,10 +309,46 @@ class QueueCommands:
             self._waiting.look_anyway(topic.topic_id)
         return seqs[:fits], gate
 
+    def _choose_in_order(
+        self, topic: Topic, queue: Queue, limit: int, budget_bytes: int, moment: Moment
+    ) -> tuple[list[int], Gate]:
+        """The same where jobs have an order of their own; the caller ends what is taken (`end_take`)."""
+        backlog = queue.backlog
+        assert backlog is not None
+        gate = self._expired.end(topic, queue, moment)
+        seqs: list[int] = []
+        exhausted: list[Job] = []
+        most = topic.config.max_deliveries if topic.config.dead_letter is not None else 0
+        while len(seqs) < limit and len(exhausted) < MOVED_MAX:
+            taken = backlog.take(limit - len(seqs))
+            if not taken:
+                break
+            for seq in taken:
+                job = queue.jobs.get(seq)
+                if job is not None and (
+                    (most and job.deliveries >= most)
+                    or (most and not job.deliveries and backlog.is_late(seq, moment.now_ms))
+                ):
+                    exhausted.append(job)
+                else:
+                    seqs.append(seq)
+        if exhausted:
+            moved = self._dead_letters.move(topic, queue, exhausted, moment)
+            gate = max(gate, moved, key=GATES.index)
+        fits = self._fitting(topic, seqs, budget_bytes)
+        if fits < len(seqs):
+            backlog.give_back(seqs[fits:])
+        if fits < len(seqs) or len(exhausted) >= MOVED_MAX:
+            self._waiting.look_anyway(topic.topic_id)
+        return seqs[:fits], gate
+
     def _fitting(self, topic: Topic, seqs: list[int], budget_bytes: int) -> int:
         """How many of these jobs one answer may hold; a few always do."""
         if len(seqs) * self._limits.max_record_bytes <= budget_bytes:
             return len(seqs)
+        if any(map(gt, seqs, seqs[1:])):
+            each = (topic.text_of([seq]) for seq in seqs)
+            return max(sum(1 for total in accumulate(each) if total <= budget_bytes), 1)
         spans = seq_spans(np.array(seqs, np.uint64))
         sizes = [topic.weights(run, rows) for run, rows in topic.runs.rows_of(spans)]
         total = np.cumsum(np.concatenate(sizes), dtype=np.int64)
@@ -293,14 +357,18 @@ class QueueCommands:
     def _answer(self, token: object, topic: Topic, grant: Grant | None) -> None:
         self._unit.wakes.append(Wake(token, self._granted(topic, grant)))
 
-    def _granted(self, topic: Topic, grant: Grant | None, *, at_least: Gate = Gate.NOW) -> Granted:
+    def _granted(
+        self, topic: Topic, grant: Grant | None, *, at_least: Gate = Gate.NOW, waits: str = ""
+    ) -> Granted:
         jobs = None if grant is None else jobs_of(topic, grant)
         gate = NOW if grant is None else self._leases.gate(topic)
-        ready = self._leases.ready(topic, self._state.queues[topic.topic_id])
+        queue = self._state.queues[topic.topic_id]
+        ready = self._leases.ready(topic, queue)
         return Granted(
             topic.name,
             jobs,
             ready,
+            waits if ready > 0 else "",
             gate=max(gate, at_least, key=GATES.index),
             is_logged=gate is not NOW,
         )
@@ -343,17 +411,10 @@ class QueueCommands:
         kept = [i for i, seq in enumerate(grant.seqs) if seq not in damaged and seq not in surplus]
         if not kept:
             return None
-        left = Grant(
-            grant.topic_id,
-            grant.node,
-            [grant.seqs[i] for i in kept],
-            [grant.leases[i] for i in kept],
-            [grant.deliveries[i] for i in kept],
-            grant.until_ms,
-        )
         gate, ready = self._leases.gate(topic), self._leases.ready(topic, queue)
         is_logged = gate is not NOW
-        return Granted(topic.name, Jobs(left, ()), ready, gate=gate, is_logged=is_logged)
+        left = Jobs(grant.only(kept), ())
+        return Granted(topic.name, left, ready, gate=gate, is_logged=is_logged)
 
     # ------------------------------------------------------------------ ack, nack, extend
 
@@ -370,9 +431,17 @@ class QueueCommands:
         topic, queue = self._leases.queue(command.topic, moment.now_ms)
         self._leases.require_writable(topic, len(command.seqs), moment)
         jobs, skipped = held_jobs(queue, command)
-        if jobs:
+        backoff = queue.backoff
+        if jobs and (command.delay_ms is not None or backoff is None):
             ready_ms = moment.now_ms + command.delay_ms if command.delay_ms else 0
             self._leases.release(topic, jobs, ready_ms, moment.now_ms)
+        elif jobs and backoff is not None:
+            rests: dict[int, list[Job]] = {}
+            for job in jobs:
+                rests.setdefault(rest_ms(backoff, job.deliveries, job.seq), []).append(job)
+            for delay_ms, some in rests.items():
+                ready_ms = moment.now_ms + delay_ms if delay_ms else 0
+                self._leases.release(topic, some, ready_ms, moment.now_ms)
         self.streams.free(queue)
         self._waiting.look_soon(topic.topic_id)
         return self._changed(Nacked, topic, queue, len(jobs), skipped, self._leases.gate(topic))
@@ -484,9 +553,6 @@ class QueueCommands:
 def _still_held(queue: Queue, grant: Grant) -> Grant:
     """The part of a grant whose jobs are still its worker's: others were deleted, have expired or were
     leased anew, since they were given to a stream that could not send."""
-    rows = zip(grant.seqs, grant.leases, grant.deliveries, strict=True)
-    left = [row for row in rows if queue.holds(row[0], grant.node, row[1]) is not None]
-    if len(left) == len(grant.seqs):
-        return grant
-    seqs, leases, deliveries = zip(*left, strict=True) if left else ((), (), ())
-    return Grant(grant.topic_id, grant.node, seqs, leases, deliveries, grant.until_ms)
+    rows = enumerate(zip(grant.seqs, grant.leases, strict=True))
+    left = [at for at, (seq, lease) in rows if queue.holds(seq, grant.node, lease) is not None]
+    return grant if len(left) == len(grant.seqs) else grant.only(left)

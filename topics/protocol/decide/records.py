@@ -13,6 +13,7 @@ from topics.protocol.commit.unit_of_work import (
     no_such_partition,
     no_such_topic,
 )
+from topics.protocol.decide.job_appends import JobAppends, remembered
 from topics.protocol.decide.partial_scans import Finding, Looks, PartialScans, search_all, told
 from topics.protocol.decide.placement import part_of, placement_of
 from topics.protocol.model.access import Scope
@@ -54,6 +55,7 @@ class RecordCommands:
         self._unit = unit
         self._state = unit.state
         self._scans = scans
+        self._jobs = JobAppends(unit)
 
     # ------------------------------------------------------------------ append
 
@@ -62,7 +64,8 @@ class RecordCommands:
 
         Args:
             fired: The tick whose one record it is, which becomes true with it; where the topic's records are in no
-                log, there is room for an event of its own, which is the caller's to emit.
+                log, there is room for an event of its own, which is the caller's to emit.  So it is where the record
+                makes no job, and then nothing has changed.
         """
         topic, now_ms = self._state.topics.get(command.topic), moment.now_ms
         created: TopicCreated | None = None
@@ -82,6 +85,8 @@ class RecordCommands:
             known = self._remembered(topic, command, now_ms) if command.key else None
             if known is not None:
                 return known
+        if command.jobs is not None:
+            return self._jobs.append(topic, command, created, moment, fired)
         if topic.config.partition_count > 1:
             return self._append_to_several(topic, command, created, moment, fired)
         if command.partitions is not None:
@@ -188,6 +193,8 @@ class RecordCommands:
         entry = self._state.keys.find(topic.topic_id, command.key, now_ms)
         if entry is None:
             return None
+        if isinstance(entry, PlacedBatch) and topic.config.type == "queue":
+            return remembered(topic, entry, command)
         if isinstance(entry, PlacedBatch):
             placed = decode_placed(entry.placed)
             return self._repeated(topic, placed, command)

@@ -415,7 +415,10 @@ class ScheduleCommands:
         """The record of a tick.  Raises Rejection: the topic does not take it, and nothing changed."""
         appended = self._records.append(_record_of(schedule, fired.at_ms), moment, fired)
         topic = self._state.topics[appended.topic]
-        if not topic.durability.is_logged:
+        if not appended.count:
+            # A unique job was there already, and nothing has changed so far.
+            self._unit.require_writable(moment)
+        if not topic.durability.is_logged or not appended.count:
             span = None if appended.placed is None else appended.placed.spans[0]
             partition = 0 if span is None else span.partition
             run = Run(fired.at_ms, moment.now_ms, topic.name, partition, appended.first_seq)
@@ -500,4 +503,5 @@ def _record_of(schedule: Schedule, at_ms: int) -> Append:
         disable_backpressure=False,
         marks=None if record.mark is None else [record.mark],
         partitions=None if record.partition is None else [record.partition],
+        jobs=None if record.job is None else [record.job],
     )

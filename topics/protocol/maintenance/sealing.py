@@ -273,6 +273,7 @@ class SealBuilder:
         self._sealing = sealing
         self._limits = engine.limits
         self._segments = engine.state.segments
+        self._queues = engine.state.queues
         self._entries: list[SealEntry] = []
         self._ranges: list[tuple[int, int]] = []
         self._ends: list[int] = []
@@ -386,14 +387,23 @@ class SealBuilder:
         parts = [pieces] if runs[0].form == PACKED else _without_dead_stretches(pieces)
         for part in parts:
             first = part[0].run.first_seq + part[0].lo
-            self._entries.append(SealEntry(topic.topic_id, first, tuple(part)))
+            last = part[-1].run.first_seq + part[-1].hi - 1
+            self._entries.append(
+                SealEntry(topic.topic_id, first, tuple(part), self._jobs(topic, first, last))
+            )
         self._ends.append(len(self._entries))
-        last = runs[-1]
-        self._ranges.append((runs[0].first_seq, last.first_seq + last.count - 1))
+        end = runs[-1]
+        self._ranges.append((runs[0].first_seq, end.first_seq + end.count - 1))
         self._text_bytes += sum(self._live_bytes(run) for run in runs)
         busy = {(topic.topic_id, run.first_seq) for run in runs}
         self._busy |= busy
         self._sealing.busy |= busy
+
+    def _jobs(self, topic: Topic, first_seq: int, last_seq: int) -> bytes:
+        """The options of a queue's jobs among the records of these seqs."""
+        queue = self._queues.get(topic.topic_id)
+        backlog = None if queue is None else queue.backlog
+        return b"" if backlog is None else backlog.sealed(first_seq, last_seq)
 
     def _live_bytes(self, run: Run) -> int:
         return run.text_bytes if run.ref is None else self._segments.live_bytes(run.ref)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.events import (
+    AppendRemembered,
     Cause,
     CursorsMoved,
     Event,
@@ -25,6 +26,7 @@ from topics.protocol.model.events import (
     FloorsRaised,
     GroupChanged,
     GroupDeleted,
+    JobsExpired,
     JobsLeased,
     JobsReleased,
     OffsetsCommitted,
@@ -84,6 +86,8 @@ CODES: Final[dict[type[Event], int]] = {
     GroupDeleted: 26,
     ScheduleConfigured: 27,
     ScheduleDeleted: 28,
+    AppendRemembered: 31,
+    JobsExpired: 32,
 }
 """Codes are part of the format: they are added to, never given out again."""
 
@@ -93,7 +97,10 @@ APPENDED: Final = CODES[RecordsAppended]
 PACKED_APPENDED: Final = 20
 """The code of `RecordsAppended` where its batch is packed."""
 
-assert PACKED_APPENDED not in CODES.values()
+JOBS_APPENDED: Final = 30
+"""The code of `RecordsAppended` where jobs among its records have options."""
+
+assert not {PACKED_APPENDED, JOBS_APPENDED} & set(CODES.values())
 
 FRAME_HEADER: Final = struct.Struct("<IBBHII")
 """bytes of the frame with its padding, event code, column mask, -, head bytes, records."""
@@ -136,6 +143,7 @@ class AppendHead(msgspec.Struct, frozen=True, array_like=True):
     key: bytes
     cause: Cause | None = None
     placed: bytes = b""
+    jobs: bytes = b""
 
 
 class PackedHead(msgspec.Struct, frozen=True, array_like=True):
@@ -253,13 +261,16 @@ def _encode_append(event: RecordsAppended) -> Frame:
         event.reserved_through,
         event.key,
     )
-    if event.placed:
+    code = APPENDED
+    if event.jobs:
+        code, head = JOBS_APPENDED, _encode((*fields, event.cause, event.placed, event.jobs))
+    elif event.placed:
         head = _encode((*fields, event.cause, event.placed))
     else:
         head = _encode(fields if event.cause is None else (*fields, event.cause))
     mask, records = 0, len(batch.size)
     if records == 1 and batch.meta_size is batch.src_seq is batch.hops is batch.form is None:
-        return _encode_one(head, batch)
+        return _encode_one(head, batch, code)
     size = _HEADER_BYTES + len(head)
     padding = -size & 7
     size += padding
@@ -275,7 +286,7 @@ def _encode_append(event: RecordsAppended) -> Frame:
     before, size = size, size + len(text)
     padding = -size & 7
     size += padding
-    parts[0] = FRAME_HEADER.pack(size, APPENDED, mask, 0, len(head), records)
+    parts[0] = FRAME_HEADER.pack(size, code, mask, 0, len(head), records)
     # Joined, a small frame is one buffer of the vectored write; a large text is not worth a copy.
     if before + len(text) <= SMALL_BYTES:
         parts += (*_pieces_of(text), _PADDING[padding])
@@ -283,7 +294,7 @@ def _encode_append(event: RecordsAppended) -> Frame:
     return b"".join(parts), *_pieces_of(text), _PADDING[padding]
 
 
-def _encode_one(head: bytes, batch: Batch) -> Frame:
+def _encode_one(head: bytes, batch: Batch, code: int) -> Frame:
     """The frame of a single record with no other column than its sizes, the common case, without the
     loop that pays for more."""
     text = batch.text
@@ -292,7 +303,7 @@ def _encode_one(head: bytes, batch: Batch) -> Frame:
     before = size + len(padding) + _ONE_ROW.size
     size = before + len(text)
     end = _PADDING[-size & 7]
-    header = FRAME_HEADER.pack(size + len(end), APPENDED, _ONE_ROW_MASK, 0, len(head), 1)
+    header = FRAME_HEADER.pack(size + len(end), code, _ONE_ROW_MASK, 0, len(head), 1)
     row = _ONE_ROW.pack(batch.size.item(), batch.data_size.item())
     if size <= SMALL_BYTES:
         return (b"".join((header, head, padding, row, *_pieces_of(text), end)),)
@@ -332,7 +343,7 @@ def decode_all(
         if not _HEADER_BYTES + head_bytes <= size == len(frame):
             raise ValueError(f"frame at {at} says {size} bytes")
         head = frame[_HEADER_BYTES : _HEADER_BYTES + head_bytes]
-        if code == APPENDED:
+        if code in (APPENDED, JOBS_APPENDED):
             fields = _decode_append(head)
             text = None
             if stored is not None and fields.text_bytes >= STORED_BYTES:
@@ -419,4 +430,5 @@ def _decode_append_frame(
         key=head.key,
         cause=head.cause,
         placed=head.placed,
+        jobs=head.jobs,
     )

@@ -21,6 +21,7 @@ from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.draft import Draft, draft_of
 from topics.protocol.model.groups import NO_MEMBER, Membership, OffsetCommit
 from topics.protocol.model.holder import NOBODY, Holder
+from topics.protocol.model.job_options import JobRequest
 from topics.protocol.model.marks import Mark
 from topics.protocol.model.names import public_name
 from topics.protocol.model.partitioner import hashes_of
@@ -84,7 +85,7 @@ class Append(OnBehalf, frozen=True, kw_only=True):
     `nodes` is one for all, or one a record; `tags` and `metas` are None where no record has one.
     `is_configuring` says that `config` was given, and is not the default.  `draft` is their text, where a
     thread has rendered that already.  `marks` are those of records of Kafka's; None where no record has one.
-    `partitions` are those that records name; None where none does.  `hashes` are those of their keys, where a thread
+    `jobs` are the options of jobs; None where no record has any.  `partitions` are those that records name; None where none does.  `hashes` are those of their keys, where a thread
     has computed them.
     """
 
@@ -103,6 +104,7 @@ class Append(OnBehalf, frozen=True, kw_only=True):
     marks: Sequence[Mark | None] | None = None
     partitions: Sequence[int | None] | None = None
     hashes: Sequence[int | None] | None = None
+    jobs: Sequence[JobRequest | None] | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -464,9 +466,9 @@ class Ack(Held, frozen=True):
 
 
 class Nack(Held, frozen=True):
-    """Release jobs, to be claimed again after `delay_ms` (§10.5)."""
+    """Release jobs, to be claimed again after `delay_ms` (§10.5); None: after the queue's `backoff`."""
 
-    delay_ms: int
+    delay_ms: int | None
 
 
 class Extend(Held, frozen=True):

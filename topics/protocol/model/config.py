@@ -29,7 +29,27 @@ MESSAGE_BYTES: Final = 1_048_588
 """A record batch of Kafka's clients, where a topic says nothing else: Kafka's own bound."""
 MESSAGE_BYTES_MAX: Final = 2**31 - 1
 PARTITIONS_MAX: Final = 1000
+BACKOFF_MS_MAX: Final = 86_400_000
+"""A job rests, and a rate counts, a day at most."""
 TimestampType = Literal["CreateTime", "LogAppendTime"]
+Order = Literal["group"]
+
+
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
+    """At most `max` jobs are started in any `per_ms`."""
+
+    max: int
+    per_ms: int
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a job rests that was not done: `base_ms` × `factor` ^ (deliveries − 1), at most `max_ms`, less up to the
+    share `jitter` of it."""
+
+    base_ms: int
+    factor: float = 2.0
+    max_ms: int = 3_600_000
+    jitter: float = 0.0
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +62,11 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
         partitions: How many logs the topic is; UNSET: one.
         compact: Of records with one key the newest stays, and older ones are deleted.
         kafka_configs: Configs of Kafka's clients that no other field says, by their names there.
+        order: "group": jobs of a group are done one after another.
+        fair: Claims take groups in turn.
+        rate: How many jobs are started, at most.
+        max_in_flight, group_max_in_flight: How many may be in flight, of the queue and of a group.
+        backoff: How long a job rests that was not done, where nobody says.
     """
 
     type: TopicType = "log"
@@ -66,6 +91,12 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int | UnsetType = UNSET
     compact: bool | UnsetType = UNSET
     kafka_configs: Mapping[str, str] | UnsetType = UNSET
+    order: Order | UnsetType = UNSET
+    fair: bool | UnsetType = UNSET
+    rate: Rate | UnsetType = UNSET
+    max_in_flight: int | UnsetType = UNSET
+    group_max_in_flight: int | UnsetType = UNSET
+    backoff: Backoff | UnsetType = UNSET
 
     @property
     def partition_count(self) -> int:

@@ -180,6 +180,7 @@ class RecordsAppended(msgspec.Struct, frozen=True, array_like=True):
         key: Digest (16 bytes) of the idempotency key, empty without one.
         cause: What else became true with it, where the batch is copies (one entry of the log, so
             that nothing is ever copied twice or lost in between).
+        jobs: Of a queue, the options of those records that have some (msgpack of `job_options.JobOptions`).
         placed: Of a key in a topic of several partitions, where all records of its append went (msgpack of
             `placed.Placed`); the key is the topic's.
     """
@@ -195,6 +196,7 @@ class RecordsAppended(msgspec.Struct, frozen=True, array_like=True):
     key: bytes = b""
     cause: Cause | None = None
     placed: bytes = b""
+    jobs: bytes = b""
 
 
 class RecordsDeleted(msgspec.Struct, frozen=True, array_like=True):
@@ -377,6 +379,32 @@ class JobsReleased(msgspec.Struct, frozen=True, array_like=True):
     deliveries: Sequence[int]
 
 
+class JobsExpired(msgspec.Struct, frozen=True, array_like=True):
+    """Jobs that were not started in time are gone, as there is no dead-letter topic; fields as those of
+    `RecordsDeleted`."""
+
+    now_ms: int
+    topic_id: int
+    spans: bytes
+    count: int
+    size_bytes: int
+    jobs: int
+
+    @property
+    def span_array(self) -> NDArray[np.uint64]:
+        return np.frombuffer(self.spans, dtype="<u8").reshape(-1, 2)
+
+
+class AppendRemembered(msgspec.Struct, frozen=True, array_like=True):
+    """An append to a queue made no job, as its unique keys were held: what its idempotency key stands for (msgpack of
+    `placed.Placed`)."""
+
+    now_ms: int
+    topic_id: int
+    key: bytes
+    placed: bytes
+
+
 class ProducerIdsReserved(msgspec.Struct, frozen=True, array_like=True):
     """Ids of producers below `through` may be given out, each once."""
 
@@ -499,6 +527,8 @@ Event: TypeAlias = (
     | PartitionsAdded
     | ScheduleConfigured
     | ScheduleDeleted
+    | AppendRemembered
+    | JobsExpired
 )
 
 
@@ -533,11 +563,23 @@ class JobImage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueueImage(msgspec.Struct, frozen=True, array_like=True):
-    """What a queue holds beside its records; `jobs` are those that outlive the process."""
+    """What a queue holds beside its records.
+
+    Attributes:
+        jobs: Those that outlive the process.
+        is_arranged: Below `fresh_from` there may be jobs that were never delivered: they are not claimed in the order
+            of their seqs.
+        holds: Unique keys that are held until some time, whether their job is done or not: digest (16 bytes), seq and
+            time (u64 each, big-endian).
+        expired: Jobs that were not started in time, over the life of this instance.
+    """
 
     dead_lettered: int
     fresh_from: int
     jobs: list[JobImage]
+    is_arranged: bool = False
+    holds: bytes = b""
+    expired: int = 0
 
 
 class ProducerImage(msgspec.Struct, frozen=True, array_like=True):

@@ -72,6 +72,8 @@ class JobCounts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     delayed: int
     damaged: int
     dead_lettered: int
+    blocked: int = 0
+    expired: int = 0
 
 
 class PartitionView(msgspec.Struct, frozen=True):
@@ -199,6 +201,10 @@ class Appended(Outcome, frozen=True):
         created: Whether this made the topic.
         placed: Where they are in a topic of several partitions; `first_seq` and `head_seq` are those of the first
             that has any.
+        seqs: Of each record, in the order in which they came, where some made no job; None: of none is that so.
+        unique: The seqs that such records are answered with.
+        greatest_hit: The last seq of the answer, where no record made a job.
+        replaced: Jobs that made way.
     """
 
     topic: str
@@ -209,6 +215,10 @@ class Appended(Outcome, frozen=True):
     created: bool = False
     deduped: bool = False
     placed: Placed | None = None
+    seqs: Sequence[int] | None = None
+    unique: Sequence[int] = ()
+    greatest_hit: int = 0
+    replaced: Sequence[int] = ()
 
 
 class BatchAppended(Outcome, frozen=True):
@@ -366,7 +376,12 @@ class Purged(_RecordsGone, frozen=True):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """Jobs leased to one worker, ascending by seq, each with its lease and delivery."""
+    """Jobs leased to one worker, each with its lease and delivery; ascending by seq where no job has a place before
+    others.
+
+    Attributes:
+        options: Priority and group of each, in a queue where jobs have options; 0 and None: the job has none.
+    """
 
     topic_id: int
     node: str
@@ -374,6 +389,19 @@ class Grant(msgspec.Struct, frozen=True):
     leases: Sequence[int]
     deliveries: Sequence[int]
     until_ms: int
+    options: Sequence[tuple[int, str | None]] = ()
+
+    def only(self, rows: Sequence[int]) -> "Grant":
+        """Some of its jobs."""
+        return Grant(
+            self.topic_id,
+            self.node,
+            [self.seqs[row] for row in rows],
+            [self.leases[row] for row in rows],
+            [self.deliveries[row] for row in rows],
+            self.until_ms,
+            [self.options[row] for row in rows] if self.options else (),
+        )
 
 
 class Jobs(msgspec.Struct, frozen=True):
@@ -393,11 +421,13 @@ class Granted(Outcome, frozen=True):
     Attributes:
         jobs: None where there was nothing to do.
         ready: Jobs that may still be claimed.
+        waits: What keeps the claim from jobs that are ready; empty: nothing does.
     """
 
     topic: str
     jobs: Jobs | None
     ready: int
+    waits: str = ""
 
     def of(self, jobs: Jobs) -> "Granted":
         """The same answer with these jobs."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.events import Checkpoint, Event, Image, RunRef
+from topics.protocol.model.job_options import DecodedOptions
 from topics.protocol.model.records import Buffer, Columns
 
 Span = tuple[int, int]
@@ -146,6 +147,9 @@ class Run(Protocol):
         """Rows known to be deleted without any I/O, ascending: of a run in memory all, of an open
         sealed run all, of one not opened yet those that `delete` was called with."""
 
+    def job_options(self) -> DecodedOptions | None:
+        """*Blocking.* Of a sealed run the options of its jobs; None where none has any.  Raises Corrupt."""
+
     def node_ids(self, nodes: Sequence[str]) -> NDArray[np.uint32]:
         """Ids of those of `nodes` that occur in this run, any order."""
 
@@ -265,11 +269,15 @@ class SealPiece(msgspec.Struct, frozen=True):
 
 
 class SealEntry(msgspec.Struct, frozen=True):
-    """One run to write: adjacent pieces of one topic, ascending and without a gap."""
+    """One run to write: adjacent pieces of one topic, ascending and without a gap.
+
+    `jobs` is msgpack of the options of those of its records that are jobs and have some; empty where none has.
+    """
 
     topic_id: int
     first_seq: int
     pieces: tuple[SealPiece, ...]
+    jobs: bytes = b""
 
 
 class Contents(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.job_options import JobRequest
 from topics.protocol.model.marks import Mark
 
 Missed = Literal["none", "one", "all"]
@@ -32,6 +33,7 @@ class ScheduledRecord(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         data, meta: As JSON text; `meta` without what the tick adds.
+        job: What is asked of the job that it is; `options` says that in the client's words, as a JSON object.
     """
 
     data: bytes
@@ -40,12 +42,14 @@ class ScheduledRecord(msgspec.Struct, frozen=True, array_like=True):
     meta: bytes | None = None
     mark: Mark | None = None
     partition: int | None = None
+    job: JobRequest | None = None
+    options: bytes = b""
 
     @property
     def size_bytes(self) -> int:
         """Of its text."""
         head = b"" if self.mark is None else self.mark.head
-        return len(self.data) + len(self.meta or b"") + len(head)
+        return len(self.data) + len(self.meta or b"") + len(head) + len(self.options)
 
 
 class ScheduleConfig(msgspec.Struct, frozen=True, kw_only=True):

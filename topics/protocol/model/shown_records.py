@@ -6,6 +6,8 @@ outcome puts the text, once it is read, where its own form of the outcome has it
 
 from typing import Final
 
+import orjson
+
 from topics.protocol.model.outcomes import STABLE, Granted, Jobs, Outcome, Page, Records
 
 WITH_RECORDS: Final = frozenset((Page, *STABLE, Granted))
@@ -35,4 +37,12 @@ def job_records(jobs: Jobs, *, queue: str | None = None) -> Records:
         % (named, lease, grant.until_ms, delivery)
         for lease, delivery in zip(grant.leases, grant.deliveries, strict=True)
     ]
+    if grant.options:
+        inserts = [each + _options(*own) for each, own in zip(inserts, grant.options, strict=True)]
     return Records(jobs.extents, tags=True, inserts=inserts)
+
+
+def _options(priority: int, group: str | None) -> bytes:
+    """What a claim says of a job's options."""
+    text = b',"priority":%d' % priority if priority else b""
+    return text if group is None else text + b',"group":' + orjson.dumps(group)

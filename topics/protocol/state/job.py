@@ -45,6 +45,8 @@ class JobStep(Enum):
     POSTPONED = "postponed"
     RAN_OUT = "ran out"
     """The lease."""
+    RESTS = "rests"
+    """The lease ran out, and the job is not claimed before it has rested."""
     FELL_DUE = "fell due"
     """The delay, or the rest of a damaged job, is over."""
     EXHAUSTED = "exhausted"
@@ -70,6 +72,7 @@ JOB_TRANSITIONS: Final[dict[tuple[JobPlace, JobStep], JobPlace]] = {
     (JobPlace.LEASED, JobStep.RELEASED): JobPlace.AGAIN,
     (JobPlace.LEASED, JobStep.POSTPONED): JobPlace.DELAYED,
     (JobPlace.LEASED, JobStep.RAN_OUT): JobPlace.AGAIN,
+    (JobPlace.LEASED, JobStep.RESTS): JobPlace.DELAYED,
     (JobPlace.LEASED, JobStep.REMOVED): JobPlace.GONE,
     (JobPlace.AGAIN, JobStep.LEASED): JobPlace.LEASED,
     (JobPlace.AGAIN, JobStep.RELEASED): JobPlace.AGAIN,
@@ -116,6 +119,7 @@ class Job(msgspec.Struct, eq=False):
             out, since its holder may still ack until another node claims the job (§10.3).
         refusals: How often the dead-letter topic did not take it.
         is_reported: Its damage is in the server's log.
+        is_expired: It was not started in time.
         queued: It has an entry in the heap of claimable jobs, valid or not: never two, or one claim
             could get it twice.
     """
@@ -129,6 +133,7 @@ class Job(msgspec.Struct, eq=False):
     refusals: int = 0
     is_reported: bool = False
     queued: bool = False
+    is_expired: bool = False
 
     @property
     def ends_ms(self) -> int:

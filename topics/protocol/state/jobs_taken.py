@@ -15,7 +15,9 @@ class JobsTaken:
         self._queue = queue
         self._due = queue.jobs.copy()
         self._count = len(self._due)
+        whole = queue.image(lasting=False)
         self._head = (queue.dead_lettered, queue.fresh_from)
+        self._end = (whole.is_arranged, whole.holds, whole.expired)
         self._kept: list[JobImage] = []
         self._encoded: list[bytes] = []
         self._done = 0
@@ -49,4 +51,5 @@ class JobsTaken:
         assert self._done == self._count
         head = [encode_image(field) for field in self._head]
         fields = len(QueueImage.__struct_fields__)
-        return [array_header(fields), *head, array_header(self._count), *self._encoded]
+        end = [encode_image(field) for field in self._end]
+        return [array_header(fields), *head, array_header(self._count), *self._encoded, *end]

@@ -16,9 +16,13 @@ from itertools import repeat
 from typing import Final, Protocol
 
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 
+from topics.protocol.model.config import Backoff, TopicConfig
 from topics.protocol.model.events import JobsLeased, JobsReleased, Marks, QueueImage
+from topics.protocol.model.job_options import DecodedOptions
+from topics.protocol.state.backlog import Backlog, is_arranged
 from topics.protocol.state.job import (
     AGAIN,
     FELL_DUE,
@@ -33,6 +37,9 @@ from topics.protocol.state.job import (
     JobPlace,
     JobStep,
 )
+from topics.protocol.state.job_starts import JobStarts
+from topics.protocol.state.topic import Topic
+from topics.protocol.state.unique_jobs import UniqueJobs
 
 
 class JobTaker(Protocol):
@@ -46,11 +53,16 @@ class Queue:
     """Beside a topic of type "queue": its jobs.  Mutated by `apply`, and by time in `settle`.
 
     Attributes:
-        jobs: By seq; those that were delivered before.
+        jobs: By seq; those that were delivered before, or released.
         fresh_from: No job from here on was ever delivered.
-        in_flight, delayed: How many are leased, and how many wait for a time, are dying or are
-            damaged; what is left of the topic's live records is ready.
-        damaged: How many of the delayed ones are damaged.
+        in_flight: How many are leased.
+        resting: How many of `jobs` wait for a time, are dying or are damaged.
+        damaged: How many of these are damaged.
+        backlog: The others in their order, where that is not the order of their seqs alone.
+        unique: Their unique keys, where there is one.
+        expired: Jobs that were not started in time over the life of this instance.
+        starts: How many were started lately.
+        backoff: How long a job rests whose lease ran out; None: not at all.
         dead_lettered: Jobs moved to the dead-letter topic over the life of this instance.
         pushed: Leases whose end push streams have to know.
         freed: Those of them that ended since they were last taken, (seq, lease) each.
@@ -62,8 +74,13 @@ class Queue:
         self.jobs: dict[int, Job] = {}
         self.fresh_from = 1
         self.in_flight = 0
-        self.delayed = 0
+        self.resting = 0
         self.damaged = 0
+        self.backlog: Backlog | None = None
+        self.unique: UniqueJobs | None = None
+        self.expired = 0
+        self.backoff: Backoff | None = None
+        self.starts = JobStarts()
         self.dead_lettered = dead_lettered
         self.pushed: set[int] = set()
         self.freed: list[tuple[int, int]] = []
@@ -82,6 +99,67 @@ class Queue:
         self._ends: list[tuple[int, int]] = []
         self._unsorted: list[int] = []
 
+    @property
+    def delayed(self) -> int:
+        """Jobs that may not be claimed yet, or that no worker can get: with `in_flight`, what of the topic's live
+        records is not ready."""
+        backlog = self.backlog
+        return self.resting if backlog is None else self.resting + backlog.delayed
+
+    @staticmethod
+    def is_paced(config: TopicConfig) -> bool:
+        """Whether claims may get fewer jobs than are ready."""
+        return config.rate is not UNSET or config.max_in_flight is not UNSET
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether a job will be elsewhere though nothing happens."""
+        return (
+            self.in_flight > 0
+            or self.resting > self.damaged
+            or (self.backlog is not None and self.backlog.waits_for_time)
+        )
+
+    # ------------------------------------------------------------------ options
+
+    def arrange(self, topic: Topic, *, is_loaded: bool = True) -> Backlog:
+        """Have a backlog."""
+        if self.backlog is None:
+            self.backlog = Backlog(topic, self, is_loaded=is_loaded)
+        return self.backlog
+
+    def note_options(self, topic: Topic, options: DecodedOptions) -> None:
+        """Jobs with options were appended."""
+        self.arrange(topic).add(options)
+        self._note_keys(options)
+
+    def _note_keys(self, options: DecodedOptions) -> None:
+        if options.digests is None:
+            return
+        if self.unique is None:
+            self.unique = UniqueJobs()
+        rows = options.rows
+        for seq, hold_ms, digest in zip(
+            rows["seq"].tolist(), rows["hold_ms"].tolist(), options.digests, strict=True
+        ):
+            if digest.any():
+                self.unique.note(digest.tobytes(), seq, hold_ms)
+
+    def configure(self, topic: Topic) -> None:
+        """The topic's config is what it is now."""
+        config = topic.config
+        self.backoff = config.backoff if isinstance(config.backoff, Backoff) else None
+        if is_arranged(config):
+            self.arrange(topic)
+        if self.backlog is not None:
+            self.backlog.configure()
+
+    def load(self, report: list[str]) -> None:
+        """*Blocking.* Read the options of sealed jobs, once; what cannot be read is told in `report`."""
+        if self.backlog is not None and not self.backlog.is_loaded:
+            for options in self.backlog.load(report):
+                self._note_keys(options)
+
     # ------------------------------------------------------------------ moving
 
     def _move(self, job: Job, step: JobStep) -> None:
@@ -94,20 +172,22 @@ class Queue:
         if before is LEASED:
             self.in_flight -= 1
         elif before in WAITING:
-            self.delayed -= 1
+            self.resting -= 1
             self.damaged -= before is JobPlace.DAMAGED
         if place is LEASED:
             self.in_flight += 1
         elif place in WAITING:
-            self.delayed += 1
+            self.resting += 1
             self.damaged += place is JobPlace.DAMAGED
         elif place is AGAIN:
-            if not job.queued:
+            if self.backlog is None and not job.queued:
                 job.queued = True
                 heappush(self._again, job.seq)
         else:
             assert place is JobPlace.GONE
             del self.jobs[job.seq]
+        if self.backlog is not None:
+            self.backlog.moved(job, before, place)
 
     def lose_track(self) -> None:
         """Leases begin or cease to be logged: until the log has another event of a job, what it says
@@ -119,6 +199,8 @@ class Queue:
         if job is None:
             job = self.jobs[seq] = Job(seq)
             heappush(self._known, seq)
+            if self.backlog is not None:
+                self.backlog.known([seq])
             if seq >= self.fresh_from:
                 self.fresh_from = seq + 1
         return job
@@ -127,7 +209,8 @@ class Queue:
         until_ms, node = event.until_ms, event.node
         if self._doubtful:
             self._doubtful.difference_update(event.seqs)
-        if event.seqs and event.seqs[0] >= self.fresh_from:
+        is_fresh = bool(event.seqs) and event.seqs[0] >= self.fresh_from
+        if is_fresh and self.backlog is None:
             self._begin(event)
             self._trim()
             return
@@ -217,21 +300,47 @@ class Queue:
         job.refusals += 1
         job.until_ms = until_ms
         self._note_time(until_ms, job.seq)
-        if self._most:
+        if self._most or job.is_expired:
             self._note_end(job)
 
     def settle(self, now_ms: int) -> None:
         """End the leases past their deadline, and the delays that are over."""
+        if self.backlog is not None:
+            self.backlog.absorb(now_ms)
+            self.backlog.settle(now_ms)
         times = self._times
         # Entries that no longer hold are removed when they come up, and not before.
         while times and times[0][0] <= now_ms:
-            if (self.next_ms() or now_ms + 1) > now_ms:
+            if (self._next_known_ms() or now_ms + 1) > now_ms:
                 return
             job = self.jobs[heappop(times)[1]]
-            self._move(job, RAN_OUT if job.place is LEASED else FELL_DUE)
+            if job.place is not LEASED:
+                self._move(job, FELL_DUE)
+            elif self.backoff is None:
+                self._move(job, RAN_OUT)
+            else:
+                self._rest(job, now_ms)
+
+    def _rest(self, job: Job, now_ms: int) -> None:
+        """The job's lease ran out; it may be claimed again once it has rested.  Its holder may still ack."""
+        assert self.backoff is not None
+        until_ms = job.until_ms + 1 + rest_ms(self.backoff, job.deliveries, job.seq)
+        if until_ms <= now_ms:
+            self._move(job, RAN_OUT)
+            return
+        self._move(job, JobStep.RESTS)
+        job.until_ms = until_ms
+        self._note_time(until_ms, job.seq)
 
     def next_ms(self) -> int | None:
         """When `settle` has something to do again."""
+        at_ms = self._next_known_ms()
+        if self.backlog is None:
+            return at_ms
+        later = self.backlog.next_ms()
+        return later if at_ms is None else at_ms if later is None else min(at_ms, later)
+
+    def _next_known_ms(self) -> int | None:
         times = self._times
         while times:
             at_ms, seq = times[0]
@@ -258,12 +367,13 @@ class Queue:
 
     def open_at(self, now_ms: int) -> None:
         """The process has just begun: no job was claimable before.  `end_after` follows."""
+        self.starts.begin(now_ms)
         self._opened_ms, self._most = now_ms, 0
         self._ends.clear()
         self._unsorted.clear()
 
     def _note_end(self, job: Job) -> None:
-        if job.deliveries >= self._most:
+        if job.is_expired or job.deliveries >= self._most:
             entry = self._end_ms(job), job.seq
             heappush(self._ends, entry)
             self.ends_sooner |= self._ends[0] is entry
@@ -277,7 +387,7 @@ class Queue:
         return (
             job is not None
             and job.place in _LASTING
-            and job.deliveries >= self._most
+            and (job.is_expired or job.deliveries >= self._most)
             and self._end_ms(job) == at_ms
         )
 
@@ -287,7 +397,13 @@ class Queue:
         return bool(self._unsorted)
 
     def next_end_ms(self) -> int | None:
-        """When `take_ended` has something to do again; 0: now."""
+        """When `take_ended` or `take_expired` has something to do again; 0: now."""
+        at_ms = self._next_last_ms()
+        expiry_ms = None if self.backlog is None else self.backlog.next_expiry_ms
+        return expiry_ms if at_ms is None else at_ms if expiry_ms is None else min(at_ms, expiry_ms)
+
+    def _next_last_ms(self) -> int | None:
+        """When a job ends that was delivered as often as it may be."""
         if self._unsorted:
             return 0
         ends = self._ends
@@ -308,7 +424,7 @@ class Queue:
                 self._note_end(job)
         taken: dict[int, Job] = {}  # one job may have two entries in the heap
         while len(taken) < limit and not unsorted:
-            at_ms = self.next_end_ms()
+            at_ms = self._next_last_ms()
             if at_ms is None or at_ms > now_ms:
                 break
             job = self.jobs[heappop(self._ends)[1]]
@@ -321,6 +437,9 @@ class Queue:
     def remove(self, spans: NDArray[np.uint64]) -> None:
         """Records were removed on request: seqs in spans of shape (k, 2), both ends inclusive."""
         jobs = self.jobs
+        if self.backlog is not None:
+            for first, last in spans.tolist():
+                self._free_options(first, last)
         if not jobs:
             return
         if len(spans) > len(jobs):
@@ -338,8 +457,15 @@ class Queue:
                 self._remove([job for job in jobs.values() if first <= job.seq <= last])
         self._trim()
 
+    def _free_options(self, first_seq: int, last_seq: int) -> None:
+        """The jobs of seqs [first_seq, last_seq] are gone, and their options with them."""
+        assert self.backlog is not None
+        keys = self.backlog.gone(first_seq, last_seq)
+        if keys and self.unique is not None:
+            self.unique.free(keys, first_seq, last_seq)
+
     def _remove(self, gone: Sequence[Job]) -> None:
-        if self.taking is not None or self.pushed:
+        if self.taking is not None or self.pushed or self.backlog is not None:
             for job in gone:
                 self._move(job, REMOVE_STEP)
             return
@@ -356,6 +482,11 @@ class Queue:
 
     def remove_marked(self, marks: Sequence[Marks]) -> None:
         """Remove the jobs of the seqs that marks mean."""
+        if self.backlog is not None:
+            for each in marks:
+                rows = np.flatnonzero(each.flags(0, each.count)) + each.first_seq
+                for seq in rows.tolist():
+                    self._free_options(seq, seq)
         if not self.jobs or not marks:
             return
         seqs = np.sort(np.fromiter(self.jobs, np.int64, len(self.jobs)))
@@ -369,6 +500,8 @@ class Queue:
 
     def pass_through(self, gone_through: int) -> None:
         """No record up to here is live any more: it was evicted, expired or lost."""
+        if self.backlog is not None:
+            self._free_options(0, gone_through)
         known = self._known
         while known and known[0] <= gone_through:
             job = self.jobs.get(heappop(known))
@@ -391,7 +524,7 @@ class Queue:
         alive = set(live)
         for job in [job for job in self.jobs.values() if job.seq not in alive]:
             self._move(job, REMOVE_STEP)
-        for seq in live:
+        for seq in live if self.backlog is None else ():
             if seq not in self.jobs:
                 self._move(self._job(seq), JobStep.RELEASED)
 
@@ -487,13 +620,30 @@ class Queue:
 
     def image(self, *, lasting: bool) -> QueueImage:
         """As a checkpoint keeps it; with its jobs only where leases outlive the process (§0.10)."""
+        is_arranged = self.backlog is not None
+        holds = b"" if self.unique is None else self.unique.image()
         if not lasting:
-            return QueueImage(self.dead_lettered, 1, [])
+            return QueueImage(self.dead_lettered, 1, [], is_arranged, holds, self.expired)
         jobs = [job.image() for job in self.jobs.values()]
-        return QueueImage(self.dead_lettered, self.fresh_from, jobs)
+        return QueueImage(
+            self.dead_lettered, self.fresh_from, jobs, is_arranged, holds, self.expired
+        )
 
-    def restore(self, image: QueueImage) -> None:
-        self.dead_lettered = image.dead_lettered
+    def without_jobs(self) -> "Queue":
+        """The queue as a crash leaves it, where no log has its leases."""
+        left = Queue(self.dead_lettered)
+        left.expired, left.unique = self.expired, self.unique
+        if self.backlog is not None:
+            left.backlog = self.backlog.moved_to(left)
+        return left
+
+    def restore(self, topic: Topic, image: QueueImage) -> None:
+        self.dead_lettered, self.expired = image.dead_lettered, image.expired
+        if image.is_arranged:
+            self.arrange(topic, is_loaded=False)
+        if image.holds:
+            self.unique = UniqueJobs()
+            self.unique.restore(image.holds)
         for made in image.jobs:
             job = self._job(made.seq)
             job.deliveries, job.lease, job.node = made.deliveries, made.lease, made.node
@@ -506,6 +656,20 @@ class Queue:
             if made.until_ms:
                 self._note_time(job.ends_ms, job.seq)
         self.fresh_from = max(self.fresh_from, image.fresh_from)
+
+
+def rest_ms(backoff: Backoff, deliveries: int, seq: int) -> int:
+    """How long a job rests after its `deliveries`-th delivery.  The part that chance takes is that of the job and the
+    delivery: whoever asks again gets the same."""
+    try:
+        whole_ms = backoff.base_ms * backoff.factor ** max(deliveries - 1, 0)
+    except OverflowError:
+        whole_ms = backoff.max_ms
+    whole_ms = min(whole_ms, backoff.max_ms)
+    mixed = (seq * 0x9E3779B97F4A7C15 + deliveries * 0xC2B2AE3D27D4EB4F) & (1 << 64) - 1
+    mixed ^= mixed >> 29
+    mixed = mixed * 0xBF58476D1CE4E5B9 & (1 << 64) - 1
+    return round(whole_ms * (1 - backoff.jitter * (mixed >> 11) / (1 << 53)))
 
 
 _FIRST_PLACE: Final = JOB_TRANSITIONS[JobPlace.FRESH, JobStep.LEASED]

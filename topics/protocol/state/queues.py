@@ -1,15 +1,20 @@
 """The queues: which topics are queues, which leases were given, and which jobs may end by time (§10)."""
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.events import JobsLeased, JobsReleased, QueueImage
+from topics.protocol.model.job_options import JobOptions, decoded_options
 from topics.protocol.model.limits import Limits
 from topics.protocol.state.job import Job
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.topic import Topic
+
+_OPTIONS: Final = msgspec.msgpack.Decoder(JobOptions)
 
 
 class Queues(Mapping[int, Queue]):
@@ -19,6 +24,7 @@ class Queues(Mapping[int, Queue]):
         by_id: What the mapping holds.
         ending: Ids of queues of which a job may end sooner than was known at the last `take_ending`.
         next_lease: No lease from this number on was ever given.
+        damages: What of sealed jobs' options could not be read, a sentence each.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -26,6 +32,7 @@ class Queues(Mapping[int, Queue]):
         self.by_id: dict[int, Queue] = {}
         self.ending: dict[int, None] = {}
         self.next_lease = 1
+        self.damages: list[str] = []
 
     def __getitem__(self, topic_id: int) -> Queue:
         return self.by_id[topic_id]
@@ -46,12 +53,17 @@ class Queues(Mapping[int, Queue]):
     def add(self, topic: Topic) -> None:
         """A topic of type "queue" was created."""
         self.by_id[topic.topic_id] = Queue()
-        self.limit(topic)
+        self.configure(topic)
 
     def remove(self, topic_id: int) -> None:
         """The topic was deleted, a queue or not."""
         self.by_id.pop(topic_id, None)
         self.ending.pop(topic_id, None)
+
+    def note_options(self, topic: Topic, jobs: bytes, first_seq: int) -> None:
+        """Jobs were appended of which some have options."""
+        options = decoded_options(_OPTIONS.decode(jobs), first_seq)
+        self.by_id[topic.topic_id].note_options(topic, options)
 
     # ------------------------------------------------------------------ leases
 
@@ -72,10 +84,11 @@ class Queues(Mapping[int, Queue]):
 
     # ------------------------------------------------------------------ ending by time
 
-    def limit(self, topic: Topic) -> None:
-        """The topic's config is what it is now: how often its jobs may be delivered."""
+    def configure(self, topic: Topic) -> None:
+        """The topic's config is what it is now: how often its jobs may be delivered, and in which order."""
         queue, config = self.by_id.get(topic.topic_id), topic.config
         if queue is not None:
+            queue.configure(topic)
             most = config.max_deliveries if config.dead_letter is not None else 0
             after_ms = self._limits.dead_letter_after_ms
             queue.end_after(most if after_ms else 0, after_ms)
@@ -84,7 +97,9 @@ class Queues(Mapping[int, Queue]):
     def note_ends(self, topic_id: int) -> None:
         """Note that a job of the queue may end sooner than was known."""
         queue = self.by_id[topic_id]
-        if queue.ends_sooner:
+        if queue.ends_sooner or (queue.backlog is not None and queue.backlog.ends_sooner):
+            if queue.backlog is not None:
+                queue.backlog.ends_sooner = False
             queue.ends_sooner = False
             self.ending[topic_id] = None
 
@@ -95,14 +110,19 @@ class Queues(Mapping[int, Queue]):
 
     # ------------------------------------------------------------------ recovery
 
-    def restore(self, topic_id: int, image: QueueImage, lost: NDArray[np.uint64]) -> None:
+    def begin(self, now_ms: int) -> None:
+        """This engine decides from now on."""
+        for queue in self.by_id.values():
+            queue.starts.begin(now_ms)
+
+    def restore(self, topic: Topic, image: QueueImage, lost: NDArray[np.uint64]) -> None:
         """Begin with the image of a checkpoint.
 
         Args:
             lost: Spans of seqs whose records are lost, both ends inclusive, shape (k, 2).
         """
-        queue = self.by_id[topic_id] = Queue()
-        queue.restore(image)
+        queue = self.by_id[topic.topic_id] = Queue()
+        queue.restore(topic, image)
         queue.remove(lost)
         self.next_lease = max([self.next_lease, *(job.lease + 1 for job in image.jobs)])
 
@@ -111,10 +131,14 @@ class Queues(Mapping[int, Queue]):
         topic_id = topic.topic_id
         queue = self.by_id[topic_id]
         if not clean and not topic.config.leases_durable:
-            self.by_id[topic_id] = Queue(queue.dead_lettered)
+            self.by_id[topic_id] = queue.without_jobs()
         elif queue.fresh_from > 1 and not clean:
             found = [s.tolist() for s in topic.live_seqs(before_seq=queue.fresh_from)]
             queue.reconcile([seq for seqs in found for seq in seqs])
         # Times of the log end here: no worker could claim anything while there was no process.
-        self.by_id[topic_id].open_at(now_ms)
-        self.limit(topic)
+        queue = self.by_id[topic_id]
+        queue.load(self.damages)
+        if queue.backlog is not None:
+            queue.backlog.restart()
+        queue.open_at(now_ms)
+        self.configure(topic)

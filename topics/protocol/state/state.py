@@ -23,6 +23,7 @@ from topics.protocol.batches.header import header_of
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.events import (
+    AppendRemembered,
     Cause,
     Checkpoint,
     CursorsMoved,
@@ -33,6 +34,7 @@ from topics.protocol.model.events import (
     Forwarded,
     GroupChanged,
     GroupDeleted,
+    JobsExpired,
     JobsLeased,
     JobsReleased,
     Marks,
@@ -163,6 +165,8 @@ class State:
             PartitionsAdded: self._partitions_added,
             ScheduleConfigured: self._schedule_configured,
             ScheduleDeleted: self._schedule_deleted,
+            AppendRemembered: self._append_remembered,
+            JobsExpired: self._jobs_expired,
         }
 
     def apply(self, event: Event) -> None:
@@ -269,7 +273,7 @@ class State:
             self.by_class[topic.config.durability] -= 1
             self.by_class[event.config.durability] += 1
         self._configure(topic, event.config)
-        self.queues.limit(topic)
+        self.queues.configure(topic)
         self._raise_floors(topic, event, came_in=0)
         if event.config.ttl_ms and event.count:
             # A shorter `ttl_ms` may have expired records already.
@@ -320,6 +324,8 @@ class State:
             self._reach(topic, first_seq - 1)
         volatile = not topic.durability.is_logged
         self.memory.append(topic, first_seq, batch, volatile=volatile)
+        if event.jobs:
+            self.queues.note_options(topic, event.jobs, first_seq)
         if config.ttl_ms and topic.topic_id not in self.expiry:
             self.expiry.set(topic.topic_id, batch.ts_ms + config.ttl_ms + 1)
         self._compact_later(topic)
@@ -349,6 +355,13 @@ class State:
         topic.check()
         if event.cause is not None:
             self._caused(event.cause, event, topic)
+
+    def _append_remembered(self, event: AppendRemembered) -> None:
+        topic = self._topic(event.topic_id)
+        volatile = not topic.durability.is_logged
+        self.keys.remember_placed(
+            topic.topic_id, event.key, event.placed, event.now_ms, volatile=volatile
+        )
 
     def _compact_later(self, topic: Topic) -> None:
         if topic.config.is_compacted:
@@ -392,6 +405,11 @@ class State:
         topic = self._topic(event.topic_id)
         if event.buried:
             self.queues[event.topic_id].dead_lettered += event.buried
+        self._delete(topic, event.span_array, event.count, event.size_bytes)
+
+    def _jobs_expired(self, event: JobsExpired) -> None:
+        topic = self._topic(event.topic_id)
+        self.queues[event.topic_id].expired += event.jobs
         self._delete(topic, event.span_array, event.count, event.size_bytes)
 
     def _scattered_deleted(self, event: ScatteredDeleted) -> None:
@@ -686,7 +704,7 @@ class State:
         if image.queue is not None:
             # Jobs of a checkpoint may be in memory only, like their records.
             lost = np.array(image.volatile, np.uint64).reshape(-1, 2)
-            self.queues.restore(topic.topic_id, image.queue, lost)
+            self.queues.restore(topic, image.queue, lost)
 
     @property
     def has_unlogged_jobs(self) -> bool:

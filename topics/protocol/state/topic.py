@@ -255,6 +255,27 @@ class Topic:
                 live += rows.tolist()
         return [seq for seq in live if seq > gone_through]
 
+    def is_live(self, seq: int) -> bool:
+        """Whether the record of a seq is live."""
+        starts = self.runs.starts
+        at = bisect_right(starts, seq) - 1
+        if at < 0 or seq <= self.gone_through():
+            return False
+        run = self.runs[at]
+        row = seq - run.first_seq
+        return row < run.count and bool(run.flags[row] == LIVE)
+
+    def last_before(self, ts_ms: int) -> int:
+        """The last seq that was given out before a time."""
+        at = bisect_left(range(len(self.runs)), ts_ms, key=self._first_time)
+        if not at:
+            return (self.runs[0].first_seq if self.runs else self.head_seq + 1) - 1
+        run = self.runs[at - 1]
+        return run.first_seq + int(self._times(run).searchsorted(ts_ms, "left")) - 1
+
+    def _first_time(self, at: int) -> int:
+        return int(self._times(self.runs[at])[0])
+
     def live_between(self, first_seq: int, last_seq: int) -> tuple[int, int]:
         """(records, bytes of text) live in [first_seq, last_seq]."""
         count = size_bytes = 0

@@ -3,6 +3,7 @@
 from typing import Self
 
 from topics.protocol.model.events import RunRef
+from topics.protocol.model.job_options import DecodedOptions
 
 
 class UnsealedRun:
@@ -28,6 +29,10 @@ class UnsealedRun:
         self.count = 0
         self.dead = 0
         self.text_bytes = 0
+
+    def job_options(self) -> DecodedOptions | None:
+        """The queue has them, of the events."""
+        return None
 
     def cut(self, row: int) -> Self:
         """Keep the rows below `row` and take no more batches; the others become the run returned.

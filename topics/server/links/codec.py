@@ -26,6 +26,7 @@ from topics.protocol.model import outcomes
 from topics.protocol.model.commands import FACTS, Append, Command
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.job_options import JobRequest
 from topics.protocol.model.marks import Mark
 from topics.protocol.model.outcomes import (
     Grant,
@@ -120,6 +121,7 @@ class _AppendHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     marks: list[Mark | None] | None = None
     partitions: list[int | None] | None = None
     hashes: list[int | None] | None = None
+    jobs: list[JobRequest | None] | None = None
 
 
 _decode_append: Final = msgspec.msgpack.Decoder(_AppendHead).decode
@@ -166,6 +168,7 @@ def _encode_append(append: Append) -> tuple[bytes, Sequence[Buffer]]:
         None if append.marks is None else list(append.marks),
         None if append.partitions is None else list(append.partitions),
         None if append.hashes is None else list(append.hashes),
+        None if append.jobs is None else list(append.jobs),
     )
     pieces = [*append.datas]
     if metas is not None:
@@ -199,6 +202,7 @@ def _append(head: bytes, text: Buffer) -> Append:
         marks=found.marks,
         partitions=found.partitions,
         hashes=found.hashes,
+        jobs=found.jobs,
     )
 
 

@@ -17,11 +17,13 @@ from topics.protocol.faces.http.decoding import (
     require_utf8,
 )
 from topics.protocol.faces.http.fields import ABSENT, AnyJson, MetaObject, Natural, Pairs
+from topics.protocol.faces.http.job_options import UniqueField, requests_of
 from topics.protocol.faces.http.large_body import LargeBody, batch_too_large
 from topics.protocol.faces.http.marked import Form, marks_of, metas_of
 from topics.protocol.faces.http.topics import TOPIC_DEFAULTS, ConfigBody, resolve_config
 from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.job_options import JobRequest
 from topics.protocol.model.limits import (
     ADDED_BYTES_MAX,
     ADDED_KEYS_MAX,
@@ -43,6 +45,12 @@ class RecordBody(msgspec.Struct, gc=False):
     time: int | None = None
     headers: Pairs = ABSENT
     partition: Natural | None = None
+    delay_ms: int | None = None
+    not_before: int | None = None
+    priority: int | None = None
+    expires_ms: int | None = None
+    group: str | None = None
+    unique: UniqueField = None
 
 
 class AppendBody(msgspec.Struct, gc=False):
@@ -60,8 +68,13 @@ _TAG: Final = attrgetter("tag")
 _NODE: Final = attrgetter("node")
 _META: Final = attrgetter("meta")
 _PARTITION: Final = attrgetter("partition")
-_PLAIN: Final = attrgetter("meta", "node", "tag", "form", "key", "time", "headers", "partition")
-_NOTHING: Final = (None,) * 8
+OPTIONS: Final = ("delay_ms", "not_before", "priority", "expires_ms", "group", "unique")
+_OPTIONED: Final = attrgetter(*OPTIONS)
+_NO_OPTIONS: Final = (None,) * len(OPTIONS)
+_PLAIN: Final = attrgetter(
+    "meta", "node", "tag", "form", "key", "time", "headers", "partition", *OPTIONS
+)
+_NOTHING: Final = (None,) * (8 + len(OPTIONS))
 ADDED: Final = ("$", "_topics_")
 """What the names of keys begin with that a server adds to meta."""
 _META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
@@ -99,6 +112,7 @@ def append_of(
     record = records[0]
     marks: list[Mark | None] | None = None
     partitions: list[int | None] | None = None
+    jobs: list[JobRequest | None] | None = None
     if len(records) == 1 and _PLAIN(record) == _NOTHING:
         # The common case, without the lists that pay for many.
         datas = [record.data]
@@ -124,6 +138,8 @@ def append_of(
                 require_partition(partition, f"$.records[{at}].partition")
         if marks is not None:
             _require_marks(marks, limits)
+        if any(_OPTIONED(record) != _NO_OPTIONS for record in records):
+            jobs = requests_of(records, limits)
     if longest > limits.max_record_bytes:
         _require_sizes(datas, metas, limits)
     key = asked.idempotency_key if asked.idempotency_key is not None else header_key
@@ -145,6 +161,7 @@ def append_of(
         disable_backpressure=bool(asked.disable_backpressure),
         marks=marks,
         partitions=partitions,
+        jobs=jobs,
     )
 
 

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from topics.protocol.faces.http.checks import check_lengths, clamp, clamped_lease, u64
 from topics.protocol.faces.http.decoding import (
@@ -99,7 +99,7 @@ def parse_ack(topic: str, body: Buffer, limits: Limits) -> Ack:
 def parse_nack(topic: str, body: Buffer, limits: Limits) -> Nack:
     asked = _decode_held(_NACK, body, limits)
     seqs, leases = _held(asked, limits)
-    delay_ms = min(asked.delay_ms or 0, LEASE_MS_MAX)
+    delay_ms = None if asked.delay_ms is None else min(asked.delay_ms, LEASE_MS_MAX)
     return Nack(topic, worker(asked.node, limits, "$.node"), seqs, leases, delay_ms)
 
 
@@ -163,13 +163,22 @@ class Job(TopicRecord, kw_only=True):
     lease_id: LeaseId
     deadline: Deadline
     deliveries: Deliveries
+    priority: Annotated[int | UnsetType, Meta(description="Where it is not 0.")] = UNSET
+    group: Annotated[str | UnsetType, Meta(description="Where the job was given one.")] = UNSET
 
 
 class Claimed(msgspec.Struct, kw_only=True):
     topic: TopicName
-    claimed: Annotated[list[Job], Meta(description="Lowest number first.")]
+    claimed: Annotated[
+        list[Job],
+        Meta(description="Lowest number first; most urgent first where jobs have options."),
+    ]
     count: Annotated[Natural, Meta(description="Jobs in this answer.")]
     ready: Annotated[Natural, Meta(description="Jobs that may still be claimed.")]
+    waits: Annotated[
+        Literal["rate", "in_flight", "group"] | UnsetType,
+        Meta(description="What keeps this claim from jobs that are ready."),
+    ] = UNSET
 
 
 Skipped = Annotated[list[Natural], Meta(description="Numbers that `node` does not hold.")]
@@ -211,7 +220,8 @@ class JobEvent(Job, kw_only=True):
 def _granted(outcome: outcomes.Granted) -> tuple[bytes, bytes]:
     count = 0 if outcome.jobs is None else len(outcome.jobs.grant.seqs)
     before = b'{"topic":"%b","claimed":[' % outcome.topic.encode()
-    return before, b'],"count":%d,"ready":%d' % (count, outcome.ready)
+    end = b'],"count":%d,"ready":%d' % (count, outcome.ready)
+    return before, end + b',"waits":"%b"' % outcome.waits.encode() if outcome.waits else end
 
 
 def _acked(outcome: outcomes.Acked) -> bytes:

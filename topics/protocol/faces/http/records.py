@@ -173,6 +173,15 @@ class Appended(msgspec.Struct, kw_only=True):
     count: Annotated[int, Meta(ge=1, description="Records in this write.")]
     created: Annotated[bool, Meta(description="Whether this made the topic.")]
     deduped: Annotated[bool, Meta(description="Whether its key was known (§0.8).")]
+    unique: Annotated[
+        list[int] | UnsetType,
+        Meta(
+            description="Numbers of jobs that were there already, for records that made none (§10)."
+        ),
+    ] = UNSET
+    replaced: Annotated[
+        list[int] | UnsetType, Meta(description="Jobs that made way for those of this write (§10).")
+    ] = UNSET
 
 
 class TopicRecord(msgspec.Struct, kw_only=True):
@@ -331,15 +340,22 @@ def appended(outcome: outcomes.Appended) -> Appended:
     if placed is not None:
         return _placed(outcome, placed)
     end_seq = outcome.first_seq + outcome.count
+    seqs: list[int] | UnsetType = UNSET
+    if outcome.seqs is not None:
+        seqs = [*outcome.seqs]
+    elif outcome.with_seqs:
+        seqs = [*range(outcome.first_seq, end_seq)]
     return Appended(
         topic=outcome.topic,
         first_seq=outcome.first_seq,
-        last_seq=end_seq - 1,
-        seqs=[*range(outcome.first_seq, end_seq)] if outcome.with_seqs else UNSET,
+        last_seq=outcome.greatest_hit or end_seq - 1,
+        seqs=seqs,
         head_seq=outcome.head_seq,
-        count=outcome.count,
+        count=outcome.count if outcome.seqs is None else len(outcome.seqs),
         created=outcome.created,
         deduped=outcome.deduped,
+        unique=[*outcome.unique] or UNSET,
+        replaced=[*outcome.replaced] or UNSET,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from topics.protocol.faces.http.append_body import AppendBody, RecordBody, append_of
+from topics.protocol.faces.http.append_body import OPTIONS, AppendBody, RecordBody, append_of
 from topics.protocol.faces.http.checks import DEFAULT_LIMITS, TS_MAX
 from topics.protocol.faces.http.decoding import decode, invalid
 from topics.protocol.faces.http.fields import (
@@ -19,9 +19,10 @@ from topics.protocol.faces.http.fields import (
     TopicName,
     Ts,
 )
+from topics.protocol.faces.http.job_options import UniqueBody
 from topics.protocol.faces.http.marked import Form
 from topics.protocol.faces.http.query import next_cursor, page_of_list
-from topics.protocol.faces.http.rendering import Rendering, open_object
+from topics.protocol.faces.http.rendering import Rendering, encode, open_object
 from topics.protocol.faces.http.route import BodyRule, Request, Route, route
 from topics.protocol.faces.http.routers import Blocked, blocked_of
 from topics.protocol.faces.http.topics import ConfigBody, resolve_config
@@ -124,14 +125,14 @@ def _record(topic: str, asked: RecordBody, limits: Limits) -> ScheduledRecord:
     except Rejection as refusal:
         message = refusal.message.replace("$.records[0]", "$.record")
         raise Rejection(refusal.code, message, refusal.detail) from None
-    record = _only(append)
+    record = _only(append, asked)
     for name in () if record.meta is None else _META.decode(record.meta):
         if name in ADDED:
             raise invalid(f"`{name}` is added by each tick", "$.record.meta")
     return record
 
 
-def _only(append: Append) -> ScheduledRecord:
+def _only(append: Append, asked: RecordBody) -> ScheduledRecord:
     """The one record of an append."""
     meta = None if append.metas is None else append.metas[0]
     nodes = append.nodes
@@ -142,7 +143,21 @@ def _only(append: Append) -> ScheduledRecord:
         meta=None if meta is None else bytes(meta),
         mark=None if append.marks is None else append.marks[0],
         partition=None if append.partitions is None else append.partitions[0],
+        job=None if append.jobs is None else append.jobs[0],
+        options=b"" if append.jobs is None else _options(asked),
     )
+
+
+def _options(asked: RecordBody) -> bytes:
+    """What was asked of a job, in the client's words."""
+    given = {name: getattr(asked, name) for name in OPTIONS}
+    if isinstance(asked.unique, UniqueBody):
+        given["unique"] = _given(msgspec.structs.asdict(asked.unique))
+    return encode(_given(given))
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 # ---------------------------------------------------------------------- answers
@@ -190,6 +205,14 @@ class RecordToAppend(msgspec.Struct, kw_only=True):
     time: Annotated[int | UnsetType, Meta(description="The time of its producer.")] = UNSET
     headers: HeadersOf = UNSET
     partition: Annotated[Natural | UnsetType, Meta(description="Where it goes.")] = UNSET
+    delay_ms: Annotated[Natural | UnsetType, Meta(description="Of a job: from the tick on.")] = (
+        UNSET
+    )
+    not_before: Annotated[Natural | UnsetType, Meta(description="Of a job.")] = UNSET
+    priority: Annotated[int | UnsetType, Meta(description="Of a job.")] = UNSET
+    expires_ms: Annotated[Natural | UnsetType, Meta(description="Of a job.")] = UNSET
+    group: Annotated[str | UnsetType, Meta(description="Of a job.")] = UNSET
+    unique: Annotated[str | UniqueBody | UnsetType, Meta(description="Of a job.")] = UNSET
 
 
 class ScheduleState(msgspec.Struct, kw_only=True):
@@ -293,6 +316,7 @@ def _shown_record(record: ScheduledRecord) -> RecordToAppend:
         meta=UNSET if record.meta is None else Raw(record.meta),  # type: ignore[arg-type]
         partition=UNSET if record.partition is None else record.partition,
         **{name.removeprefix("$"): value for name, value in marks.items()},
+        **(_HEAD.decode(record.options) if record.options else {}),
     )
 
 

@@ -32,11 +32,15 @@ from topics.protocol.faces.http.route import (
 from topics.protocol.model import outcomes
 from topics.protocol.model.commands import DeleteTopic, GetTopic, ListTopics, PutTopic
 from topics.protocol.model.config import (
+    BACKOFF_MS_MAX,
     CLAIM_JITTER_MS_MAX,
     MESSAGE_BYTES_MAX,
     PARTITIONS_MAX,
     PRIORITY_MAX,
+    Backoff,
     Discard,
+    Order,
+    Rate,
     TimestampType,
     TopicConfig,
     TopicType,
@@ -48,6 +52,22 @@ from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.records import Buffer
 
 ConfigText = Annotated[str, Meta(max_length=TEXT_MAX)]
+
+
+class RateBody(msgspec.Struct):
+    """At most `max` jobs are started in any `per_ms`."""
+
+    max: Annotated[int, Meta(ge=1)]
+    per_ms: Annotated[int, Meta(ge=1, le=BACKOFF_MS_MAX)]
+
+
+class BackoffBody(msgspec.Struct):
+    """How long a job rests that was not done: `base_ms` × `factor` ^ (deliveries − 1)."""
+
+    base_ms: Natural
+    factor: Annotated[float, Meta(ge=1, le=1000)] = 2.0
+    max_ms: Natural | None = None
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
 
 class ConfigBody(msgspec.Struct):
@@ -75,6 +95,12 @@ class ConfigBody(msgspec.Struct):
     partitions: Natural | None = None
     compact: bool | None = None
     kafka_configs: dict[str, ConfigText] | None = None
+    order: Order | None = None
+    fair: bool | None = None
+    rate: RateBody | None = None
+    max_in_flight: Natural | None = None
+    group_max_in_flight: Natural | None = None
+    backoff: BackoffBody | None = None
 
 
 TOPIC_DEFAULTS: Final = TopicConfig()
@@ -125,8 +151,33 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
         partitions=_partitions(body.partitions, f"{path}.partitions"),
         compact=given(body.compact, UNSET),
         kafka_configs=body.kafka_configs or UNSET,
+        order=given(body.order, UNSET),
+        fair=given(body.fair, UNSET),
+        rate=UNSET if body.rate is None else Rate(max=body.rate.max, per_ms=body.rate.per_ms),
+        max_in_flight=_most(body.max_in_flight, f"{path}.max_in_flight"),
+        group_max_in_flight=_most(body.group_max_in_flight, f"{path}.group_max_in_flight"),
+        backoff=_backoff(body.backoff),
     )
+    if config.order == "group" and given(body.group_max_in_flight, 1) > 1:
+        what = 'with `order` "group" one job of a group is in flight'
+        raise invalid(what, f"{path}.group_max_in_flight")
     return _kept(config, f"{path}.kafka_configs")
+
+
+def _most(asked: int | None, path: str) -> int | UnsetType:
+    return UNSET if asked is None else u64(asked, path, 0)
+
+
+def _backoff(body: BackoffBody | None) -> Backoff | UnsetType:
+    if body is None:
+        return UNSET
+    longest = BACKOFF_MS_MAX if body.max_ms is None else min(body.max_ms, BACKOFF_MS_MAX)
+    return Backoff(
+        base_ms=min(body.base_ms, longest),
+        factor=float(body.factor),
+        max_ms=longest,
+        jitter=float(body.jitter),
+    )
 
 
 def _partitions(asked: int | None, path: str) -> int | UnsetType:
@@ -164,6 +215,16 @@ class QueueCounters(msgspec.Struct, kw_only=True):
     damaged: Annotated[
         Natural | UnsetType,
         Meta(description="Of the delayed, those that cannot be read; absent where 0."),
+    ] = UNSET
+    blocked: Annotated[
+        Natural | UnsetType,
+        Meta(
+            description="Of the ready, those that wait for others of their group; absent where 0."
+        ),
+    ] = UNSET
+    expired: Annotated[
+        Natural | UnsetType,
+        Meta(description="Deleted so far, as they were not started in time; absent where 0."),
     ] = UNSET
 
 
@@ -271,6 +332,8 @@ def _counters(jobs: outcomes.JobCounts | None) -> QueueCounters | msgspec.UnsetT
         dead_lettered=jobs.dead_lettered,
         delayed=jobs.delayed or UNSET,
         damaged=jobs.damaged or UNSET,
+        blocked=jobs.blocked or UNSET,
+        expired=jobs.expired or UNSET,
     )
 
 

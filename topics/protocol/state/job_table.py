@@ -1,0 +1,190 @@
+"""Options of a queue's jobs in memory, by seq: of those jobs that have some, and are not done (§10, 130-133).
+
+Columns, as a queue may hold millions.  A job without options has no row.  A row of a job that is gone is marked, and
+its chunk goes with the last one.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.model.job_options import DIGEST_BYTES, ROW, DecodedOptions
+
+DELAYED: Final = 1
+"""The job was never delivered, and may not be claimed yet."""
+EXPIRING: Final = 2
+"""It was never delivered, and ends if it is not in time."""
+GONE: Final = 4
+"""The job is done, or was removed."""
+TAGGED: Final = 8
+"""Its group is that of its tag: none was asked for."""
+CHUNK_ROWS: Final = 1 << 16
+_FIRST_ROWS: Final = 64
+
+
+class _Chunk:
+    """Rows of ascending seqs."""
+
+    __slots__ = ("count", "digests", "gone", "rows")
+
+    def __init__(self) -> None:
+        self.rows = np.zeros(_FIRST_ROWS, ROW)
+        self.digests: NDArray[np.uint8] | None = None
+        self.count = 0
+        self.gone = 0
+
+    @property
+    def seqs(self) -> NDArray[np.uint64]:
+        found: NDArray[np.uint64] = self.rows["seq"][: self.count]
+        return found
+
+    def append(self, rows: NDArray[np.void], digests: NDArray[np.uint8] | None) -> None:
+        end = self.count + len(rows)
+        if end > len(self.rows):
+            size = min(max(2 * len(self.rows), end), max(CHUNK_ROWS, end))
+            self.rows = np.concatenate([self.rows, np.zeros(size - len(self.rows), ROW)])
+        if digests is not None and self.digests is None:
+            self.digests = np.zeros((len(self.rows), DIGEST_BYTES), np.uint8)
+        if self.digests is not None and len(self.digests) < len(self.rows):
+            more = np.zeros((len(self.rows) - len(self.digests), DIGEST_BYTES), np.uint8)
+            self.digests = np.concatenate([self.digests, more])
+        self.rows[self.count : end] = rows
+        if digests is not None and self.digests is not None:
+            self.digests[self.count : end] = digests
+        self.count = end
+
+
+class JobTable:
+    """Rows by seq.
+
+    Attributes:
+        groups: Names of groups; a row has the number of one, from 1 on.
+        live: Rows of jobs that are not gone.
+    """
+
+    def __init__(self) -> None:
+        self.groups: list[str] = []
+        self._group_ids: dict[str, int] = {}
+        self._chunks: list[_Chunk] = []
+        self._firsts: list[int] = []
+        self.live = 0
+
+    def group_id(self, name: str) -> int:
+        found = self._group_ids.get(name)
+        if found is None:
+            self.groups.append(name)
+            found = self._group_ids[name] = len(self.groups)
+        return found
+
+    def add(self, options: DecodedOptions) -> NDArray[np.void]:
+        """Take in rows behind all others; returns the rows, with the table's numbers of groups."""
+        rows, digests = options.rows, options.digests
+        if options.groups:
+            ids = np.array([0, *map(self.group_id, options.groups)], np.uint32)
+            rows["group"] = ids[rows["group"]]
+        self._append(rows, digests)
+        return rows
+
+    def _append(self, rows: NDArray[np.void], digests: NDArray[np.uint8] | None) -> None:
+        last = self._chunks[-1] if self._chunks else None
+        if last is None or last.count + len(rows) > CHUNK_ROWS:
+            last = _Chunk()
+            self._chunks.append(last)
+            self._firsts.append(int(rows["seq"][0]))
+        last.append(rows, digests)
+        self.live += len(rows)
+
+    def insert(self, options: Sequence[DecodedOptions]) -> None:
+        """Take in rows that may lie before others, or be there already: those that are there stay."""
+        known = list(self.pieces(0, 1 << 63))
+        parts: list[NDArray[np.void]] = [rows.copy() for rows, _ in known]
+        keys = [
+            d if d is not None else np.zeros((len(r), DIGEST_BYTES), np.uint8) for r, d in known
+        ]
+        for each in options:
+            rows = each.rows
+            ids = np.array([0, *map(self.group_id, each.groups)], np.uint32)
+            rows["group"] = ids[rows["group"]]
+            parts.append(rows)
+            keys.append(
+                np.zeros((len(rows), DIGEST_BYTES), np.uint8)
+                if each.digests is None
+                else each.digests
+            )
+        if not parts:
+            return
+        rows, digests = np.concatenate(parts), np.concatenate(keys)
+        _, first = np.unique(rows["seq"], return_index=True)
+        rows, digests = rows[first], digests[first]
+        self._chunks, self._firsts, self.live = [], [], 0
+        for lo in range(0, len(rows), CHUNK_ROWS):
+            some = digests[lo : lo + CHUNK_ROWS]
+            self._append(rows[lo : lo + CHUNK_ROWS], some if some.any() else None)
+        for chunk in self._chunks:
+            chunk.gone = int(np.count_nonzero(chunk.rows["flags"][: chunk.count] & GONE))
+            self.live -= chunk.gone
+
+    def pieces(
+        self, first_seq: int, last_seq: int
+    ) -> Iterator[tuple[NDArray[np.void], NDArray[np.uint8] | None]]:
+        """The rows of seqs [first_seq, last_seq], as views that may be written, with their digests."""
+        at = max(bisect_right(self._firsts, first_seq) - 1, 0)
+        for chunk in self._chunks[at:]:
+            seqs = chunk.seqs
+            lo = int(seqs.searchsorted(np.uint64(first_seq), "left"))
+            hi = int(seqs.searchsorted(np.uint64(last_seq), "right"))
+            if lo < hi:
+                digests = chunk.digests
+                yield chunk.rows[lo:hi], None if digests is None else digests[lo:hi]
+            elif int(seqs[0]) > last_seq:
+                return
+
+    def find(self, seq: int) -> NDArray[np.void] | None:
+        """The row of a job, of shape (1,), as a view that may be written; None where it has none."""
+        for rows, _ in self.pieces(seq, seq):
+            return rows
+        return None
+
+    def digest(self, seq: int) -> bytes:
+        """Of the job's unique key; empty where it has none."""
+        for _, digests in self.pieces(seq, seq):
+            if digests is not None and digests.any():
+                return digests.tobytes()
+        return b""
+
+    def take_gone(
+        self, first_seq: int, last_seq: int
+    ) -> Iterator[tuple[NDArray[np.void], list[bytes]]]:
+        """Mark the jobs of seqs [first_seq, last_seq] as gone; gives those that were not, as copies of their rows,
+        and the digests of their unique keys."""
+        at = max(bisect_right(self._firsts, first_seq) - 1, 0)
+        is_empty = False
+        for chunk in self._chunks[at:]:
+            seqs = chunk.seqs
+            lo = int(seqs.searchsorted(np.uint64(first_seq), "left"))
+            hi = int(seqs.searchsorted(np.uint64(last_seq), "right"))
+            if lo == hi:
+                if int(seqs[0]) > last_seq:
+                    break
+                continue
+            rows = chunk.rows[lo:hi]
+            here = np.flatnonzero(rows["flags"] & GONE == 0)
+            if not len(here):
+                continue
+            found = rows[here]
+            keys: list[bytes] = []
+            if chunk.digests is not None:
+                own = chunk.digests[lo:hi][here]
+                keys = [key.tobytes() for key in own if key.any()]
+            yield found, keys
+            flags = rows["flags"]
+            flags[here] = GONE
+            chunk.gone += len(here)
+            self.live -= len(here)
+            is_empty |= chunk.gone == chunk.count
+        if is_empty:
+            kept = [c for c in self._chunks if c.gone < c.count]
+            self._chunks, self._firsts = kept, [int(c.seqs[0]) for c in kept]
