@@ -20,7 +20,7 @@ from .streams import until as news_until
 
 MOVING: Final = (
     {"$ts", "ts", "epoch", "uptime_ms", "last_write_ts", "last_read_ts", "wid", "stream_url", "lease_id"}
-    | {"deadline", "deadlines", "performance", "disk_bytes", "topics_topics"}
+    | {"deadline", "deadlines", "created_at", "next_at", "at", "performance", "disk_bytes", "topics_topics"}
 )  # fmt: skip
 """What differs from server to server; of it only the type is compared."""
 LEASED: Final = ("ack", "nack", "extend")

@@ -72,7 +72,8 @@ def test_limits(api: Api) -> None:
 # Metrics (§8.3).
 
 GAUGES = {
-    "topics_topics", "topics_topics_by_class", "topics_routers", "topics_records_live",
+    "topics_topics", "topics_topics_by_class", "topics_routers", "topics_schedules",
+    "topics_schedules_blocked", "topics_records_live",
     "topics_bytes_live", "topics_queue_topics", "topics_queue_leases_in_flight",
     "topics_sse_connections", "topics_watch_sessions", "topics_ready", "topics_recovery_progress",
     "topics_uptime_ms", "topics_topic_head_seq", "topics_topic_earliest_seq",
