@@ -152,7 +152,7 @@ def test_jobs_come_by_the_clock() -> None:
 
 
 def test_a_topic_is_made_as_the_config_says_and_made_again() -> None:
-    """One that was deleted is made again by the next tick."""
+    """A topic that was deleted is made again by the next tick."""
     engine = Harness()
     engine.at_times(topic="q", every_ms=1000, config={"type": "queue"})
     engine.pass_time(START_MS + 1000)
