@@ -347,7 +347,9 @@ class Settings:
     max_tag_bytes: int = _row(256, _integer(1, 65_535), REQUESTS, "Bytes of a tag.")
     max_node_bytes: int = _row(128, _integer(1, 65_535), REQUESTS, "Bytes of a node.")
     max_limit: int = _row(1000, _U32, REQUESTS, "Records of one read.")
-    max_watch_topics: int = _row(256, _COUNT, REQUESTS, "Topics of one watch session.")
+    max_watch_topics: int = _row(
+        256, _COUNT, REQUESTS, "Topics of one watch; each partition counts."
+    )
     max_claim: int = _row(1000, _U32, REQUESTS, "Jobs of one claim, ack, nack or extend.")
 
     dead_letter_after_ms: int = _row(

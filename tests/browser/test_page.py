@@ -515,3 +515,79 @@ def test_a_server_that_stops_is_told(
     shows(page, "#trouble", "The server cannot be reached.")
     assert cells(page, "jobs")[2] == "1", "what was known stays on show"
     assert not page.locator("#none").is_visible()
+
+
+# ---------------------------------------------------------------------- partitions
+
+
+def write(api: Api, name: str, *places: tuple[int, Any]) -> None:
+    records = [{"partition": partition, "data": data} for partition, data in places]
+    api.ok("POST", f"/v0/topics/{name}", {"records": records})
+
+
+def lines(page: Any, count: int) -> list[tuple[str, str]]:
+    """Partition and seq of each line, in the order of the partitions."""
+    page.wait_for_function(f"() => document.querySelectorAll('#lines .row').length === {count}")
+    found: list[list[str]] = page.evaluate(
+        "() => [...document.querySelectorAll('#lines .row')].map((row) => [row.dataset.partition, row.dataset.seq])"
+    )
+    return sorted((partition, seq) for partition, seq in found)
+
+
+def test_the_tail_shows_all_partitions(api: Api, page: Any, visit: Callable[..., None]) -> None:
+    """The last of each, behind its number, and what comes in those that the topic gets later. (§2.1, §7)"""
+    api.put("wide", partitions=2)
+    write(api, "wide", *((1, n) for n in range(25)), (0, "a"))
+    visit("wide")
+    assert lines(page, 21) == sorted([("0", "1"), *(("1", str(n)) for n in range(6, 26))])
+    row = page.locator('.row[data-partition="1"][data-seq="25"]')
+    assert row.locator("span").first.text_content() == "1"
+    assert "Partition 1: Caught up with record 25." in notes(page)
+
+    api.put("wide", partitions=3)
+    write(api, "wide", (2, "new"), (0, "b"))
+
+    assert {("2", "1"), ("0", "2")} < set(lines(page, 23))
+    shows(page, "#state", "live")
+    page.locator("#pause").click()
+    write(api, "wide", (1, "x"), (2, "y"))
+    page.locator("#pause").click()
+    assert {("1", "26"), ("2", "2")} < set(lines(page, 25))
+
+    api.drop("wide")
+    shows(page, "#state", "deleted")
+    assert notes(page, "deleted") == ["The topic was deleted."]
+
+
+def test_a_place_in_the_tail_is_of_the_partition_on_show(
+    api: Api, page: Any, visit: Callable[..., None]
+) -> None:
+    """A number without it would leave out records of the others. (§2.1)"""
+    api.put("wide", partitions=2)
+    write(api, "wide", *((1, n) for n in range(5)), (0, "a"))
+    visit("wide")
+    lines(page, 6)
+    page.select_option("#partition", index=1)
+    page.fill("#after", "3")
+    page.locator("#jump button").click()
+    assert lines(page, 2) == [("1", "4"), ("1", "5")]
+
+    page.locator("#start").click()
+    assert len(lines(page, 6)) == 6
+
+
+def test_the_tail_of_partitions_goes_on_after_a_kill(
+    api: Api, page: Any, visit: Callable[..., None], restart: Callable[[], None]
+) -> None:
+    """In each of them where the reader was, and in one that came while nobody listened. (§7.4)"""
+    api.put("wide", partitions=2)
+    write(api, "wide", (0, 1), (1, 1))
+    visit("wide")
+    lines(page, 2)
+
+    restart()
+    api.put("wide", partitions=3)
+    write(api, "wide", (0, 2), (1, 2), (2, 1))
+
+    assert lines(page, 5) == [("0", "1"), ("0", "2"), ("1", "1"), ("1", "2"), ("2", "1")]
+    shows(page, "#state", "live")

@@ -86,6 +86,35 @@ def test_losses_are_warnings(scripted: Any, run: Any) -> None:
     ]
 
 
+def test_partitions_are_told_apart(scripted: Any, run: Any) -> None:
+    """`$partition` unless it is the first, as of a read; a loss says where it is. (§2.1)"""
+    at = {"topic": "jobs", "earliest_seq": 1, "head_seq": 9, "gap_from": 1, "gap_to": 3}
+    found = {"from_seq": 0, "to_seq": 4, "head_seq": 4, "topic": "jobs"}
+    record = [{"$seq": 4, "$ts": 5, "data": 1}]
+    script = scripted(
+        session(jobs=0),
+        Stream(
+            frame("a", "record", partition=0, records=record, **found),
+            frame("b", "tombstone", partition=2, reason="cap", **at),
+            frame("c", "record", partition=2, records=record, **found),
+            frame("d", "topic-deleted", topic="jobs", partition=2, head_seq=4),
+            frame("e", "topic-deleted", topic="jobs", partition=0, head_seq=4),
+        ),
+    )
+
+    done = run("watch", "jobs", "--partition", 0, "--partition", 2, "--json")
+
+    assert done.stdout.splitlines() == [
+        '{"topic":"jobs","$seq":4,"$ts":5,"data":1}',
+        '{"topic":"jobs","$seq":4,"$partition":2,"$ts":5,"data":1}',
+    ]
+    assert done.stderr.splitlines() == [
+        "topics: records 1 to 3 of jobs, partition 2, are lost (cap)",
+        "topics: jobs was deleted",
+    ]
+    assert json.loads(script.requests[0].content)["topics"]["jobs"]["partitions"] == [0, 2]
+
+
 def test_a_lost_connection_is_told(scripted: Any, run: Any) -> None:
     """It is made again, and both are said, not among the records."""
     refused = httpx.ConnectError("refused")

@@ -17,6 +17,7 @@ from topics.client import (
     Conflict,
     InvalidRequest,
     NewRecord,
+    PartitionRequired,
     RawRecord,
     Record,
     RecordTooLarge,
@@ -257,3 +258,56 @@ def test_a_client_outlives_a_restart(tmp_path: Path) -> None:
     server.end()
 
     assert (answer.first_seq, answer.deduped) == (2, False)
+
+
+class Places(Follow):
+    """A watch of which `got` has the partition and the seq of each record."""
+
+    def _take(self, item: Any) -> bool:
+        stops = super()._take(item)
+        found = item.item
+        self.got[-1] = (item.partition, found.seq) if isinstance(found, Record) else found
+        return stops
+
+
+def test_watching_partitions(do: Any, name: str) -> None:
+    """All of them, also those that come while nobody watches; a cursor is of each, within a frame, too. (§2.1, §7)"""
+    do(lambda c: c.put_topic(name, partitions=2))
+    for partition in (0, 1):
+        do(lambda c, to=partition: c.append(name, *range(5), partition=to))
+    first = Places(name, stop=7)
+    do(first)
+    do(lambda c: c.put_topic(name, partitions=4))
+    do(lambda c: c.append(name, *range(3), partition=3))
+    rest = Places(name, cursor=first.cursors[-1], tail=True, stop=6)
+    do(rest)
+
+    everything = [(0, seq) for seq in range(1, 6)] + [(1, seq) for seq in range(1, 6)]
+    assert sorted(first.got + rest.got) == everything + [(3, seq) for seq in (1, 2, 3)]
+
+    one = Places(name, partitions=[1], from_seq=3, stop=2)
+    do(one)
+    assert one.got == [(1, 4), (1, 5)]
+    with pytest.raises(PartitionRequired):
+        do(Places(name, from_seq=3))
+
+
+def test_a_watch_goes_on_over_a_kill_and_more_partitions(tmp_path: Path) -> None:
+    """A topic with one partition has three when the server is there again. (§2.1, §7.4)"""
+    server = Server(tmp_path)
+    server.start()
+    port = server.url.rpartition(":")[2]
+    with Client(server.url) as client, client.watch("jobs", tail=True, lenient=True) as none:
+        assert list(none) == []
+        client.append("jobs", 1)
+        with client.watch("jobs") as watch:
+            assert next(watch).partition == 0
+            server.kill()
+            server.start(port=port)
+            client.put_topic("jobs", partitions=3)
+            client.append("jobs", 2, partition=2)
+            client.append("jobs", 3, partition=0)
+            found = [next(watch), next(watch)]
+    server.end()
+
+    assert sorted((each.partition, each.item.data) for each in found) == [(0, 3), (2, 2)]  # type: ignore[union-attr]

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from topics.client import NotFound, Record, Retry, TopicGone, Watched
+from topics.client import NotFound, PartitionRequired, Record, Retry, TopicGone, Watched
 from topics.client.retry import Clock
 from topics.client.watch_state import WatchState
 
@@ -163,3 +163,238 @@ def test_silence_counts_as_a_loss_after_two_heartbeats() -> None:
     _, read_timeout_s = state.stream()
 
     assert 2.0 < read_timeout_s < 10.0
+
+
+# ---------------------------------------------------------------------- partitions
+
+
+def positions(
+    *from_seqs: int, earliest_seq: int = 1, epoch: str = "e", first: int = 0
+) -> dict[str, Any]:
+    """A topic with several partitions, in an answer."""
+    each = [
+        {
+            "partition": n,
+            "from_seq": seq,
+            "head_seq": 100,
+            "earliest_seq": earliest_seq,
+            "epoch": f"{epoch}{n}",
+        }
+        for n, seq in enumerate(from_seqs, first)
+    ]
+    return {**each[0], "partitions": each}
+
+
+def answered(state: WatchState[Any], **topics: Any) -> None:
+    """The session is made, and its stream open."""
+    call = state.call()
+    assert call is not None
+    answer = {"wid": "w", "topics": topics, "heartbeat_ms": 1000}
+    assert state.posted(call, httpx.Response(200, json=answer)) == 0.0
+    state.stream()
+
+
+def event(kind: str, frame_id: str, **data: Any) -> bytes:
+    return f"id: {frame_id}\nevent: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+def records(partition: int | None, seqs: range, frame_id: str = "ID", topic: str = "a") -> bytes:
+    which = {} if partition is None else {"partition": partition}
+    found = [{"$seq": seq, "$ts": 5, "data": seq} for seq in seqs]
+    at = {"from_seq": seqs[0] - 1, "to_seq": seqs[-1], "head_seq": 100}
+    return event("record", frame_id, topic=topic, **which, records=found, **at)
+
+
+def told(state: WatchState[Any], *pieces: bytes) -> list[tuple[int, Any]]:
+    """Partition, and seq or what else was handed out."""
+    found = []
+    for piece in pieces:
+        for each in state.take(piece):
+            item = each.item
+            found.append((each.partition, item.seq if isinstance(item, Record) else item))
+    return found
+
+
+def test_items_say_which_partition_they_are_of() -> None:
+    """A pair of topic and item still; 0 where the topic has one. (§2.1)"""
+    state = watch("a", "b")
+    answered(state, a=positions(0, 0), b={"from_seq": 0, "head_seq": 1, "earliest_seq": 1})
+
+    items = [
+        *state.take(records(1, range(1, 2))),
+        *state.take(records(0, range(1, 2))),
+        *state.take(records(None, range(1, 2), topic="b")),
+    ]
+
+    assert [(topic, item.seq) for topic, item in items if isinstance(item, Record)] == [
+        ("a", 1),
+        ("a", 1),
+        ("b", 1),
+    ]
+    assert [each.partition for each in items] == [1, 0, 0]
+
+
+def test_each_partition_has_a_place() -> None:
+    """What comes again is left out by the seq of its own partition. (§7.4)"""
+    state = watch("a")
+    answered(state, a=positions(0, 0))
+    cursors = []
+    for each in state.take(records(1, range(1, 4), "ID1")):
+        cursors.append(state.cursor)
+        assert each.partition == 1
+    assert told(state, records(0, range(1, 3), "ID2")) == [(0, 1), (0, 2)]
+
+    assert told(state, records(1, range(2, 6))) == [(1, 4), (1, 5)]
+    other = watch("a", cursor=cursors[0])
+    answered(other, a=positions(0, 0))
+    assert told(other, records(1, range(1, 4)), records(0, range(1, 2))) == [(1, 2), (1, 3), (0, 1)]
+
+
+def test_partitions_that_join_are_read_from_their_beginnings() -> None:
+    """While the stream goes on, with a frame or with a loss. (§2.1)"""
+    state = watch("a")
+    answered(state, a={"from_seq": 4, "head_seq": 100, "earliest_seq": 1})
+    lost = {"gap_from": 1, "gap_to": 2, "reason": "from_seq_too_old", "earliest_seq": 3}
+
+    assert told(state, records(None, range(5, 6)), records(0, range(6, 7))) == [(0, 5), (0, 6)]
+    assert told(state, records(1, range(1, 3))) == [(1, 1), (1, 2)]
+    stone = event("tombstone", "ID", topic="a", partition=2, head_seq=9, **lost)
+    ((partition, item),) = told(state, stone)
+    assert (partition, item.gap_from, item.gap_to) == (2, 1, 2)
+    assert told(state, records(2, range(3, 4)), records(2, range(3, 5))) == [(2, 3), (2, 4)]
+    assert told(state, records(1, range(1, 2), topic="unknown")) == []
+
+
+def test_a_new_session_is_asked_for_with_the_place_of_each() -> None:
+    """Without an id, by name; topics with one partition as they always were. (§7.2)"""
+    state = watch({"a": {"match": "x"}}, "b")
+    answered(state, a=positions(7, 8), b={"from_seq": 3, "head_seq": 3, "earliest_seq": 1})
+
+    body = asked(state)
+
+    assert body["cursor"] == {"a": 7, "a#1": 8}
+    assert body["topics"]["b"] == {"from_seq": 3}
+    assert body["topics"]["a"]["match"] == "x"
+
+
+def test_a_kept_cursor_without_an_id_names_partitions() -> None:
+    """It was made before the first frame had come. (§7.4)"""
+    first = watch("a", "b")
+    answered(first, a=positions(7, 8), b={"from_seq": 3, "head_seq": 3, "earliest_seq": 1})
+
+    body = asked(watch("a", "b", cursor=first.cursor))
+
+    assert body["cursor"] == {"a": 7, "a#1": 8}
+    assert body["topics"]["b"] == {"from_seq": 3}
+
+
+def test_a_topic_that_got_partitions_while_nobody_watched() -> None:
+    """A place in it was a number, which is refused by now: it is said once more, by name. (§2.1)"""
+    state = watch("a")
+    answered(state, a={"from_seq": 4, "head_seq": 100, "earliest_seq": 1, "epoch": "e0"})
+    refusal = {"error": {"code": "partition_required", "message": "several"}}
+    call = state.call()
+    assert call is not None
+    assert json.loads(call.body or b"")["topics"] == {"a": {"from_seq": 4}}
+
+    assert state.posted(call, httpx.Response(400, json=refusal)) == 0.0
+
+    assert asked(state)["cursor"] == {"a": 4}
+    answered(state, a=positions(4, 0))
+    assert told(state, records(1, range(1, 2))) == [(1, 1)]
+
+
+def test_a_seq_of_a_topic_with_several_partitions_is_a_mistake() -> None:
+    """Where the caller gave it: it is not known of which. (§2.1)"""
+    state = watch({"a": 4})
+    call = state.call()
+    assert call is not None
+    refusal = {"error": {"code": "partition_required", "message": "several"}}
+
+    with pytest.raises(PartitionRequired):
+        state.posted(call, httpx.Response(400, json=refusal))
+
+
+def test_partitions_can_be_chosen() -> None:
+    """By the watch, or for a topic; their own seq then is one. (§7.2)"""
+    assert asked(watch({"a": {"partitions": [2], "from_seq": 4}}, "b", partitions=[1]))[
+        "topics"
+    ] == {
+        "a": {"partitions": [2], "from_seq": 4},
+        "b": {"partitions": [1]},
+    }
+    state = watch("a", partitions=[2])
+    answered(state, a=positions(4, first=2))
+    assert told(state, records(2, range(5, 6))) == [(2, 5)]
+    assert asked_again(state)["cursor"] == {"a#2": 5}
+
+
+def asked_again(state: WatchState[Any]) -> Any:
+    """The server has forgotten the session, and the id is none that it knows."""
+    state._id = None
+    return asked(state)
+
+
+def gone(partition: int, head_seq: int) -> bytes:
+    return event("topic-deleted", "ID", topic="a", partition=partition, head_seq=head_seq)
+
+
+def test_a_topic_ends_with_its_last_partition() -> None:
+    """Which is told once, with the head of the first. (§7.5)"""
+    state = watch("a", "b")
+    answered(state, a=positions(0, 0, 0), b={"from_seq": 0, "head_seq": 1, "earliest_seq": 1})
+
+    assert told(state, gone(0, 7), gone(2, 5)) == []
+    assert told(state, gone(1, 3)) == [(0, TopicGone(head_seq=7))]
+    assert told(state, records(1, range(1, 2)), records(3, range(1, 2))) == []
+    assert not state.is_over
+
+
+def test_a_topic_that_was_made_again_with_fewer_partitions() -> None:
+    """What is there no more goes without a word; the rest is told of, each. (§7.5)"""
+    state = watch("a")
+    answered(state, a=positions(5, 6, 7))
+    again = {"gap_from": 1, "gap_to": 1, "reason": "recreated", "earliest_seq": 1, "head_seq": 1}
+
+    first = event("tombstone", "ID", topic="a", **again)
+    ((partition, item),) = told(state, first, gone(1, 6), gone(2, 7))
+    assert (partition, item.reason) == (0, "recreated")
+    assert told(state, records(None, range(1, 2))) == [(0, 1)]
+
+    # And again, with two: the next stream says so.
+    state.stream()
+    stones = [event("tombstone", "ID", topic="a", partition=n, **again) for n in (0, 1)]
+    assert [(n, each.reason) for n, each in told(state, *stones)] == [
+        (0, "recreated"),
+        (1, "recreated"),
+    ]
+    assert told(state, records(1, range(1, 2))) == [(1, 1)]
+
+
+def test_a_new_session_knows_another_topic_of_the_name() -> None:
+    """Each partition that it still has is read from its start; one that it lacks is gone. (§3.3)"""
+    state = watch("a")
+    answered(state, a=positions(5, 6, 7))
+    call = state.call()
+    assert call is not None
+    answer = {"wid": "v", "topics": {"a": positions(5, 6, epoch="f")}}
+    state.posted(call, httpx.Response(200, json=answer))
+
+    items = list(state.pending_items())
+
+    assert [each.partition for each in items] == [0, 1]
+    assert asked(state)["cursor"] == {"a": 0, "a#1": 0}
+
+
+def test_more_places_than_an_id_names_are_said_by_name() -> None:
+    """An id of more than 64 is a list of one session; it becomes one while the stream goes on. (§7.4)"""
+    state = watch("a")
+    answered(state, a=positions(*[0] * 64))
+    assert told(state, records(5, range(1, 2), "MAP")) == [(5, 1)]
+    assert state.cursor == "MAP"
+
+    assert told(state, records(64, range(1, 3), "LIST")) == [(64, 1), (64, 2)]
+
+    assert "LIST" not in (state.cursor or "")
+    body = asked(watch("a", cursor=state.cursor))
+    assert (len(body["cursor"]), body["cursor"]["a#64"], body["cursor"]["a#5"]) == (65, 2, 1)

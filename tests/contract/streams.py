@@ -318,7 +318,8 @@ class Ws2(Ws):
 
 @dataclass
 class Truth:
-    """What arrived, and what was reported as lost, over all connections of one client."""
+    """What arrived, and what was reported as lost, over all connections of one client: by topic, or by
+    `topic#partition` as a cursor has it."""
 
     positions: dict[str, int]
     records: dict[str, list[tuple[int, Any]]] = field(default_factory=dict)
@@ -335,18 +336,27 @@ class Truth:
             case "record":
                 self._record(fields)
             case "tombstone":
-                name = fields["topic"]
+                name = self._place(fields)
                 assert self.positions[name] < fields["gap_from"] <= fields["gap_to"]
                 gap = range(fields["gap_from"], fields["gap_to"] + 1)
                 self.lost.setdefault(name, set()).update(gap)
                 self.positions[name] = fields["gap_to"]
             case "caught-up":
-                assert self.positions[fields["topic"]] <= fields["head_seq"]
-                self.positions[fields["topic"]] = fields["head_seq"]
-                self.caught_up[fields["topic"]] = fields["head_seq"]
+                name = self._place(fields)
+                assert self.positions[name] <= fields["head_seq"]
+                self.positions[name] = self.caught_up[name] = fields["head_seq"]
+
+    def _place(self, fields: Mapping[str, Any]) -> str:
+        """What a frame is of; a partition that its topic got later begins with its first record."""
+        partition = fields.get("partition", 0)
+        name: str = fields["topic"]
+        if partition:
+            name = f"{name}#{partition}"
+            self.positions.setdefault(name, 0)
+        return name
 
     def _record(self, fields: Mapping[str, Any]) -> None:
-        name = fields["topic"]
+        name = self._place(fields)
         assert self.positions[name] <= fields["from_seq"] < fields["to_seq"] <= fields["head_seq"]
         known = self.records.setdefault(name, [])
         last = self.positions[name]

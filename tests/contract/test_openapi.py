@@ -29,6 +29,7 @@ UNSEEN = {
     # What only damaged files, a failing disk or a dying process bring about.
     ("ErrorEvent", "topics"),
     ("ErrorEvent", "detail"),
+    ("ErrorEvent", "partition"),
     # What takes ten seconds; tests/server/observing/test_history.py has the clock in its hands.
     *(("QueueHistory", field) for field in ("topic", "at_ms", "ready", "in_flight")),
     *(("QueueHistory", field) for field in ("delayed", "dead_lettered")),
@@ -303,6 +304,22 @@ def seen_of_streams(
     told(seen, "GET /v0/watch/{wid}", [until_end(last, "topic-deleted")])
 
 
+def seen_of_watched_partitions(
+    seen: Seen, server: Server, keep: Callable[[Client], Client], name: str
+) -> None:
+    seen.ok("PUT", f"/v0/topics/{name}", {"partitions": 2, "cap_records": 1})
+    records = [{"data": n, "partition": 1} for n in range(2)]
+    seen.ok("POST", f"/v0/topics/{name}", {"records": records})
+    asked = {"topics": {name: {"partitions": [1, 0]}}, "cursor": {f"{name}#1": 0}}
+    session = seen.ok("POST", "/v0/watch", asked)
+    stream = keep(Sse1(server.port, session["wid"]))
+    came = [each for _, each in zip(range(4), news(stream), strict=False)]
+    told(seen, "GET /v0/watch/{wid}", came)
+    assert {each.kind for each in came} == {"tombstone", "record", "caught-up"}
+    seen.ok("DELETE", f"/v0/topics/{name}")
+    told(seen, "GET /v0/watch/{wid}", [until_end(stream, "topic-deleted")])
+
+
 def seen_of_pushes(seen: Seen, server: Server, keep: Callable[[Client], Client], name: str) -> None:
     seen.ok("PUT", f"/v0/topics/{name}", {"type": "queue"})
     record = {"data": 1, "tag": "t", "node": "n", "meta": {"m": 1}}
@@ -345,6 +362,7 @@ def test_every_route_answers_as_described(
     seen_of_schedules(seen, f"{name}-schedule")
     seen_of_groups(seen, f"{name}-group")
     seen_of_streams(seen, server, opened, f"{name}-watched")
+    seen_of_watched_partitions(seen, server, opened, f"{name}-parts")
     seen_of_pushes(seen, server, opened, f"{name}-pushed")
     refused(api, seen, f"{name}-log")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as AskedPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from contract.server import until
 
@@ -225,3 +226,139 @@ def test_a_group_goes_on_at_the_next_leader(servers: NodeServers) -> None:
     for each in members:
         each.close()
     servers.start()
+
+
+@pytest.mark.filterwarnings("ignore:read_text is deprecated", "ignore:open_text is deprecated")
+def test_a_group_of_three_libraries_goes_on_over_a_leader_that_is_paused(
+    servers: NodeServers,
+) -> None:
+    """No rebalance, no commit that goes back, and all is read, when another leads and when the paused node is back. (§5)"""
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+
+    where = bootstrap(servers)
+    admin = AdminClient({"bootstrap.servers": where})
+    admin.create_topics([NewTopic("mixed", 3, 1)])["mixed"].result(30)
+    producer = Producer({"bootstrap.servers": where, "enable.idempotence": True})
+    end = threading.Event()
+    owned: dict[str, set[int]] = {}
+    read: dict[tuple[int, int], bytes | None] = {}
+    kept: dict[int, int] = {}
+    errors: list[BaseException] = []
+    limits = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 1000}
+
+    def seen(partition: int, offset: int, value: bytes | None) -> None:
+        read[partition, offset] = value
+
+    def of_librdkafka() -> None:
+        settings = {
+            "bootstrap.servers": where,
+            "group.id": "mixed",
+            "partition.assignment.strategy": "range",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 30_000,
+            "reconnect.backoff.max.ms": 200,
+        }
+        consumer = Consumer(settings)
+        consumer.subscribe(["mixed"])
+        while not end.is_set():
+            message = consumer.poll(0.1)
+            owned["librdkafka"] = {each.partition for each in consumer.assignment()}
+            if message is not None and message.error() is None:
+                seen(message.partition(), message.offset(), message.value())
+                for each in consumer.commit(message, asynchronous=False):
+                    kept[each.partition] = each.offset
+        consumer.close()
+
+    def of_kafka_python() -> None:
+        consumer = KafkaConsumer(
+            "mixed",
+            bootstrap_servers=where.split(","),
+            group_id="mixed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            reconnect_backoff_max_ms=200,
+            **limits,
+        )
+        while not end.is_set():
+            for part, messages in consumer.poll(100).items():
+                for each in messages:
+                    seen(each.partition, each.offset, each.value)
+                at = messages[-1].offset + 1
+                consumer.commit(
+                    {TopicPartition("mixed", part.partition): OffsetAndMetadata(at, "", -1)}
+                )
+                kept[part.partition] = at
+            owned["kafka-python"] = {each.partition for each in consumer.assignment()}
+        consumer.close()
+
+    async def of_aiokafka() -> None:
+        consumer = AIOKafkaConsumer(
+            "mixed",
+            bootstrap_servers=where,
+            group_id="mixed",
+            partition_assignment_strategy=[RangePartitionAssignor],
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            metadata_max_age_ms=2000,
+            **limits,
+        )
+        await consumer.start()
+        while not end.is_set():
+            for part, messages in (await consumer.getmany(timeout_ms=100)).items():
+                for each in messages:
+                    seen(each.partition, each.offset, each.value)
+                at = messages[-1].offset + 1
+                await consumer.commit({part: at})
+                kept[part.partition] = at
+            owned["aiokafka"] = {each.partition for each in consumer.assignment()}
+        await consumer.stop()
+
+    def guarded(work: Any) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    def write(count: int) -> None:
+        for nth in range(count):
+            producer.produce("mixed", b"%d" % nth, partition=nth % 3)
+        assert producer.flush(90) == 0
+
+    def is_shared() -> bool:
+        return errors != [] or sorted(map(sorted, owned.values())) == [[0], [1], [2]]
+
+    def generation() -> int:
+        found: int = servers.leader().ask("/v0/groups/mixed")["generation"]
+        return found
+
+    members = [
+        threading.Thread(target=guarded, args=(work,))
+        for work in (of_librdkafka, of_kafka_python, lambda: asyncio.run(of_aiokafka()))
+    ]
+    for each in members:
+        each.start()
+    try:
+        until("each has a partition", is_shared)
+        write(30)
+        until("all was read", lambda: errors != [] or len(read) == 30)
+        before, owners = generation(), dict(owned)
+        paused = servers.leader()
+        paused.pause()
+        assert servers.leader() is not paused
+        paused.resume()
+        write(30)
+        until("all was read at the next leader", lambda: errors != [] or len(read) == 60)
+        until("all was committed", lambda: errors != [] or kept == dict.fromkeys(range(3), 20))
+        assert (generation(), owned) == (before, owners)
+    finally:
+        end.set()
+        for each in members:
+            each.join(60)
+    assert errors == []
+    asked = Consumer({"bootstrap.servers": where, "group.id": "mixed"})
+    parts = asked.committed([AskedPartition("mixed", at) for at in range(3)], 60)
+    asked.close()
+    assert [each.offset for each in parts] == [20, 20, 20]

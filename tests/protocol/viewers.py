@@ -35,17 +35,19 @@ def records_of(frame: RecordFrame) -> list[Any]:
 
 
 def short(frame: Frame) -> str:
-    """`t 1-3` or `t 1,3` records; `t lost 1-2 cap`; `t caught up at 3`; `t deleted at 3`."""
+    """`t 1-3` or `t 1,3` records; `t lost 1-2 cap`; `t caught up at 3`; `t deleted at 3`; where the topic has
+    several partitions `t#0 1-3`."""
+    where = frame.topic if frame.partition is None else f"{frame.topic}#{frame.partition}"
     match frame:
         case RecordFrame():
-            return f"{frame.topic} {_ranges([r['$seq'] for r in records_of(frame)])}"
+            return f"{where} {_ranges([r['$seq'] for r in records_of(frame)])}"
         case TombstoneFrame():
             stone = frame.stone
-            return f"{frame.topic} lost {stone.gap_from}-{stone.gap_to} {stone.reason}"
+            return f"{where} lost {stone.gap_from}-{stone.gap_to} {stone.reason}"
         case CaughtUpFrame():
-            return f"{frame.topic} caught up at {frame.head_seq}"
+            return f"{where} caught up at {frame.head_seq}"
         case DeletedFrame():
-            return f"{frame.topic} deleted at {frame.head_seq}"
+            return f"{where} deleted at {frame.head_seq}"
 
 
 def _ranges(seqs: list[int]) -> str:

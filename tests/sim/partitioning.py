@@ -3,6 +3,9 @@
 An append of HTTP goes to several partitions at once, by its records' keys, as they say, or as it comes; a producer of Kafka's
 places its batches itself.  A key is always in the partition of its hash over the number that there were, in order; an append
 is in all of its partitions or in none; the number of partitions never falls; and a repeated append gets what the first got.
+
+A client watches the topic meanwhile, from before it has most of its partitions, over streams that break, sessions and lives: it
+gets each record that is there once, in the order of its partition.
 """
 
 import copy
@@ -10,10 +13,15 @@ import zlib
 from typing import Any, NamedTuple
 
 import msgspec
+import orjson
 from protocol.batches.builder import batch, records_of
 from protocol.consumer import Consumed, consume
+from protocol.harness import shown as shown_of
+from protocol.viewers import Viewer
+from protocol.viewers import records_of as records_of_frame
 
 from topics.protocol.batches.header import BatchError
+from topics.protocol.faces.http.records import parse_delete
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.commands import AddPartitions, AppendBatch
 from topics.protocol.model.errors import Rejection
@@ -24,6 +32,8 @@ from topics.protocol.model.events import (
     ScatteredDeleted,
 )
 from topics.protocol.model.names import partition_name
+from topics.protocol.model.outcomes import Parked
+from topics.protocol.state.frames import CaughtUpFrame, Frame, RecordFrame
 
 from .lives import Bug, Lives, Patch, require
 
@@ -42,6 +52,24 @@ class Known(NamedTuple):
     open: list[list[Place]]
     deleting: set[Place]
     keyed: dict[str, "Keyed"]
+    watching: "Watching"
+
+
+class Watching:
+    """What a client has of its watch.
+
+    Attributes:
+        viewer: Its session, and the stream of it; None before the first, and in a life that has none yet.
+        last_id: Of the frame that arrived last.
+        positions: By the name that a cursor has for a partition.
+        seen: What arrived, by its place.
+    """
+
+    def __init__(self) -> None:
+        self.viewer: Viewer | None = None
+        self.last_id: str | None = None
+        self.positions: dict[str, int] = {}
+        self.seen: dict[Place, bytes] = {}
 
 
 class Keyed(NamedTuple):
@@ -73,6 +101,7 @@ class World(Lives):
         self.deleting: set[Place] = set()
         self.keyed: dict[str, Keyed] = {}
         self.numbers = 0
+        self.watching = Watching()
 
     # ------------------------------------------------------------------ one life
 
@@ -106,6 +135,7 @@ class World(Lives):
             if not left:
                 self._forget()
             self.deleting.clear()
+        self.watching.viewer = None
         self.look()
 
     def _heads(self) -> dict[int, int]:
@@ -123,10 +153,15 @@ class World(Lives):
             super().back_up()
 
     def known(self) -> Known:
-        return copy.deepcopy(Known(self.written, self.counts, self.open, self.deleting, self.keyed))
+        watching, viewer = self.watching, self.watching.viewer
+        watching.viewer = None
+        kept = self.written, self.counts, self.open, self.deleting, self.keyed, watching
+        found = copy.deepcopy(Known(*kept))
+        watching.viewer = viewer
+        return found
 
     def revert(self, known: Known) -> None:
-        self.written, self.counts, self.open, self.deleting, self.keyed = known
+        self.written, self.counts, self.open, self.deleting, self.keyed, self.watching = known
 
     def step(self) -> None:
         dice, engine = self.dice, self.engine
@@ -139,8 +174,10 @@ class World(Lives):
             self.refuse()
         elif choice < 0.67:
             self.grow()
-        elif choice < 0.75:
+        elif choice < 0.7:
             self.look()
+        elif choice < 0.75:
+            self.watch()
         elif choice < 0.8:
             self.delete()
         elif choice < 0.85 and self.keyed:
@@ -187,6 +224,8 @@ class World(Lives):
         if key is not None:
             self.keyed[key] = Keyed(fresh, places[0], answer["seqs"])
         self._maybe_sync()
+        if self.dice.random() < 0.2:
+            self.watch()
 
     def _ask(self, fresh: list[dict[str, Any]], key: str | None) -> Any:
         fields = {} if key is None else {"idempotency_key": key}
@@ -254,6 +293,7 @@ class World(Lives):
         count = self.counts[-1] + 1
         if count > PARTITIONS_MAX:
             return
+        self.watch()
         if self.dice.random() < 0.5:
             self.engine.ask(AddPartitions("p", count))
         else:
@@ -266,7 +306,13 @@ class World(Lives):
         key = self.dice.choice(KEYS)
         self.sync()
         self.deleting = {place for place, (own, _) in self.written.items() if own == key}
-        found = self.engine.delete("p", match=key.decode())
+        body = orjson.dumps({"match": key.decode()})
+        found: Any = self.engine.ask(parse_delete("p", body))
+        if isinstance(found, Parked):  # a run is in a file, and read beside
+            self.engine.work_off()
+            (found,) = self.engine.woken()
+        else:
+            found = shown_of(found)
         require(found["deleted"] == len(self.deleting), "another number of records is deleted")
         self._maybe_sync()
         self.sync()
@@ -300,6 +346,75 @@ class World(Lives):
         ]
         require(not missing, f"records are not there: {missing}")
 
+    # ------------------------------------------------------------------ a watcher
+
+    def watch(self) -> None:
+        """Connect, where there is no stream; take some frames, and perhaps lose the rest on the way."""
+        dice, watching = self.dice, self.watching
+        viewer = watching.viewer
+        if viewer is None or dice.random() < 0.2:
+            viewer = self._subscribe()
+        elif dice.random() < 0.5:
+            viewer.open(watching.last_id)
+        for _ in range(dice.choice((0, 2, 8, 100))):
+            frame = self._pull(viewer)
+            if frame is None:
+                self._require_all()
+                return
+            if dice.random() < 0.1:  # on its way when the connection breaks
+                viewer.close()
+                viewer.open(watching.last_id)
+                continue
+            self._take(viewer, frame)
+
+    def _subscribe(self) -> Viewer:
+        """A session that goes on from the id of the last frame, or from places by name."""
+        watching = self.watching
+        cursor: Any = watching.last_id
+        if watching.positions and self.dice.random() < 0.5:
+            cursor = watching.positions
+        begin = {} if cursor is None else self.dice.choice(({}, {"tail": True}, {"from_seq": 3}))
+        viewer = Viewer(self.engine, topics={"p": begin}, limit=3, cursor=cursor)
+        watching.viewer, watching.last_id = viewer.open(), viewer.posted["cursor"]
+        return viewer
+
+    def _take(self, viewer: Viewer, frame: Frame) -> None:
+        watching, at = self.watching, frame.partition or 0
+        watching.last_id = viewer.id
+        if not isinstance(frame, RecordFrame):
+            require(isinstance(frame, CaughtUpFrame), f"nothing was lost: {frame}")
+            return
+        name = partition_name("p", at)
+        require(watching.positions.get(name, 0) <= frame.from_seq, "a watcher goes back")
+        watching.positions[name] = frame.to_seq
+        for record in records_of_frame(frame):
+            place = at, record["$seq"]
+            require(place not in watching.seen, "a watcher gets a record twice")
+            require(place in self.written, "a watcher gets a record that is not there")
+            watching.seen[place] = b"%d" % record["data"]
+
+    def _pull(self, viewer: Viewer) -> Frame | None:
+        """The next frame; what is in files is opened beside."""
+        while (frame := viewer.pull()) is None and self.engine.engine.unit.fetches:
+            self.engine.read_fetches()
+        return frame
+
+    def _require_all(self) -> None:
+        """A stream that has no frame has given all that is shown."""
+        partitions = self.engine.topic("p").partitions
+        heads = {at: each.published_seq for at, each in enumerate(partitions)}
+        shown = {at for at in self.written if at[1] <= heads.get(at[0], 0)}
+        missing = shown - self.watching.seen.keys()
+        require(not missing, f"a watcher misses records: {missing}")
+
+    def watch_to_the_end(self) -> None:
+        viewer = self._subscribe()
+        while (frame := self._pull(viewer)) is not None:
+            self._take(viewer, frame)
+        self._require_all()
+        for place, (_, value) in self.written.items():
+            require(self.watching.seen[place] == value, "a watcher gets another record")
+
     # ------------------------------------------------------------------ the end
 
     def judge(self) -> None:
@@ -308,6 +423,7 @@ class World(Lives):
         self.begin()
         self.sync()
         self.look()
+        self.watch_to_the_end()
         state = self.engine.state("p")
         require(state["count"] == len(self.shown()), "the topic counts other records")
 
@@ -440,6 +556,44 @@ def repeat_answered_by_partition(patch: Patch) -> None:
     patch.setattr(Placed, "seqs", seqs)
 
 
+def partitions_that_join_begin_at_their_heads(patch: Patch) -> None:
+    from topics.protocol.state import watches
+
+    own = watches.begin_in
+
+    def begin_in(topic: Any, cursor: int, view: Any, **named: Any) -> Any:
+        return own(topic, topic.published_seq, view, **named)
+
+    patch.setattr(watches, "begin_in", begin_in)
+
+
+def partitions_join_no_session_without_a_stream(patch: Patch) -> None:
+    from topics.protocol.state.watches import Watches
+
+    patch.setattr(Watches, "complete", lambda self, session: None)
+
+
+def partitions_join_no_stream(patch: Patch) -> None:
+    from topics.protocol.state.watches import Watches
+
+    patch.setattr(Watches, "on_grown", lambda self, topic_id: None)
+
+
+def a_cursor_from_before_begins_partitions_where_it_is_asked(patch: Patch) -> None:
+    from topics.protocol.decide.watches import WatchCommands
+
+    own = WatchCommands._begun
+
+    def begun(self: Any, topics: Any, cursors: Any, *rest: Any, **named: Any) -> Any:
+        found = own(self, topics, cursors, *rest, **named)
+        for topic, watched in found:
+            if watched.name not in cursors and any(begin.tail for begin in topics.values()):
+                watched.cursor = topic.published_seq
+        return found
+
+    patch.setattr(WatchCommands, "_begun", begun)
+
+
 BUGS: dict[str, Bug] = {
     bug.sow.__name__: bug
     for bug in (
@@ -450,7 +604,7 @@ BUGS: dict[str, Bug] = {
         Bug(records_without_a_key_placed_apart, "a record is in another partition"),
         Bug(keys_hashed_otherwise, "a record is in another partition", 1),
         Bug(append_half_logged, "in some of its partitions|what was acknowledged is gone"),
-        Bug(partitions_not_logged, "partitions, of|an event cannot be applied"),
+        Bug(partitions_not_logged, "partitions, of|an event cannot be applied", 1),
         Bug(deletes_of_other_partitions_not_logged, "where none was appended", 4),
         Bug(partitions_left_out_of_a_checkpoint, "partitions, of|an event cannot be applied"),
         Bug(
@@ -458,5 +612,11 @@ BUGS: dict[str, Bug] = {
             "a seq is given twice|a repeat gets other seqs|KeyError",
         ),
         Bug(repeat_answered_by_partition, "a repeat gets other seqs|a seq is given twice"),
+        Bug(partitions_that_join_begin_at_their_heads, "a watcher misses records"),
+        Bug(
+            partitions_join_no_session_without_a_stream, "a watcher misses records|twice|goes back"
+        ),
+        Bug(partitions_join_no_stream, "a watcher misses records"),
+        Bug(a_cursor_from_before_begins_partitions_where_it_is_asked, "a watcher misses records"),
     )
 }

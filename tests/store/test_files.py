@@ -324,6 +324,29 @@ def test_a_directory_is_prepared_and_locked_once(tmp_path: Path) -> None:
     files.close()
 
 
+def test_a_closed_directory_is_free_though_a_child_has_its_descriptors(tmp_path: Path) -> None:
+    """A process that is being started has those of its parent until it runs its program; a node that opens its store
+    anew meanwhile is not refused."""
+    files = OsFiles(tmp_path / "data")
+    files.prepare(create=True)
+    assert files.lock()
+    # As a fork does: another descriptor of the same open file.
+    (lock,) = (
+        at
+        for at in Path("/proc/self/fd").iterdir()
+        if os.path.realpath(at).startswith(f"{tmp_path}/data/")
+    )
+    childs = os.dup(int(lock.name))
+
+    files.close()
+
+    other = OsFiles(tmp_path / "data")
+    other.prepare(create=False)
+    assert other.lock()
+    other.close()
+    os.close(childs)
+
+
 def test_a_machine_without_a_boot_id_counts_every_start_as_a_reboot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import click
 from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, OK, UNUSABLE, Stop, output, refusals
 from topics.cli.moments import at_ms
-from topics.cli.printing import Part, record_filter, say, styled, warn
+from topics.cli.printing import Part, in_partition, record_filter, say, styled, warn
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 @click.option("--tail", is_flag=True, help="Begin at the head: only what comes from now on.")
 @click.option("--match", metavar="GLOB", help="Only records of this tag; a final * is any rest.")
 @click.option("--tags", is_flag=True, help="Show each record's $tag.")
+@click.option(
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="N",
+    help="Of each TOPIC, only this partition; more than once for more.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as into a pipe.")
 @partial(with_client, tells_waits=False)
 def command(
@@ -42,12 +50,14 @@ def command(
     tail: bool,
     match: str | None,
     tags: bool,
+    partitions: tuple[int, ...],
     as_json: bool,
 ) -> int:
     """Print the records of one or more TOPICs as they come, until interrupted.
 
     On a terminal a record is a coloured line; with --json, or into a pipe, a JSON object with its
-    topic. Standard error names records that were lost, topics that were deleted, and a connection
+    topic, and with its $partition unless that is 0. Of a topic with several partitions all are printed; --from is of
+    the one that --partition names. Standard error names records that were lost, topics that were deleted, and a connection
     that is lost or made again. Ends when the last topic is deleted, or when the server does not
     answer for longer than --retry-for.
 
@@ -67,26 +77,35 @@ def command(
                 record_type=RawRecord,
                 include_tags=tags,
                 connection=report_connection,
-                **_begin(from_seq, since, tail, match),
+                **_begin(from_seq, since, tail, match, partitions),
             )
             with watch:
-                for topic, item in watch:
+                for each in watch:
+                    topic, item = each
                     match item:
                         case Tombstone():
-                            warn(_loss(topic, item))
+                            warn(_loss(topic, item, each.partition))
                         case TopicGone():
                             warn(f"{topic} was deleted")
                         case _:
-                            printer.print(topic, item)
+                            printer.print(topic, item, each.partition)
     except KeyboardInterrupt:
         return INTERRUPTED
     return OK
 
 
-def _begin(from_seq: int | None, from_ts: int | None, tail: bool, match: str | None) -> "Begin":
+def _begin(
+    from_seq: int | None,
+    from_ts: int | None,
+    tail: bool,
+    match: str | None,
+    partitions: tuple[int, ...],
+) -> "Begin":
     if (from_seq is not None) + (from_ts is not None) + tail > 1:
         raise Stop("--from, --since and --tail exclude each other", UNUSABLE)
     begin: Begin = {"tail": tail, "match": match}
+    if partitions:
+        begin["partitions"] = list(partitions)
     if from_seq is not None:
         begin["from_seq"] = from_seq
     if from_ts is not None:
@@ -94,8 +113,10 @@ def _begin(from_seq: int | None, from_ts: int | None, tail: bool, match: str | N
     return begin
 
 
-def _loss(topic: str, tombstone: "Tombstone") -> str:
+def _loss(topic: str, tombstone: "Tombstone", partition: int) -> str:
     span = f"{tombstone.gap_from} to {tombstone.gap_to}"
+    if partition:
+        topic = f"{topic}, partition {partition},"
     if tombstone.reason == "recreated":
         return f"{topic} was deleted and made again; it is read from its beginning"
     return f"records {span} of {topic} are lost ({tombstone.reason})"
@@ -118,22 +139,24 @@ class Plain:
         self._encode = msgspec.json.Encoder().encode
         self._shown = record_filter()
 
-    def print(self, topic: str, record: "RawRecord") -> None:
+    def print(self, topic: str, record: "RawRecord", partition: int = 0) -> None:
         head = b'{"topic":%b,' % self._encode(topic)
-        self._out.write(self._shown(head + self._encode(record)[1:]) + b"\n")
+        line = in_partition(self._encode(record), partition)
+        self._out.write(self._shown(head + line[1:]) + b"\n")
         # A reader may be waiting for each record.
         self._out.flush()
 
 
 class Coloured:
-    """A record for a person: time, topic, seq, tag, writer, data."""
+    """A record for a person: time, topic, seq, tag, writer, data; of a partition behind the first, its number
+    before the seq."""
 
-    def print(self, topic: str, record: "RawRecord") -> None:
+    def print(self, topic: str, record: "RawRecord", partition: int = 0) -> None:
         at = time.strftime("%H:%M:%S", time.localtime(record.ts_ms // 1000))
         parts: list[Part] = [
             styled(f"{at}.{record.ts_ms % 1000:03}", dim=True),
             styled(topic, fg="cyan"),
-            styled(f"#{record.seq}", fg="green"),
+            styled(f"{partition or ''}#{record.seq}", fg="green"),
         ]
         if record.tag is not None:
             parts.append(styled(record.tag, fg="magenta"))

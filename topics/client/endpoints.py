@@ -244,7 +244,11 @@ def latest(
 
 
 def create_watch(
-    topics: Mapping[str, Begin], *, cursor: str | None, options: Mapping[str, Any], lenient: bool
+    topics: Mapping[str, Begin],
+    *,
+    cursor: str | Mapping[str, int] | None,
+    options: Mapping[str, Any],
+    lenient: bool,
 ) -> Call[WatchSession]:
     """Repeatable: a session whose answer was lost is dropped by the server when its TTL ends
     (§7.1)."""

@@ -107,25 +107,49 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicGone(msgspec.Struct, frozen=True, kw_only=True):
-    """A watched topic was deleted; no item of it follows.  `head_seq` is its last head."""
+    """A watched topic was deleted; no item of it follows.  `head_seq` is its last head, of several partitions the
+    first one's."""
 
     head_seq: int = 0
 
 
-class Watched(NamedTuple, Generic[R]):
-    """An item of a watch, with the name of its topic."""
-
+class _Pair(NamedTuple, Generic[R]):
     topic: str
     item: R | Tombstone | TopicGone
 
 
+class Watched(_Pair[R]):
+    """An item of a watch, with the name of its topic: `topic, item = watched`.
+
+    Attributes:
+        partition: Which one of the topic the item is of; 0 where it has one.
+    """
+
+    partition: int = 0
+
+
+class PartitionPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """The position of a watch session in one partition when it is created."""
+
+    partition: int
+    from_seq: int
+    head_seq: int
+    earliest_seq: int
+    epoch: str | None = None
+
+
 class WatchPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """The position of a watch session in one topic when it is created."""
+    """The position of a watch session in one topic when it is created.
+
+    Attributes:
+        partitions: Of a topic with several: those that are watched.  The other fields are the first one's.
+    """
 
     from_seq: int
     head_seq: int
     earliest_seq: int
     epoch: str | None = None
+    partitions: list[PartitionPosition] = []
 
 
 class WatchSession(msgspec.Struct, frozen=True, kw_only=True):

@@ -249,12 +249,15 @@ class Begin(TypedDict, total=False):
             milliseconds since the epoch.
         tail: True begins at the head: only what comes from now on.
         match: Keep only records whose tag matches, in the grammar of `delete`.
+        partitions: Of a topic with several, only these.  By default all are watched, and those that it gets
+            later; a `from_seq` is of one.
     """
 
     from_seq: int
     from_ts: int | None
     tail: bool
     match: Match | None
+    partitions: list[int] | None
 
 
 class WorkOptions(TypedDict, total=False):

@@ -5,11 +5,13 @@ stream is opened and read until it ends, and is opened again after a pause; wher
 forgotten the session, a new one takes its place (§7.1-§7.6).  It does no I/O: a `Watch` or an
 `AsyncWatch` carries its calls and bytes.  Invariant: `cursor` covers exactly the items that were
 handed out.  So no item is handed out twice, and none is missing without a `Tombstone`.
+
+Each partition of a topic has a place of its own, by the name that it has in an id: `orders`, `orders#1`.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, Unpack
 
@@ -18,9 +20,10 @@ import msgspec
 from topics.client import endpoints
 from topics.client.answer import Answer
 from topics.client.call import Call, Numbered, Outcome
-from topics.client.errors import TopicsError
+from topics.client.errors import PartitionRequired, TopicsError
 from topics.client.faults import Broken, Fault
 from topics.client.models import (
+    PartitionPosition,
     Record,
     RecordHead,
     Tombstone,
@@ -64,7 +67,9 @@ SLACK_S: Final = 5.0
 """On top of two heartbeats without a byte, after which a connection counts as lost (§7.6)."""
 
 MAP_TOPICS_MAX: Final = 64
-"""Topics up to which an id is a map by name, and not a list (§7.4)."""
+"""Topics, partitions counted as such, up to which an id is a map by name, and not a list (§7.4)."""
+PARTITION_MARK: Final = "#"
+"""Stands between a topic and the number of its partition, in ids and positions (§7.2)."""
 
 _STARTS: Final = frozenset({"from_seq", "from_ts", "tail"})
 """Options that name a place; of these, a topic's own beginning overrides the watch's."""
@@ -78,23 +83,29 @@ class _Frame(msgspec.Struct, Generic[R]):
     from_seq: int
     to_seq: int
     head_seq: int
+    partition: int = 0
 
 
 class _Named(msgspec.Struct):
     topic: str
     head_seq: int = 0
+    partition: int = 0
+
+
+_Position = WatchPosition | PartitionPosition
 
 
 @dataclass(slots=True)
 class _Place:
-    """How far one topic was handed out, and of which of its instances."""
+    """How far one topic, or partition, was handed out, and of which of its instances."""
 
-    begin: Begin
+    topic: str
+    partition: int
     seq: int
-    head_seq: int
-    epoch: str | None
+    head_seq: int = 0
+    epoch: str | None = None
 
-    def advance(self, position: WatchPosition) -> None:
+    def advance(self, position: _Position) -> None:
         self.seq = max(self.seq, position.from_seq)
         self.head_seq = position.head_seq
         self.epoch = position.epoch
@@ -102,9 +113,9 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Midway:
-    """A frame of which the first `count` records were handed out."""
+    """A frame of which the first `count` records were handed out; `name` is its place's."""
 
-    topic: str
+    name: str
     data: bytes
     count: int
 
@@ -153,6 +164,14 @@ class WatchState(Generic[R]):
         self._options = {name: value for name, value in options.items() if name not in own}
         self._options["include_data"] = include_data
         self._places: dict[str, _Place] | None = None
+        self._ended: set[str] = set()
+        """Places of which this stream has said that nothing more comes."""
+        self._names: set[str] = set()
+        """Of the session's places, those that have ended included."""
+        self._gives_places = False
+        """A topic has more partitions than when it was watched first: where to go on is said for each by name."""
+        self._last_heads: dict[str, int] = {}
+        """Of topics that are gone in part: the last heads of their first partitions."""
         self._session: WatchSession | None = None
         self._was_opened = False
         self._parser = EventParser()
@@ -181,7 +200,7 @@ class WatchState(Generic[R]):
         if event_id is None:
             ahead |= {name: place.seq for name, place in (self._places or {}).items()}
         if self._midway is not None:
-            ahead[self._midway.topic] = _seqs(self._midway.data)[self._midway.count - 1]
+            ahead[self._midway.name] = _seqs(self._midway.data)[self._midway.count - 1]
         return _cursor(event_id, ahead)
 
     # ------------------------------------------------------------------ sessions
@@ -200,11 +219,17 @@ class WatchState(Generic[R]):
     def _post(self) -> Call[WatchSession]:
         if self._places is None:
             begins = {n: Begin(**{**b, **self._seen(n)}) for n, b in self._begins.items()}
+            reached = self._ahead
         else:
-            begins = {n: _from(p.begin, p.seq) for n, p in self._places.items()}
+            reached = {name: place.seq for name, place in self._places.items()}
+            begins = {
+                place.topic: _from(self._begins[place.topic], place.seq)
+                for place in self._places.values()
+            }
+        cursor = None if self._has_list_ids else self._id
         return endpoints.create_watch(
             begins,
-            cursor=None if self._has_list_ids else self._id,
+            cursor=cursor or (dict(reached) if self._gives_places else _partitioned(reached)),
             options=self._options,
             # A topic that was deleted meanwhile becomes a `TopicGone`, and no error.
             lenient=self._is_lenient or self._places is not None,
@@ -216,30 +241,44 @@ class WatchState(Generic[R]):
     def posted(self, call: Call[WatchSession], outcome: Outcome) -> float:
         """Take the outcome of posting a session; seconds to wait before the next step."""
         if isinstance(outcome, Fault) or not outcome.is_success:
+            if self._has_more_partitions(call, outcome):
+                self._gives_places = True
+                return 0.0
             return self._failed(call, outcome, is_worth=is_worth_repeating(call, outcome))
         self._session = call.result(outcome)
-        self._has_list_ids |= len(self._session.topics) > MAP_TOPICS_MAX
+        at = dict(_positions(self._session, self._asked_for))
+        self._names = {_name(*which) for which in at}
+        self._has_list_ids |= len(at) > MAP_TOPICS_MAX
         self._was_opened = False
         if self._places is None:
-            self._places = self._first_places(self._session)
+            self._places = {}
         else:
-            self._check_places(self._places, self._session)
+            self._check_places(self._places, at)
+        for (topic, partition), position in at.items():
+            name = _name(topic, partition)
+            if name not in self._places:
+                seq = max(position.from_seq, self._ahead.get(name, 0))
+                head_seq, epoch = position.head_seq, position.epoch
+                self._places[name] = _Place(topic, partition, seq, head_seq, epoch)
         self.is_over = not self._places
         return 0.0
 
-    def _first_places(self, session: WatchSession) -> dict[str, _Place]:
-        return {
-            name: _Place(
-                self._begins[name],
-                max(position.from_seq, self._ahead.get(name, 0)),
-                position.head_seq,
-                position.epoch,
-            )
-            for name, position in session.topics.items()
-            if name in self._begins
-        }
+    @property
+    def _asked_for(self) -> Collection[str]:
+        """The topics that are watched, but for those that are gone."""
+        if self._places is None:
+            return self._begins.keys()
+        return {place.topic for place in self._places.values()}
 
-    def _check_places(self, places: dict[str, _Place], session: WatchSession) -> None:
+    def _has_more_partitions(self, call: Call[WatchSession], outcome: Outcome) -> bool:
+        """Whether the seq of a topic was refused that had one partition when it was reached."""
+        if self._gives_places or not (self._places or self._ahead):
+            return False
+        return isinstance(error_of_end(call, outcome), PartitionRequired)
+
+    def _check_places(
+        self, places: dict[str, _Place], at: Mapping[tuple[str, int], _Position]
+    ) -> None:
         """Note what became of the topics since the old session, which the new one does not know.
 
         A topic that was deleted and created again is read from its start.  That takes another
@@ -247,17 +286,16 @@ class WatchState(Generic[R]):
         """
         renewed = False
         for name, place in list(places.items()):
-            position = session.topics.get(name)
+            position = at.get((place.topic, place.partition))
             if position is None:
-                del places[name]
-                self._pending.append(Watched(name, TopicGone(head_seq=place.head_seq)))
+                self._pending += self._drop(places, name, place.head_seq)
             elif place.epoch is None or place.epoch == position.epoch:
                 place.advance(position)
             else:
                 renewed = True
                 place.seq = position.earliest_seq - 1
                 place.head_seq, place.epoch = position.head_seq, position.epoch
-                self._pending.append(Watched(name, _recreated(position)))
+                self._pending.append(_item(place, _recreated(position)))
         if renewed:
             self._session, self._id = None, None
             self._ahead.clear()
@@ -273,6 +311,7 @@ class WatchState(Generic[R]):
         """The stream to open, and the seconds without a byte after which it counts as lost."""
         assert self._session is not None
         self._was_opened = True
+        self._ended.clear()
         self._parser = EventParser()
         self._has_heard = False
         self._fault = None
@@ -365,7 +404,8 @@ class WatchState(Generic[R]):
 
     def _records(self, event: Event) -> Iterator[Watched[R]]:
         frame = decode_event(self._frames, event.data)
-        place = self._find(frame.topic)
+        name = _name(frame.topic, frame.partition)
+        place = self._find(name) or self._join(name, frame.topic, frame.partition)
         if place is None:
             self._id = event.id
             return
@@ -374,51 +414,77 @@ class WatchState(Generic[R]):
             first = bisect_right(_seqs(event.data), place.seq)
         last = len(frame.records) - 1
         for index in range(first, last):
-            self._midway = _Midway(frame.topic, event.data, index + 1)
-            yield Watched(frame.topic, frame.records[index])
-        self._reach(event, frame.topic, frame.to_seq, frame.head_seq)
+            self._midway = _Midway(name, event.data, index + 1)
+            yield _item(place, frame.records[index])
+        self._reach(event, name, frame.to_seq, frame.head_seq)
         if first <= last:
-            yield Watched(frame.topic, frame.records[last])
+            yield _item(place, frame.records[last])
 
     def _tombstone(self, event: Event) -> Iterator[Watched[R]]:
-        stone, topic = decode_event(Tombstone, event.data), decode_event(_Named, event.data).topic
-        place = self._find(topic)
+        stone, named = decode_event(Tombstone, event.data), decode_event(_Named, event.data)
+        name = _name(named.topic, named.partition)
+        place = self._find(name) or self._join(name, named.topic, named.partition)
         if place is None:
             self._id = event.id
         elif stone.reason == "recreated":
             # Its `gap_to` is the head of the new instance, whose records are still to come (§3.3).
             place.seq, place.epoch = stone.earliest_seq - 1, None
-            self._ahead.pop(topic, None)
-            self._reach(event, topic, place.seq, stone.head_seq)
-            yield Watched(topic, stone)
+            self._ahead.pop(name, None)
+            self._reach(event, name, place.seq, stone.head_seq)
+            yield _item(place, stone)
         else:
             seen_seq = place.seq
-            self._reach(event, topic, stone.gap_to, stone.head_seq)
+            self._reach(event, name, stone.gap_to, stone.head_seq)
             if stone.gap_to > seen_seq:
-                yield Watched(topic, _after(seen_seq, stone))
+                yield _item(place, _after(seen_seq, stone))
 
     def _gone(self, event: Event) -> Iterator[Watched[R]]:
         named = decode_event(_Named, event.data)
         self._id = event.id
-        if self._places is None or self._places.pop(named.topic, None) is None:
+        name = _name(named.topic, named.partition)
+        self._ended.add(name)
+        if self._places is None or name not in self._places:
             return
-        self._ahead.pop(named.topic, None)
+        items = self._drop(self._places, name, named.head_seq)
         self.is_over = not self._places
         self.is_listening = not self.is_over
-        yield Watched(named.topic, TopicGone(head_seq=named.head_seq))
+        yield from items
 
-    def _find(self, topic: str) -> _Place | None:
-        """The place of a topic; None after its `TopicGone`, also where one of its name exists
-        again."""
-        return None if self._places is None else self._places.get(topic)
+    def _drop(self, places: dict[str, _Place], name: str, head_seq: int) -> list[Watched[R]]:
+        """A topic, or a partition, is gone: a `TopicGone`, where none of the topic's is left."""
+        place = places.pop(name)
+        self._ahead.pop(name, None)
+        topic = place.topic
+        if not place.partition:
+            self._last_heads[topic] = head_seq
+        if any(each.topic == topic for each in places.values()):
+            return []
+        return [Watched(topic, TopicGone(head_seq=self._last_heads.pop(topic, head_seq)))]
 
-    def _reach(self, event: Event, topic: str, seq: int, head_seq: int) -> None:
-        """Note that a topic is handed out through `seq`, with the item that comes next."""
+    def _find(self, name: str) -> _Place | None:
+        """The place of a topic, or a partition; None after its end, also where one of its name exists again."""
+        return None if self._places is None else self._places.get(name)
+
+    def _join(self, name: str, topic: str, partition: int) -> _Place | None:
+        """The place of a partition that its topic got while it is watched, or of one that was made again; None
+        where the topic is gone."""
+        places = self._places
+        if places is None or name in self._ended:
+            return None
+        if all(each.topic != topic for each in places.values()):
+            return None
+        places[name] = place = _Place(topic, partition, self._ahead.get(name, 0))
+        self._names.add(name)
+        self._has_list_ids |= len(self._names) > MAP_TOPICS_MAX
+        return place
+
+    def _reach(self, event: Event, name: str, seq: int, head_seq: int) -> None:
+        """Note that a place is handed out through `seq`, with the item that comes next."""
         assert self._places is not None
-        place = self._places[topic]
+        place = self._places[name]
         place.seq, place.head_seq = max(place.seq, seq), head_seq
-        if self._ahead.get(topic, 0) <= seq:
-            self._ahead.pop(topic, None)
+        if self._ahead.get(name, 0) <= seq:
+            self._ahead.pop(name, None)
         self._midway = None
         self._id = event.id
 
@@ -465,6 +531,38 @@ def _named(topic: WatchTopics) -> Iterator[tuple[str, Begin]]:
         yield name, own  # type: ignore[misc]
 
 
+def _name(topic: str, partition: int) -> str:
+    """What a partition is called in an id: the first is the topic itself."""
+    return f"{topic}{PARTITION_MARK}{partition}" if partition else topic
+
+
+def _partitioned(reached: Mapping[str, int]) -> dict[str, int] | None:
+    """The places of topics with several partitions, as a session's `cursor`; None where there are none."""
+    topics = {name.partition(PARTITION_MARK)[0] for name in reached if PARTITION_MARK in name}
+    found = {n: seq for n, seq in reached.items() if n.partition(PARTITION_MARK)[0] in topics}
+    return found or None
+
+
+def _positions(
+    session: WatchSession, topics: Collection[str]
+) -> Iterator[tuple[tuple[str, int], _Position]]:
+    """Where a session stands in each partition, of topics that were asked for."""
+    for topic, position in session.topics.items():
+        if topic not in topics:
+            continue
+        if not position.partitions:
+            yield (topic, 0), position
+        for each in position.partitions:
+            yield (topic, each.partition), each
+
+
+def _item(place: _Place, item: R | Tombstone | TopicGone) -> Watched[R]:
+    watched = Watched(place.topic, item)
+    if place.partition:
+        watched.partition = place.partition
+    return watched
+
+
 def _from(begin: Begin, seq: int) -> Begin:
     """The same beginning, but from the seq that was reached."""
     kept = {name: value for name, value in begin.items() if name not in _STARTS}
@@ -495,7 +593,7 @@ def _seqs(data: bytes) -> list[int]:
     return [record.seq for record in decode_event(_Frame[Numbered], data).records]
 
 
-def _recreated(position: WatchPosition) -> Tombstone:
+def _recreated(position: _Position) -> Tombstone:
     return Tombstone(
         gap_from=1,
         gap_to=position.head_seq,

@@ -32,8 +32,10 @@ from topics.protocol.model.access import Caller
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import (
     Append,
+    Begin,
     Claim,
     Command,
+    CreateWatch,
     DeleteRecords,
     DeleteSeqs,
     Diff,
@@ -100,6 +102,7 @@ class Engine:
             published=self._on_published,
             settled=self._on_settled,
             removed=self._on_removed,
+            grown=self._on_grown,
             broken=broken,
             ask_room=ask_room,
             observer=observer,
@@ -227,10 +230,13 @@ class Engine:
         topics = map(self.state.topics.get, names)
         return any(topic is not None and not topic.durability.is_logged for topic in topics)
 
-    def has_shown(self, name: str, seq: int) -> bool:
-        """Whether there is such a topic, and it shows records up to a seq."""
-        topic = self.state.topics.get(name)
-        return topic is not None and topic.published_seq >= seq
+    def is_beyond(self, command: CreateWatch) -> bool:
+        """Whether a session would begin in a topic, or at a place, that is not known here."""
+        return self.watch_commands.is_beyond(command)
+
+    def begins_beyond(self, topics: Mapping[str, Begin]) -> bool:
+        """The same of a subscription."""
+        return self.watch_commands.begins_beyond(topics)
 
     def note_read(self, topic_id: int, at_ms: int) -> None:
         """A topic was read in another process."""
@@ -420,6 +426,8 @@ class Engine:
             self.unit.publication.drop(topic)
             self._on_dropped(topic)
         for event in events:
+            if isinstance(event, PartitionsAdded) and event.topic_id in self.state.by_id:
+                self.watches.on_grown(event.topic_id)
             if isinstance(event, TopicConfigured) and not event.config.durability_class.is_logged:
                 moved = self.state.by_id.get(event.topic_id)
                 for each in () if moved is None else moved.partitions:
@@ -472,6 +480,9 @@ class Engine:
 
     def _on_settled(self, topic: Topic) -> None:
         self.watches.on_published(topic.topic_id)
+
+    def _on_grown(self, topic: Topic) -> None:
+        self.watches.on_grown(topic.topic_id)
 
     def _on_removed(self, topic: Topic) -> None:
         self.watches.on_removed(topic.topic_id)

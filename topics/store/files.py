@@ -495,6 +495,9 @@ class OsFiles:
         time.sleep(GIVE_WAY_S)
 
     def close(self) -> None:
+        if self._lock >= 0:
+            # A process that is being started has a copy of it until it runs its program, and the lock with it.
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
         for descriptor in (self._lock, self._root):
             if descriptor >= 0:
                 os.close(descriptor)

@@ -41,7 +41,7 @@ public class OpenapiGenerator {
         Appended appended = records.appendRecords("log", two, true, "once");
         Page page = records.readRecords("log", new DiffBody().includeTags(true));
         Page matched = records.readRecords("log", new DiffBody().match(new TagMatch("eu.*")).node(new Nodes("other")));
-        StablePage stable = records.readRecordsPage("log", 1L, null, null, null, null, null, null);
+        StablePage stable = records.readRecordsPage("log", 1L, null, null, null, null, null, null, null);
         Page given = records.readRecords("given", null);
         RecordsDeleted deleted = records.deleteRecords("log", new DeleteBody().match(new TagMatch("us.open")));
         Purged purged = records.purgeRecords("log", null);

@@ -45,14 +45,6 @@ def test_a_topic_that_is_not_there_refuses_the_session(engine: Harness) -> None:
     assert list(Viewer(engine, "t", "none", lenient=True).cursors) == ["t"]
 
 
-def test_a_topic_of_several_partitions_is_not_watched_in_part(engine: Harness) -> None:
-    """Who watched the first alone would miss what is in the others. (§2.1)"""
-    engine.put(partitions=2)
-    assert refusal(Viewer, engine).code.code == "partition_required"
-    assert refusal(Socket(engine).subscribe, "t").code.code == "partition_required"
-    assert not engine.engine.watches.sessions
-
-
 def test_sessions_have_a_limit_that_idle_ones_do_not_count_towards() -> None:
     """429 with the limit; a session that nobody opened for its lifetime makes room. (§7.2, §11)"""
     engine = Harness(max_watch_sessions=1)

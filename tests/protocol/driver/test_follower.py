@@ -12,18 +12,27 @@ from sim.files import SimFiles
 from store.followers import Followers
 
 from protocol.harness import text_of as payload_of
+from protocol.viewers import short
 from topics.protocol.driver.follower import Follower, Shown, Strayed
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.faces.http.watch import parse_watch
-from topics.protocol.model.commands import CommitOffsets, DeleteTopic, ReadPage
+from topics.protocol.model.commands import (
+    Append,
+    Begin,
+    CommitOffsets,
+    DeleteTopic,
+    ReadPage,
+    View,
+)
 from topics.protocol.model.errors import Corrupt, Rejection
 from topics.protocol.model.groups import OffsetCommit
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Parked, StablePage
 from topics.protocol.state import state
+from topics.protocol.state.frames import Frame
 from topics.protocol.state.hot_memory import freeze
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.topic import RESERVE_FIRST
@@ -458,6 +467,47 @@ def test_groups_and_appends_to_partitions_pass_a_follower_by() -> None:
 
     assert [each.count for each in follower.state.topics["t"].partitions] == [1, 1]
     assert follower.state.groups.names == ["g"]
+
+
+def test_partitions_join_the_watches_of_a_follower() -> None:
+    """With the event that adds them; what is written to them is shown when it is. (§2.1, §7)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("t", durability="fsync"))
+    follower = begun(writer, files)
+    woken: list[int] = []
+    stream = follower.streams.socket(lambda: woken.append(1))
+    stream.add({"t": Begin()}, View(10, 1 << 20), writer.now_ms)
+
+    def told() -> list[str]:
+        found = []
+        while (frame := stream.next_frame(writer.now_ms)) is not None:
+            assert isinstance(frame, Frame)
+            found.append(short(frame))
+        return found
+
+    assert told() == ["t caught up at 0"]
+    writer.do(put("t", durability="fsync", partitions=2))
+    writer.is_slow = True
+    writer.do(to_partition("t", 1))
+    woken.clear()
+    assert follower.follow(writer.shown)
+    assert woken
+    assert told() == ["t#1 caught up at 0"]
+
+    writer.sync_now()
+
+    assert follower.follow(writer.shown)
+    assert told() == ["t#1 1"]
+    assert [follower.name_of(each.topic_id) for each in follower.state.topics["t"].partitions] == [
+        "t",
+        "t#1",
+    ]
+
+
+def to_partition(name: str, partition: int) -> Append:
+    text = orjson.dumps({"records": [{"data": 1, "partition": partition}]})
+    return parse_append(name, text, LIMITS, return_seqs=True, header_key=None)
 
 
 def expiring(count: int) -> tuple[Writer, Follower]:

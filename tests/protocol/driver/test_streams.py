@@ -1,5 +1,6 @@
 """What a carrier of streams opens, pulls and closes."""
 
+import msgspec
 import pytest
 
 from protocol.harness import Harness
@@ -321,3 +322,80 @@ def test_a_key_has_streams_of_its_own() -> None:
     with pytest.raises(Rejection) as refusal:
         carrier.streams.session(wid, None, carrier.wake, carrier.harness.now_ms, key)
     assert refusal.value.code is ErrorCode.UNAUTHORIZED
+
+
+# ---------------------------------------------------------------------- partitions
+
+
+def test_a_session_that_gets_partitions_shares_no_more(carrier: Carrier) -> None:
+    """Its ids are its own from then on, and what it gets it pulls. (§7.4)"""
+    stream = carrier.session("a")
+    carrier.told(stream)
+    pushed = list[RecordFrame]()
+
+    def push(frame: RecordFrame) -> bool:
+        pushed.append(frame)
+        return True
+
+    fanouts = list[Fanout]()
+    stream.gather_by(lambda fanout: lambda: fanouts.append(fanout), lambda: carrier.harness.now_ms)
+    stream.push_by(push)
+    carrier.harness.append(1, name="a")
+    fanouts.pop().walk(lambda: 0.0, 1.0)
+    assert [short(frame) for frame in pushed] == ["a 1"]
+    assert stream.is_drained
+
+    carrier.harness.put("a", partitions=2)
+
+    assert not stream.is_drained
+    assert stream.newest_frame("event") is None
+    assert carrier.told(stream) == ["a#1 caught up at 0"]
+    assert not stream.is_shared
+    stream.push_by(push)
+    carrier.harness.append({"data": 2, "partition": 0}, name="a")
+    while fanouts:
+        fanouts.pop().walk(lambda: 0.0, 1.0)
+    assert len(pushed) == 1
+    assert carrier.told(stream) == ["a#0 2"]
+
+
+def test_a_topic_that_cannot_be_read_leaves_its_socket(carrier: Carrier) -> None:
+    """It is subscribed no more, and may be again. (§7.7)"""
+    carrier.harness.append(1, name="a")
+    stream = carrier.streams.socket(carrier.wake)
+    stream.add({"a": Begin()}, VIEW, carrier.harness.now_ms)
+    frame = stream.next_frame(carrier.harness.now_ms)
+    assert isinstance(frame, RecordFrame)
+
+    stream.unreadable(frame)
+
+    assert (stream.names, stream.remove("a")) == (set(), False)
+
+
+def test_a_socket_counts_its_partitions(carrier: Carrier) -> None:
+    """And says where it stands in each; one that cannot be read ends alone. (§7.7)"""
+    carrier.harness.put("a", partitions=3)
+    carrier.harness.append({"data": 1, "partition": 1}, {"data": 2, "partition": 2}, name="a")
+    stream = carrier.streams.socket(carrier.wake)
+    at = stream.add({"a": Begin(), "b": Begin()}, VIEW, carrier.harness.now_ms)
+    assert list(at) == ["a", "b", "a#1", "a#2"]
+    assert [each.partition for each in at.values()] == [0, msgspec.UNSET, 1, 2]
+    assert (sorted(stream.names), stream.count) == (["a", "b"], 4)
+
+    found = []
+    while (frame := stream.next_frame(carrier.harness.now_ms)) is not None:
+        if isinstance(frame, RecordFrame) and frame.partition == 1:
+            stream.unreadable(frame)
+        else:
+            assert isinstance(frame, Frame)
+            found.append(short(frame))
+    assert "a#2 1" in found
+    assert not [each for each in found if each.startswith("a#1")]
+    carrier.harness.append({"data": 3, "partition": 1}, name="a")
+    carrier.harness.put("a", partitions=4)
+    assert stream.next_frame(carrier.harness.now_ms).partition == 3  # type: ignore[union-attr]
+    assert stream.next_frame(carrier.harness.now_ms) is None
+    # The first stands behind the others: what goes on with them does not begin them anew.
+    assert [name for name, _ in stream.standings()] == ["a#3", "a#2", "a#1", "b", "a"]
+    assert stream.remove("a")
+    assert stream.count == 1

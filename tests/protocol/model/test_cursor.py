@@ -12,7 +12,7 @@ from protocol.faces.http.test_sse import JSON, VIEW
 from protocol.harness import Harness
 from protocol.viewers import Viewer
 from topics.protocol.model import cursor
-from topics.protocol.model.cursor import Remembered, composite
+from topics.protocol.model.cursor import Listed, Remembered, composite
 from topics.protocol.state.frames import TombstoneFrame
 from topics.protocol.state.watched import Watched
 
@@ -71,8 +71,52 @@ def test_an_id_of_another_session_says_nothing_of_this_one() -> None:
     names = names_of(many)
     assert parse_composite(frame_id, names[::-1]) == Remembered()
     assert parse_composite(frame_id, names[:-1]) == Remembered()
-    assert parse_composite(frame_id, [*names, "more"]) == Remembered()
     assert parse_composite(composite(watching(3)).decode(), ["t2", "u"]).positions == {"t2": 9}
+
+
+def test_an_id_is_of_the_first_partitions_of_a_session() -> None:
+    """Partitions that a topic got since stand behind them; a list is as good as a map. (§7.4)"""
+    for count in (3, 65):
+        before = watching(count)
+        known = parse_composite(composite(before).decode(), [*names_of(before), "t1#1", "t0#2"])
+        assert known == Remembered({each.name: each.cursor for each in before})
+
+
+def test_an_id_tells_instances_before_and_after_more_partitions() -> None:
+    """A map of few topics, and the list that follows where there are more. (§7.4)"""
+    few = watching(64)
+    few[1].is_heir = True
+    names = [*names_of(few), "t1#1"]
+    known = parse_composite(composite(few).decode(), names)
+    assert (known.positions["t1"], known.instances["t1"], known.instances.get("t1#1")) == (
+        8,
+        2,
+        None,
+    )
+
+    many = [*few, Watched("t1#1", 65, 3, VIEW)]
+    known = parse_composite(composite(many).decode(), names)
+    assert (known.positions["t1#1"], known.instances["t1"]) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"t": 1, "t#3": 2}, {"t": 1, "t#3": 2}),
+        ({"t#0": 4}, {"t": 4}),
+        ({"u": 1, "u#1": "x", "t#999": 0}, {"t#999": 0}),
+        ({"t#": 1}, None),
+        ({"t#x": 1}, None),
+        ({"t#01": 1}, None),
+        ({"t#1000": 1}, None),
+        ({"t#1": -1}, None),
+        ({"t#1": True}, None),
+    ],
+)
+def test_a_map_names_partitions(given: Any, expected: Any) -> None:
+    """`orders#3` is the third behind the first; something else is a mistake, and no place to begin. (§7.2)"""
+    assert cursor.parse_cursor(encoded(given), {"t"}) == expected
+    assert cursor.positions_of(given, {"t"}) == expected
 
 
 def test_a_map_is_of_the_topics_that_it_names() -> None:
@@ -81,9 +125,9 @@ def test_a_map_is_of_the_topics_that_it_names() -> None:
     frame_id = composite(watched).decode()
     names = [*names_of(watched), "more"]
 
-    for strict in (False, True):
-        known = cursor.parse_composite(frame_id, names, strict=strict)
-        assert known == Remembered({each.name: each.cursor for each in watched})
+    places = {each.name: each.cursor for each in watched}
+    assert parse_composite(frame_id, names) == Remembered(places)
+    assert cursor.parse_cursor(frame_id, names) == places
 
 
 def test_a_list_of_other_topics_begins_no_session() -> None:
@@ -93,15 +137,19 @@ def test_a_list_of_other_topics_begins_no_session() -> None:
     names = names_of(watched)
     frame_id = composite(watched).decode()
 
-    assert cursor.parse_composite(frame_id, names, strict=True) == Remembered(
-        {each.name: each.cursor for each in watched}
-    )
-    for others in (names[::-1], names[:-1], names[:3], [*names, "more"]):
-        assert cursor.parse_composite(frame_id, others, strict=True) is None
+    listed = cursor.parse_cursor(frame_id, names)
+    assert isinstance(listed, Listed)
+    assert listed.over([*names, "t1#1"]) == {each.name: each.cursor for each in watched}
+    for others in (names[::-1], names[:-1], names[:3], ["more", *names]):
+        assert listed.over(others) is None
         assert cursor.parse_composite(frame_id, others) == Remembered()
     # A list that is too short is none of ours either.
-    short = encoded({"d": plain(composite(watched))["d"], "s": [1] * 65})
-    assert cursor.parse_composite(short, names, strict=True) is None
+    digest = plain(composite(watched))["d"]
+    short = cursor.parse_cursor(encoded({"d": digest, "s": [1] * 65}), names)
+    assert isinstance(short, Listed)
+    assert short.over(names) is None
+    for seqs in (None, 7, [1, "x"], [-1], [True]):
+        assert cursor.parse_cursor(encoded({"d": digest, "s": seqs}), names) is None
 
 
 def encoded(value: Any) -> str:

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from topics.protocol.model.config import Backoff
 from topics.protocol.state.job import JOB_TRANSITIONS, Job, JobPlace, JobStep
 from topics.protocol.state.queue import Queue
 
@@ -22,6 +23,13 @@ from .jobs import (
     remove,
 )
 
+
+def rested(jobs: Queue) -> None:
+    """Time passes in a queue with a `backoff`."""
+    jobs.backoff = Backoff(base_ms=1000)
+    jobs.settle(501)
+
+
 BEGIN: dict[JobPlace, Callable[[Queue], Job]] = {
     JobPlace.FRESH: fresh,
     JobPlace.LEASED: leased,
@@ -35,6 +43,7 @@ CALLS: dict[JobStep, Callable[[Queue, Job], None]] = {
     JobStep.RELEASED: lambda jobs, job: release(jobs, 1),
     JobStep.POSTPONED: lambda jobs, job: release(jobs, 1, ready_ms=800),
     JobStep.RAN_OUT: lambda jobs, job: jobs.settle(501),
+    JobStep.RESTS: lambda jobs, job: rested(jobs),
     JobStep.FELL_DUE: lambda jobs, job: jobs.settle(700),
     JobStep.EXHAUSTED: lambda jobs, job: jobs.exhaust(job),
     JobStep.SPOILED: lambda jobs, job: jobs.spoil(job, 900),  # type: ignore[dict-item, return-value]
@@ -42,6 +51,7 @@ CALLS: dict[JobStep, Callable[[Queue, Job], None]] = {
 }
 BY_TIME = {
     JobStep.RAN_OUT: {JobPlace.LEASED},
+    JobStep.RESTS: {JobPlace.LEASED},
     JobStep.FELL_DUE: {JobPlace.DELAYED, JobPlace.DAMAGED},
 }
 

@@ -6,7 +6,11 @@ import pytest
 
 from protocol.harness import Harness
 from protocol.viewers import Pulling, Socket, Viewer
-from topics.protocol.model.access import Caller
+from topics.protocol.driver.streams import SocketStream
+from topics.protocol.model.access import ANYONE, Caller
+from topics.protocol.model.commands import Begin, View
+from topics.protocol.model.holder import NOBODY
+from topics.protocol.state.frames import RecordFrame
 from topics.protocol.state.lent_sessions import (
     LentSession,
     SessionTopic,
@@ -38,9 +42,9 @@ class Pair:
         self.ended: list[str] = []
         self.put()
 
-    def put(self, name: str = "t") -> None:
+    def put(self, name: str = "t", **config: object) -> None:
         for one in (self.lender, self.borrower):
-            one.put(name)
+            one.put(name, **config)
 
     def append(self, *datas: object) -> None:
         for one in (self.lender, self.borrower):
@@ -320,3 +324,111 @@ def test_a_session_whose_stream_has_gone_is_given_back_as_it_is() -> None:
 
     assert session.stream is None
     assert there.wid not in pair.borrower.engine.watches.sessions
+
+
+# ---------------------------------------------------------------------- partitions
+
+
+def write(pair: Pair, partition: int, *datas: object) -> None:
+    pair.append(*({"data": data, "partition": partition} for data in datas))
+
+
+def test_partitions_that_join_there_come_back(pair: Pair) -> None:
+    """With their positions, in the order in which they joined there, and counted. (§7.4, §11)"""
+    pair.put("u")
+    viewer = Viewer(pair.lender, "t", "u")
+    session, stand_in, there = pair.lend(viewer)
+    there.told()
+    pair.put("u", partitions=2)
+    pair.put("t", partitions=3)
+    write(pair, 2, "a")
+    assert sorted(there.told()) == [
+        "t#1 caught up at 0",
+        "t#2 1",
+        "t#2 caught up at 1",
+        "u#1 caught up at 0",
+    ]
+    kept = there.id
+
+    pair.take_back(session, stand_in)
+
+    assert list(viewer.cursors) == ["t", "u", "u#1", "t#1", "t#2"]
+    assert viewer.open(kept).id == kept
+    assert not [each for each in viewer.told() if "caught" not in each]
+    write(pair, 2, "b")
+    assert viewer.told() == ["t#2 2"]
+    assert pair.watches.byte_shares.used == session.memory_bytes
+    viewer.close()
+    pair.watches.forget(session)
+    assert pair.watches.byte_shares.used == 0
+
+
+def test_partitions_that_joined_there_are_found_again_here(pair: Pair) -> None:
+    """The other process ended with the session: an id from there names what this one had not looked for yet. (§7.4)"""
+    viewer = Viewer(pair.lender)
+    session, stand_in, there = pair.lend(viewer)
+    pair.put("t", partitions=3)
+    write(pair, 1, "a", "b")
+    there.told()
+    kept = there.id
+
+    take_back(pair.watches, session, stand_in, pair.lender.now_ms, None)
+
+    write(pair, 1, "c")
+    told = [each for each in viewer.open(kept).told() if "caught" not in each]
+    assert told == ["t#1 3"]
+
+
+def test_a_topic_that_was_made_again_there_comes_back_with_its_partitions(pair: Pair) -> None:
+    """It had one, and has two by now. (§7.5)"""
+    viewer = Viewer(pair.lender)
+    pair.drop()
+    pair.put("t", partitions=2)
+    session, stand_in, there = pair.lend(viewer)
+    assert there.told()[0] == "t#0 lost 1-0 recreated"
+
+    pair.take_back(session, stand_in)
+
+    assert [each.partition for each in session.watched.values()] == [0, 1]
+    pair.drop()
+    write_again = viewer.open().told()
+    assert sorted(write_again) == ["t#0 deleted at 0", "t#1 deleted at 0"]
+
+
+def test_the_last_head_of_a_partition_that_joined_there(pair: Pair) -> None:
+    """Its topic was deleted here before the other process knew. (§7.5)"""
+    viewer = Viewer(pair.lender)
+    session, stand_in, there = pair.lend(viewer)
+    pair.put("t", partitions=2)
+    there.told()
+    pair.lender.append({"data": 1, "partition": 1})
+    pair.lender.drop()
+
+    pair.take_back(session, stand_in)
+
+    assert sorted(viewer.open().told()) == ["t#0 deleted at 0", "t#1 deleted at 1"]
+
+
+def test_a_socket_goes_on_in_all_partitions(pair: Pair) -> None:
+    """Partitions that joined in one process alone come, and none comes twice; one that could not be read stays so. (§7.7)"""
+    pair.put("t", partitions=3)
+    write(pair, 1, "a")
+    write(pair, 2, "b")
+    there, here = (
+        SocketStream(pair.borrower.engine, lambda: None, ANYONE, NOBODY),
+        Socket(pair.lender),
+    )
+    there.add({"t": Begin()}, View(256, 1 << 20), pair.borrower.now_ms)
+    while (frame := there.next_frame(pair.borrower.now_ms)) is not None:
+        if isinstance(frame, RecordFrame) and frame.partition == 2:
+            there.unreadable(frame)
+    pair.lender.put("t", partitions=4)
+    pair.lender.append({"data": "c", "partition": 1}, {"data": "d", "partition": 3})
+
+    for _, standing in there.standings():
+        go_on(pair.watches, here.stream, pickle.loads(pickle.dumps(standing)))
+        here.stream.wake()
+    there.close()
+
+    told = [each for each in here.told() if "caught" not in each]
+    assert sorted(told) == ["t#1 2", "t#3 1"]

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from protocol.harness import Harness
 from protocol.workers import held_by, queue
+from topics.protocol.model.config import Backoff, TopicConfig
 from topics.protocol.model.events import JobsLeased
 from topics.protocol.state import queue as queues
 from topics.protocol.state.job import JobPlace
-from topics.protocol.state.queue import Queue
+from topics.protocol.state.queue import Queue, rest_ms
 from topics.protocol.state.state import State
+from topics.protocol.state.topic import Topic
 
 from .jobs import (
     NOW,
@@ -27,6 +29,8 @@ from .jobs import (
     release,
     remove,
 )
+
+TOPIC = Topic(1, "q", TopicConfig(type="queue"), "e")
 
 
 def heaps(jobs: Queue) -> list[int]:
@@ -330,7 +334,8 @@ def facts(jobs: Queue) -> object:
 def restored(jobs: Queue) -> Queue:
     image = jobs.image(lasting=True)
     found = Queue()
-    found.restore(msgspec.msgpack.decode(msgspec.msgpack.encode(image), type=type(image)))
+    text = msgspec.msgpack.encode(image)
+    found.restore(TOPIC, msgspec.msgpack.decode(text, type=type(image)))
     return found
 
 
@@ -362,7 +367,7 @@ def test_a_dying_job_is_claimable_after_a_restart() -> None:
 def test_leases_that_do_not_last_are_in_no_checkpoint() -> None:
     """Only how many were dead-lettered is. (§10.7)"""
     found = Queue()
-    found.restore(everywhere().image(lasting=False))
+    found.restore(TOPIC, everywhere().image(lasting=False))
 
     assert facts(found) == ([], (0, 0), 1, 5, None)
 
@@ -406,7 +411,7 @@ def test_a_job_that_was_refused_elsewhere_is_not_leased_after_a_restart() -> Non
     assert engine.counters() == (0, 0, 1)
 
     found = Queue()
-    found.restore(held_by(engine).image(lasting=True))
+    found.restore(TOPIC, held_by(engine).image(lasting=True))
 
     assert counted(found) == counted(held_by(engine)) == (0, 1)
 
@@ -451,3 +456,37 @@ def test_a_lease_from_before_leases_were_not_lasting_does_not_come_back() -> Non
     assert jobs.holds(1, "first", None) is None
     assert jobs.holds(2, "second", None) is not None
     assert jobs.holds(1, "second", None) is None
+
+
+# ---------------------------------------------------------------------- rest
+
+
+def test_a_rest_grows_up_to_its_most() -> None:
+    """However many deliveries there were, also where the power is beyond all numbers. (133)"""
+    backoff = Backoff(base_ms=100, factor=3, max_ms=2000)
+    assert [rest_ms(backoff, n, 1) for n in (0, 1, 2, 3, 4, 10_000)] == [
+        100,
+        100,
+        300,
+        900,
+        2000,
+        2000,
+    ]
+
+
+def test_chance_takes_a_part_of_a_rest() -> None:
+    """Never more than the share; and the same job and delivery rest as long each time they are asked. (133)"""
+    backoff = Backoff(base_ms=1000, factor=1, max_ms=1000, jitter=0.5)
+    rests = [rest_ms(backoff, 1, seq) for seq in range(1, 300)]
+    assert rests == [rest_ms(backoff, 1, seq) for seq in range(1, 300)]
+    assert 500 <= min(rests) < 560
+    assert 940 < max(rests) <= 1000
+
+
+def test_a_rest_that_is_over_when_it_begins() -> None:
+    """The lease ran out long ago: the job may be claimed at once."""
+    jobs = Queue()
+    jobs.backoff = Backoff(base_ms=50)
+    lease(jobs, 1, until_ms=500)
+    jobs.settle(551)
+    assert again(jobs) == [1]

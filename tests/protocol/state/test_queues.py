@@ -40,7 +40,7 @@ def test_a_restored_queue_gives_no_number_again() -> None:
     """Leases of a checkpoint count, and those whose jobs are lost too. (§10.3)"""
     queues = Queues(Limits())
 
-    queues.restore(1, everywhere().image(lasting=True), np.array([[2, 2]], np.uint64))
+    queues.restore(topic(), everywhere().image(lasting=True), np.array([[2, 2]], np.uint64))
 
     assert queues.next_lease == 202
     assert 2 not in queues[1].jobs
@@ -122,7 +122,7 @@ def test_leases_outlive_a_crash_only_where_each_is_logged(
     """And a clean stop always; how many were dead-lettered is kept in any case. (§0.10)"""
     made = topic(leases_durable=leases_durable)
     queues = Queues(Limits())
-    queues.restore(1, everywhere().image(lasting=True), NONE_LOST)
+    queues.restore(topic(), everywhere().image(lasting=True), NONE_LOST)
     if not clean:
         # Of a crash only what is live is believed: the topic holds no records here.
         queues[1].fresh_from = 1

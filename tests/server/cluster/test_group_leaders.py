@@ -160,6 +160,30 @@ def test_a_leader_that_was_deposed_commits_nothing_and_gives_no_generation(tmp_p
     play(tmp_path, story)
 
 
+def test_a_leader_that_does_not_know_its_end_tells_no_old_offset(tmp_path: Path) -> None:
+    """As one that was paused for longer than its lease: a member that asks it would go back to where it was. Its answer
+    waits for the shared log, which takes nothing of it any more. (§5)"""
+
+    async def story(cluster: Nodes) -> None:
+        first, second, _ = cluster.nodes
+        await first.append(0, 1, 2)
+        before, after = GroupDesk(first), GroupDesk(second)
+        member = await before.joined()
+        assert await before.commit(1, member) == 0
+        await all_have(cluster, first)
+        while not first.runtime.acceptance.turns.is_settled:
+            await asyncio.sleep(0.001)
+        first.host._work.stop_reading()
+        await lead(second)
+        assert await after.commit(2, member) == 0
+        assert first.host.leads
+        assert await before.committed() == (errors.NOT_COORDINATOR, ABSENT)
+        assert await before.beat(member) == errors.NOT_COORDINATOR
+        assert await after.committed() == (0, 2)
+
+    play(tmp_path, story)
+
+
 def test_a_late_node_has_groups_out_of_a_snapshot(tmp_path: Path) -> None:
     """The log that had them is trimmed; configs and partitions come with them. (§2)"""
 

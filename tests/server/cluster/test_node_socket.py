@@ -9,6 +9,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from topics.protocol.faces.http.append_body import parse_append
+
 from .pair import Node, Pair, a_follower_of, a_pair, asked_of, run, until
 
 
@@ -308,5 +310,85 @@ def test_a_leaders_socket_is_that_of_a_single_server() -> None:
         async with a_pair() as pair, a_socket(pair.leader) as ws:
             assert (await ws.say(op="publish", topic="t", records=[{"data": 1}]))["op"] == "ack"
             assert pair.leader.peers.counts.forwarded == 0
+
+    run(story())
+
+
+# ---------------------------------------------------------------------- partitions
+
+
+def write(node: Node, topic: str, partition: int, data: object) -> None:
+    raw = json.dumps({"records": [{"data": data, "partition": partition}]}).encode()
+    limits = node.shell.limits
+    node._apply(parse_append(topic, raw, limits, return_seqs=True, header_key=None))
+
+
+def place(frame: Any) -> tuple[str, Any]:
+    return frame["op"], frame.get("partition")
+
+
+def test_partitions_are_watched_at_a_follower() -> None:
+    """The partitions that it has, and each that it hears of. (§2.1, §7.7)"""
+
+    async def story() -> None:
+        async with a_pair() as pair, a_socket(pair.follower) as ws:
+            pair.follower.put("t", partitions=2)
+            write(pair.follower, "t", 1, "a")
+            begun = await ws.say(op="subscribe", topic="t", cursor={"t#0": 0})
+            assert [each["from_seq"] for each in begun["topics"]["t"]["partitions"]] == [0, 0]
+            frames = [await ws.hear() for _ in range(3)]
+            assert sorted(map(place, frames)) == [
+                ("caught_up", 0),
+                ("caught_up", 1),
+                ("record", 1),
+            ]
+
+            pair.follower.put("t", partitions=3)
+            assert place(await ws.hear()) == ("caught_up", 2)
+            write(pair.follower, "t", 2, "b")
+            assert place(await ws.hear()) == ("record", 2)
+
+    run(story())
+
+
+def test_partitions_of_class_ephemeral_are_watched_at_the_leader() -> None:
+    """Frames say which one they are of on their way, too. (§2.1, §7.7)"""
+
+    async def story() -> None:
+        async with a_pair() as pair, a_socket(pair.follower) as ws:
+            for node in (pair.leader, pair.follower):
+                node.put("e", durability="ephemeral", partitions=2)
+            write(pair.leader, "e", 1, "a")
+            write(pair.leader, "e", 1, "b")
+            begun = await ws.say(op="subscribe", topic="e", cursor={"e": 0, "e#1": 1})
+            assert [each["from_seq"] for each in begun["topics"]["e"]["partitions"]] == [0, 1]
+            frames = [await ws.hear() for _ in range(3)]
+            [record] = [frame for frame in frames if frame["op"] == "record"]
+            assert (record["partition"], record["records"][0]["data"]) == (1, "b")
+
+            pair.leader.put("e", durability="ephemeral", partitions=3)
+            assert place(await ws.hear()) == ("caught_up", 2)
+            gone = await ws.say(op="unsubscribe", topic="e")
+            assert gone["subscribed"]
+            assert watched(pair) == []
+
+    run(story())
+
+
+def test_a_place_in_a_partition_that_is_not_known_here_waits() -> None:
+    """It is from another node, and this one may only be behind. (§5 of the cluster)"""
+
+    async def story() -> None:
+        async with a_pair() as pair, a_socket(pair.follower) as ws:
+            node, standing = pair.follower, pair.follower.standing
+            node.put("t", partitions=2)
+            standing.ends = False
+            for unknown in ({"t#1": 1}, {"t#2": 0}):
+                behind = await ws.say(op="subscribe", topic="t", cursor=unknown)
+                assert behind["code"] == "replica_behind"
+
+            standing.ends, standing.on_end = True, lambda: write(node, "t", 1, "came")
+            known = await ws.say(op="subscribe", topic="t", cursor={"t#1": 1})
+            assert known["topics"]["t"]["partitions"][1]["from_seq"] == 1
 
     run(story())

@@ -19,6 +19,7 @@ from topics.protocol.faces.http.answers import text_of
 from topics.protocol.model import commands, outcomes
 from topics.protocol.model.commands import FACTS, Append, Begin, Claim, Command, View
 from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.cursor import Listed
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.groups import Membership, OffsetCommit
 from topics.protocol.model.outcomes import Granted, Outcome, Records
@@ -64,7 +65,15 @@ ONE_OF_EACH: list[Command] = [
     commands.DeleteSeqs("t", "e-1", b"12345678"),
     commands.Purge("t", 1, 2, SUBJECT),
     commands.CreateWatch(
-        "w", {"t": Begin(3, 4, True, SUBJECT, ("n",))}, VIEW, 9, lenient=True, cursors={"t": 3}
+        "w",
+        {"t": Begin(3, 4, True, SUBJECT, ("n",), (1, 2), {1: 5})},
+        VIEW,
+        9,
+        lenient=True,
+        cursors={"t": 3, "t#1": 4},
+    ),
+    commands.CreateWatch(
+        "w", {"t": Begin()}, VIEW, 9, lenient=True, cursors={}, listed=Listed("d1", (1, 2))
     ),
     commands.PutRouter("r", ROUTER, create_dest=True),
     commands.GetRouter("r"),
@@ -220,8 +229,11 @@ def test_a_refusal_comes_with_its_words() -> None:
     "frame",
     [
         TombstoneFrame("t", Tombstone(1, 5, "crash"), 6, 9),
+        TombstoneFrame("t", Tombstone(1, 5, "crash"), 6, 9, 3),
         CaughtUpFrame("t", 9),
+        CaughtUpFrame("t", 9, 0),
         DeletedFrame("t", 9),
+        DeletedFrame("t", 9, 3),
     ],
 )
 def test_a_frame_comes_as_it_went(frame: Any) -> None:
@@ -233,15 +245,19 @@ def test_a_frame_comes_as_it_went(frame: Any) -> None:
 
 def test_records_come_with_their_text() -> None:
     """Which was read where they are. (§7.4)"""
-    went = RecordFrame("t", Records(()), 1, 3, 9)
-    head, text = encode_frame(FrameText(went, [b"one", b",", b"two"]))
-    found = decode_frame(head, b"".join(text))
-    assert found == FrameText(RecordFrame("t", NO_RECORDS, 1, 3, 9), [b"one,two"])
+    for partition in (None, 0, 3):
+        went = RecordFrame("t", Records(()), 1, 3, 9, partition=partition)
+        head, text = encode_frame(FrameText(went, [b"one", b",", b"two"]))
+        found = decode_frame(head, b"".join(text))
+        came = RecordFrame("t", NO_RECORDS, 1, 3, 9, partition=partition)
+        assert found == FrameText(came, [b"one,two"])
 
 
 def test_what_cannot_be_read_comes_as_its_refusal() -> None:
     """The topic ends there as it would here. (§7.6)"""
-    head, text = encode_frame(Unreadable("t", Rejection(ErrorCode.INTERNAL, "damaged", {"a": 1})))
+    refusal = Rejection(ErrorCode.INTERNAL, "damaged", {"a": 1})
+    head, text = encode_frame(Unreadable("t", refusal, 2))
     found = decode_frame(head, b"".join(text))
     assert isinstance(found, Unreadable)
     assert (found.topic, found.refusal.message, found.refusal.detail) == ("t", "damaged", {"a": 1})
+    assert found.partition == 2

@@ -207,6 +207,40 @@ def test_a_topic_that_leaves_the_readers_goes_on_over_the_relay(served: WithRead
     assert client.until("unsubscribed")["subscribed"] is True
 
 
+def to(partition: int, *datas: object) -> bytes:
+    return orjson.dumps({"records": [{"data": data, "partition": partition} for data in datas]})
+
+
+def test_partitions_join_in_the_process_that_watches_them(served: WithReaders) -> None:
+    """One after the other, of a topic that is a reader's and of one that is the engine's; and all of them move with
+    their topic, none from its beginning. (§2.1, §7.7)"""
+    writer = served.http()
+    for name, durability in (("parts", "disk"), ("fleeting", "ephemeral")):
+        put(writer, name, durability=durability)
+        client = talk(served)
+        client.say(op="subscribe", topic=name).until("subscribed")
+        client.until("caught-up", topic=name, head_seq=0)
+        for count in (2, 3, 4):
+            put(writer, name, durability=durability, partitions=count)
+            ask(writer, "POST", f"/v0/topics/{name}", to(count - 1, "a", "b"))
+            found = client.until("record", partition=count - 1)
+            assert [record["$seq"] for record in found["records"]] in ([1, 2], [1])
+        if name == "parts":
+            put(writer, name, durability="ephemeral", partitions=5)
+            ask(writer, "POST", f"/v0/topics/{name}", to(4, "c"))
+            ask(writer, "POST", f"/v0/topics/{name}", to(3, "d"))
+            seen: dict[int, list[int]] = {}
+            while len(seen) < 2:
+                fields = client.until("record")
+                seqs = [record["$seq"] for record in fields["records"] if record["data"] in "cd"]
+                if seqs:
+                    seen[fields["partition"]] = seqs
+            assert seen == {4: [1], 3: [3]}
+        client.say(op="unsubscribe", topic=name)
+        assert client.until("unsubscribed")["subscribed"] is True
+        client.say(op="ping", request_id="after").until("pong")
+
+
 def test_a_large_message_goes_both_ways(served: WithReaders) -> None:
     """In parts, as each end has room for them."""
     put(served.http(), "wide", durability="ephemeral")

@@ -779,6 +779,39 @@ def test_watchers_resume_after_their_reader_was_killed(start: Callable[..., With
     until("replaced", lambda: server.metric("topics_reader_up") == 2)
 
 
+def test_partitions_that_joined_in_a_reader_that_was_killed(
+    start: Callable[..., WithReaders],
+) -> None:
+    """The engine's process had not looked for them: the client's id names them, and nothing is missing. (§7.4)"""
+    server = start()
+    writer = server.http()
+    put(writer, "t", partitions=2)
+    wid = watching(server, "t")
+    stream = server.connect(lambda port: Sse(port, wid))
+    stream.caught_up()
+    put(writer, "t", partitions=4)
+    to_last = [{"data": n, "partition": 3} for n in range(3)]
+    ask(writer, "POST", "/v0/topics/t", orjson.dumps({"records": to_last}))
+    assert stream.seqs(3) == [1, 2, 3]
+    last = stream.last_id
+    for pid in server.reader_pids():
+        kill(pid)
+    with pytest.raises((StreamEnded, OSError)):
+        stream.seqs(1)
+    until("noticed", lambda: server.metric("topics_reader_restarts_total") == 2)
+    put(writer, "t", partitions=5)
+    more = [{"data": 3, "partition": 3}, *({"data": n, "partition": 4} for n in range(2))]
+    ask(writer, "POST", "/v0/topics/t", orjson.dumps({"records": more}))
+
+    again = server.connect(lambda port: Sse(port, wid, last))
+    assert sorted(again.seqs(3)) == [1, 2, 4]
+    again.reset()
+
+    third = server.connect(lambda port: Sse(port, wid, again.last_id))
+    ask(writer, "POST", "/v0/topics/t", orjson.dumps({"records": to_last[:1]}))
+    assert third.seqs(1) == [5]
+
+
 def test_a_stream_goes_on_in_another_reader_where_its_client_is(
     start: Callable[..., WithReaders],
 ) -> None:

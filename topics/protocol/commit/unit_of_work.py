@@ -93,6 +93,7 @@ class UnitOfWork:
         published: Called for a topic that shows more than before.
         settled: Called for a topic of which more is durable, shown or not.
         removed: Called for a topic from which records were removed on request.
+        grown: Called for a topic that has more partitions than before.
         broken: Called where an event became true in part; a server's process ends there.
         ask_room: Has the store make room for so many bytes with its next sync; False where the disk has
             none.
@@ -107,6 +108,7 @@ class UnitOfWork:
         published: Callable[[Topic], None],
         settled: Callable[[Topic], None],
         removed: Callable[[Topic], None],
+        grown: Callable[[Topic], None],
         broken: Callable[[StateUnknown], None],
         ask_room: Callable[[int], bool] | None = None,
         observer: Callable[[Event], None] | None = None,
@@ -131,6 +133,7 @@ class UnitOfWork:
         self.wakes: list[Wake] = []
         self.fetches: list[Fetch] = []
         self._removed = removed
+        self._grown = grown
         self._broken = broken
         self._unit = _Unit()
         self.has_events = False
@@ -399,6 +402,7 @@ class UnitOfWork:
             self.emit(PartitionsAdded(now_ms, topic.topic_id, list(topic_ids), RESERVE_FIRST))
             for added in topic.others[-more:]:
                 self.publication.reserved(added)
+            self._grown(topic)
 
     def admit_append(
         self,

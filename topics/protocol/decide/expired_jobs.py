@@ -29,8 +29,14 @@ class ExpiredJobs:
         if at_ms is None or at_ms > moment.now_ms:
             return NOW
         seqs = backlog.take_expired(moment.now_ms, limit)
-        if not seqs:
-            return NOW
+        return self.end_these(topic, queue, seqs, moment) if seqs else NOW
+
+    def end_these(self, topic: Topic, queue: Queue, seqs: list[int], moment: Moment) -> Gate:
+        """End jobs of which none was delivered.
+
+        Args:
+            seqs: Ascending.
+        """
         if topic.config.dead_letter is None:
             return self._unit.remove(topic, seqs, moment, have_expired=True)[1]
         event = JobsReleased(moment.now_ms, topic.topic_id, 0, seqs, [0] * len(seqs))

@@ -296,7 +296,8 @@ class GroupCommands:
                 yield None
 
     def _fetch(self, command: FetchOffsets, moment: Moment) -> OffsetsFound:
-        """Offsets of a group; none of one that is not there."""
+        """Offsets of a group; none of one that is not there.  The sync is also what tells a cluster's leader that it
+        still leads: an old offset would send a reader back."""
         group = self._groups.find(require_group_name(command.group), moment.now_ms)
         if group is None:
             return OffsetsFound((), lacks=True, gate=SYNCED)

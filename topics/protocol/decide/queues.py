@@ -318,27 +318,31 @@ class QueueCommands:
         gate = self._expired.end(topic, queue, moment)
         seqs: list[int] = []
         exhausted: list[Job] = []
+        late: list[int] = []
         most = topic.config.max_deliveries if topic.config.dead_letter is not None else 0
-        while len(seqs) < limit and len(exhausted) < MOVED_MAX:
+        while len(seqs) < limit and len(exhausted) + len(late) < MOVED_MAX:
             taken = backlog.take(limit - len(seqs))
             if not taken:
                 break
             for seq in taken:
                 job = queue.jobs.get(seq)
-                if job is not None and (
-                    (most and job.deliveries >= most)
-                    or (most and not job.deliveries and backlog.is_late(seq, moment.now_ms))
-                ):
+                is_first = job is None or not job.deliveries
+                if is_first and backlog.may_expire and backlog.is_late(seq, moment.now_ms):
+                    late.append(seq)
+                elif job is not None and most and job.deliveries >= most:
                     exhausted.append(job)
                 else:
                     seqs.append(seq)
+        if late:
+            ended = self._expired.end_these(topic, queue, sorted(late), moment)
+            gate = max(gate, ended, key=GATES.index)
         if exhausted:
             moved = self._dead_letters.move(topic, queue, exhausted, moment)
             gate = max(gate, moved, key=GATES.index)
         fits = self._fitting(topic, seqs, budget_bytes)
         if fits < len(seqs):
             backlog.give_back(seqs[fits:])
-        if fits < len(seqs) or len(exhausted) >= MOVED_MAX:
+        if fits < len(seqs) or len(exhausted) + len(late) >= MOVED_MAX:
             self._waiting.look_anyway(topic.topic_id)
         return seqs[:fits], gate
 

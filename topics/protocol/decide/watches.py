@@ -7,21 +7,37 @@ which comes first in a stream, and how much of it one holder may have.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from topics.protocol.commit.unit_of_work import UnitOfWork
+from msgspec import UNSET
+
+from topics.protocol.commit.unit_of_work import (
+    UnitOfWork,
+    no_such_partition,
+    no_such_topic,
+    partition_required,
+)
 from topics.protocol.decide.partial_scans import Openings
 from topics.protocol.decide.topics import effective_priority, note_read
 from topics.protocol.model.access import ANYONE, Caller, unknown_key
 from topics.protocol.model.commands import Begin, CreateWatch, View
-from topics.protocol.model.cursor import Remembered, composite, parse_composite
+from topics.protocol.model.cursor import NO_CURSOR, Remembered, composite, parse_composite
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.holder import NOBODY, Holder, holder_of
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
+from topics.protocol.model.names import PARTITION_MARK, partition_name
 from topics.protocol.model.outcomes import Outcome, WatchCreated, WatchPosition
 from topics.protocol.state.frames import Pulled
 from topics.protocol.state.topic import Topic
 from topics.protocol.state.watched import WATCHED_BYTES, Copies, Stream, Watched
-from topics.protocol.state.watches import SESSION_TTL_MS, Session, Watches, begin_at, own_view
+from topics.protocol.state.watches import (
+    SESSION_TTL_MS,
+    Session,
+    Watches,
+    begin_at,
+    begin_in,
+    own_view,
+    subscribed,
+)
 
 
 class WatchCommands:
@@ -51,18 +67,22 @@ class WatchCommands:
         if not command.lenient:
             # What the topics take without their filters is known without a look at them: where that is
             # too much already, a flood of sessions is refused in microseconds.
-            self.watches.byte_shares.require(holder, len(command.topics) * WATCHED_BYTES)
+            size_bytes = self._count(command.topics) * WATCHED_BYTES
+            self.watches.byte_shares.require(holder, size_bytes)
+        cursors = self._cursors(command)
+        if cursors is None:
+            # To begin elsewhere than the client believes would be a silent gap.
+            raise Rejection(ErrorCode.INVALID_REQUEST, f"{NO_CURSOR} - at `$.cursor`")
+        begun = self._begun(
+            command.topics, cursors, command.view, moment.now_ms, lenient=command.lenient
+        )
+        self._require_few(len(begun), "a session")
         watched: dict[str, Watched] = {}
         positions: dict[str, WatchPosition] = {}
-        for name, begin in command.topics.items():
-            if command.lenient and name not in self._unit.state.topics:
-                continue
-            topic = self._unit.partition(name, None, moment.now_ms)
+        for topic, each in begun:
             note_read(topic, moment.now_ms)
-            view = own_view(command.view, begin)
-            cursor = command.cursors.get(name, begin_at(topic, begin))
-            watched[name] = Watched(name, topic.topic_id, cursor, view)
-            positions[name] = _position(topic, cursor)
+            watched[each.name] = each
+            positions[each.name] = _position(topic, each.cursor)
         session = Session(
             command.wid, watched, command.heartbeat_ms, moment.now_ms, holder=holder, owner=owner
         )
@@ -74,6 +94,129 @@ class WatchCommands:
             session.heartbeat_ms,
             composite(session.watched.values()).decode(),
             positions,
+        )
+
+    # ------------------------------------------------------------------ where it begins
+
+    def _begun(
+        self,
+        topics: Mapping[str, Begin],
+        cursors: Mapping[str, int],
+        view: View,
+        now_ms: int,
+        *,
+        lenient: bool = False,
+    ) -> list[tuple[Topic, Watched]]:
+        """What is to be watched of each topic, from where it begins: in the order of an id, which has the first
+        partition of each topic in the order of `topics`, and the other ones behind them in the order in which
+        there were such.  So an id from before a topic got more is a beginning of the id after.
+
+        Args:
+            cursors: By the engine's names of partitions; where there is one of a topic, its other partitions begin
+                with their first records.
+
+        Raises:
+            Rejection: 404; 400 where `from_seq` is of a topic of which several partitions are watched.
+        """
+        firsts: list[tuple[Topic, Watched]] = []
+        others: list[tuple[Topic, Watched]] = []
+        for name, begin in topics.items():
+            own = own_view(view, begin)
+            parts = self._parts(name, begin, now_ms, lenient=lenient)
+            is_known = any(part.engine_name in cursors for part in parts)
+            into = firsts
+            for part in parts:
+                if is_known:
+                    cursor = cursors.get(part.engine_name, 0)
+                else:
+                    if begin.from_seq and not begin.tail and len(parts) > 1:
+                        raise partition_required(part.first)
+                    cursor = begin_at(part, begin)
+                takes_more = begin.partitions is None and not part.partition
+                into.append((part, begin_in(part, cursor, own, takes_more=takes_more)))
+                into = others
+        others.sort(key=_topic_id)
+        return firsts + others
+
+    def _parts(self, name: str, begin: Begin, now_ms: int, *, lenient: bool) -> list[Topic]:
+        """The partitions of a topic that are to be watched; leniently those that are there."""
+        topic = self._found(name)
+        if topic is None:
+            if lenient:
+                return []
+            raise no_such_topic(name)
+        parts = topic.partitions
+        if begin.partitions is not None:
+            there = [number for number in begin.partitions if number < len(parts)]
+            if not lenient and len(there) < len(begin.partitions):
+                raise no_such_partition(name, begin.partitions[len(there)])
+            parts = [parts[number] for number in there]
+        for part in parts:
+            self._unit.expire(part, now_ms)
+        return parts
+
+    def _found(self, name: str) -> Topic | None:
+        """A topic, by the name that a client knows."""
+        return None if PARTITION_MARK in name else self._unit.state.topics.get(name)
+
+    def _count(self, topics: Mapping[str, Begin]) -> int:
+        """How many partitions are to be watched, about."""
+        count = 0
+        for name, begin in topics.items():
+            if begin.partitions is not None:
+                count += len(begin.partitions)
+            elif (topic := self._found(name)) is not None:
+                count += 1 + len(topic.others)
+            else:
+                count += 1
+        return count
+
+    def _require_few(self, count: int, what: str) -> None:
+        limit = self._limits.max_watch_topics
+        if count > limit:
+            each = "topics, each partition counted as one"
+            raise Rejection(ErrorCode.INVALID_REQUEST, f"{what} watches at most {limit} {each}")
+
+    def _cursors(self, command: CreateWatch) -> Mapping[str, int] | None:
+        """The positions that a client kept, by name; None where they are a list of something else."""
+        if command.listed is None:
+            return command.cursors
+        firsts, others = [], []
+        for name, begin in command.topics.items():
+            topic = self._found(name)
+            numbers = begin.partitions or (0,)
+            firsts.append(partition_name(name, numbers[0]))
+            if topic is None:
+                continue
+            parts = topic.partitions
+            chosen = (
+                parts if begin.partitions is None else [parts[n] for n in numbers if n < len(parts)]
+            )
+            others += chosen[1:]
+        others.sort(key=lambda topic: topic.topic_id)
+        found = command.listed.over([*firsts, *(each.engine_name for each in others)])
+        return found if found is not None and len(found) >= len(firsts) else None
+
+    def is_beyond(self, command: CreateWatch) -> bool:
+        """Whether a session would begin in a topic, or at a place, that is not known here."""
+        cursors = self._cursors(command)
+        return cursors is None or self.begins_beyond(command.topics, cursors)
+
+    def begins_beyond(
+        self, topics: Mapping[str, Begin], cursors: Mapping[str, int] | None = None
+    ) -> bool:
+        """The same of a subscription; `cursors` are positions of its partitions, by name, where it has none itself."""
+        seqs = {
+            partition_name(name, number): begin.from_seq
+            for name, begin in topics.items()
+            for number in begin.partitions or (0,)
+        }
+        for name, seq in (cursors_of(topics) if cursors is None else cursors).items():
+            seqs[name] = max(seq, seqs.get(name, 0))
+        shown = self._unit.state.topics
+        return not all(
+            (topic := shown.get(name)) is not None and topic.published_seq >= seq
+            for name, seq in seqs.items()
         )
 
     def position(self, watched: Watched) -> WatchPosition:
@@ -101,6 +244,7 @@ class WatchCommands:
             session.holder, freed=int(session.stream is not None)
         )
         known = Remembered()
+        self.watches.complete(session)  # as the client may have been told already
         if rewind is not None:
             known = parse_composite(rewind, list(session.watched)) or known
         return session, self.watches.open(session, wake, known, now_ms)
@@ -129,24 +273,23 @@ class WatchCommands:
     ) -> list[Watched]:
         """Add topics to a socket, all or none."""
         now_ms = self._unit.advance(now_ms)
-        limit = self._limits.max_watch_topics
-        if len(stream.watched.keys() | topics.keys()) > limit:
-            raise Rejection(ErrorCode.INVALID_REQUEST, f"a socket watches at most {limit} topics")
-        added = []
-        for name, begin in topics.items():
-            topic = self._unit.partition(name, None, now_ms)
-            own = own_view(view, begin)
-            try:
-                cursor = begin_at(topic, begin)
-            except DamagedRun as damage:
-                raise damage.refusal() from damage
-            added.append(Watched(name, topic.topic_id, cursor, own))
-        replaced = [w for name in topics if (w := stream.watched.get(name)) is not None]
+        replaced = [
+            stream.watched[name] for topic in topics for name in subscribed(stream.watched, topic)
+        ]
+        kept = len(stream.watched) - len(replaced)
+        self._require_few(kept + self._count(topics), "a socket")
+        try:
+            begun = self._begun(topics, cursors_of(topics), view, now_ms)
+        except DamagedRun as damage:
+            raise damage.refusal() from damage
+        added = [watched for _, watched in begun]
         self.watches.byte_shares.require(
             stream.holder,
             sum(watched.memory_bytes for watched in added),
             freed=sum(watched.memory_bytes for watched in replaced),
         )
+        for name in topics:
+            self.watches.unsubscribe(stream, name)
         for watched in added:
             self.watches.subscribe(stream, watched)
         return added
@@ -170,5 +313,19 @@ class WatchCommands:
         return 0 if topic is None else effective_priority(topic, self._unit.state.now_ms)
 
 
+def cursors_of(topics: Mapping[str, Begin]) -> dict[str, int]:
+    """The positions that a subscription begins at, by the engine's names of partitions."""
+    return {
+        partition_name(name, number): seq
+        for name, begin in topics.items()
+        for number, seq in begin.at.items()
+    }
+
+
+def _topic_id(begun: tuple[Topic, Watched]) -> int:
+    return begun[0].topic_id
+
+
 def _position(topic: Topic, cursor: int) -> WatchPosition:
-    return WatchPosition(cursor, topic.published_seq, topic.earliest_seq, topic.epoch)
+    number = UNSET if topic.number is None else topic.number
+    return WatchPosition(cursor, topic.published_seq, topic.earliest_seq, topic.epoch, number)

@@ -150,6 +150,8 @@ class Follower:
             # Dead text would stay, in a log file that the engine has unlinked, or after an erasure.
             self.state.drop_dead(self.state.by_id[event.topic_id])
         elif isinstance(event, TopicCreated | PartitionsAdded):
+            if isinstance(event, PartitionsAdded):
+                self.engine.watches.on_grown(event.topic_id)
             self._move_unless_whole(self.state.by_id[event.topic_id])
 
     def _drop(self, event: TopicDeleted) -> None:
@@ -228,8 +230,9 @@ class Follower:
         return self.state.topics.get(name)
 
     def name_of(self, topic_id: int) -> str | None:
+        """The engine's name of a partition."""
         topic = self.state.by_id.get(topic_id)
-        return None if topic is None else topic.name
+        return None if topic is None else topic.engine_name
 
     def serves_session(self, wid: str) -> bool:
         """Whether all that a session watches is whole, or is not there."""

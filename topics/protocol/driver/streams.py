@@ -16,6 +16,7 @@ from topics.protocol.model.cursor import composite
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.moment import Moment
+from topics.protocol.model.names import public_name
 from topics.protocol.model.outcomes import Gate, Grant, Granted, Jobs, WatchPosition
 from topics.protocol.state.fanout import Fanout, Gather
 from topics.protocol.state.frames import (
@@ -83,9 +84,9 @@ class SessionStream:
         self._commands, self._watches = engine.watch_commands, engine.watches
         self._advance = engine.advance
         self._session, self._stream = self._commands.open_stream(wid, rewind, wake, now_ms, caller)
-        watched = list(self._session.watched.values())
-        self._only = watched[0] if len(watched) == 1 else None
-        """The one topic of the session."""
+        self._watched = self._session.watched
+        self._only = next(iter(self._watched.values())) if len(self._watched) == 1 else None
+        """The one topic of the session, which may get more partitions."""
         self.heartbeat_ms = self._session.heartbeat_ms
 
     @property
@@ -97,7 +98,8 @@ class SessionStream:
     def is_shared(self) -> bool:
         """Whether what it gets is what every stream at the same place of its one topic gets, ids
         included."""
-        return self._only is not None and not self._only.is_heir
+        only = self._only
+        return only is not None and not only.is_heir and len(self._watched) == 1
 
     @property
     def is_drained(self) -> bool:
@@ -114,8 +116,9 @@ class SessionStream:
         self._stream.wake = wake
 
     def push_by(self, push: Callable[[RecordFrame], bool] | None) -> None:
-        """Have frames of the one topic given to `push` as they come; see `watched.Stream.push`."""
-        self._stream.push = push
+        """Have frames of the one topic given to `push` as they come, as long as it is one; see
+        `watched.Stream.push`."""
+        self._stream.push = push if len(self._watched) == 1 else None
 
     def gather_by(self, gather: Gather, now_ms: Callable[[], int]) -> bool:
         """Have the streams of the one topic walked over by `gather`; False where it has several."""
@@ -155,7 +158,12 @@ class SocketStream:
     @property
     def names(self) -> Collection[str]:
         """Of the topics that it is subscribed to."""
-        return self._stream.watched.keys()
+        return set(map(public_name, self._stream.watched))
+
+    @property
+    def count(self) -> int:
+        """How many partitions it is subscribed to."""
+        return len(self._stream.watched)
 
     @property
     def ended_by(self) -> StreamEnd | None:
@@ -169,7 +177,8 @@ class SocketStream:
         self._stream.wake = wake
 
     def add(self, topics: Mapping[str, Begin], view: View, now_ms: int) -> dict[str, WatchPosition]:
-        """Add topics, all or none; where it stands in each.  Raises Rejection."""
+        """Add topics, all or none; where it stands in each partition, by the engine's name of it.  Raises
+        Rejection."""
         added = self._commands.subscribe(self._stream, topics, view, now_ms)
         return {watched.name: self._commands.position(watched) for watched in added}
 
@@ -181,17 +190,22 @@ class SocketStream:
         return self._commands.next_frame(self._stream, now_ms)
 
     def unreadable(self, frame: RecordFrame | DamagedFrame) -> None:
-        """The frame's records cannot be read: its topic is subscribed no more."""
-        self.remove(frame.topic)
+        """The frame's records cannot be read: its topic is subscribed no more; of several partitions, no more of
+        this one comes."""
+        if frame.partition is None:
+            self.remove(frame.topic)
+        else:
+            self._watches.on_unreadable(self._stream, frame)
 
     def adopt(self, standing: SessionTopic) -> None:
         """Watch a topic from where another process's half of the socket stood in it."""
         go_on(self._watches, self._stream, standing)
 
     def standings(self) -> Iterable[tuple[str, SessionTopic]]:
-        """Where it stands in each topic that another process may go on with."""
-        for name, watched in self._stream.watched.items():
-            if watched.place is not WatchPlace.GONE:
+        """Where it stands in each topic that another process may go on with: in all of its partitions, the first one
+        behind the others, so that the other process does not begin in these anew."""
+        for name, watched in reversed(self._stream.watched.items()):
+            if watched.place is not WatchPlace.GONE or watched.partition is not None:
                 yield name, standing_of(watched)
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.cursor import Listed
 from topics.protocol.model.draft import Draft, draft_of
 from topics.protocol.model.groups import NO_MEMBER, Membership, OffsetCommit
 from topics.protocol.model.holder import NOBODY, Holder
@@ -338,13 +339,21 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
 
 class Begin(msgspec.Struct, frozen=True):
     """Where to begin in a topic: after a seq, at a time, or at the head (`tail`); and, where they
-    are given, its own filters instead of those of the whole watch."""
+    are given, its own filters instead of those of the whole watch.
+
+    Attributes:
+        partitions: Those that are watched, ascending; None: all, and those that it gets later.
+        at: Positions by partition.  Where there are any they win over the rest, and a partition without one
+            begins with its first record.
+    """
 
     from_seq: int = 0
     from_ts: int | None = None
     tail: bool = False
     match: Match | None = None
     nodes: tuple[str, ...] | None = None
+    partitions: tuple[int, ...] | None = None
+    at: Mapping[int, int] = {}
 
 
 class CreateWatch(OnBehalf, frozen=True):
@@ -352,8 +361,10 @@ class CreateWatch(OnBehalf, frozen=True):
 
     Attributes:
         wid: Its name; the shell's entropy.
-        cursors: Positions of a composite id that the client kept; they win over `topics`.
+        cursors: Positions of a composite id that the client kept, by the engine's names of partitions; they
+            win over `topics`.
         holder: Who made it, and whose share it counts in.
+        listed: Of an id that is a list: the same, for its decision to name.
     """
 
     wid: str
@@ -363,6 +374,7 @@ class CreateWatch(OnBehalf, frozen=True):
     lenient: bool
     cursors: Mapping[str, int]
     holder: Holder = NOBODY
+    listed: Listed | None = None
 
     def by(self, holder: Holder) -> "CreateWatch":
         """The same, made by a holder."""

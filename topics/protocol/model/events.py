@@ -572,6 +572,7 @@ class QueueImage(msgspec.Struct, frozen=True, array_like=True):
         holds: Unique keys that are held until some time, whether their job is done or not: digest (16 bytes), seq and
             time (u64 each, big-endian).
         expired: Jobs that were not started in time, over the life of this instance.
+        keyless: Jobs that are there and lost their unique key to a later one.
     """
 
     dead_lettered: int
@@ -580,6 +581,7 @@ class QueueImage(msgspec.Struct, frozen=True, array_like=True):
     is_arranged: bool = False
     holds: bytes = b""
     expired: int = 0
+    keyless: list[int] = []
 
 
 class ProducerImage(msgspec.Struct, frozen=True, array_like=True):

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final, TypeAlias, final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from topics.protocol.model.config import RouterConfig, TopicConfig, TopicType
 from topics.protocol.model.durability import Durability
@@ -586,12 +587,17 @@ class ScheduleDropped(Outcome, frozen=True):
 
 
 class WatchPosition(msgspec.Struct, frozen=True):
-    """Where a watch stands in a topic, and where the topic is."""
+    """Where a watch stands in a topic, or in one of its partitions, and where that is.
+
+    Attributes:
+        partition: Which, where the topic has several.
+    """
 
     from_seq: int
     head_seq: int
     earliest_seq: int
     epoch: str
+    partition: int | UnsetType = UNSET
 
 
 class WatchCreated(Outcome, frozen=True):
@@ -600,6 +606,7 @@ class WatchCreated(Outcome, frozen=True):
     Attributes:
         cursor: The composite id of this beginning.
         ttl_ms: How long the session lives without a stream.
+        positions: By the engine's names of partitions, in the order of the id.
     """
 
     wid: str

@@ -28,7 +28,7 @@ from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.job_options import DIGEST_BYTES, DecodedOptions, encoded_options
 from topics.protocol.model.records import LIVE
 from topics.protocol.state.job import AGAIN, LEASED, Job, JobPlace
-from topics.protocol.state.job_table import DELAYED, EXPIRING, GONE, TAGGED, JobTable
+from topics.protocol.state.job_table import DELAYED, EXPIRING, GONE, SEQ_MAX, TAGGED, JobTable
 from topics.protocol.state.timetable import Timetable
 from topics.protocol.state.topic import Topic
 
@@ -37,6 +37,8 @@ ABSORBED_ROWS: Final = 1 << 16
 SETTLED_MAX: Final = 8192
 """Jobs whose time has come that are moved in one go."""
 _SKIPPED: Final = 1024
+_FEW: Final = 64
+"""Jobs up to which each is looked at alone."""
 _HOLDING: Final = frozenset({LEASED, JobPlace.DYING})
 """Places of jobs that count against their group."""
 
@@ -51,9 +53,9 @@ class Delivered(Protocol):
     """What a backlog asks of its queue."""
 
     jobs: dict[int, Job]
-    """Those that were delivered, or released, before, by seq."""
+    """Jobs that were delivered, or released, before, by seq."""
     fresh_from: int
-    """None of them has a seq from here on."""
+    """No such job has a seq from here on."""
 
 
 class Source:
@@ -66,14 +68,11 @@ class Source:
         again: A heap of jobs that were delivered before, by seq.
         due: A heap of jobs whose delay is over.
         fresh, at: Jobs that were never delivered, by seq, from `at` on.
-        in_flight: Jobs under a lease, where groups are limited.
-        taken: Jobs that were taken, and are not leased yet.
         entry: Its entry in a lane; None where it has nothing to give.
     """
 
     __slots__ = (
-        *("again", "at", "due", "entry", "fresh", "group", "in_flight", "is_ordered"),
-        *("lane", "priority", "taken"),
+        *("again", "at", "due", "entry", "fresh", "group", "is_ordered", "lane", "priority"),
     )
 
     def __init__(self, priority: int, group: int, *, is_ordered: bool) -> None:
@@ -84,8 +83,6 @@ class Source:
         self.due: list[Due] = []
         self.fresh = array("Q")
         self.at = 0
-        self.in_flight = 0
-        self.taken = 0
         self.entry: tuple[Key, int, Source] | None = None
         self.lane = 0
 
@@ -124,6 +121,11 @@ class Backlog:
         self._known: NDArray[np.int64] | None = None
         self._of: dict[int, Source] = {}
         self._sources: dict[tuple[int, int], Source] = {}
+        self._of_group: dict[int, list[Source]] = {}
+        self._heads: dict[int, Source] = {}
+        """Groups in order by the seq of their first job, where that was never delivered."""
+        self._in_flight: dict[int, int] = {}
+        """Jobs of a group that are under a lease, or were taken and are not leased yet."""
         self._lanes: dict[int, list[tuple[Key, int, Source]]] = {}
         self._levels: list[int] = []
         self._order = 0
@@ -149,7 +151,7 @@ class Backlog:
 
     def restart(self) -> None:
         """Forget all but the options; what is needed is made anew when it is asked for."""
-        for rows, _ in self.table.pieces(0, 1 << 63):
+        for rows, _ in self.table.pieces(0, SEQ_MAX):
             flags = rows["flags"]
             rows["group"][flags & TAGGED > 0] = 0
             flags[:] = flags & GONE
@@ -251,7 +253,9 @@ class Backlog:
             if not len(here):
                 continue
             at = at[here]
-            priority[at], group[at] = rows["priority"][here], rows["group"][here]
+            priority[at] = rows["priority"][here]
+            if self.has_groups:
+                group[at] = rows["group"][here]
             ready[at] = rows["ready_ms"][here]
             late = rows["ready_ms"][here] > self.now_ms
             ends = rows["expires_ms"][here]
@@ -362,6 +366,8 @@ class Backlog:
         found = self._sources.get(name)
         if found is None:
             found = self._sources[name] = Source(priority, group, is_ordered=is_ordered)
+            if self.group_max and group:
+                self._of_group.setdefault(group, []).append(found)
         return found
 
     def _source_of(self, seq: int) -> Source:
@@ -369,6 +375,8 @@ class Backlog:
         found = self._of.get(seq)
         if found is not None:
             return found
+        if seq in self._taken:
+            return self._taken[seq][0]
         row = self.table.find(seq)
         priority, group = (0, 0) if row is None else (int(row["priority"][0]), int(row["group"][0]))
         if self.has_groups and not group:
@@ -388,7 +396,7 @@ class Backlog:
 
     def known(self, seqs: Sequence[int]) -> None:
         """Jobs that were never delivered are, or were released, now."""
-        for seq in seqs:
+        for seq in seqs if self.delayed or self.may_expire else ():
             row = self.table.find(seq)
             if row is not None:
                 flags = int(row["flags"][0])
@@ -403,8 +411,10 @@ class Backlog:
 
     def _moved(self, job: Job, before: JobPlace, place: JobPlace) -> None:
         seq = job.seq
+        self._changes += 1
         source = self._source_of(seq)
-        source.in_flight += (place in _HOLDING) - (before in _HOLDING)
+        if self.group_max and source.group:
+            self._fly(source, (place in _HOLDING) - (before in _HOLDING))
         if place is JobPlace.GONE:
             self._of.pop(seq, None)
         elif seq not in self._of:
@@ -415,21 +425,54 @@ class Backlog:
             if job.deliveries:
                 heappush(source.again, seq)
             else:
-                heappush(source.due, self._due(seq, job.until_ms))
-        self._place(source)
+                # Its time is that of the release, which the job may not have yet.
+                heappush(source.due, self._due(seq, job.until_ms or self.now_ms))
+        if source.is_ordered or place is AGAIN:
+            self._place(source)
 
-    def gone(self, first_seq: int, last_seq: int) -> list[bytes]:
-        """The jobs of seqs [first_seq, last_seq] are done, or were removed; returns their unique keys."""
-        keys: list[bytes] = []
+    def _fly(self, source: Source, more: int) -> None:
+        """So many more jobs of the source's group are in flight."""
+        if not more:
+            return
+        group = source.group
+        before = self._in_flight.get(group, 0)
+        after = before + more
+        if after:
+            self._in_flight[group] = after
+        else:
+            self._in_flight.pop(group, None)
+        if (before >= self.group_max) != (after >= self.group_max):
+            for each in self._of_group[group]:
+                self._place(each)
+
+    def gone(self, spans: NDArray[np.int64]) -> list[tuple[bytes, int]]:
+        """Jobs are done, or were removed; returns their unique keys, each with its job.
+
+        Args:
+            spans: Of their seqs, both ends inclusive, ascending, shape (k, 2).
+        """
+        keys: list[tuple[bytes, int]] = []
         self._changes += 1
-        for rows, digests in self.table.take_gone(first_seq, last_seq):
-            keys += digests
-            late = rows[rows["flags"] & DELAYED > 0]
-            self.delayed -= len(late)
-            for group in np.unique(late["group"]).tolist() if self.is_ordered else ():
-                if group:
-                    self._place(self._source(0, group))  # the next of the group may be first
+        for rows, digests in self.table.take_gone(spans):
+            if self.delayed:
+                self.delayed -= int(np.count_nonzero(rows["flags"] & DELAYED))
+            if digests is not None:
+                pairs = zip(digests, rows["seq"].tolist(), strict=True)
+                keys += [(digest.tobytes(), seq) for digest, seq in pairs if digest.any()]
+        for source in self._take_heads(spans) if self._heads else ():
+            self._place(source)  # another job of the group is first, and may be more urgent
         return keys
+
+    def _take_heads(self, spans: NDArray[np.int64]) -> list[Source]:
+        """Groups in order whose first job was among these seqs, and was never delivered."""
+        heads = self._heads
+        if int((spans[:, 1] - spans[:, 0]).sum()) + len(spans) <= len(heads):
+            hit = [seq for lo, hi in spans.tolist() for seq in range(lo, hi + 1) if seq in heads]
+        else:
+            at = spans[:, 1].searchsorted([*heads]).tolist()
+            firsts = [*spans[:, 0].tolist(), SEQ_MAX]
+            hit = [seq for seq, nth in zip(heads, at, strict=True) if firsts[nth] <= seq]
+        return [heads.pop(seq) for seq in hit]
 
     # ------------------------------------------------------------------ time
 
@@ -443,6 +486,7 @@ class Backlog:
         at_ms = self._delays.next_ms()
         if at_ms is None or at_ms > now_ms:
             return
+        self._changes += 1
         touched: dict[int, Source] = {}
         for ready_ms, seq in self._delays.take(now_ms, SETTLED_MAX):
             row = self.table.find(seq)
@@ -498,19 +542,18 @@ class Backlog:
 
     def _best(self) -> Source | None:
         while self._levels:
-            priority = self._levels[-1]
-            lane = self._lanes[priority]
-            while lane:
-                entry = lane[0]
-                source = entry[2]
+            lane = self._lanes[self._levels[-1]]
+            if not lane:
+                del self._lanes[self._levels.pop()]
+                continue
+            entry = lane[0]
+            source = entry[2]
+            if source.entry is entry:
+                self._place(source)  # its first job may be gone
                 if source.entry is entry:
-                    self._place(source)  # its first job may be gone
-                    if source.entry is entry:
-                        return source
-                if lane and lane[0] is entry and source.entry is not entry:
-                    heappop(lane)
-            self._levels.pop()
-            del self._lanes[priority]
+                    return source
+            else:
+                heappop(lane)
         return None
 
     def _take_fresh(self, source: Source, limit: int) -> list[int]:
@@ -520,7 +563,11 @@ class Backlog:
             some = source.fresh[source.at : source.at + limit - len(found)]
             source.at += len(some)
             jobs = self._jobs
-            found += [seq for seq in self.topic.live_among(some) if seq not in jobs]
+            if len(some) <= _FEW:
+                is_live = self.topic.is_live
+                found += [seq for seq in some if seq not in jobs and is_live(seq)]
+            else:
+                found += [seq for seq in self.topic.live_among(some) if seq not in jobs]
         for seq in found:
             self._taken[seq] = (source, None)
         self._trim(source)
@@ -534,16 +581,18 @@ class Backlog:
         if source.is_ordered:
             if not (source.again and source.again[0] == seq):
                 source.at += 1
+                self._heads.pop(seq, None)
         elif source.again and source.again[0] == seq:
             heappop(source.again)
         elif due is not None:
             heappop(source.due)
         else:
             source.at += 1
-        source.taken += 1
         self._taken[seq] = (source, due)
         self._trim(source)
         source.entry = None
+        if self.group_max and source.group:
+            self._fly(source, 1)
         self._place(source)
         return seq
 
@@ -564,9 +613,11 @@ class Backlog:
 
     def end_take(self) -> None:
         """What was taken is leased, exhausted, or given back."""
+        self._changes += 1
         taken, self._taken = self._taken, {}
-        for source, _ in taken.values():
-            source.taken = 0
+        for source, _ in taken.values() if self.group_max else ():
+            if source.group:
+                self._fly(source, -1)
         for source in {id(each): each for each, _ in taken.values()}.values():
             self._place(source)
 
@@ -622,6 +673,8 @@ class Backlog:
         while again and again[0] not in jobs:
             heappop(again)
         first = self._first_fresh(group)
+        if first is not None:
+            self._heads[first] = group
         if again and (first is None or again[0] < first):
             return again[0] if jobs[again[0]].place is AGAIN else None
         if first is None:
@@ -631,8 +684,11 @@ class Backlog:
 
     def _place(self, source: Source) -> None:
         """Let a source stand where its first job belongs; in no lane where it has none to give."""
-        cap = 1 if source.is_ordered else self.group_max
-        if cap and source.group and source.in_flight + source.taken >= cap:
+        if (
+            self.group_max
+            and source.group
+            and self._in_flight.get(source.group, 0) >= self.group_max
+        ):
             source.entry = None
             return
         seq, due = self._head(source)
@@ -674,12 +730,15 @@ class Backlog:
     # ------------------------------------------------------------------ questions
 
     def priority_of(self, seq: int) -> int:
+        source = self._of.get(seq)
+        if source is not None and not source.is_ordered:
+            return source.priority
         row = self.table.find(seq)
         return 0 if row is None else int(row["priority"][0])
 
     def group_of(self, seq: int) -> str | None:
         """The group that was given to a job."""
-        row = self.table.find(seq)
+        row = self.table.find(seq) if self.table.groups else None
         number = 0 if row is None or row["flags"][0] & TAGGED else int(row["group"][0])
         return self.table.groups[number - 1] if number else None
 
@@ -708,26 +767,43 @@ class Backlog:
         return self._blocked[1]
 
     def _count_blocked(self) -> int:
-        seqs: list[NDArray[np.int64]] = []
-        count = 0
+        seqs, groups = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        ready: dict[int, int] = {}
+        free: dict[int, int] = {}
+        jobs = self._jobs
         for source in self._sources.values():
-            if not source.group or (source.entry is not None and not source.is_ordered):
+            group = source.group
+            if not group:
                 continue
-            seqs.append(np.frombuffer(source.fresh, np.uint64)[source.at :].astype(np.int64))
             if source.is_ordered:
-                jobs = (self._jobs.get(seq) for seq in source.again)
-                count += sum(job is not None and job.place is AGAIN for job in jobs)
-                count -= source.entry is not None
+                self._place(source)
+                free[group] = int(source.entry is not None)
             else:
-                count += len(source.again) + len(source.due)
-        if not seqs:
-            return max(count, 0)
-        waiting = np.sort(np.concatenate(seqs))
-        count += len(self.topic.live_among(waiting.tolist()))
+                free[group] = max(self.group_max - self._in_flight.get(group, 0), 0)
+            known = {seq for seq in source.again if seq in jobs and jobs[seq].place is AGAIN}
+            due = {entry[2] for entry in source.due}
+            known |= {seq for seq in due if seq in jobs and jobs[seq].place is AGAIN}
+            ready[group] = ready.get(group, 0) + len(known)
+            fresh = np.frombuffer(source.fresh, np.uint64)[source.at :].astype(np.int64)
+            waiting = np.concatenate([fresh, np.array(sorted(due - jobs.keys()), np.int64)])
+            seqs.append(waiting)
+            groups.append(np.full(len(waiting), group))
+        waiting, group_of = np.concatenate(seqs), np.concatenate(groups)
+        order = np.argsort(waiting)
+        waiting, group_of = waiting[order], group_of[order]
+        live = self.topic.live_among(waiting.tolist())
+        here = np.isin(waiting, np.array([seq for seq in live if seq not in jobs], np.int64))
         if self.is_ordered:
-            late = (rows for rows, _ in self.table.pieces(0, 1 << 63))
-            count -= sum(int(np.count_nonzero(r["flags"][r["group"] > 0] & DELAYED)) for r in late)
-        return max(count, 0)
+            parts = [
+                rows["seq"][rows["flags"] & DELAYED > 0]
+                for rows, _ in self.table.pieces(0, SEQ_MAX)
+            ]
+            late = np.concatenate([np.empty(0, np.uint64), *parts]).astype(np.int64)
+            here &= ~np.isin(waiting, late)
+        for group, count in enumerate(np.bincount(group_of[here]).tolist()):
+            if count:
+                ready[group] = ready.get(group, 0) + count
+        return sum(max(count - free.get(group, 0), 0) for group, count in ready.items())
 
 
 def group_max_of(config: TopicConfig) -> int:

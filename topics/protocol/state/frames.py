@@ -1,6 +1,7 @@
 """Frames: what one message of a stream says, whatever its encoding (§7.4).
 
-A frame that many streams want is one object, so it is read and encoded once.
+A frame that many streams want is one object, so it is read and encoded once.  Each says which partition it is of,
+where its topic has several.
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from topics.protocol.model.commands import View
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.events import Floors
+from topics.protocol.model.names import partition_name
 from topics.protocol.model.outcomes import Records
 from topics.protocol.state.topic import Tombstone, Topic
 
@@ -32,6 +34,7 @@ class RecordFrame:
     head_seq: int
     texts: dict[str, bytes] = field(default_factory=dict)
     """The frame written out, by encoder; filled by the first stream that needs it."""
+    partition: int | None = None
 
 
 class TombstoneFrame(msgspec.Struct, frozen=True):
@@ -39,16 +42,19 @@ class TombstoneFrame(msgspec.Struct, frozen=True):
     stone: Tombstone
     earliest_seq: int
     head_seq: int
+    partition: int | None = None
 
 
 class CaughtUpFrame(msgspec.Struct, frozen=True):
     topic: str
     head_seq: int
+    partition: int | None = None
 
 
 class DeletedFrame(msgspec.Struct, frozen=True):
     topic: str
     head_seq: int
+    partition: int | None = None
 
 
 class DamagedFrame(msgspec.Struct, frozen=True):
@@ -57,10 +63,16 @@ class DamagedFrame(msgspec.Struct, frozen=True):
     topic: str
     from_seq: int
     damage: DamagedRun
+    partition: int | None = None
 
 
 Frame: TypeAlias = RecordFrame | TombstoneFrame | CaughtUpFrame | DeletedFrame
 Pulled: TypeAlias = Frame | DamagedFrame
+
+
+def engine_name(frame: Pulled) -> str:
+    """The engine's name of the partition that a frame is of."""
+    return partition_name(frame.topic, frame.partition or 0)
 
 
 class NewestFrame(msgspec.Struct, eq=False):

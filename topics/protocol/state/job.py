@@ -120,6 +120,7 @@ class Job(msgspec.Struct, eq=False):
         refusals: How often the dead-letter topic did not take it.
         is_reported: Its damage is in the server's log.
         is_expired: It was not started in time.
+        ran_out_ms: Through when the lease held of a job that rests since; 0: it rests for another reason.
         queued: It has an entry in the heap of claimable jobs, valid or not: never two, or one claim
             could get it twice.
     """
@@ -134,6 +135,7 @@ class Job(msgspec.Struct, eq=False):
     is_reported: bool = False
     queued: bool = False
     is_expired: bool = False
+    ran_out_ms: int = 0
 
     @property
     def ends_ms(self) -> int:
@@ -147,7 +149,10 @@ class Job(msgspec.Struct, eq=False):
 
     def image(self) -> JobImage:
         """As a checkpoint keeps it."""
-        # A delayed job with a lease is a dead letter that was refused: the lease has run out.
+        if self.place is JobPlace.DELAYED and self.ran_out_ms:
+            # Its holder may still ack, and a later process finds out again that it rests.
+            return JobImage(self.seq, self.deliveries, self.ran_out_ms, self.lease, self.node)
+        # Another delayed job with a lease is a dead letter that was refused: the lease has run out.
         is_over = self.place is JobPlace.DELAYED
         return JobImage(
             self.seq,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.job_options import DIGEST_BYTES, ROW, DecodedOptions
+from topics.protocol.state.run_list import rows_of
 
 DELAYED: Final = 1
 """The job was never delivered, and may not be claimed yet."""
@@ -21,37 +22,41 @@ GONE: Final = 4
 """The job is done, or was removed."""
 TAGGED: Final = 8
 """Its group is that of its tag: none was asked for."""
+SEQ_MAX: Final = 2**63 - 1
 CHUNK_ROWS: Final = 1 << 16
 _FIRST_ROWS: Final = 64
 
 
 class _Chunk:
-    """Rows of ascending seqs."""
+    """Rows of ascending seqs, which stand beside them as well: to look for a seq in a column of rows copies the column."""
 
-    __slots__ = ("count", "digests", "gone", "rows")
+    __slots__ = ("_seqs", "count", "digests", "gone", "rows")
 
     def __init__(self) -> None:
         self.rows = np.zeros(_FIRST_ROWS, ROW)
+        self._seqs = np.zeros(_FIRST_ROWS, np.int64)
         self.digests: NDArray[np.uint8] | None = None
         self.count = 0
         self.gone = 0
 
     @property
-    def seqs(self) -> NDArray[np.uint64]:
-        found: NDArray[np.uint64] = self.rows["seq"][: self.count]
-        return found
+    def seqs(self) -> NDArray[np.int64]:
+        return self._seqs[: self.count]
 
     def append(self, rows: NDArray[np.void], digests: NDArray[np.uint8] | None) -> None:
         end = self.count + len(rows)
         if end > len(self.rows):
             size = min(max(2 * len(self.rows), end), max(CHUNK_ROWS, end))
-            self.rows = np.concatenate([self.rows, np.zeros(size - len(self.rows), ROW)])
+            more_rows = size - len(self.rows)
+            self.rows = np.concatenate([self.rows, np.zeros(more_rows, ROW)])
+            self._seqs = np.concatenate([self._seqs, np.zeros(more_rows, np.int64)])
         if digests is not None and self.digests is None:
             self.digests = np.zeros((len(self.rows), DIGEST_BYTES), np.uint8)
         if self.digests is not None and len(self.digests) < len(self.rows):
             more = np.zeros((len(self.rows) - len(self.digests), DIGEST_BYTES), np.uint8)
             self.digests = np.concatenate([self.digests, more])
         self.rows[self.count : end] = rows
+        self._seqs[self.count : end] = rows["seq"]
         if digests is not None and self.digests is not None:
             self.digests[self.count : end] = digests
         self.count = end
@@ -99,7 +104,7 @@ class JobTable:
 
     def insert(self, options: Sequence[DecodedOptions]) -> None:
         """Take in rows that may lie before others, or be there already: those that are there stay."""
-        known = list(self.pieces(0, 1 << 63))
+        known = list(self.pieces(0, SEQ_MAX))
         parts: list[NDArray[np.void]] = [rows.copy() for rows, _ in known]
         keys = [
             d if d is not None else np.zeros((len(r), DIGEST_BYTES), np.uint8) for r, d in known
@@ -134,8 +139,7 @@ class JobTable:
         at = max(bisect_right(self._firsts, first_seq) - 1, 0)
         for chunk in self._chunks[at:]:
             seqs = chunk.seqs
-            lo = int(seqs.searchsorted(np.uint64(first_seq), "left"))
-            hi = int(seqs.searchsorted(np.uint64(last_seq), "right"))
+            lo, hi = int(seqs.searchsorted(first_seq)), int(seqs.searchsorted(last_seq, "right"))
             if lo < hi:
                 digests = chunk.digests
                 yield chunk.rows[lo:hi], None if digests is None else digests[lo:hi]
@@ -144,9 +148,13 @@ class JobTable:
 
     def find(self, seq: int) -> NDArray[np.void] | None:
         """The row of a job, of shape (1,), as a view that may be written; None where it has none."""
-        for rows, _ in self.pieces(seq, seq):
-            return rows
-        return None
+        at = bisect_right(self._firsts, seq) - 1
+        if at < 0:
+            return None
+        chunk = self._chunks[at]
+        seqs = chunk.seqs
+        row = int(seqs.searchsorted(seq))
+        return chunk.rows[row : row + 1] if row < len(seqs) and seqs[row] == seq else None
 
     def digest(self, seq: int) -> bytes:
         """Of the job's unique key; empty where it has none."""
@@ -156,34 +164,41 @@ class JobTable:
         return b""
 
     def take_gone(
-        self, first_seq: int, last_seq: int
-    ) -> Iterator[tuple[NDArray[np.void], list[bytes]]]:
-        """Mark the jobs of seqs [first_seq, last_seq] as gone; gives those that were not, as copies of their rows,
-        and the digests of their unique keys."""
+        self, spans: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.void], NDArray[np.uint8] | None]]:
+        """Mark jobs as gone; gives those that were not, as copies of their rows and their digests.
+
+        Args:
+            spans: Of their seqs, both ends inclusive, ascending, shape (k, 2).
+        """
+        first_seq, last_seq = int(spans[0, 0]), int(spans[-1, 1])
         at = max(bisect_right(self._firsts, first_seq) - 1, 0)
         is_empty = False
         for chunk in self._chunks[at:]:
             seqs = chunk.seqs
-            lo = int(seqs.searchsorted(np.uint64(first_seq), "left"))
-            hi = int(seqs.searchsorted(np.uint64(last_seq), "right"))
-            if lo == hi:
-                if int(seqs[0]) > last_seq:
-                    break
+            if seqs[0] > last_seq:
+                break
+            if len(spans) == 1:
+                lo, hi = (
+                    int(seqs.searchsorted(first_seq)),
+                    int(seqs.searchsorted(last_seq, "right")),
+                )
+                rows = np.arange(lo, hi)
+            else:
+                begins, ends = (
+                    seqs.searchsorted(spans[:, 0]),
+                    seqs.searchsorted(spans[:, 1], "right"),
+                )
+                hit = ends > begins
+                rows = rows_of(begins[hit], ends[hit]) if hit.any() else begins[hit]
+            if len(rows):
+                rows = rows[chunk.rows["flags"][rows] & GONE == 0]
+            if not len(rows):
                 continue
-            rows = chunk.rows[lo:hi]
-            here = np.flatnonzero(rows["flags"] & GONE == 0)
-            if not len(here):
-                continue
-            found = rows[here]
-            keys: list[bytes] = []
-            if chunk.digests is not None:
-                own = chunk.digests[lo:hi][here]
-                keys = [key.tobytes() for key in own if key.any()]
-            yield found, keys
-            flags = rows["flags"]
-            flags[here] = GONE
-            chunk.gone += len(here)
-            self.live -= len(here)
+            yield chunk.rows[rows], None if chunk.digests is None else chunk.digests[rows]
+            chunk.rows["flags"][rows] = GONE
+            chunk.gone += len(rows)
+            self.live -= len(rows)
             is_empty |= chunk.gone == chunk.count
         if is_empty:
             kept = [c for c in self._chunks if c.gone < c.count]

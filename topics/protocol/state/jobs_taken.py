@@ -17,7 +17,7 @@ class JobsTaken:
         self._count = len(self._due)
         whole = queue.image(lasting=False)
         self._head = (queue.dead_lettered, queue.fresh_from)
-        self._end = (whole.is_arranged, whole.holds, whole.expired)
+        self._end = (whole.is_arranged, whole.holds, whole.expired, whole.keyless)
         self._kept: list[JobImage] = []
         self._encoded: list[bytes] = []
         self._done = 0

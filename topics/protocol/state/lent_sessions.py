@@ -19,7 +19,7 @@ from topics.protocol.state.watches import Session, Watches
 
 
 class SessionTopic(msgspec.Struct, frozen=True):
-    """A topic of a session, and where the stream stands in it."""
+    """A topic of a session, or a partition, and where the stream stands in it; as `Watched`."""
 
     name: str
     topic_id: int
@@ -29,6 +29,8 @@ class SessionTopic(msgspec.Struct, frozen=True):
     last_head_seq: int
     is_heir: bool
     is_stale: bool
+    partition: int | None = None
+    takes_more: bool = True
 
 
 class LentSession(msgspec.Struct, frozen=True):
@@ -55,6 +57,8 @@ def standing_of(watched: Watched) -> SessionTopic:
         watched.last_head_seq,
         watched.is_heir,
         watched.is_stale,
+        watched.partition,
+        watched.takes_more,
     )
 
 
@@ -68,6 +72,8 @@ def _watched_of(standing: SessionTopic) -> Watched:
         standing.last_head_seq,
         is_heir=standing.is_heir,
         is_stale=standing.is_stale,
+        partition=standing.partition,
+        takes_more=standing.takes_more,
     )
 
 
@@ -104,15 +110,24 @@ def take_back(
         return  # another stream has taken over meanwhile
     if image is not None:
         for each in image.topics:
-            watched = session.watched[each.name]
-            head_seq = watched.last_head_seq
+            watched = session.watched.get(each.name)
+            if watched is None:  # its topic got the partition meanwhile
+                watched = _watched_of(each)
+                watches.add_to_session(session, watched)
+                head_seq = watches.last_head_of(each.topic_id)
+            else:
+                head_seq = watched.last_head_seq
             if watched.topic_id != each.topic_id:
                 watches.move_to(watched, each.topic_id)
+                watched.partition = each.partition
                 head_seq = watches.last_head_of(each.topic_id)
             watched.cursor, watched.place = each.cursor, each.place
             # The topic may have been deleted, with its last head, before the other process knew.
             watched.last_head_seq = max(head_seq, each.last_head_seq)
             watched.is_heir, watched.is_stale = each.is_heir, each.is_stale
+        # Ids are in the order in which the other process met them.
+        named = {each.name: session.watched[each.name] for each in image.topics}
+        session.watched = {**named, **session.watched}
     session.is_behind = image is None or image.is_behind
     watches.close_session_stream(session, stand_in, now_ms)
 
@@ -145,3 +160,6 @@ def go_on(watches: Watches, stream: Stream, standing: SessionTopic) -> None:
     watched.last_head_seq = max(watched.last_head_seq, watches.last_head_of(watched.topic_id))
     watches.subscribe(stream, watched)
     watched.is_first_look = False
+    if standing.place is WatchPlace.GONE:
+        watches.put_aside(stream, watched)
+    stream.lacks |= watched.takes_more

@@ -131,9 +131,9 @@ class Queue:
     def note_options(self, topic: Topic, options: DecodedOptions) -> None:
         """Jobs with options were appended."""
         self.arrange(topic).add(options)
-        self._note_keys(options)
+        self._note_keys(options, is_new=True)
 
-    def _note_keys(self, options: DecodedOptions) -> None:
+    def _note_keys(self, options: DecodedOptions, *, is_new: bool) -> None:
         if options.digests is None:
             return
         if self.unique is None:
@@ -142,8 +142,10 @@ class Queue:
         for seq, hold_ms, digest in zip(
             rows["seq"].tolist(), rows["hold_ms"].tolist(), options.digests, strict=True
         ):
-            if digest.any():
+            if digest.any() and is_new:
                 self.unique.note(digest.tobytes(), seq, hold_ms)
+            elif digest.any():
+                self.unique.recall(digest.tobytes(), seq)
 
     def configure(self, topic: Topic) -> None:
         """The topic's config is what it is now."""
@@ -158,7 +160,9 @@ class Queue:
         """*Blocking.* Read the options of sealed jobs, once; what cannot be read is told in `report`."""
         if self.backlog is not None and not self.backlog.is_loaded:
             for options in self.backlog.load(report):
-                self._note_keys(options)
+                self._note_keys(options, is_new=False)
+        if self.unique is not None:
+            self.unique.end_recall()
 
     # ------------------------------------------------------------------ moving
 
@@ -272,7 +276,7 @@ class Queue:
             job = self._job(seq)
             self._move(job, JobStep.POSTPONED if postponed else JobStep.RELEASED)
             job.deliveries = deliveries
-            job.lease, job.node = 0, ""
+            job.lease, job.node, job.ran_out_ms = 0, "", 0
             job.until_ms = max(event.ready_ms, event.now_ms)
             if postponed:
                 self._note_time(event.ready_ms, seq)
@@ -298,7 +302,7 @@ class Queue:
         """The dead-letter topic refused a dying job: it is tried again then."""
         self._move(job, JobStep.POSTPONED)
         job.refusals += 1
-        job.until_ms = until_ms
+        job.until_ms, job.ran_out_ms = until_ms, 0
         self._note_time(until_ms, job.seq)
         if self._most or job.is_expired:
             self._note_end(job)
@@ -324,12 +328,13 @@ class Queue:
     def _rest(self, job: Job, now_ms: int) -> None:
         """The job's lease ran out; it may be claimed again once it has rested.  Its holder may still ack."""
         assert self.backoff is not None
-        until_ms = job.until_ms + 1 + rest_ms(self.backoff, job.deliveries, job.seq)
+        ran_out_ms = job.until_ms
+        until_ms = ran_out_ms + 1 + rest_ms(self.backoff, job.deliveries, job.seq)
         if until_ms <= now_ms:
             self._move(job, RAN_OUT)
             return
         self._move(job, JobStep.RESTS)
-        job.until_ms = until_ms
+        job.until_ms, job.ran_out_ms = until_ms, ran_out_ms
         self._note_time(until_ms, job.seq)
 
     def next_ms(self) -> int | None:
@@ -438,8 +443,7 @@ class Queue:
         """Records were removed on request: seqs in spans of shape (k, 2), both ends inclusive."""
         jobs = self.jobs
         if self.backlog is not None:
-            for first, last in spans.tolist():
-                self._free_options(first, last)
+            self._free_options(spans.astype(np.int64))
         if not jobs:
             return
         if len(spans) > len(jobs):
@@ -457,12 +461,13 @@ class Queue:
                 self._remove([job for job in jobs.values() if first <= job.seq <= last])
         self._trim()
 
-    def _free_options(self, first_seq: int, last_seq: int) -> None:
-        """The jobs of seqs [first_seq, last_seq] are gone, and their options with them."""
+    def _free_options(self, spans: NDArray[np.int64]) -> None:
+        """Jobs are gone, and their options with them."""
         assert self.backlog is not None
-        keys = self.backlog.gone(first_seq, last_seq)
-        if keys and self.unique is not None:
-            self.unique.free(keys, first_seq, last_seq)
+        keys = self.backlog.gone(spans) if len(spans) else ()
+        for digest, seq in keys:
+            if self.unique is not None:  # pragma: no branch - who has a key is noted
+                self.unique.free(digest, seq)
 
     def _remove(self, gone: Sequence[Job]) -> None:
         if self.taking is not None or self.pushed or self.backlog is not None:
@@ -484,9 +489,8 @@ class Queue:
         """Remove the jobs of the seqs that marks mean."""
         if self.backlog is not None:
             for each in marks:
-                rows = np.flatnonzero(each.flags(0, each.count)) + each.first_seq
-                for seq in rows.tolist():
-                    self._free_options(seq, seq)
+                seqs = np.flatnonzero(each.flags(0, each.count)) + each.first_seq
+                self._free_options(np.stack([seqs, seqs], 1))
         if not self.jobs or not marks:
             return
         seqs = np.sort(np.fromiter(self.jobs, np.int64, len(self.jobs)))
@@ -501,7 +505,7 @@ class Queue:
     def pass_through(self, gone_through: int) -> None:
         """No record up to here is live any more: it was evicted, expired or lost."""
         if self.backlog is not None:
-            self._free_options(0, gone_through)
+            self._free_options(np.array([[0, gone_through]]))
         known = self._known
         while known and known[0] <= gone_through:
             job = self.jobs.get(heappop(known))
@@ -622,11 +626,12 @@ class Queue:
         """As a checkpoint keeps it; with its jobs only where leases outlive the process (§0.10)."""
         is_arranged = self.backlog is not None
         holds = b"" if self.unique is None else self.unique.image()
+        keyless = [] if self.unique is None else sorted(self.unique.keyless)
         if not lasting:
-            return QueueImage(self.dead_lettered, 1, [], is_arranged, holds, self.expired)
+            return QueueImage(self.dead_lettered, 1, [], is_arranged, holds, self.expired, keyless)
         jobs = [job.image() for job in self.jobs.values()]
         return QueueImage(
-            self.dead_lettered, self.fresh_from, jobs, is_arranged, holds, self.expired
+            self.dead_lettered, self.fresh_from, jobs, is_arranged, holds, self.expired, keyless
         )
 
     def without_jobs(self) -> "Queue":
@@ -641,8 +646,8 @@ class Queue:
         self.dead_lettered, self.expired = image.dead_lettered, image.expired
         if image.is_arranged:
             self.arrange(topic, is_loaded=False)
-        if image.holds:
-            self.unique = UniqueJobs()
+        if image.holds or image.keyless:
+            self.unique = UniqueJobs(image.keyless)
             self.unique.restore(image.holds)
         for made in image.jobs:
             job = self._job(made.seq)

@@ -190,6 +190,12 @@ class RunList(Sequence[Run]):
                     break
                 yield run, lo, min(last + 1 - run.first_seq, run.count)
 
+    def extent_at(self, seq: int) -> Extent:
+        """The row of a seq that a run has."""
+        run = self._runs[bisect_right(self.starts, seq) - 1]
+        row = seq - run.first_seq
+        return Extent(run, [(row, row + 1)])
+
     def extents_of(self, seqs: Sequence[int]) -> list[Extent]:
         """The rows of some seqs, ascending, run by run."""
         first_seq, last_seq = seqs[0], seqs[-1]

@@ -150,6 +150,11 @@ class Topic:
         return partition_name(self.name, self.partition)
 
     @property
+    def number(self) -> int | None:
+        """Which partition it is, as clients are told; None where the topic has no other."""
+        return self.partition if self.partition or self.others else None
+
+    @property
     def partitions(self) -> "list[Topic]":
         """Of the first partition: all of them, in order."""
         return [self, *self.others]

@@ -1,4 +1,4 @@
-"""One topic of one stream: where the stream stands in it, and what moves it; and the stream (§7).
+"""One topic of one stream, or one partition: where the stream stands in it, and what moves it; and the stream (§7).
 
 `state.watches` owns both, chooses their frames and calls `wake`.
 """
@@ -76,7 +76,11 @@ class Copies(Protocol):
 
 
 class Watched(msgspec.Struct, eq=False):
-    """One topic of a session or socket: the instance and the position in it."""
+    """One topic of a session or socket, or one of its partitions: the instance and the position in it.
+
+    Attributes:
+        name: The engine's name of the partition.
+    """
 
     name: str
     topic_id: int
@@ -93,6 +97,10 @@ class Watched(msgspec.Struct, eq=False):
     is_queued: bool = False
     copies: Copies | None = None
     """What `caught-up` waits for."""
+    partition: int | None = None
+    """Which it is, where the topic has several."""
+    takes_more: bool = True
+    """Of a topic's first partition: those that it gets later are watched, too."""
 
     @property
     def memory_bytes(self) -> int:
@@ -130,6 +138,7 @@ class Stream:
 
     Attributes:
         wake: Called when there may be a frame to pull.
+        watched: By the engine's names of partitions; a session's is the session's own.
         push: Takes a frame at once where the client reads; else False, and nothing has changed.  None:
             the stream has something else to send first, or several topics, and pulls its frames.
         passing: Topics of this pass that were not pulled yet, one frame each.
@@ -138,6 +147,7 @@ class Stream:
         ended_by: Why the server ended it, where it did.
         holder: In whose share it counts.
         owner: Whose connection it is.
+        lacks: Its topics may have partitions that it does not watch yet: it gets them when it is pulled.
     """
 
     wake: Callable[[], None]
@@ -149,11 +159,12 @@ class Stream:
     holder: Holder = NOBODY
     owner: Caller = ANYONE
     push: Callable[[RecordFrame], bool] | None = None
+    lacks: bool = False
 
     @property
     def is_drained(self) -> bool:
         """Whether there is no frame to pull before `wake` is called."""
-        return not (self.waiting or self.passing or self.pending)
+        return not (self.waiting or self.passing or self.pending or self.lacks)
 
     def queue(self, watched: Watched) -> None:
         if not watched.is_queued and watched.place is not WatchPlace.GONE:

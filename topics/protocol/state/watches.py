@@ -9,7 +9,7 @@ This module holds positions and lifecycles; it does not know sockets, keys or en
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -20,6 +20,7 @@ from topics.protocol.model.cursor import Remembered
 from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.limits import FRAME_TEXT_BYTES, Limits
+from topics.protocol.model.names import public_name
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
 from topics.protocol.model.shares import Shares
@@ -34,6 +35,7 @@ from topics.protocol.state.frames import (
     RecordFrame,
     SharedFrames,
     TombstoneFrame,
+    engine_name,
 )
 from topics.protocol.state.selection import ReadQuery, seek, select
 from topics.protocol.state.topic import Tombstone, Topic
@@ -64,11 +66,11 @@ class Session(msgspec.Struct, eq=False):
     holder: Holder = NOBODY
     is_behind: bool = False
     """The process that carried its stream ended: the client may be further than its positions."""
-    memory_bytes: int = 0
-    """What it holds of `max_watch_bytes`."""
 
-    def __post_init__(self) -> None:
-        self.memory_bytes = memory_bytes_of(self.watched.values())
+    @property
+    def memory_bytes(self) -> int:
+        """What it holds of `max_watch_bytes`."""
+        return memory_bytes_of(self.watched.values())
 
 
 class Watches:
@@ -128,7 +130,12 @@ class Watches:
         self.session_shares.take(session.holder)
         self.byte_shares.take(session.holder, session.memory_bytes)
         for watched in session.watched.values():
-            self._by_topic.setdefault(watched.topic_id, {})[watched] = None
+            self._list(watched)
+
+    def add_to_session(self, session: Session, watched: Watched) -> None:
+        """A session that has no stream gets a partition that its topic got, however many it has then: to refuse that
+        would lose records."""
+        self._let_in(session.watched, session.holder, watched)
 
     def forget_idle(self, now_ms: int) -> None:
         """Let go of sessions without a stream whose time is over; oldest access first."""
@@ -167,7 +174,7 @@ class Watches:
         if session.stream is not None:
             session.stream.end(StreamEnd.TAKEN_OVER)
             self.close(session.stream)
-        made = Stream(wake, dict(session.watched), owner=session.owner, holder=session.holder)
+        made = Stream(wake, session.watched, owner=session.owner, holder=session.holder)
         stream = self._add(made)
         self.occupy(session, stream)
         session.last_access_ms = now_ms
@@ -220,26 +227,30 @@ class Watches:
             self.connection_shares.give_back(stream.holder)
 
     def subscribe(self, stream: Stream, watched: Watched) -> None:
-        """Add a topic to a socket; a second subscription of a name replaces the first."""
-        self.unsubscribe(stream, watched.name)
-        stream.watched[watched.name] = watched
-        self.byte_shares.take(stream.holder, watched.memory_bytes)
-        self._by_topic.setdefault(watched.topic_id, {})[watched] = None
+        """Add a topic, or a partition, to a socket; a second subscription of it replaces the first."""
+        self._take_out(stream, watched.name)
+        self._let_in(stream.watched, stream.holder, watched)
         self._attach(stream, watched)
 
     def unsubscribe(self, stream: Stream, name: str) -> bool:
+        """Take a topic from a socket, with all of its partitions; whether it was there."""
+        names = subscribed(stream.watched, name)
+        for each in names:
+            self._take_out(stream, each)
+        return bool(names)
+
+    def _take_out(self, stream: Stream, name: str) -> None:
         watched = stream.watched.pop(name, None)
         if watched is None:
-            return False
+            return
         self.byte_shares.give_back(stream.holder, watched.memory_bytes)
         self._detach(stream, watched)
         self._unlist(watched)
-        stream.pending = deque(frame for frame in stream.pending if frame.topic != name)
-        return True
+        stream.pending = deque(each for each in stream.pending if engine_name(each) != name)
 
     def close_socket(self, stream: Stream) -> None:
         for name in list(stream.watched):
-            self.unsubscribe(stream, name)
+            self._take_out(stream, name)
         self._discard(stream)
 
     def close(self, stream: Stream) -> None:
@@ -266,12 +277,69 @@ class Watches:
         watched.is_queued = False
         watched.copies = None
 
+    def _let_in(self, by_name: dict[str, Watched], holder: Holder, watched: Watched) -> None:
+        by_name[watched.name] = watched
+        self.byte_shares.take(holder, watched.memory_bytes)
+        self._list(watched)
+
+    def _list(self, watched: Watched) -> None:
+        self._by_topic.setdefault(watched.topic_id, {})[watched] = None
+
     def _unlist(self, watched: Watched) -> None:
         listed = self._by_topic[watched.topic_id]
         del listed[watched]
         if not listed:
             del self._by_topic[watched.topic_id]
             self.fanouts.forget(watched.topic_id)
+
+    # ------------------------------------------------------------------ more partitions
+
+    def on_grown(self, topic_id: int) -> None:
+        """A topic has more partitions.  A stream that watches all of it gets them when it is pulled, so that the many
+        watchers of a topic hold up nobody; a session without a stream when one is opened (`complete`)."""
+        self._shared.forget(topic_id)  # which say no partition
+        for watched in self._by_topic.get(topic_id, ()):
+            watched.partition = 0
+            stream = watched.stream
+            if stream is not None and watched.takes_more:
+                stream.lacks = True
+                stream.push = None
+                stream.wake()
+
+    def complete(self, session: Session) -> None:
+        """Have a session watch the partitions that its topics got while it had no stream."""
+        for watched in self._lacked(session.watched):
+            self.add_to_session(session, watched)
+
+    def _grow(self, stream: Stream) -> None:
+        stream.lacks = False
+        for watched in self._lacked(stream.watched, of_instance=True):
+            self._let_in(stream.watched, stream.holder, watched)
+            self._attach(stream, watched)
+
+    def _lacked(
+        self, by_name: Mapping[str, Watched], *, of_instance: bool = False
+    ) -> list[Watched]:
+        """Partitions that are to be watched, and are not: from their first records, in the order in which there
+        were such.
+
+        Args:
+            of_instance: Only of topics of which the stream is not still to hear that they were made again.
+        """
+        found: list[Watched] = []
+        for first in by_name.values():
+            topic = self._find(first.name) if first.takes_more else None
+            if topic is None or not topic.others:
+                continue
+            if topic.topic_id == first.topic_id:
+                first.partition = 0
+            elif of_instance:
+                continue
+            view = first.view
+            found += [
+                begin_in(each, 0, view) for each in topic.others if each.engine_name not in by_name
+            ]
+        return sorted(found, key=lambda watched: watched.topic_id)
 
     # ------------------------------------------------------------------ changes of topics
 
@@ -330,15 +398,20 @@ class Watches:
     def on_unreadable(self, stream: Stream, frame: RecordFrame | DamagedFrame) -> None:
         """A frame's records could not be read: the topic stands before them again, and nothing
         more of it comes on this stream."""
-        watched = stream.watched.get(frame.topic)
+        name = engine_name(frame)
+        watched = stream.watched.get(name)
         if watched is not None and watched.stream is stream:
             self._shared.forget(watched.topic_id)
             watched.cursor = min(watched.cursor, frame.from_seq)
-            stream.pending = deque(one for one in stream.pending if one.topic != frame.topic)
-            self._detach(stream, watched)
-            watched.stream = stream
-            if watched.place is not WatchPlace.GONE:
-                watched.step(WatchStep.UNREADABLE)
+            stream.pending = deque(one for one in stream.pending if engine_name(one) != name)
+            self.put_aside(stream, watched)
+
+    def put_aside(self, stream: Stream, watched: Watched) -> None:
+        """Nothing more of a topic, or of a partition, comes on this stream."""
+        self._detach(stream, watched)
+        watched.stream = stream
+        if watched.place is not WatchPlace.GONE:
+            watched.step(WatchStep.UNREADABLE)
 
     # ------------------------------------------------------------------ pulling
 
@@ -349,7 +422,7 @@ class Watches:
         Args:
             made: Only where the frame has this text already.
         """
-        if len(stream.waiting) != 1 or stream.passing or stream.pending:
+        if len(stream.waiting) != 1 or stream.passing or stream.pending or stream.lacks:
             return None
         watched = stream.waiting[0]
         newest = self._shared.newest.get(watched.topic_id)
@@ -375,6 +448,8 @@ class Watches:
         newest = self.newest_frame(stream)
         if newest is not None:
             return newest
+        if stream.lacks:
+            self._grow(stream)
         while True:
             if stream.pending:
                 return stream.pending.popleft()
@@ -400,7 +475,8 @@ class Watches:
         if topic is None or topic.topic_id != watched.topic_id:
             if topic is None or not watched.is_first_look:
                 watched.step(WatchStep.DELETED)
-                return DeletedFrame(watched.name, watched.last_head_seq)
+                name = public_name(watched.name)
+                return DeletedFrame(name, watched.last_head_seq, watched.partition)
             return self._begin_again(stream, watched, topic)
         if watched.is_stale or (watched.is_first_look and watched.cursor > topic.head_seq):
             return self._begin_again(stream, watched, topic)
@@ -417,11 +493,13 @@ class Watches:
         try:
             return self._records(stream, watched, topic)
         except DamagedRun as damage:
-            return DamagedFrame(topic.name, watched.cursor, damage)
+            return DamagedFrame(topic.name, watched.cursor, damage, topic.number)
 
     def _begin_again(self, stream: Stream, watched: Watched, topic: Topic) -> Frame:
         """The name has another instance: `recreated`, and then its records from the first."""
         self.move_to(watched, topic.topic_id)
+        watched.partition = topic.number
+        stream.lacks |= watched.takes_more and bool(topic.others)
         watched.cursor = topic.earliest_seq - 1
         watched.is_first_look = False
         watched.is_heir, watched.is_stale = True, False
@@ -432,7 +510,7 @@ class Watches:
         """The position is in another instance of the name."""
         self._unlist(watched)
         watched.topic_id, watched.copies = topic_id, None
-        self._by_topic.setdefault(topic_id, {})[watched] = None
+        self._list(watched)
 
     def _records(self, stream: Stream, watched: Watched, topic: Topic) -> Frame | None:
         through = topic.synced_seq if watched.view.strong else topic.published_seq
@@ -457,7 +535,7 @@ class Watches:
                     frame, cursor, watched.view, topic, topic.count, topic.floors, topic.config
                 )
             return frame
-        caught_up = CaughtUpFrame(watched.name, to_seq)
+        caught_up = CaughtUpFrame(topic.name, to_seq, topic.number)
         if frame is None:
             return caught_up
         stream.pending.append(caught_up)
@@ -514,7 +592,14 @@ class Watches:
         frame = None
         if page.count:
             records = Records(page.extents, tags=view.tags, meta=view.meta, data=view.data)
-            frame = RecordFrame(topic.name, records, cursor, page.next_seq, topic.published_seq)
+            frame = RecordFrame(
+                topic.name,
+                records,
+                cursor,
+                page.next_seq,
+                topic.published_seq,
+                partition=topic.number,
+            )
         size_bytes = _text_bytes(page.extents)
         self._shared.keep(topic.topic_id, key, frame, page.next_seq, size_bytes)
         return frame, page.next_seq
@@ -528,7 +613,9 @@ def _rewind(watched: Watched, known: Remembered, *, is_behind: bool) -> None:
     """
     position = known.positions.get(watched.name)
     if position is None:
-        return
+        if not watched.partition or public_name(watched.name) not in known.positions:
+            return
+        position = 0  # the topic got the partition later, and nothing of it has arrived
     if watched.is_heir and known.instances.get(watched.name) != watched.topic_id:
         watched.is_heir, watched.is_stale = False, True
         watched.cursor = position
@@ -546,7 +633,7 @@ def _text_bytes(extents: Sequence[Extent]) -> int:
 
 
 def _tombstone_frame(topic: Topic, stone: Tombstone) -> TombstoneFrame:
-    return TombstoneFrame(topic.name, stone, topic.earliest_seq, topic.published_seq)
+    return TombstoneFrame(topic.name, stone, topic.earliest_seq, topic.published_seq, topic.number)
 
 
 def begin_at(topic: Topic, begin: Begin) -> int:
@@ -554,6 +641,26 @@ def begin_at(topic: Topic, begin: Begin) -> int:
     if begin.tail:
         return topic.published_seq
     return begin.from_seq if begin.from_ts is None else seek(topic, begin.from_ts)
+
+
+def begin_in(topic: Topic, cursor: int, view: View, *, takes_more: bool = False) -> Watched:
+    """A partition as it begins to be watched."""
+    return Watched(
+        topic.engine_name,
+        topic.topic_id,
+        cursor,
+        view,
+        partition=topic.number,
+        takes_more=takes_more,
+    )
+
+
+def subscribed(by_name: Mapping[str, Watched], topic: str) -> list[str]:
+    """Of what a socket watches, the names of a topic and its partitions."""
+    first = by_name.get(topic)
+    if first is not None and first.partition is None:
+        return [topic]
+    return [name for name in by_name if public_name(name) == topic]
 
 
 def own_view(view: View, begin: Begin) -> View:

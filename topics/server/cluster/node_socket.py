@@ -78,8 +78,7 @@ class NodeSocket(JointSocket):
 
     def _is_beyond(self, topics: Mapping[str, Begin]) -> bool:
         """Whether it begins in a topic, or at a place, that is not known here."""
-        shown = self._shell.engine.has_shown
-        return not all(shown(name, begin.from_seq) for name, begin in topics.items())
+        return self._shell.engine.begins_beyond(topics)
 
     def _open_local(self) -> LocalSocket | None:
         raise AssertionError("the half here lives as long as the socket")

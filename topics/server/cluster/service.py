@@ -81,7 +81,8 @@ class NodeService:
             return self._elsewhere(command, deliver, slot)
         if not standing.leads and self.is_leaders(command):
             return self._elsewhere(command, deliver, slot)
-        needs_end = isinstance(command, CreateWatch) and self._is_beyond(command)
+        engine = self.shell.engine
+        needs_end = isinstance(command, CreateWatch) and engine.is_beyond(command)
         if slot.index <= standing.index and not needs_end:
             return self._read(command, deliver)
         work = self._when_shown(command, deliver, slot, needs_end=needs_end)
@@ -141,14 +142,6 @@ class NodeService:
         engine = self.shell.engine
         names = facts_of(command).topics(command)
         return engine.has_ephemeral(names) or engine.barrier_for(command) is not None
-
-    def _is_beyond(self, command: CreateWatch) -> bool:
-        """Whether a session would begin in a topic, or at a place, that is not known here."""
-        engine, cursors = self.shell.engine, command.cursors
-        return not all(
-            engine.has_shown(name, max(begin.from_seq, cursors.get(name, 0)))
-            for name, begin in command.topics.items()
-        )
 
     # ------------------------------------------------------------------ the leader
 

@@ -222,7 +222,7 @@ class SocketFeed:
         if found is None:
             return None
         if isinstance(found, Unreadable):
-            return websocket.unreadable(found.topic, found.refusal)
+            return websocket.unreadable(found.topic, found.refusal, found.partition)
         return websocket.encode(found.frame, found.texts)
 
     @property

@@ -162,7 +162,7 @@ class WatchFeed:
             self._is_apart = False
             self._stream.push_by(self._push_frames)
         if isinstance(found, Unreadable):
-            return sse.unreadable(found.topic, found.refusal)
+            return sse.unreadable(found.topic, found.refusal, found.partition)
         return self._event(found.frame, found.texts)
 
     # ------------------------------------------------------------------ pieces

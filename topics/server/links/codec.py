@@ -280,6 +280,7 @@ class _Records(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
     from_seq: int
     to_seq: int
     head_seq: int
+    partition: int | None = None
 
 
 class _Tombstone(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):
@@ -289,21 +290,25 @@ class _Tombstone(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):
     reason: str
     earliest_seq: int
     head_seq: int
+    partition: int | None = None
 
 
 class _CaughtUp(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False):
     topic: str
     head_seq: int
+    partition: int | None = None
 
 
 class _Deleted(msgspec.Struct, array_like=True, tag=3, frozen=True, gc=False):
     topic: str
     head_seq: int
+    partition: int | None = None
 
 
 class _Unreadable(msgspec.Struct, array_like=True, tag=4, frozen=True, gc=False):
     topic: str
     refusal: bytes
+    partition: int | None = None
 
 
 _decode_frame: Final = msgspec.msgpack.Decoder(
@@ -314,17 +319,19 @@ _decode_frame: Final = msgspec.msgpack.Decoder(
 def encode_frame(found: Found) -> tuple[bytes, Sequence[Buffer]]:
     """A frame's head, and the text of its records."""
     if isinstance(found, Unreadable):
-        return _encode(_Unreadable(found.topic, encode_rejection(found.refusal))), ()
+        refusal = encode_rejection(found.refusal)
+        return _encode(_Unreadable(found.topic, refusal, found.partition)), ()
     frame = found.frame
+    partition = frame.partition
     match frame:
         case RecordFrame(topic, _, from_seq, to_seq, head_seq):
-            return _encode(_Records(topic, from_seq, to_seq, head_seq)), found.texts
+            return _encode(_Records(topic, from_seq, to_seq, head_seq, partition)), found.texts
         case TombstoneFrame(topic, stone, earliest_seq, head_seq):
-            return _encode(_Tombstone(topic, *stone, earliest_seq, head_seq)), ()
+            return _encode(_Tombstone(topic, *stone, earliest_seq, head_seq, partition)), ()
         case CaughtUpFrame(topic, head_seq):
-            return _encode(_CaughtUp(topic, head_seq)), ()
+            return _encode(_CaughtUp(topic, head_seq, partition)), ()
         case DeletedFrame(topic, head_seq):  # pragma: no branch - a frame is of no other kind
-            return _encode(_Deleted(topic, head_seq)), ()
+            return _encode(_Deleted(topic, head_seq, partition)), ()
 
 
 def decode_frame(head: bytes, text: Buffer) -> Found:
@@ -334,16 +341,23 @@ def decode_frame(head: bytes, text: Buffer) -> Found:
     match found:
         case _Records():
             frame = RecordFrame(
-                found.topic, NO_RECORDS, found.from_seq, found.to_seq, found.head_seq
+                found.topic,
+                NO_RECORDS,
+                found.from_seq,
+                found.to_seq,
+                found.head_seq,
+                partition=found.partition,
             )
             return FrameText(frame, [text])
         case _Tombstone():
             stone = Tombstone(found.gap_from, found.gap_to, found.reason)
-            frame = TombstoneFrame(found.topic, stone, found.earliest_seq, found.head_seq)
+            frame = TombstoneFrame(
+                found.topic, stone, found.earliest_seq, found.head_seq, found.partition
+            )
         case _CaughtUp():
-            frame = CaughtUpFrame(found.topic, found.head_seq)
+            frame = CaughtUpFrame(found.topic, found.head_seq, found.partition)
         case _Deleted():
-            frame = DeletedFrame(found.topic, found.head_seq)
+            frame = DeletedFrame(found.topic, found.head_seq, found.partition)
         case _Unreadable():
-            return Unreadable(found.topic, decode_rejection(found.refusal))
+            return Unreadable(found.topic, decode_rejection(found.refusal), found.partition)
     return FrameText(frame)

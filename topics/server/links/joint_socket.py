@@ -23,7 +23,7 @@ class JointSocket:
     """Implements `service.WatchSocket`.
 
     Args:
-        most: Topics that a socket may watch.
+        most: Topics, partitions counted as such, that a socket may watch; either half counts those of its own.
     """
 
     def __init__(self, most: int) -> None:
@@ -185,8 +185,9 @@ class JointSocket:
         return None
 
     def unreadable(self, frame: RecordFrame | DamagedFrame) -> None:
-        """The records of a frame of this half cannot be read: its topic is subscribed no more."""
-        self.unsubscribe(frame.topic, _ignore)
+        """The records of a frame of this half cannot be read."""
+        if self._local is not None:
+            self._local.unreadable(frame)
 
     # ------------------------------------------------------------------ the end
 

@@ -11,6 +11,7 @@ from topics.protocol.driver.reply import Ticket
 from topics.protocol.driver.streams import StreamEnd
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.errors import Rejection
+from topics.protocol.model.names import public_name
 from topics.server.links.joint_socket import Decided, JointSocket
 from topics.server.links.remote_streams import RemoteSocket
 from topics.server.service.service import LocalSocket
@@ -83,7 +84,7 @@ class ReaderSocket(JointSocket):
             # The engine's process goes on with what is watched here, from where it stands.  That knows
             # whether the topic is there any more, and what its last head was.
             for name, standing in local.standings():
-                self._there.add(name)
+                self._there.add(public_name(name))
                 self._engines.adopt(standing)
 
     @property

@@ -170,7 +170,7 @@ class ReaderShell:
     def may_watch(self, name: str) -> bool:
         """Whether a watch of a topic is this process's."""
         topic = self.follower.state.topics.get(name)
-        return topic is not None and self.follower.is_whole(topic)
+        return topic is not None and all(map(self.follower.is_whole, topic.partitions))
 
     # ------------------------------------------------------------------ commands
 

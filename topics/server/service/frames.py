@@ -18,10 +18,11 @@ from topics.server.service.texts import read, refusal_of
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """The next records of a topic cannot be read: no more frames of it come."""
+    """The next records of a topic, or of one of its partitions, cannot be read: no more frames of it come."""
 
     topic: str
     refusal: Rejection
+    partition: int | None = None
 
 
 class FrameText(NamedTuple):
@@ -84,7 +85,7 @@ class Frames:
         """A frame that was pulled, with its text; None where a thread reads it first."""
         if isinstance(frame, DamagedFrame):
             self._stream.unreadable(frame)
-            return Unreadable(frame.topic, refusal_of(frame.damage))
+            return Unreadable(frame.topic, refusal_of(frame.damage), frame.partition)
         if not isinstance(frame, RecordFrame) or self._encoder in frame.texts:
             return FrameText(frame)
         texts = read(frame.records, blocking=False)
@@ -104,7 +105,7 @@ class Frames:
         if isinstance(texts, list):
             return FrameText(frame, texts)
         self._stream.unreadable(frame)
-        return Unreadable(frame.topic, texts)
+        return Unreadable(frame.topic, texts, frame.partition)
 
     def _read_apart(self, frame: RecordFrame) -> None:
         self.is_reading = True

@@ -15,6 +15,7 @@ from topics.protocol.faces.http import sse, websocket
 from topics.protocol.faces.http.queues import JobEvent
 from topics.protocol.faces.http.watch import (
     CaughtUpEvent,
+    ErrorEvent,
     RecordEvent,
     TombstoneEvent,
     TopicDeletedEvent,
@@ -87,6 +88,23 @@ def test_a_transcript_of_every_frame() -> None:
     )
 
 
+def test_a_frame_says_of_which_partition_it_is() -> None:
+    """Behind the topic, where that has several. (§2.1, §7.5)"""
+    engine = Harness()
+    engine.put(partitions=2)
+    engine.append({"data": 1, "partition": 1})
+    (record,) = (f for f in Viewer(engine).open().frames() if isinstance(f, RecordFrame))
+    stone = TombstoneFrame("t", Tombstone(3, 5, "cap"), 6, 9, 1)
+    frames = [record, stone, CaughtUpFrame("t", 9, 0), DeletedFrame("t", 9, 1)]
+    heads = [written(engine, frame).split(b"data: ")[1][:32] for frame in frames]
+    assert heads == [
+        b'{"topic":"t","partition":1,"reco',
+        b'{"topic":"t","partition":1,"reas',
+        b'{"topic":"t","partition":0,"head',
+        b'{"topic":"t","partition":1,"head',
+    ]
+
+
 def test_what_is_no_frame_moves_no_id() -> None:
     """The opening, heartbeats and errors dispatch nothing that is not theirs. (§7.5, §7.6)"""
     stopping = sse.encode_error(503, "stopping")
@@ -107,6 +125,9 @@ def test_an_unreadable_topic_is_named() -> None:
         "topics": ["t"],
         "detail": detail,
     }
+    _, (event,) = read(sse.unreadable("t", Rejection(ErrorCode.INTERNAL, "no", detail), 3))
+    found = msgspec.json.decode(event.data.encode(), type=ErrorEvent, strict=True)
+    assert (found.topics, found.partition) == (["t"], 3)
 
 
 def test_a_shared_frame_is_written_out_once() -> None:
@@ -129,11 +150,12 @@ EVENTS: dict[str, type[msgspec.Struct]] = {
 TOPICS, SEQS = st.sampled_from(["t", "a.b-c_d"]), st.integers(0, 2**63 - 1)
 REASONS = st.sampled_from(["cap", "ttl", "mixed", "crash", "recreated", "from_seq_too_old"])
 STONES = st.builds(Tombstone, SEQS.filter(bool), SEQS, REASONS)
+PARTITIONS = st.none() | st.integers(0, 999)
 FRAMES = st.one_of(
-    st.builds(RecordFrame, TOPICS, st.just(Records(())), SEQS, SEQS, SEQS),
-    st.builds(TombstoneFrame, TOPICS, STONES, SEQS.filter(bool), SEQS),
-    st.builds(CaughtUpFrame, TOPICS, SEQS),
-    st.builds(DeletedFrame, TOPICS, SEQS),
+    st.builds(RecordFrame, TOPICS, st.just(Records(())), SEQS, SEQS, SEQS, partition=PARTITIONS),
+    st.builds(TombstoneFrame, TOPICS, STONES, SEQS.filter(bool), SEQS, PARTITIONS),
+    st.builds(CaughtUpFrame, TOPICS, SEQS, PARTITIONS),
+    st.builds(DeletedFrame, TOPICS, SEQS, PARTITIONS),
 )
 RECORDS = st.sampled_from([[], [b'{"$seq":1,"$ts":7,"data":null}'],
                            [b'{"$seq":1,"$ts":7}', b",", b'{"$seq":2,"$ts":7,"meta":{}}']])  # fmt: skip

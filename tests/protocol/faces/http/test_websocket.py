@@ -124,6 +124,20 @@ def test_one_topic_or_a_map_of_them() -> None:
     assert many.topics == {"a": Begin(1), "b": Begin(0, None, True)}
 
 
+def test_partitions_and_places_in_them() -> None:
+    """`partitions` chooses, and `cursor` is a map, as of a session; other names in it say nothing. (§2.1, §7.7)"""
+    cursor = {"a": 3, "a#2": 5, "other#1": 7}
+    one = order(op="subscribe", topic="a", partitions=[2, 0, 2], cursor=cursor)
+    assert one.topics == {"a": Begin(partitions=(0, 2), at={0: 3, 2: 5})}
+    both = order(op="subscribe", topics={"a": {}, "b": {"partitions": [1]}}, cursor=cursor)
+    assert both.topics == {"a": Begin(at={0: 3, 2: 5}), "b": Begin(partitions=(1,))}
+
+    for wrong in ({"a#x": 1}, {"a": -1}, "text"):
+        refusal(op="subscribe", topic="a", cursor=wrong)
+    for numbers in ([], [1000], [-1], "all"):
+        refusal(op="subscribe", topic="a", partitions=numbers)
+
+
 def test_the_same_bounds_as_a_session() -> None:
     """Clamped where that clamps, the default where it has one. (§7.2)"""
     view = order(op="subscribe", topic="a", limit=10**6, max_batch_bytes=2**40).view

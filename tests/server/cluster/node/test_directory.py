@@ -1,5 +1,6 @@
 """The data directory of a node: whose it is."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -87,6 +88,18 @@ def test_one_process_has_it(tmp_path: Path) -> None:
         NodeDirectory(tmp_path, "c")
     first.close()
     NodeDirectory(tmp_path, "c").close()
+
+
+def test_a_closed_one_is_free_though_a_child_has_its_descriptors(tmp_path: Path) -> None:
+    """A process that is being started has those of its parent until it runs its program."""
+    folder = os.open(tmp_path, os.O_RDONLY)
+    os.close(folder)  # the lowest that is free: the next to be opened
+    first = NodeDirectory(tmp_path, "c")
+    childs = os.dup(folder)
+    assert Path(f"/proc/self/fd/{childs}").samefile(tmp_path)
+    first.close()
+    NodeDirectory(tmp_path, "c").close()
+    os.close(childs)
 
 
 @pytest.mark.parametrize(

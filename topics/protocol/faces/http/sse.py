@@ -55,15 +55,19 @@ def encode(
         case TombstoneFrame():
             data, event = tombstone_data(frame), b"tombstone"
         case CaughtUpFrame():
-            data, event = orjson.dumps(_named(frame)), b"caught-up"
+            data, event = orjson.dumps(head_fields(frame)), b"caught-up"
         case DeletedFrame():  # pragma: no branch - a frame is of no other kind
-            data, event = orjson.dumps({**_named(frame), "reason": "deleted"}), b"topic-deleted"
+            data = orjson.dumps({**head_fields(frame), "reason": "deleted"})
+            event = b"topic-deleted"
     return b"".join((b"id: %b\nevent: %b\ndata: " % (composite_id, event), data, b"\n\n"))
 
 
 def record_data(frame: RecordFrame, texts: Sequence[bytes | memoryview | bytearray]) -> bytes:
     """The `data` of a record frame: head, slices, tail; joined once for all streams that get it."""
-    head = b'{"topic":"%b","records":[' % frame.topic.encode()
+    if frame.partition is None:
+        head = b'{"topic":"%b","records":[' % frame.topic.encode()
+    else:
+        head = b'{"topic":"%b","partition":%d,"records":[' % (frame.topic.encode(), frame.partition)
     tail = b'],"from_seq":%d,"to_seq":%d,"head_seq":%d}' % (
         frame.from_seq,
         frame.to_seq,
@@ -73,12 +77,13 @@ def record_data(frame: RecordFrame, texts: Sequence[bytes | memoryview | bytearr
 
 
 def tombstone_data(frame: TombstoneFrame) -> bytes:
-    return orjson.dumps({"topic": frame.topic, **stone_fields(frame)})
+    return orjson.dumps(stone_fields(frame))
 
 
-def stone_fields(frame: TombstoneFrame) -> Mapping[str, object]:
+def stone_fields(frame: TombstoneFrame) -> dict[str, object]:
     stone: Tombstone = frame.stone
     return {
+        **place_of(frame.topic, frame.partition),
         "reason": stone.reason,
         "gap_from": stone.gap_from,
         "gap_to": stone.gap_to,
@@ -88,8 +93,13 @@ def stone_fields(frame: TombstoneFrame) -> Mapping[str, object]:
     }
 
 
-def _named(frame: CaughtUpFrame | DeletedFrame) -> dict[str, object]:
-    return {"topic": frame.topic, "head_seq": frame.head_seq}
+def head_fields(frame: CaughtUpFrame | DeletedFrame) -> dict[str, object]:
+    return {**place_of(frame.topic, frame.partition), "head_seq": frame.head_seq}
+
+
+def place_of(topic: str, partition: int | None) -> dict[str, object]:
+    """The topic, and which of its partitions, where it has several."""
+    return {"topic": topic} if partition is None else {"topic": topic, "partition": partition}
 
 
 def ended(why: StreamEnd) -> bytes:
@@ -102,10 +112,12 @@ def encode_error(code: int, why: str, **more: object) -> bytes:
     return b"event: error\ndata: %b\n\n" % orjson.dumps({"code": code, "error": why, **more})
 
 
-def unreadable(topic: str, refusal: Rejection) -> bytes:
-    """One topic cannot be read any further; the rest of the stream goes on."""
+def unreadable(topic: str, refusal: Rejection, partition: int | None = None) -> bytes:
+    """One topic, or one of its partitions, cannot be read any further; the rest of the stream goes on."""
+    which: dict[str, object] = {} if partition is None else {"partition": partition}
     detail = dict(refusal.detail or {})
-    return encode_error(STATUSES[refusal.code], refusal.message, topics=[topic], detail=detail)
+    status = STATUSES[refusal.code]
+    return encode_error(status, refusal.message, topics=[topic], **which, detail=detail)
 
 
 def encode_job(seq: int, text: JsonText) -> bytes:

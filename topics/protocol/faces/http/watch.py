@@ -1,16 +1,18 @@
 """Watch sessions over HTTP, and the events of their streams (§7)."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, cast
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 
 from topics.protocol.faces.http.checks import (
     TS_MAX,
     clamp,
     given,
     page_limit,
+    require_partition,
     skipped_nodes,
     tag_match,
     u64,
@@ -38,7 +40,7 @@ from topics.protocol.faces.http.route import (
 )
 from topics.protocol.model import outcomes
 from topics.protocol.model.commands import Begin, CreateWatch, View
-from topics.protocol.model.cursor import Remembered, parse_composite
+from topics.protocol.model.cursor import NO_CURSOR, Listed, parse_cursor, positions_of
 from topics.protocol.model.limits import (
     BATCH_BYTES_DEFAULT,
     BATCH_BYTES_MAX,
@@ -48,8 +50,12 @@ from topics.protocol.model.limits import (
     HEARTBEAT_MS_MIN,
     Limits,
 )
+from topics.protocol.model.names import PARTITION_MARK, partition_of, public_name
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.records import Buffer
+
+PartitionNumbers: TypeAlias = Annotated[list[Natural], Meta(min_length=1)] | None
+"""Of a topic, the partitions that are watched; None: all."""
 
 
 class BeginBody(msgspec.Struct):
@@ -58,6 +64,7 @@ class BeginBody(msgspec.Struct):
     tail: bool | None = None
     match: TagPattern = ABSENT
     node: str | list[str] | None = None
+    partitions: PartitionNumbers = None
 
 
 class ViewBody(msgspec.Struct):
@@ -76,7 +83,7 @@ class ViewBody(msgspec.Struct):
 class WatchBody(ViewBody, kw_only=True):
     topics: dict[str, BeginBody | None]
     heartbeat_ms: Natural | None = None
-    cursor: str | None = None
+    cursor: str | dict[str, Natural] | None = None
 
 
 _WATCH: Final = msgspec.json.Decoder(WatchBody)
@@ -88,20 +95,48 @@ def parse_watch(body: Buffer, limits: Limits, *, wid: str, lenient: bool) -> Cre
         raise invalid("expected at least one topic", "$.topics")
     topics = parse_begins(asked.topics, limits)
     beat = HEARTBEAT_MS_DEFAULT if asked.heartbeat_ms is None else asked.heartbeat_ms
-    known: Remembered | None = Remembered()
-    if asked.cursor is not None:
-        known = parse_composite(asked.cursor, list(topics), strict=True)
+    known: Mapping[str, int] | Listed | None = {}
+    if isinstance(asked.cursor, str):
+        known = parse_cursor(asked.cursor, topics)
+    elif asked.cursor is not None:
+        known = parse_positions(asked.cursor, topics)
     if known is None:
         # To begin elsewhere than the client believes would be a silent gap.
-        raise invalid("not the id of a frame, nor a session's cursor, of these topics", "$.cursor")
+        raise invalid(NO_CURSOR, "$.cursor")
+    listed = None
+    if isinstance(known, Listed):
+        # A node of an earlier version decides by these, which are all where no topic has partitions.
+        listed, known = known, known.over(list(topics)) or {}
     return CreateWatch(
         wid=wid,
         topics=topics,
         view=parse_view(asked, limits),
         heartbeat_ms=clamp(beat, HEARTBEAT_MS_MIN, HEARTBEAT_MS_MAX),
         lenient=lenient,
-        cursors=known.positions,
+        cursors=known,
+        listed=listed,
     )
+
+
+def parse_positions(cursor: Mapping[str, int], topics: Collection[str]) -> dict[str, int]:
+    """The positions of a cursor that is a map, by the engine's names of partitions."""
+    for name, seq in cursor.items():
+        u64(seq, f"$.cursor.{name[:64]}")
+    found = positions_of(cursor, topics)
+    if found is None:
+        raise invalid(f'a partition is named "TOPIC{PARTITION_MARK}NUMBER"', "$.cursor")
+    return found
+
+
+def begun_at(topics: Mapping[str, Begin], cursors: Mapping[str, int]) -> dict[str, Begin]:
+    """The topics, from the positions that there are."""
+    at: dict[str, dict[int, int]] = {}
+    for name, seq in cursors.items():
+        topic, number = partition_of(name)
+        at.setdefault(topic, {})[number] = seq
+    return {
+        name: replace(begin, at=at[name]) if name in at else begin for name, begin in topics.items()
+    }
 
 
 _NOTHING_SAID: Final = BeginBody()
@@ -132,7 +167,16 @@ def parse_begin(asked: BeginBody, limits: Limits, path: str) -> Begin:
         tail=bool(asked.tail),
         match=tag_match(asked.match, limits, f"{path}.match"),
         nodes=skipped_nodes(asked.node, limits, f"{path}.node"),
+        partitions=_partitions(asked.partitions, f"{path}.partitions"),
     )
+
+
+def _partitions(asked: list[int] | None, path: str) -> tuple[int, ...] | None:
+    if asked is None:
+        return None
+    for number in asked:
+        require_partition(number, path)
+    return tuple(sorted(set(asked)))
 
 
 def parse_view(asked: ViewBody, limits: Limits) -> View:
@@ -149,13 +193,33 @@ def parse_view(asked: ViewBody, limits: Limits) -> View:
     )
 
 
-class Position(msgspec.Struct, kw_only=True):
-    """Where a session stands in a topic."""
+FromSeq: TypeAlias = Annotated[Natural, Meta(description="It gets records after this number.")]
+Partition: TypeAlias = Annotated[
+    Natural | UnsetType, Meta(description="Which one, of a topic with several.")
+]
 
-    from_seq: Annotated[Natural, Meta(description="It gets records after this number.")]
+
+class PartitionPosition(msgspec.Struct, kw_only=True):
+    """Where a session stands in a partition."""
+
+    partition: Annotated[Natural, Meta(description="Its number.")]
+    from_seq: FromSeq
     head_seq: HeadSeq
     earliest_seq: EarliestSeq
     epoch: Epoch
+
+
+class Position(msgspec.Struct, kw_only=True):
+    """Where a session stands in a topic; of several partitions, in the first of those that it watches."""
+
+    from_seq: FromSeq
+    head_seq: HeadSeq
+    earliest_seq: EarliestSeq
+    epoch: Epoch
+    partitions: Annotated[
+        list[PartitionPosition] | UnsetType,
+        Meta(description="Where it has more than one: those that are watched."),
+    ] = UNSET
 
 
 class Session(msgspec.Struct, kw_only=True):
@@ -174,9 +238,10 @@ class WatchedRecord(TopicRecord, kw_only=True):
 
 
 class RecordEvent(msgspec.Struct, kw_only=True):
-    """Records of one topic: its position moved from `from_seq` to `to_seq` (§7.5)."""
+    """Records of one topic, or partition: its position moved from `from_seq` to `to_seq` (§7.5)."""
 
     topic: TopicName
+    partition: Partition = UNSET
     records: Annotated[list[WatchedRecord], Meta(description="In order.")]
     from_seq: Annotated[Natural, Meta(description="The position before.")]
     to_seq: Annotated[Natural, Meta(description="The position after.")]
@@ -187,6 +252,7 @@ class TombstoneEvent(msgspec.Struct, kw_only=True):
     """Loss; the position is behind it (§7.5)."""
 
     topic: TopicName
+    partition: Partition = UNSET
     gap_from: GapFrom
     gap_to: GapTo
     reason: Annotated[
@@ -199,16 +265,18 @@ class TombstoneEvent(msgspec.Struct, kw_only=True):
 
 
 class CaughtUpEvent(msgspec.Struct, kw_only=True):
-    """The topic is read to its head (§7.5)."""
+    """The topic, or the partition, is read to its head (§7.5)."""
 
     topic: TopicName
+    partition: Partition = UNSET
     head_seq: HeadSeq
 
 
 class TopicDeletedEvent(msgspec.Struct, kw_only=True):
-    """Nothing more comes of the topic on this stream (§7.5)."""
+    """Nothing more comes of the topic on this stream; of several partitions each says so (§7.5)."""
 
     topic: TopicName
+    partition: Partition = UNSET
     head_seq: HeadSeq
     reason: Annotated[Literal["deleted"], Meta(description="Why.")]
 
@@ -219,18 +287,51 @@ class ErrorEvent(msgspec.Struct, kw_only=True):
     code: Annotated[int, Meta(description="A status of §0.6.")]
     error: Annotated[str, Meta(description="For people; may change.")]
     topics: Annotated[list[str] | UnsetType, Meta(description="Topics that end.")] = UNSET
+    partition: Annotated[
+        Natural | UnsetType, Meta(description="Where only this one of the topic ends.")
+    ] = UNSET
     detail: Annotated[
         dict[str, Any] | UnsetType, Meta(description="Which records cannot be read.")
     ] = UNSET
 
 
-def position(where: outcomes.WatchPosition) -> Position:
-    """Where a watch begins, as `POST /v0/watch` and `subscribed` say it."""
+def positions(at: Mapping[str, outcomes.WatchPosition]) -> dict[str, Position]:
+    """Where a watch begins in each topic, as `POST /v0/watch` and `subscribed` say it.
+
+    Args:
+        at: By the engine's names of partitions.
+    """
+    if all(where.partition is UNSET for where in at.values()):
+        # Encoded as they are: the fields are those of the model, in its order, and a session has
+        # hundreds.
+        return cast("dict[str, Position]", at)
+    by_topic: dict[str, list[outcomes.WatchPosition]] = {}
+    for name, where in at.items():
+        by_topic.setdefault(public_name(name), []).append(where)
+    return {topic: _position(many) for topic, many in by_topic.items()}
+
+
+def _position(many: list[outcomes.WatchPosition]) -> Position:
+    """Where a watch begins in the partitions of one topic."""
+    first = many[0]
+    parts: list[PartitionPosition] | UnsetType = UNSET
+    if first.partition is not UNSET:
+        parts = [
+            PartitionPosition(
+                partition=cast("int", each.partition),
+                from_seq=each.from_seq,
+                head_seq=each.head_seq,
+                earliest_seq=each.earliest_seq,
+                epoch=each.epoch,
+            )
+            for each in many
+        ]
     return Position(
-        from_seq=where.from_seq,
-        head_seq=where.head_seq,
-        earliest_seq=where.earliest_seq,
-        epoch=where.epoch,
+        from_seq=first.from_seq,
+        head_seq=first.head_seq,
+        earliest_seq=first.earliest_seq,
+        epoch=first.epoch,
+        partitions=parts,
     )
 
 
@@ -242,9 +343,7 @@ def _watch_created(outcome: outcomes.WatchCreated) -> bytes:
             session_ttl_ms=outcome.ttl_ms,
             heartbeat_ms=outcome.heartbeat_ms,
             cursor=outcome.cursor,
-            # Encoded as they are: the fields are those of the model, in its order, and a session has
-            # hundreds.
-            topics=cast("dict[str, Position]", outcome.positions),
+            topics=positions(outcome.positions),
         )
     )
 

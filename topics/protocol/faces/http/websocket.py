@@ -15,16 +15,19 @@ from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES, decode, invali
 from topics.protocol.faces.http.fields import Natural
 from topics.protocol.faces.http.large_body import LargeBody
 from topics.protocol.faces.http.rendering import fields_of
-from topics.protocol.faces.http.sse import record_data, stone_fields
+from topics.protocol.faces.http.sse import head_fields, place_of, record_data, stone_fields
 from topics.protocol.faces.http.suggestions import listed
 from topics.protocol.faces.http.watch import (
     BeginBody,
+    PartitionNumbers,
     Position,
     ViewBody,
+    begun_at,
     parse_begin,
     parse_begins,
+    parse_positions,
     parse_view,
-    position,
+    positions,
 )
 from topics.protocol.model.access import Caller, Scope
 from topics.protocol.model.commands import Append, Begin, View
@@ -59,6 +62,8 @@ class SubscribeBody(ViewBody, kw_only=True):
     from_seq: Natural | None = None
     from_ts: Natural | None = None
     tail: bool | None = None
+    partitions: PartitionNumbers = None
+    cursor: dict[str, Natural] | None = None
     position: Any = None
 
 
@@ -270,9 +275,12 @@ def _subscribe(raw: bytes, limits: Limits) -> Subscribe:
             raise invalid("expected at least one topic", "$.topics")
         if asked.topic is not None:
             raise invalid("topic and topics exclude each other", "$.topic")
-        return Subscribe(parse_begins(asked.topics, limits), view, asked.position)
-    begin = BeginBody(asked.from_seq, asked.from_ts, asked.tail)
-    topics = {_required(asked.topic): parse_begin(begin, limits, "$")}
+        topics = parse_begins(asked.topics, limits)
+    else:
+        begin = BeginBody(asked.from_seq, asked.from_ts, asked.tail, partitions=asked.partitions)
+        topics = {_required(asked.topic): parse_begin(begin, limits, "$")}
+    if asked.cursor is not None:
+        topics = begun_at(topics, parse_positions(asked.cursor, topics))
     return Subscribe(topics, view, asked.position)
 
 
@@ -286,12 +294,11 @@ def encode(frame: Frame, texts: Sequence[Buffer] = ()) -> bytes:
                 text = frame.texts["ws"] = b'{"op":"record",' + data[1:]
             return text
         case TombstoneFrame():
-            return _message("tombstone", {"topic": frame.topic, **stone_fields(frame)})
+            return _message("tombstone", stone_fields(frame))
         case CaughtUpFrame():
-            return _message("caught_up", {"topic": frame.topic, "head_seq": frame.head_seq})
+            return _message("caught_up", head_fields(frame))
         case DeletedFrame():  # pragma: no branch - a frame is of no other kind
-            gone = {"topic": frame.topic, "head_seq": frame.head_seq, "reason": "deleted"}
-            return _message("topic_deleted", gone)
+            return _message("topic_deleted", {**head_fields(frame), "reason": "deleted"})
 
 
 def _message(op: str, fields: Mapping[str, Any]) -> bytes:
@@ -310,9 +317,9 @@ def reply(op: str, request_id: bytes, fields: Mapping[str, Any]) -> bytes:
     return opened(op, request_id) + (b"," if fields else b"") + body
 
 
-def subscribed(request_id: bytes, positions: Mapping[str, WatchPosition]) -> bytes:
-    """Topics were added to the socket; where it stands in each."""
-    return subscribed_at(request_id, {name: position(at) for name, at in positions.items()})
+def subscribed(request_id: bytes, at: Mapping[str, WatchPosition]) -> bytes:
+    """Topics were added to the socket; where it stands in each partition, by the engine's name of it."""
+    return subscribed_at(request_id, positions(at))
 
 
 def subscribed_at(request_id: bytes, topics: Mapping[str, Position]) -> bytes:
@@ -356,9 +363,10 @@ def refused(request_id: bytes, refusal: Rejection) -> bytes:
     return reply("error", request_id, fields)
 
 
-def unreadable(topic: str, refusal: Rejection) -> bytes:
-    """A topic cannot be read any further and is unsubscribed; the socket stays."""
-    detail = {"topic": topic, **(refusal.detail or {})}
+def unreadable(topic: str, refusal: Rejection, partition: int | None = None) -> bytes:
+    """A topic cannot be read any further and is unsubscribed, or one of its partitions cannot be; the socket
+    stays."""
+    detail = {**place_of(topic, partition), **(refusal.detail or {})}
     return refused(b"", Rejection(refusal.code, refusal.message, detail))
 
 

@@ -66,6 +66,13 @@ def hold(descriptor: int, path: Path) -> None:
         raise Unusable(str(path), what) from error
 
 
+def release(descriptor: int) -> None:
+    """Close a descriptor that holds a folder.  A process that is being started has a copy of it until it runs its
+    program, and would hold the folder with it."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
 class HeldFolder:
     """A folder that no node's process uses meanwhile.  Raises Unusable, InUse."""
 
@@ -84,7 +91,7 @@ class HeldFolder:
             raise
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+        release(self._descriptor)
 
 
 class NodeDirectory:
@@ -128,7 +135,7 @@ class NodeDirectory:
         return (self.store / IDENTITY).exists()
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        release(self._descriptor)
 
     # ------------------------------------------------------------------ the start
 

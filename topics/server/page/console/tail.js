@@ -4,10 +4,12 @@ import { ask, onKey, Refused, why } from "./api.js";
 import { $, clock, count, digits, make, set, sleep } from "./dom.js";
 import { fields, laidOut, parse } from "./json.js";
 import { lossText } from "./loss.js";
+import { ofPartition } from "./reading.js";
 
 const SILENCE_MS = 35000, RETRY_MAX_MS = 10000, LINES_MAX = 500, FIRST_RECORDS = 20;
 
-function recordLine(record) {
+/** A record; of a topic with several partitions, behind the number of its own. */
+function recordLine(record, partition) {
   const { $seq: seq, $ts: ts, $tag: tag, $node: node, data, meta } = fields(record);
   const about = make("div", "about", make("time", "", clock(Number(ts))));
   if (tag) about.append(make("span", "by", "# " + JSON.parse(tag)));
@@ -15,14 +17,23 @@ function recordLine(record) {
   const row = make("div", "row", make("span", "seq", seq), about, laidOut(data));
   if (meta) row.append(laidOut(meta, "meta "));
   row.dataset.seq = seq;
+  if (partition !== undefined) {
+    row.classList.add("split");
+    row.dataset.partition = partition;
+    row.prepend(make("span", "of", partition));
+  }
   return row;
 }
+
+const of = (partition) => (partition === undefined ? "" : `Partition ${digits(partition)}: `);
 
 class Tail {
   isOn = false; turn = 0; waiting = []; records = 0; gaps = 0;
   cursor = ""; url = ""; epoch = ""; at = 0; failures = 0; retryMs = 2000; waitMs = 0;
+  lags = new Map(); // records of each partition that are still to come
 
-  constructor(topic, begin) { Object.assign(this, { topic, begin }); }
+  /** @param places Positions by topic and partition, for a topic with several. */
+  constructor(topic, begin, places) { Object.assign(this, { topic, begin, places }); }
 
   stop(mood, state) {
     this.turn++;
@@ -62,23 +73,24 @@ class Tail {
   /** Post a session that goes on where this reader is. */
   async post(signal) {
     const asked = { topics: { [this.topic]: this.begin }, include_tags: true };
-    if (this.cursor) asked.cursor = this.cursor;
+    if (this.cursor || this.places) asked.cursor = this.cursor || this.places;
     const headers = { "Content-Type": "application/json" };
     const session = await (await ask("/v0/watch", { method: "POST", headers, body: JSON.stringify(asked), signal })).json();
-    const { from_seq, epoch } = session.topics[this.topic];
+    const { from_seq, epoch, partitions } = session.topics[this.topic];
     if (this.epoch && epoch !== this.epoch) { // Another topic of this name: the cursor is not of it.
       this.remade();
       return this.post(signal);
     }
-    if (this.cursor) this.note("", `A new session goes on after record ${digits(this.at)}.`);
+    if (this.cursor) this.note("", partitions ? "A new session goes on where this one was." : `A new session goes on after record ${digits(this.at)}.`);
+    else if (partitions) this.cursor = session.cursor;
     else Object.assign(this, { begin: { from_seq }, at: from_seq });
     Object.assign(this, { epoch, url: session.stream_url });
   }
 
-  remade() {
+  remade(partition) {
     this.gaps++;
-    this.note("tombstone", "The topic was deleted and made anew (recreated). Reading on from its start.");
-    Object.assign(this, { epoch: "", cursor: "", begin: { from_seq: 0 }, at: 0 });
+    if (!partition) this.note("tombstone", "The topic was deleted and made anew (recreated). Reading on from its start.");
+    Object.assign(this, { epoch: "", cursor: "", places: undefined, begin: { from_seq: 0 }, at: 0 });
   }
 
   /** Read the session's stream, a new one's if there is none, to its end; every event moves the cursor in the same step. */
@@ -122,38 +134,48 @@ class Tail {
   }
 
   "on record"(data) {
-    const frame = fields(parse(data)), head = Number(frame.head_seq);
-    for (const [, record] of frame.records.parts) this.add(() => recordLine(record));
+    const frame = fields(parse(data)), { partition } = frame;
+    for (const [, record] of frame.records.parts) this.add(() => recordLine(record, partition));
     this.records += frame.records.parts.length;
     this.at = Number(frame.to_seq);
-    if (this.at < head) this.show("warn", `${count(head - this.at, "record")} behind`);
+    this.reach(partition, Number(frame.head_seq) - this.at);
+  }
+
+  /** So many records of a topic, or of one of its partitions, are still to come. */
+  reach(partition, lag) {
+    this.lags.set(Number(partition ?? 0), lag);
+    const behind = [...this.lags.values()].reduce((sum, each) => sum + each, 0);
+    if (behind) this.show("warn", `${count(behind, "record")} behind`);
     else this.show("good", "live");
   }
 
   "on tombstone"(data) {
-    const { reason, gap_from: from, gap_to: to } = JSON.parse(data);
-    if (reason === "recreated") return this.remade();
+    const { partition, reason, gap_from: from, gap_to: to } = JSON.parse(data);
+    if (reason === "recreated") return this.remade(partition);
     this.gaps++;
     this.at = to;
-    this.note("tombstone", lossText(from, to, reason));
+    this.note("tombstone", of(partition) + lossText(from, to, reason));
     this.show("warn", "reading");
   }
 
   "on caught-up"(data) {
-    this.note("", `Caught up with record ${digits(JSON.parse(data).head_seq)}.`);
-    this.show("good", "live");
+    const { partition, head_seq: head } = JSON.parse(data);
+    if (head || partition === undefined) this.note("", `${of(partition)}Caught up with record ${digits(head)}.`);
+    this.reach(partition, 0);
   }
 
   "on topic-deleted"(data) {
-    this.note("deleted", `The topic was deleted; its last record was ${digits(JSON.parse(data).head_seq)}.`);
+    const { partition, head_seq: head } = JSON.parse(data);
+    if (partition) return; // The first one says so of all; of a topic that was made anew with fewer, one goes alone.
+    this.note("deleted", "The topic was deleted" + (partition === undefined ? `; its last record was ${digits(head)}.` : "."));
     this.stop("bad", "deleted");
   }
 
   "on error"(data) {
-    const { code, error } = JSON.parse(data);
+    const { code, error, partition } = JSON.parse(data);
     if (code !== 500) return; // The stream ends and is opened again.
-    this.note("error", error);
-    this.stop("bad", "stopped");
+    this.note("error", of(partition) + error);
+    if (partition === undefined) this.stop("bad", "stopped");
   }
 
   // Drawn once a frame, and only what is kept: a backlog comes faster than eyes.
@@ -187,12 +209,18 @@ class Tail {
 
 let tail;
 
-/** Tail a topic: from a seq, from now (`null`), or from a little before its head. */
+/** Tail a topic: from a seq, which is of the partition on show where there are several; from now (`null`), or from a
+ * little before its heads. */
 function watch(topic, from, state) {
   tail?.stop("", "");
+  const beforeHead = (head, earliest) => Math.max(head - FIRST_RECORDS, earliest - 1, 0);
+  const parts = (from === undefined && state?.partitions) || [];
   const begin = from === null || (from === undefined && !state) ? { tail: true }
-    : { from_seq: from ?? Math.max(state.head - FIRST_RECORDS, state.earliest - 1, 0) };
-  tail = new Tail(topic, begin);
+    : { from_seq: from ?? beforeHead(state.head, state.earliest) };
+  if (from && ofPartition().partition !== undefined) begin.partitions = [ofPartition().partition];
+  const places = parts.map(({ partition, head_seq, earliest_seq }) =>
+    [`${topic}#${partition}`, beforeHead(Number(head_seq), Number(earliest_seq))]);
+  tail = new Tail(topic, begin, parts.length ? Object.fromEntries(places) : undefined);
   $("lines").replaceChildren();
   tail.run();
 }

@@ -55,7 +55,7 @@ export function forgetTopic() { forgetRecords(); forgetSettings(); state = null;
 
 function openTab() {
   for (const each of TABS) show($("tab-" + each), each === tab);
-  const known = { head: state.head, earliest: state.earliest, isQueue: state.isQueue };
+  const known = { head: state.head, earliest: state.earliest, isQueue: state.isQueue, partitions: state.partitions };
   if (tab === "records") openRecords(topic, known, wanted);
   if (tab === "live") openTail(topic, known);
   if (tab === "publish") openPublish(topic);

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
+from topics.protocol.faces.http.fields import Natural
 from topics.protocol.faces.http.openapi import document as openapi
 from topics.protocol.faces.http.openapi.wording import NAMED, plain
 from topics.protocol.model.config import TopicType
@@ -37,6 +38,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
         (TopicType | None, {"anyOf": [{"$ref": "#/components/schemas/TopicType"}, {"type": "null"}]}),
         (str | list[str], {"$ref": "#/components/schemas/Nodes"}),
         (str | list[str] | None, {"anyOf": [{"$ref": "#/components/schemas/Nodes"}, {"type": "null"}]}),
+        (str | dict[str, Natural], {"$ref": "#/components/schemas/WatchCursor"}),
         (tuple[str, str], {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}),
         (Any, {}),
     ],

@@ -9,7 +9,7 @@ from topics.protocol.faces.http import websocket
 from topics.protocol.faces.http.append_body import AppendBody
 from topics.protocol.faces.http.openapi.operation import (
     EVENT_STREAM,
-    OF_A_TOPIC,
+    OF_A_PARTITION,
     STREAM,
     TEXT,
     Example,
@@ -53,6 +53,9 @@ data: {"topic":"orders","head_seq":1}
 _TAIL: Final = says("Only what comes after this request.", default=False)
 
 
+_PARTITIONS: Final = says(
+    "Of a topic with several, the partitions that are watched. Absent: all, and those that it gets later."
+)
 _BEGINS: Final = says("By name; at most `max_watch_topics`.", minProperties=1)
 
 
@@ -66,10 +69,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         parameters=(
             boolean("lenient", "Leave out topics that do not exist; else 404.", default=False),
         ),
-        refusals=OF_A_TOPIC,
+        refusals=OF_A_PARTITION,
         description=(
             "Each topic begins after `from_seq`, at `from_ts`, or with `tail` at the "
-            "head. Open `stream_url` to get the records. A session without a stream ends after "
+            "head. Of a topic with several partitions all are watched. Open `stream_url` to get the records. A session without a stream ends after "
             "`session_ttl_ms`."
         ),
         takes="The topics, each with its beginning, and what the stream is to show.",
@@ -152,17 +155,25 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 """By `Route.line`."""
 
 FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
-    BeginBody: {**BEGIN, "tail": _TAIL},
+    BeginBody: {**BEGIN, "tail": _TAIL, "partitions": _PARTITIONS},
     WatchBody: {
         **VIEW,
         "topics": _BEGINS,
         "heartbeat_ms": says("1000 to 60000.", default=HEARTBEAT_MS_DEFAULT),
-        "cursor": says("An earlier session's cursor, or the last id of its stream."),
+        "cursor": says(
+            "An earlier session's cursor, or the last id of its stream; or a map of positions by topic, and by "
+            "partition where a topic has several (`orders#3`)."
+        ),
     },
     websocket.SubscribeBody: {
         **VIEW,
         **BEGIN,
         "tail": _TAIL,
+        "partitions": _PARTITIONS,
+        "cursor": says(
+            "Positions by topic, and by partition where a topic has several (`orders#3`); they override the "
+            "beginnings."
+        ),
         "topic": says("One topic; or `topics`.", TOPIC),
         "topics": _BEGINS,
         "position": says(

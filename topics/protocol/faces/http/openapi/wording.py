@@ -53,6 +53,16 @@ NAMED: Final[Mapping[str, Schema]] = {
         "description": 'Tags: `["tag","Eq",X]` is the tag X, `["tag","Glob","P*"]` each tag that '
         'begins with P; the string "P*" is that `Glob`, any other string is that `Eq`.',
     },
+    "WatchCursor": {
+        "oneOf": [
+            _TEXT,
+            {
+                "type": "object",
+                "additionalProperties": {"type": "integer", "minimum": 0, "format": "int64"},
+            },
+        ],
+        "description": "A position in each topic: an id, or a map by name, in which `orders#3` is partition 3.",
+    },
     "TopicType": _values("A log, or a queue whose records can be worked off.", TopicType),
 }
 """Schemas of values, by name; a schema that says the same is a reference to it."""

@@ -1,0 +1,115 @@
+"""Options of jobs in memory, by seq (130-133)."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from topics.protocol.model.job_options import (
+    JobRequest,
+    Unique,
+    decoded_options,
+    resolved_options,
+)
+from topics.protocol.state import job_table
+from topics.protocol.state.job_table import GONE, SEQ_MAX, JobTable
+
+
+def options(first_seq: int, *requests: JobRequest | None) -> Any:
+    found = resolved_options(requests, 1000)
+    assert found is not None
+    return decoded_options(found, first_seq)
+
+
+def urgent(priority: int, **more: Any) -> JobRequest:
+    return JobRequest(priority=priority, **more)
+
+
+def digest(letter: bytes) -> Unique:
+    return Unique(letter * 16)
+
+
+def seqs(table: JobTable) -> list[int]:
+    return [
+        seq
+        for rows, _ in table.pieces(0, SEQ_MAX)
+        for seq in rows["seq"][rows["flags"] & GONE == 0].tolist()
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_table, "CHUNK_ROWS", 4)
+
+
+def test_rows_are_found_by_seq_over_all_chunks() -> None:
+    """A job without options has none."""
+    table = JobTable()
+    for first in range(1, 31, 3):
+        table.add(options(first, urgent(first), None, urgent(-1)))
+    for first in range(1, 31, 3):
+        row = table.find(first)
+        assert row is not None
+        assert row["priority"].tolist() == [first]
+        assert table.find(first + 1) is None
+    assert (table.find(0), table.find(31), table.live) == (None, None, 20)
+    assert JobTable().find(1) is None
+
+
+def test_a_group_has_one_number_in_all_appends() -> None:
+    table = JobTable()
+    table.add(options(1, JobRequest(group="b"), JobRequest(group="a")))
+    rows = table.add(options(3, JobRequest(group="a"), urgent(1)))
+    assert table.groups == ["b", "a"]
+    assert rows["group"].tolist() == [2, 0]
+
+
+def test_the_key_of_a_job_is_there_where_it_has_one() -> None:
+    table = JobTable()
+    table.add(options(1, urgent(1)))
+    assert table.digest(1) == b""
+    table.add(options(2, JobRequest(unique=digest(b"k")), urgent(1)))
+    table.add(options(4, urgent(1)))
+    assert [table.digest(seq) for seq in range(1, 6)] == [b"", b"k" * 16, b"", b"", b""]
+
+
+@pytest.mark.parametrize(
+    "spans", [[(2, 9)], [(2, 3), (5, 5), (7, 9)], [(1, 1), (40, 50)], [(15, 20)]]
+)
+def test_what_is_gone_is_told_once(spans: list[tuple[int, int]]) -> None:
+    """And a chunk goes with its last job."""
+    table = JobTable()
+    for first in range(1, 13, 2):
+        table.add(options(first, urgent(1), JobRequest(unique=digest(b"x"))))
+    wanted = [s for lo, hi in spans for s in range(lo, hi + 1) if s <= 12]
+    pairs = np.array(spans, np.int64)
+    told = [seq for rows, _ in table.take_gone(pairs) for seq in rows["seq"].tolist()]
+    assert told == wanted
+    assert [*table.take_gone(pairs)] == []
+    assert seqs(table) == [seq for seq in range(1, 13) if seq not in wanted]
+    assert table.live == 12 - len(wanted)
+    for _ in table.take_gone(np.array([[0, SEQ_MAX]])):
+        pass
+    assert (table.live, seqs(table), [*table.pieces(0, SEQ_MAX)]) == (0, [], [])
+    assert [*JobTable().take_gone(pairs)] == []
+
+
+def test_rows_of_earlier_times_come_between() -> None:
+    """Those that are there already stay as they are, also the gone ones among them."""
+    table = JobTable()
+    table.add(options(5, urgent(5), JobRequest(group="g", unique=digest(b"k"))))
+    for _ in table.take_gone(np.array([[5, 5]])):
+        pass
+    table.insert([options(1, urgent(1), urgent(2)), options(5, urgent(9), JobRequest(group="h"))])
+    assert seqs(table) == [1, 2, 6]
+    assert table.live == 3
+    row = table.find(6)
+    assert row is not None
+    assert table.groups[int(row["group"][0]) - 1] == "g"
+    assert table.digest(6) == b"k" * 16
+
+    table.insert([])
+    assert seqs(table) == [1, 2, 6]
+    empty = JobTable()
+    empty.insert([])
+    assert seqs(empty) == []

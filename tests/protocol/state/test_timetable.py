@@ -1,0 +1,51 @@
+"""Times of seqs: the earliest first, however they came (132)."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topics.protocol.state import timetable
+from topics.protocol.state.timetable import Timetable
+
+
+def added(table: Timetable, *entries: tuple[int, int]) -> Timetable:
+    times = np.array([at for at, _ in entries], np.int64)
+    table.add(times, np.array([seq for _, seq in entries], np.int64))
+    return table
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 999)), max_size=8)), st.data()
+)
+def test_entries_are_due_in_the_order_of_their_times(
+    parts: list[list[tuple[int, int]]], data: st.DataObject
+) -> None:
+    """Together or one by one, before and after some were taken."""
+    sorted_from, timetable.SORTED_FROM = timetable.SORTED_FROM, 4  # type: ignore[misc]
+    try:
+        table, left = Timetable(), list[tuple[int, int]]()
+        now_ms = 0
+        for part in parts:
+            added(table, *part)
+            left += part
+            now_ms += data.draw(st.integers(0, 20))
+            due = sorted(entry for entry in left if entry[0] <= now_ms)
+            taken = sorted(table.take(now_ms, 1 << 20))
+            assert taken == due
+            left = [entry for entry in left if entry[0] > now_ms]
+            assert len(table) == len(left)
+            assert table.next_ms() == min((at for at, _ in left), default=None)
+    finally:
+        timetable.SORTED_FROM = sorted_from  # type: ignore[misc]
+
+
+def test_no_more_than_asked_for() -> None:
+    """The rest is due still."""
+    table = added(Timetable(), *[(5, seq) for seq in range(1, 1001)])
+    added(table, (4, 2000))
+    first = table.take(9, 600)
+    assert len(first) == 600
+    assert table.next_ms() in (4, 5)
+    rest = table.take(9, 600)
+    assert sorted(seq for _, seq in first + rest) == [*range(1, 1001), 2000]
+    assert table.next_ms() is None
