@@ -37,6 +37,7 @@ CODES: Final = {
     "router_not_found": 404,
     "record_not_found": 404,
     "group_not_found": 404,
+    "schedule_not_found": 404,
     "group_not_empty": 409,
     "method_not_allowed": 405,
     "not_acceptable": 406,

@@ -2,9 +2,9 @@
 
 The package knows the contract, and nothing of the server's own code.  From the top:
 
-- `aio`, `sync`: the clients; their calls for queues, routers and groups are in `aioqueues`, `aiorouters`,
-  `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
-  what they return for longer work.  `sync` and six more are generated (`_generate`).
+- `aio`, `sync`: the clients; their calls for queues, routers, schedules and groups are in `aioqueues`,
+  `aiorouters`, `aioschedules`, `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
+  what they return for longer work.  `sync` and seven more are generated (`_generate`).
 - `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
 - `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
 - What comes back: an `answer`, or one of the `faults`.  Where the server is: `target`, `address`.
@@ -37,6 +37,7 @@ from topics.client.errors import (
     RecordNotFound,
     RecordTooLarge,
     RouterNotFound,
+    ScheduleNotFound,
     ServerFault,
     Throttled,
     TopicFull,
@@ -81,6 +82,14 @@ from topics.client.models import (
     RouterDeleted,
     RouterLoss,
     RouterSummary,
+    Schedule,
+    ScheduleDeleted,
+    ScheduledRecord,
+    ScheduleLastRun,
+    SchedulePaused,
+    SchedulePut,
+    ScheduleRun,
+    ScheduleSummary,
     StablePage,
     Tombstone,
     TopicConfig,
@@ -101,6 +110,7 @@ from topics.client.options import (
     JobOptions,
     ProducerOptions,
     ReadOptions,
+    ScheduleOptions,
     StablePageOptions,
     WatchOptions,
     WorkOptions,
@@ -190,6 +200,16 @@ __all__ = [
     "RouterLoss",
     "RouterNotFound",
     "RouterSummary",
+    "Schedule",
+    "ScheduleDeleted",
+    "ScheduleLastRun",
+    "ScheduleNotFound",
+    "ScheduleOptions",
+    "SchedulePaused",
+    "SchedulePut",
+    "ScheduleRun",
+    "ScheduleSummary",
+    "ScheduledRecord",
     "Sent",
     "ServerFault",
     "StablePage",

@@ -81,6 +81,7 @@ MODULES: Final[Mapping[str, Phrases]] = {
     "aiogroups.py": {},
     "aioqueues.py": {},
     "aiorouters.py": {},
+    "aioschedules.py": {},
     "aiosession.py": {},
     "aiowatch.py": {
         "; for one task": "; for one thread",

@@ -13,6 +13,7 @@ from topics.client.aiogroups import AsyncGroupCalls
 from topics.client.aioproducer import AsyncProducer
 from topics.client.aioqueues import AsyncQueueCalls
 from topics.client.aiorouters import AsyncRouterCalls
+from topics.client.aioschedules import AsyncScheduleCalls
 from topics.client.aiosession import AsyncSession
 from topics.client.aiowatch import AsyncWatch
 from topics.client.batching import Batcher
@@ -56,7 +57,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class AsyncClient(AsyncQueueCalls, AsyncRouterCalls, AsyncGroupCalls):
+class AsyncClient(AsyncQueueCalls, AsyncRouterCalls, AsyncScheduleCalls, AsyncGroupCalls):
     """A client of one server, for one event loop at a time and any number of its tasks.
 
         async with AsyncClient("http://127.0.0.1:4000") as client:

@@ -25,6 +25,7 @@ from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.decide.reads import Reads
 from topics.protocol.decide.records import RecordCommands
 from topics.protocol.decide.routers import RouterCommands
+from topics.protocol.decide.schedules import ScheduleCommands
 from topics.protocol.decide.topics import TopicCommands, note_read
 from topics.protocol.decide.watches import WatchCommands
 from topics.protocol.model.access import Caller
@@ -121,6 +122,7 @@ class Engine:
         self.fetches = Fetches(self.unit, self.watches.connection_shares)
         self.group_commands = GroupCommands(limits, self.unit)
         self._records = RecordCommands(self.unit, self.scans)
+        self.schedule_commands = ScheduleCommands(limits, self.unit, self._records)
         topics = TopicCommands(
             self.unit, has_room=self.router_commands.on_room, dropped=self._on_dropped
         )
@@ -134,6 +136,7 @@ class Engine:
             **BatchCommands(self.unit).commands,
             **self.fetches.commands,
             **self.group_commands.commands,
+            **self.schedule_commands.commands,
         }
 
     # ------------------------------------------------------------------ the shell's side
@@ -285,7 +288,7 @@ class Engine:
         self.group_commands.release_all(read_only(lacks_space=lacks_space))
         self.router_commands.on_stopped()
 
-    # What there is to do without a command: copies, leases that ran out, waiters, groups, scans.
+    # What there is to do without a command: copies, leases that ran out, waiters, groups, ticks, scans.
 
     def has_work(self, *, may_copy: bool = True) -> bool:
         """Whether `work_off` has something to do now, or `take_fetches` something to read.
@@ -297,6 +300,7 @@ class Engine:
             self.unit.fetches
             or self.scans.due
             or self.group_commands.is_due(self.state.now_ms)
+            or self.schedule_commands.is_due(self.state.now_ms)
             or (may_copy and self.router_commands.wants_to_copy())
             or (self.state.queues.by_id and self.queue_commands.is_due())
         )
@@ -307,6 +311,7 @@ class Engine:
         moment = self.unit.in_engine_time(moment)
         self.queue_commands.step(moment)
         self.group_commands.step(moment)
+        self.schedule_commands.step(moment)
         if may_copy:
             self.router_commands.step(moment)
         self.scans.step(moment)
@@ -315,6 +320,7 @@ class Engine:
         """When `work_off` is wanted again though nothing happens until then; None: never."""
         at_ms = self.queue_commands.alarm_ms() if self.state.queues.by_id else None
         at_ms = earlier(at_ms, self.group_commands.alarm_ms())
+        at_ms = earlier(at_ms, self.schedule_commands.alarm_ms())
         return earlier(at_ms, self.router_commands.alarm_ms())
 
     def take_fetches(self) -> list[Fetch]:
@@ -373,6 +379,7 @@ class Engine:
         queues.next_lease = max(queues.next_lease, recovery.incarnation << LEASES_BITS)
         self.router_commands.on_recovered()
         self.group_commands.begin(now_ms)
+        self.schedule_commands.begin()
         self.state.appended_total = 0  # a replay appends what was appended before
 
     def _lose_tail(self, topic: Topic, first: int, last: int, now_ms: int) -> None:
@@ -400,6 +407,7 @@ class Engine:
             self.unit.publication.show_all(topic)
         self.state.recover_jobs(clean=True)
         self.router_commands.on_recovered()
+        self.schedule_commands.begin()
         self.state.appended_total = 0
 
     def follow(self, events: Sequence[Event], body: bytes) -> None:
@@ -450,6 +458,7 @@ class Engine:
         queues.next_lease = max(queues.next_lease, term << LEASES_BITS)
         queues.begin(now_ms)
         self.group_commands.begin(now_ms)
+        self.schedule_commands.begin()
 
     # ------------------------------------------------------------------ what one rule means for others
 

@@ -5,7 +5,7 @@ import pytest
 from cluster.engines import LIMITS
 
 from protocol.batches.builder import batch, records_of
-from topics.protocol.cluster.formats import BATCHES, GROUPS, format_of
+from topics.protocol.cluster.formats import BATCHES, GROUPS, SCHEDULES, format_of
 from topics.protocol.cluster.member import Member
 from topics.protocol.cluster.rule.unit import FORMAT, FORMAT_OLDEST
 from topics.protocol.driver.reply import Reply
@@ -19,15 +19,21 @@ from topics.protocol.model.commands import (
     DeleteGroup,
     DeleteOffsets,
     DeleteRecords,
+    DeleteSchedule,
     DeleteTopic,
     JoinGroup,
     LeaveGroup,
+    PauseSchedule,
+    PutSchedule,
     ReserveProducerIds,
+    ResumeSchedule,
+    RunSchedule,
     SyncGroup,
 )
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.groups import Membership, OffsetCommit
 from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.schedules import ScheduleConfig, ScheduledRecord
 from topics.protocol.state.packed_run import PackedRun
 
 from .rig import Rig
@@ -80,6 +86,14 @@ NEWER = {
     "the end of an offset": DeleteOffsets("g", ["t"]),
     "the end of a group": DeleteGroup("g"),
 }
+SCHEDULED = ScheduleConfig(topic="t", record=ScheduledRecord(b"1"), every_ms=1000)
+NEWEST = {
+    "a schedule": PutSchedule("s", SCHEDULED),
+    "a pause": PauseSchedule("s"),
+    "the end of a pause": ResumeSchedule("s"),
+    "a run": RunSchedule("s"),
+    "the end of a schedule": DeleteSchedule("s"),
+}
 OLD = {
     "records": append(records=[{"data": 1, "tag": "a", "meta": {}}], node="n"),
     "a config": put(ttl_ms=5000, durability="fsync"),
@@ -116,6 +130,11 @@ def test_what_only_a_newer_node_reads_waits_for_the_last_upgrade(what: str) -> N
 @pytest.mark.parametrize("what", NEWER)
 def test_configs_of_format_three_wait_for_it(what: str) -> None:
     assert format_of(NEWER[what]) == GROUPS
+
+
+@pytest.mark.parametrize("what", NEWEST)
+def test_schedules_wait_for_format_four(what: str) -> None:
+    assert format_of(NEWEST[what]) == SCHEDULES
 
 
 @pytest.mark.parametrize("what", OLD)

@@ -15,6 +15,7 @@ from topics.protocol.model.events import (
     CursorsMoved,
     DeadLettered,
     Event,
+    Fired,
     Floors,
     FloorsRaised,
     Forwarded,
@@ -37,6 +38,8 @@ from topics.protocol.model.events import (
     RunsDropped,
     RunsSealed,
     ScatteredDeleted,
+    ScheduleConfigured,
+    ScheduleDeleted,
     SeqsReserved,
     SeqsSkipped,
     TailLost,
@@ -46,13 +49,25 @@ from topics.protocol.model.events import (
     TopicDeleted,
 )
 from topics.protocol.model.groups import CommittedOffset, GroupMember, GroupPhase
+from topics.protocol.model.marks import Mark
 from topics.protocol.model.records import Batch, PackedBatch, SharedText, StoredText
+from topics.protocol.model.schedules import Run, ScheduleConfig, ScheduledRecord
 
 U32 = st.integers(0, 2**32 - 1)
 SEQ = st.integers(0, 2**63)
 NAMES = st.none() | st.text(max_size=8)
 
 MEMBER = GroupMember("m", "i", "c", "h", 6000, 7000, (("range", b"\xff\0"),))
+
+SCHEDULE = ScheduleConfig(
+    topic="jobs",
+    record=ScheduledRecord(b"1", "n", "t", b'{"a":1}', Mark(b',"$key":"aw=="', 3), 2),
+    config=TopicConfig(type="queue"),
+    cron="*/5 9-17 * * 1-5",
+    tz="Europe/Berlin",
+    missed="all",
+    until=2**53,
+)
 
 SMALL: list[Event] = [
     TopicCreated(1, 2, "jobs", TopicConfig(type="queue", cap_records=7, dead_letter="dlq"), 1024),
@@ -79,10 +94,14 @@ SMALL: list[Event] = [
     GroupChanged(1, "g", 7, GroupPhase.STABLE, "", "", "", [], [], [("m", b"\0\xff")]),
     GroupDeleted(1, "g"),
     PartitionsAdded(9, 1, [2, 3, 2**40], 1024),
+    ScheduleConfigured(9, 1, "s", SCHEDULE, False, 2**53),
+    ScheduleConfigured(9, 1, "s", None, True, None, 7, Run(1, 2, "jobs", 3, 2**53)),
+    ScheduleDeleted(9, 1),
 ]
 
 
 CAUSES = [None, Forwarded(3, 2**53), DeadLettered(2, b"\1" * 16, 1, 4, 5)]
+CAUSES += [Fired(7, 2**53, None, 3, True), Fired(7, 1, 2**53)]
 
 
 @st.composite

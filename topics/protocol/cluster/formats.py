@@ -2,7 +2,7 @@
 
 Format 1 carries all that records of HTTP need.  Format 2 carries record batches of Kafka's clients, ids of
 producers, the marks of records that came by Kafka, configs of record batches, and trims.  Format 3 carries partitions,
-compaction and groups of consumers.  Format 4 carries options of jobs.
+compaction and groups of consumers.  Format 4 carries options of jobs, and schedules.
 """
 
 from typing import Final
@@ -19,10 +19,15 @@ from topics.protocol.model.commands import (
     DeleteGroup,
     DeleteOffsets,
     DeleteRecords,
+    DeleteSchedule,
     JoinGroup,
     LeaveGroup,
+    PauseSchedule,
+    PutSchedule,
     PutTopic,
     ReserveProducerIds,
+    ResumeSchedule,
+    RunSchedule,
     SyncGroup,
 )
 from topics.protocol.model.config import TopicConfig
@@ -30,6 +35,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 
 BATCHES: Final = 2
 GROUPS: Final = 3
+SCHEDULES: Final = 4
 JOBS: Final = 4
 
 
@@ -49,6 +55,8 @@ def format_of(command: Command) -> int:
             | SyncGroup()
         ):
             return GROUPS
+        case PutSchedule() | PauseSchedule() | ResumeSchedule() | RunSchedule() | DeleteSchedule():
+            return SCHEDULES
         case Append():
             marked = FORMAT_OLDEST if command.marks is None else BATCHES
             if command.jobs is not None:

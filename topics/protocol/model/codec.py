@@ -40,6 +40,8 @@ from topics.protocol.model.events import (
     RunsDropped,
     RunsSealed,
     ScatteredDeleted,
+    ScheduleConfigured,
+    ScheduleDeleted,
     SeqsReserved,
     SeqsSkipped,
     TailLost,
@@ -82,6 +84,8 @@ CODES: Final[dict[type[Event], int]] = {
     PartitionsAdded: 21,
     ProducerIdsReserved: 24,
     GroupDeleted: 26,
+    ScheduleConfigured: 27,
+    ScheduleDeleted: 28,
     AppendRemembered: 31,
     JobsExpired: 32,
 }

@@ -12,7 +12,15 @@ Names of topics need no escaping: their charset has nothing that JSON would esca
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from topics.protocol.faces.http import groups, queues, records, routers, topics, watch
+from topics.protocol.faces.http import (
+    groups,
+    queues,
+    records,
+    routers,
+    schedules,
+    topics,
+    watch,
+)
 from topics.protocol.faces.http.rendering import Rendering
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.records import Buffer
@@ -41,6 +49,7 @@ RENDERINGS: Final[Mapping[type[Outcome], Rendering]] = {
     **records.RENDERINGS,
     **queues.RENDERINGS,
     **routers.RENDERINGS,
+    **schedules.RENDERINGS,
     **groups.RENDERINGS,
     **watch.RENDERINGS,
 }

@@ -155,7 +155,7 @@ def route(
         target,
         makes,
         scopes=SCOPES.intersection(guard.split("+")),
-        has_name=b":" in path and path[1] in (b"topics", b"routers", b"groups"),
+        has_name=b":" in path and path[1] in (b"topics", b"routers", b"groups", b"schedules"),
         takes_token=target in (StreamKind.WATCH, StreamKind.WORK),
     )
 

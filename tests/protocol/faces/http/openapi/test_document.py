@@ -266,6 +266,7 @@ BODIES = {
     "nackJobs": b'{"node":"w","seqs":[]}',
     "extendJobs": b'{"node":"w","seqs":[],"lease_ms":1}',
     "putRouter": b'{"source":"a","dest":"b"}',
+    "putSchedule": b'{"topic":"t","record":{"data":1},"every_ms":1000}',
     "commitOffsets": b'{"offsets":[{"topic":"t","seq":1}]}',
     "createWatch": b'{"topics":{"a":{}}}',
 }
@@ -288,6 +289,7 @@ def named_in(route: Route) -> set[tuple[str, str]]:
         b"topics": "topic",
         b"routers": "router",
         b"groups": "group",
+        b"schedules": "schedule",
         b"watch": "wid",
         b"docs": "file",
         b"console": "file",

@@ -17,6 +17,7 @@ from topics.protocol.faces.http.openapi import (
     queues,
     records,
     routers,
+    schedules,
     server,
     topics,
     watch,
@@ -29,12 +30,16 @@ TAGS: Final[Mapping[str, str]] = {
     "records": "What topics hold: appended, read by cursor, deleted.",
     "queues": "Topics of type `queue`: their records are jobs, leased to workers.",
     "routers": "What copies each record of one topic to another.",
+    "schedules": "Records that the server appends by the clock.",
     "groups": "Groups of consumers: their members, and how far they are.",
     "watch": "Many topics over one connection, pushed as records come.",
     "server": "The process itself: page, probes, metrics, limits, this document.",
 }
 
-_NOUNS: Final = (topics, records, queues, routers, groups, watch, server, cluster)
+_NOUNS: Final = (
+    *(topics, records, queues, routers, schedules),
+    *(groups, watch, server, cluster),
+)
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     line: operation for noun in _NOUNS for line, operation in noun.OPERATIONS.items()
@@ -46,6 +51,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     **records.FIELDS,
     **queues.FIELDS,
     **routers.FIELDS,
+    **schedules.FIELDS,
     **groups.FIELDS,
     **watch.FIELDS,
     **cluster.FIELDS,
@@ -56,6 +62,7 @@ WHOLE: Final[Mapping[type[msgspec.Struct], str]] = {
     **topics.WHOLE,
     **records.WHOLE,
     **queues.WHOLE,
+    **schedules.WHOLE,
     **groups.WHOLE,
     **watch.WHOLE,
     **cluster.WHOLE,
