@@ -12,6 +12,7 @@ from msgspec import structs
 from topics.protocol.model import codec
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.events import (
+    AppendRemembered,
     CursorsMoved,
     DeadLettered,
     Event,
@@ -21,6 +22,7 @@ from topics.protocol.model.events import (
     Forwarded,
     GroupChanged,
     GroupDeleted,
+    JobsExpired,
     JobsLeased,
     JobsReleased,
     LogPlace,
@@ -97,6 +99,8 @@ SMALL: list[Event] = [
     ScheduleConfigured(9, 1, "s", SCHEDULE, False, 2**53),
     ScheduleConfigured(9, 1, "s", None, True, None, 7, Run(1, 2, "jobs", 3, 2**53)),
     ScheduleDeleted(9, 1),
+    AppendRemembered(9, 1, b"k" * 16, b"\x91"),
+    JobsExpired(1, 2, np.array([[1, 3]], "<u8").tobytes(), 4, 5, 3),
 ]
 
 
@@ -140,6 +144,8 @@ def appends(draw: Any) -> RecordsAppended:
         reserved_through=draw(SEQ),
         key=draw(st.sampled_from((b"", b"k" * 16))),
         cause=draw(st.sampled_from(CAUSES)),
+        placed=draw(st.sampled_from((b"", b"\x91"))),
+        jobs=draw(st.sampled_from((b"", b"\x91\xc4\x04\0\0\0\0"))),
     )
 
 

@@ -111,7 +111,7 @@ def test_a_group_in_order_whose_job_does_not_fit() -> None:
 
 
 def test_options_outlive_a_seal_and_a_merge() -> None:
-    """Those of jobs that are gone are left out, and so is a group that is only a tag."""
+    """Options of jobs that are gone are left out, and so is a group that is only a tag."""
     engine = sealed(
         queue({"priority": 3}, {"group": "g"}, {"tag": "t", "priority": 1}, order="group")
     )

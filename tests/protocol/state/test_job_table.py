@@ -95,7 +95,7 @@ def test_what_is_gone_is_told_once(spans: list[tuple[int, int]]) -> None:
 
 
 def test_rows_of_earlier_times_come_between() -> None:
-    """Those that are there already stay as they are, also the gone ones among them."""
+    """Rows that are there already stay as they are, also the gone ones among them."""
     table = JobTable()
     table.add(options(5, urgent(5), JobRequest(group="g", unique=digest(b"k"))))
     for _ in table.take_gone(np.array([[5, 5]])):
