@@ -331,7 +331,7 @@ def test_a_delay_beyond_the_ttl_is_refused() -> None:
     engine = queue(ttl_ms=1000)
     with pytest.raises(Rejection):
         engine.append(job(delay_ms=1001), name="q")
-    engine.append(job(delay_ms=1000), name="q")
+    engine.append(job(delay_ms=1000), job(), name="q")
 
 
 def test_the_first_append_makes_the_queue() -> None:
