@@ -27,6 +27,7 @@ from topics.protocol.model.events import (
     RecordsAppended,
 )
 from topics.protocol.model.groups import GroupPhase, OffsetCommit
+from topics.protocol.model.names import DONE
 from topics.protocol.model.records import Batch, PackedBatch
 from topics.store.memory import MemoryStore
 
@@ -106,19 +107,24 @@ class Reference:
         self.index = index
         for event in events:
             if isinstance(event, RecordsAppended):
-                name = self.engine.state.by_id[event.topic_id].name
-                for mark in _marks_of(event.batch):
+                topic = self.engine.state.by_id[event.topic_id]
+                name = topic.name
+                # Letters go from one topic to another, and what ended says so beside its queue.
+                is_fresh = event.cause is None and topic.partition != DONE
+                for mark in _marks_of(event.batch) if is_fresh else ():
                     mark = mark["data"] if isinstance(mark, dict) else mark
                     if mark in self.born:
                         raise Violation(
                             "no double", f"{mark} of one idempotency key is there twice"
                         )
                     self.born[mark] = (name, index)
-                topic = self.engine.state.by_id[event.topic_id]
                 if event.first_seq <= topic.head_seq:
                     raise Violation("no seq twice", f"{event.first_seq} of {name}")
             if isinstance(event, JobsLeased):
-                if twice := self.leases & set(event.leases):
+                # An extension has the lease that its job has.
+                jobs = self.engine.state.queues[event.topic_id].jobs
+                held = {jobs[seq].lease for seq in event.seqs if seq in jobs}
+                if twice := (self.leases & set(event.leases)) - held:
                     raise Violation("no lease twice", f"{twice}")
                 self.leases |= set(event.leases)
             if isinstance(event, OffsetsCommitted):

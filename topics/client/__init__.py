@@ -2,9 +2,9 @@
 
 The package knows the contract, and nothing of the server's own code.  From the top:
 
-- `aio`, `sync`: the clients; their calls for queues, routers, schedules and groups are in `aioqueues`,
+- `aio`, `sync`: the clients; their calls for queues, jobs, routers, schedules and groups are in `aioqueues`, `aiojobs`,
   `aiorouters`, `aioschedules`, `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
-  what they return for longer work.  `sync` and seven more are generated (`_generate`).
+  what they return for longer work.  `sync` and eight more are generated (`_generate`).
 - `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
 - `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
 - What comes back: an `answer`, or one of the `faults`.  Where the server is: `target`, `address`.
@@ -26,6 +26,7 @@ from topics.client.errors import (
     Forbidden,
     GroupNotFound,
     InvalidRequest,
+    JobNotFound,
     KeyRequired,
     LeaseLost,
     NotFound,
@@ -55,6 +56,7 @@ from topics.client.models import (
     Blocked,
     Claimed,
     Configured,
+    DeadLetter,
     Deleted,
     Diff,
     Extended,
@@ -65,6 +67,9 @@ from topics.client.models import (
     GroupSummary,
     Health,
     Job,
+    JobInfo,
+    JobReason,
+    JobsChanged,
     LostLately,
     Nacked,
     NewRecord,
@@ -77,6 +82,7 @@ from topics.client.models import (
     Ready,
     Record,
     RecordHead,
+    Redriven,
     Router,
     RouterConfig,
     RouterDeleted,
@@ -152,6 +158,7 @@ __all__ = [
     "Config",
     "Configured",
     "Conflict",
+    "DeadLetter",
     "Deleted",
     "Diff",
     "DiffOptions",
@@ -167,7 +174,11 @@ __all__ = [
     "HeldJob",
     "InvalidRequest",
     "Job",
+    "JobInfo",
+    "JobNotFound",
     "JobOptions",
+    "JobReason",
+    "JobsChanged",
     "KeyRequired",
     "LeaseLost",
     "LostLately",
@@ -193,6 +204,7 @@ __all__ = [
     "RecordHead",
     "RecordNotFound",
     "RecordTooLarge",
+    "Redriven",
     "Retry",
     "Router",
     "RouterConfig",

@@ -283,6 +283,8 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_in_flight: int | None = None
     group_max_in_flight: int | None = None
     backoff: Backoff | None = None
+    result_ttl_ms: int | None = None
+    keep_done: int | None = None
 
 
 class Configured(msgspec.Struct, frozen=True, kw_only=True):
@@ -583,6 +585,85 @@ class Extended(msgspec.Struct, frozen=True, kw_only=True):
     extended: int
     skipped: list[int] = []
     deadlines_ms: dict[int, int] = msgspec.field(name="deadlines", default_factory=dict)
+
+
+class JobReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a worker gave a job back, when, and which one."""
+
+    time_ms: int = msgspec.field(name="time")
+    node: str
+    reason: str
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a dead letter was put."""
+
+    topic: str
+    seq: int
+
+
+class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as `jobs` and `job` show it.
+
+    Attributes:
+        state: "ready", "delayed", "leased", "done" or "dead".
+        ready_at_ms: When one that is delayed may be claimed.
+        node: Who holds it, or was the last to.
+        deadline_ms: When its lease ends.
+        progress: What a worker last said it was at.
+        reasons: Why it was given back: the last five, the oldest first.
+        result: What came of it.
+        dead_letter: Of a dead one.
+        ended_at_ms: When it was done, or dead.
+    """
+
+    seq: int
+    state: str
+    group: str | None = None
+    priority: int = 0
+    deliveries: int = 0
+    ready_at_ms: int | None = msgspec.field(name="ready_at", default=None)
+    node: str | None = None
+    deadline_ms: int | None = msgspec.field(name="deadline", default=None)
+    progress: Any = None
+    reasons: list[JobReason] = []
+    result: Any = None
+    dead_letter: DeadLetter | None = None
+    ended_at_ms: int | None = msgspec.field(name="ended_at", default=None)
+
+
+class JobsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of `jobs`."""
+
+    topic: str
+    jobs: list[JobInfo]
+    next_after: int | None = None
+
+    @property
+    def items(self) -> list[JobInfo]:
+        return self.jobs
+
+    @property
+    def next_cursor(self) -> str | None:
+        return None if self.next_after is None else str(self.next_after)
+
+
+class JobsChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `promote`, `retry` and `cancel`: how many jobs matched, and how many were changed, or would be;
+    where these are fewer, a further call changes more."""
+
+    topic: str
+    matched: int
+    done: int
+
+
+class Redriven(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `redrive`: how many letters were moved, or would be; with `more`, a further call moves more."""
+
+    topic: str
+    to: str
+    moved: int
+    more: bool
 
 
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,6 +61,8 @@ class Config(TypedDict, total=False):
     max_in_flight: int | None
     group_max_in_flight: int | None
     backoff: Backoff | Mapping[str, float] | None
+    result_ttl_ms: int
+    keep_done: int
 
 
 class JobOptions(TypedDict, total=False):
@@ -308,6 +310,7 @@ class WorkOptions(TypedDict, total=False):
         drain: End when no job is ready, instead of waiting for more.  Jobs that wait for the queue's
             `rate`, or for others of their group, are ready.
         limit: End after so many jobs.
+        keep_results: What a handler returns, unless it is None, is the job's result (`Client.job`).
     """
 
     node: str | None
@@ -319,6 +322,7 @@ class WorkOptions(TypedDict, total=False):
     push: bool
     drain: bool
     limit: int | None
+    keep_results: bool
 
 
 class WatchOptions(Begin, total=False):

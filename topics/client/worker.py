@@ -20,7 +20,14 @@ from topics.client.answer import StreamedAnswer
 from topics.client.call import Call, Outcome
 from topics.client.errors import BadAnswer, Conflict, NotFound, TopicsError
 from topics.client.faults import Fault
-from topics.client.held_job import BaseHeldJob, JobState, OnError, lease_lost, log_error
+from topics.client.held_job import (
+    BaseHeldJob,
+    JobState,
+    OnError,
+    lease_lost,
+    log_error,
+    reason_of,
+)
 from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.models import Claimed, Job
 from topics.client.session import Session
@@ -46,30 +53,40 @@ class HeldJob(BaseHeldJob[D]):
         super().__init__(keeper.queue, job)
         self._keeper = keeper
 
-    def ack(self) -> bool:
+    def ack(self, *, result: Any = None) -> bool:
         """Say that the job is done, which deletes it.  False where its lease had ended (`is_lost`).
+
+        Args:
+            result: What came of it, as JSON (`Client.ack`).
 
         Raises:
             TopicsError: No answer came; the job is handed out again, unless the ack arrived all the
                 same.
         """
-        self._keeper.ack([self])
+        self._keeper.ack([self], result)
         return self.state is JobState.ACKED
 
-    def nack(self, *, delay_ms: int | None = None) -> bool:
+    def nack(
+        self, *, delay_ms: int | None = None, reason: str | None = None, dead: bool = False
+    ) -> bool:
         """Give the job back undone, to be handed out again after `delay_ms`; by default as the
-        queue's `backoff` says, or after a delay that grows with `deliveries`.  False where its lease had ended."""
+        queue's `backoff` says, or after a delay that grows with `deliveries`.  False where its lease had ended.
+
+        Args:
+            reason: Why; it stays with the job.
+            dead: It goes to the dead letters at once.
+        """
         if delay_ms is None:
-            delay_ms = self._keeper.delay_ms(self.deliveries)
-        self._keeper.nack([self], delay_ms)
+            delay_ms = 0 if dead else self._keeper.delay_ms(self.deliveries)
+        self._keeper.nack([self], delay_ms, reason, dead=dead)
         return self.state is JobState.NACKED
 
     def __enter__(self) -> Self:
         try:
             self.require_fit()
-        except BadAnswer:
+        except BadAnswer as error:
             with suppress(TopicsError):
-                self.nack()
+                self.nack(reason=reason_of(error))
             raise
         return self
 
@@ -85,7 +102,10 @@ class HeldJob(BaseHeldJob[D]):
             # The exception of the block goes on, and one of the nack would hide it.  Where the
             # nack does not arrive, the lease runs out.
             with suppress(TopicsError):
-                self.nack(delay_ms=None if isinstance(error, Exception) else 0)
+                if isinstance(error, Exception):
+                    self.nack(reason=reason_of(error))
+                else:
+                    self.nack(delay_ms=0)
 
 
 class LeaseKeeper(Generic[D]):
@@ -136,13 +156,20 @@ class LeaseKeeper(Generic[D]):
         with suppress(TopicsError):
             self.nack(list(jobs), 0)
 
-    def ack(self, jobs: Iterable[BaseHeldJob[D]]) -> None:
-        """Ack jobs; those that are settled already are left out."""
-        self._settle(jobs, self._state.ack)
+    def ack(self, jobs: Iterable[BaseHeldJob[D]], result: Any = None) -> None:
+        """Ack jobs, with what came of them; those that are settled already are left out."""
+        self._settle(jobs, lambda held: self._state.ack(held, result))
 
-    def nack(self, jobs: Iterable[BaseHeldJob[D]], delay_ms: int | None) -> None:
+    def nack(
+        self,
+        jobs: Iterable[BaseHeldJob[D]],
+        delay_ms: int | None,
+        reason: str | None = None,
+        *,
+        dead: bool = False,
+    ) -> None:
         """Nack jobs, with None as the queue's `backoff` says; those that are settled already are left out."""
-        self._settle(jobs, lambda held: self._state.nack(held, delay_ms))
+        self._settle(jobs, lambda held: self._state.nack(held, delay_ms, reason, dead=dead))
 
     def _settle(
         self, jobs: Iterable[BaseHeldJob[D]], call_of: Callable[[list[BaseHeldJob[D]]], Call[Any]]
@@ -378,16 +405,16 @@ class Work(Generic[D]):
     ) -> bool:
         try:
             job.require_fit()
-            handler(job)
+            result = self._state.result_of(handler(job))
         except Exception as error:
-            job.nack()
+            job.nack(reason=reason_of(error))
             on_error(job, error)
         except BaseException:
             with suppress(TopicsError):
                 job.nack(delay_ms=0)
             raise
         else:
-            job.ack()
+            job.ack(result=result)
         if job.is_lost:
             on_error(job, lease_lost(job))
         return job.state is JobState.ACKED

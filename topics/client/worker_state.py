@@ -11,11 +11,14 @@ import os
 import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from topics.client import endpoints, unfit
 from topics.client.call import Call
+from topics.client.encoding import encode
 from topics.client.endpoints import WAIT_MS_MAX
 from topics.client.held_job import BaseHeldJob, H, JobState
 from topics.client.job_stream import JobStream
@@ -79,6 +82,7 @@ class WorkerState(Generic[D]):
         push: bool = False,
         drain: bool = False,
         limit: int | None = None,
+        keep_results: bool = False,
     ) -> None:
         if max < 1:
             raise ValueError("a worker claims at least one job")
@@ -104,6 +108,7 @@ class WorkerState(Generic[D]):
         """The queue has a `backoff`, and the program gave no delays."""
         self.drains = drain
         self.pushes = push
+        self.keeps_results = keep_results
         self._left = limit
         self._idle_backoff = Backoff(retry, clock)
 
@@ -256,14 +261,39 @@ class WorkerState(Generic[D]):
             job.state = JobState.SETTLING
         return open_jobs
 
-    def ack(self, jobs: list[BaseHeldJob[D]]) -> Call[Acked]:
-        call = endpoints.ack(self.queue, jobs, node=self.node, lease_ids=None)
+    def ack(self, jobs: list[BaseHeldJob[D]], result: Any = None) -> Call[Acked]:
+        call = endpoints.ack(self.queue, jobs, node=self.node, lease_ids=None, result=result)
         return replace(call, outlives_faults=True)
 
-    def nack(self, jobs: list[BaseHeldJob[D]], delay_ms: int | None) -> Call[Nacked]:
+    def nack(
+        self,
+        jobs: list[BaseHeldJob[D]],
+        delay_ms: int | None,
+        reason: str | None = None,
+        *,
+        dead: bool = False,
+    ) -> Call[Nacked]:
         """With None the queue's `backoff` says how long the jobs rest."""
-        call = endpoints.nack(self.queue, jobs, node=self.node, delay_ms=delay_ms, lease_ids=None)
+        call = endpoints.nack(
+            self.queue,
+            jobs,
+            node=self.node,
+            delay_ms=delay_ms,
+            lease_ids=None,
+            reason=reason,
+            dead=dead,
+        )
         return replace(call, outlives_faults=True)
+
+    def result_of(self, returned: Any) -> Any:
+        """The result of a job whose handler returned that, as JSON; None where it is not kept.
+
+        Raises:
+            TypeError, ValueError: JSON has no form for it.
+        """
+        if not self.keeps_results or returned is None:
+            return None
+        return msgspec.Raw(encode(returned, "result"))
 
     def settled(self, jobs: Iterable[BaseHeldJob[D]], answer: Acked | Nacked | None) -> None:
         """Take the answer of an ack or a nack; None where none came, and its effect is unknown."""

@@ -24,6 +24,7 @@ from topics.protocol.model.events import (
     GroupDeleted,
     JobsExpired,
     JobsLeased,
+    JobsNoted,
     JobsReleased,
     LogPlace,
     Loss,
@@ -34,6 +35,7 @@ from topics.protocol.model.events import (
     ProducerIdsReserved,
     RecordsAppended,
     RecordsDeleted,
+    Redriven,
     RouterConfigured,
     RouterDeleted,
     RunRef,
@@ -88,6 +90,9 @@ SMALL: list[Event] = [
     SeqsSkipped(1, 2, 5, 9, 3, Loss(1, 5, "cap", 1)),
     JobsLeased(1, 2, "w", 30_001, [1, 2**53], [1 << 40, 2], [1, 7]),
     JobsReleased(1, 2, 0, [1], [3]),
+    JobsExpired(1, 2, b"\1" * 16, 4, 5, 1),
+    AppendRemembered(1, 2, b"k" * 16, b"p"),
+    JobsNoted(1, 2, "w", [1, 2**53], "Boom: é", b'{"at":1}', True),
     PlaceReached(1, LogPlace(2, 3, 4, b"c" * 16, 5), LogPlace(1, 1, 3, b"m" * 16, 2), 7),
     TimePassed(9),
     ProducerIdsReserved(9, 2**61),
@@ -104,7 +109,12 @@ SMALL: list[Event] = [
 ]
 
 
-CAUSES = [None, Forwarded(3, 2**53), DeadLettered(2, b"\1" * 16, 1, 4, 5)]
+CAUSES = [
+    None,
+    Forwarded(3, 2**53),
+    DeadLettered(2, b"\1" * 16, 1, 4, 5),
+    Redriven(2, b"\1" * 16, 4, 5),
+]
 CAUSES += [Fired(7, 2**53, None, 3, True), Fired(7, 1, 2**53)]
 
 

@@ -101,6 +101,8 @@ class ConfigBody(msgspec.Struct):
     max_in_flight: Natural | None = None
     group_max_in_flight: Natural | None = None
     backoff: BackoffBody | None = None
+    result_ttl_ms: Natural | None = None
+    keep_done: Natural | None = None
 
 
 TOPIC_DEFAULTS: Final = TopicConfig()
@@ -158,6 +160,8 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
         max_in_flight=_most(body.max_in_flight, f"{path}.max_in_flight"),
         group_max_in_flight=_most(body.group_max_in_flight, f"{path}.group_max_in_flight"),
         backoff=_backoff(body.backoff),
+        result_ttl_ms=_result_ttl(body.result_ttl_ms, f"{path}.result_ttl_ms"),
+        keep_done=(UNSET if body.keep_done is None else u64(body.keep_done, f"{path}.keep_done")),
     )
     if config.order == "group" and given(body.group_max_in_flight, 1) > 1:
         what = 'with `order` "group" one job of a group is in flight'
@@ -187,6 +191,14 @@ def _partitions(asked: int | None, path: str) -> int | UnsetType:
     if not 1 <= asked <= PARTITIONS_MAX:
         raise invalid(f"a topic has 1 to {PARTITIONS_MAX} partitions", path)
     return asked
+
+
+def _result_ttl(asked: int | None, path: str) -> int | UnsetType:
+    if asked is None:
+        return UNSET
+    if not asked:
+        raise invalid("results are kept for 1 ms at least; keep_done 0 keeps none", path)
+    return u64(asked, path)
 
 
 def _kept(config: TopicConfig, path: str) -> TopicConfig:
