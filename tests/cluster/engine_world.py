@@ -84,6 +84,15 @@ def _marks_of(batch: Batch | PackedBatch) -> list[Any]:
     return found
 
 
+def _mark_of(record: Any) -> Any:
+    """What no other record has: of a tick, which it is."""
+    if not isinstance(record, dict):
+        return record
+    meta = record.get("meta", {})
+    is_tick = "$schedule" in meta
+    return (meta["$schedule"], meta["$schedule_at"]) if is_tick else record["data"]
+
+
 class Reference:
     """An engine that has applied what the log has, and forgets nothing.
 
@@ -108,7 +117,7 @@ class Reference:
             if isinstance(event, RecordsAppended):
                 name = self.engine.state.by_id[event.topic_id].name
                 for mark in _marks_of(event.batch):
-                    mark = mark["data"] if isinstance(mark, dict) else mark
+                    mark = _mark_of(mark)
                     if mark in self.born:
                         raise Violation(
                             "no double", f"{mark} of one idempotency key is there twice"
