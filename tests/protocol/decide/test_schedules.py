@@ -22,6 +22,7 @@ from topics.protocol.model.commands import (
 from topics.protocol.model.errors import Corrupt, ErrorCode
 from topics.protocol.model.events import Fired, RecordsAppended, ScheduleConfigured
 from topics.protocol.model.moment import Moment
+from topics.protocol.model.outcomes import Gate
 from topics.protocol.model.permission import permitted
 from topics.protocol.model.schedules import LATE_MS
 from topics.protocol.state.state import State
@@ -746,11 +747,20 @@ def test_a_topic_that_cannot_be_read_blocks(
     assert engine.ticks() == [START_MS + 2000]
 
 
+def test_what_is_shown_of_ticks_waits_for_their_sync() -> None:
+    """So that who reads their records then finds them, in every class."""
+    engine = Harness(auto=False)
+    engine.ask(put(engine, every_ms=1000))
+    for asked in (GetSchedule("s"), ListSchedules("", 9, "")):
+        assert engine.ask(asked).gate is Gate.SYNCED  # type: ignore[union-attr]
+
+
 def test_nothing_is_appended_to_a_log_that_is_read_only() -> None:
     engine = Harness(auto=False)
     engine.ask(put(engine, every_ms=1000))
     engine.engine.on_failed()
 
+    assert engine.ask(GetSchedule("s")).gate is Gate.NOW  # type: ignore[union-attr]
     engine.now_ms = START_MS + 5000
     engine.engine.advance(engine.now_ms)
     assert engine.engine.alarm_ms() is None

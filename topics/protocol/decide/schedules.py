@@ -198,7 +198,13 @@ class ScheduleCommands:
         return schedule
 
     def _get(self, command: GetSchedule, moment: Moment) -> Outcome:
-        return ScheduleShown(self._view(self._required(command), moment.now_ms))
+        view = self._view(self._required(command), moment.now_ms)
+        return ScheduleShown(view, gate=self._shown_gate())
+
+    def _shown_gate(self) -> Gate:
+        """What an answer waits for that tells of ticks, so that their records are there for who reads them then; where
+        no sync comes any more, it shows what there is."""
+        return Gate.NOW if self._unit.read_only else Gate.SYNCED
 
     def _list(self, command: ListSchedules, moment: Moment) -> Outcome:
         """By name, of the schedules that the caller may see."""
@@ -212,7 +218,8 @@ class ScheduleCommands:
             lambda name: self._is_listed(by_name[name], command),
         )
         views = [self._view(by_name[name], moment.now_ms) for name in names[:size]]
-        return SchedulesListed(views, names[size - 1] if len(names) > size else None)
+        after = names[size - 1] if len(names) > size else None
+        return SchedulesListed(views, after, gate=self._shown_gate())
 
     @staticmethod
     def _is_listed(schedule: Schedule, command: ListSchedules) -> bool:
