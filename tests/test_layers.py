@@ -33,7 +33,7 @@ DRIVER = MAINTENANCE | {"topics.protocol.driver"}
 """The floors of the core: each knows those before it, none those after."""
 
 ALLOWED: dict[str, set[str]] = {
-    "protocol/model": PURE | MODEL,
+    "protocol/model": PURE | MODEL | {"cronsim"},
     "protocol/batches": PURE | BATCHES | {"cramjam", "crc32c"},
     "protocol/state": PURE | STATE,
     "protocol/groups": PURE | GROUPS,
@@ -82,6 +82,7 @@ MAYBE: dict[str, set[str]] = {
     "hypercorn": {"asgi/hypercorn.py"},
     "cramjam": {"protocol/batches/codecs.py"},
     "crc32c": {"protocol/batches/header.py"},
+    "cronsim": {"protocol/model/timetable.py"},
     "confluent_kafka": {"server/cluster/kafka/library.py"},
     "h2": {
         f"server/transport/http2/{name}.py"
@@ -365,11 +366,13 @@ UNTESTED = {
     "client/aiopool_httpx.py": "both pools over httpx: test_pool",
     "client/aioqueues.py": "its calls: test_endpoints_queues; the rest: test_worker",
     "client/aiorouters.py": "its calls: test_endpoints_routers, test_endpoints_routers_server",
+    "client/aioschedules.py": "its calls: test_endpoints_schedules",
     "client/groups.py": BOTH,
     "client/jobs.py": BOTH,
     "client/pool_httpx.py": BOTH,
     "client/queues.py": BOTH,
     "client/routers.py": BOTH,
+    "client/schedules.py": BOTH,
     "client/sync.py": BOTH,
     "export/delta.py": "what `tables` promises, tried out in test_tables.py over both",
     "export/iceberg.py": "what `tables` promises, tried out in test_tables.py over both",
@@ -381,8 +384,8 @@ UNTESTED = {
     **{
         f"protocol/faces/http/openapi/{name}.py": "words: test_operations, _descriptions, _examples, _field_docs"
         for name in (
-            *("topics", "records", "queues", "routers", "groups", "watch", "server", "cluster"),
-            *("jobs", "operation", "refusals", "words"),
+            *("topics", "records", "queues", "routers", "schedules", "groups", "watch", "server"),
+            *("cluster", "jobs", "operation", "refusals", "words"),
         )
     },
     "protocol/faces/http/rendering.py": "test_answers renders every outcome with it",

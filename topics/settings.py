@@ -361,6 +361,7 @@ class Settings:
 
     max_topics: int = _row(100_000, _QUOTA, RESOURCES, "Topics.")
     max_routers: int = _row(10_000, _QUOTA, RESOURCES, "Routers.")
+    max_schedules: int = _row(10_000, _QUOTA, RESOURCES, "Schedules.")
     max_watch_sessions: int = _row(10_000, _QUOTA, RESOURCES, "Watch sessions.")
     max_sse_connections: int = _row(10_000, _QUOTA, RESOURCES, "Open streams and WebSockets.")
     max_sse_connections_per_key: int = _row(1000, _QUOTA, RESOURCES, "Open streams of one key.")

@@ -81,7 +81,8 @@ class MemoryTopics:
         return self._shell.now_ms
 
     def advance(self, *, ms: int) -> None:
-        """Move the clock: records expire, idempotency windows close, long polls end."""
+        """Move the clock: records expire, idempotency windows close, long polls end, and each tick of a schedule
+        happens when it is."""
         self._shell.advance(ms)
 
     def close(self) -> None:
@@ -153,7 +154,12 @@ class _Shell:
 
     def advance(self, ms: int) -> None:
         with self.lock:
-            self.host.advance(ms)
+            end_ms = self.now_ms + ms
+            # In one leap, ticks on the way would be missed.
+            while (at_ms := self.engine.schedule_commands.alarm_ms() or end_ms) < end_ms:
+                self.host.advance(max(at_ms - self.now_ms, 0))
+                self._settle()
+            self.host.advance(end_ms - self.now_ms)
             self._settle()
 
     def next_ms(self) -> int:

@@ -67,7 +67,7 @@ def test_whatever_destroys_asks_and_can_be_rehearsed() -> None:
     asking = {n for n, opts in found.items() if "--yes" in opts}
 
     removing = {"cluster trim", "delete", "drain", "purge", "rm", "router delete", "export run"}
-    removing |= {"groups delete", "jobs cancel"}
+    removing |= {"groups delete", "schedules rm", "jobs cancel"}
     assert asking == removing | {"inspect"}  # which without --yes is its own dry run
     assert removing <= {n for n, opts in found.items() if "--dry-run" in opts}
 
@@ -128,6 +128,14 @@ LOADED = {
     "router delete r --yes": CLIENT,
     "router info r": CLIENT,
     "routers": CLIENT,
+    "schedules": CLIENT,
+    "schedules get s": CLIENT,
+    "schedules list": CLIENT,
+    "schedules pause s": CLIENT,
+    "schedules put s t 1 --every 1m": CLIENT,
+    "schedules resume s": CLIENT,
+    "schedules rm s --yes": CLIENT,
+    "schedules run s": CLIENT,
     "serve --port no": "difflib pathlib",
     "settings": "difflib hashlib pathlib",
     "stats --json": CLIENT,

@@ -52,12 +52,15 @@ def test_names_come_from_the_server(memory: MemoryTopics) -> None:
     assert offered(["router", "info"], "") == ["r1"]
     memory.client.commit_offsets("billing", {"jobs": 0})
     assert offered(["groups", "show"], "b") == ["billing"]
+    memory.client.put_schedule("nightly", "jobs", 1, every_ms=1000)
+    assert offered(["schedules", "run"], "n") == ["nightly"]
 
 
 @pytest.mark.parametrize(
     "words",
     [["append"], ["read"], ["watch"], ["watch", "a"], ["work"], ["redrive"], ["export", "run"]]
     + [["redrive", "x", "--to"], ["router", "create", "r"], ["routers", "--dest"]]
+    + [["schedules", "put", "s"], ["schedules", "list", "--topic"]]
     + [[c] for c in ("config", "delete", "drain", "info", "peek", "publish", "purge", "rm")],
     ids=" ".join,
 )

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from topics.cli.moments import duration_ms, moment_ms
+from topics.cli.moments import coming_moment_ms, duration_ms, moment_ms, moment_text
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,17 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
     """With examples of both."""
     with pytest.raises(ValueError, match="neither a duration"):
         moment_ms(text)
+
+
+def test_a_moment_to_come_is_so_long_from_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a date or a time, as for one that is over."""
+    monkeypatch.setattr(time, "time", lambda: 1_000.0)
+
+    assert coming_moment_ms("10s") == 1_010_000
+    assert coming_moment_ms("2026-03-01T14:30:00Z") == 1_772_375_400_000
+
+
+def test_a_moment_is_shown_as_it_is_read() -> None:
+    """To the second; one that no calendar has is shown as a number."""
+    assert moment_ms(moment_text(1_772_375_400_000)) == 1_772_375_400_000
+    assert moment_text(2**62) == f"{2**62} ms"

@@ -11,8 +11,10 @@ import topics.client
 from topics.client import AsyncClient, AsyncWatch, Client, Watch, _generate
 from topics.client.aioqueues import AsyncQueueCalls
 from topics.client.aiorouters import AsyncRouterCalls
+from topics.client.aioschedules import AsyncScheduleCalls
 from topics.client.queues import QueueCalls
 from topics.client.routers import RouterCalls
+from topics.client.schedules import ScheduleCalls
 
 HERE = Path(_generate.__file__).parent
 
@@ -46,6 +48,7 @@ def test_a_phrase_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
         (AsyncClient, Client),
         (AsyncQueueCalls, QueueCalls),
         (AsyncRouterCalls, RouterCalls),
+        (AsyncScheduleCalls, ScheduleCalls),
         (AsyncWatch, Watch),
     ],
     ids=lambda kind: kind.__name__,

@@ -30,6 +30,8 @@ MISTYPED: dict[str, Callable[[Any], Any]] = {
     "keeps": lambda c: c.purge("jobs", keeps=1),
     "nod": lambda c: c.claim("jobs", node="w", nod="w"),
     "lease": lambda c: c.work("jobs", lease=1),
+    "chron": lambda c: c.put_schedule("s", "jobs", 1, chron="0 0 * * *"),
+    "cap_rec": lambda c: c.put_schedule("s", "jobs", 1, at_ms=1, config={"cap_rec": 1}),
     "filters": lambda c: c.put_router("r", "a", "b", filters="x"),
 }
 """By the option that is wrong, a call with it."""

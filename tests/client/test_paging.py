@@ -19,6 +19,8 @@ from topics.client.models import (
     GroupSummary,
     RoutersPage,
     RouterSummary,
+    SchedulesPage,
+    ScheduleSummary,
     TopicsPage,
     TopicSummary,
 )
@@ -188,6 +190,11 @@ def test_a_list_has_no_item_whose_name_is_none() -> None:
     page = paging.routers(prefix="", source=None, dest=None, page_size=10)
 
     assert [router.router for router in page.take(RoutersPage(items=known))] == ["r>s"]
+
+    schedules = [("s", "a"), ("s>t", "a"), ("s", "a#1"), ("", "a")]
+    kept = [ScheduleSummary(schedule=s, topic=t) for s, t in schedules]
+    of_schedules = paging.schedules(prefix="", topic=None, page_size=10)
+    assert [each.topic for each in of_schedules.take(SchedulesPage(items=kept))] == ["a"]
 
     groups = [GroupSummary(group=name) for name in ("a/b", "", "é" * 128, "\x1b[2J")]
     of_groups = paging.groups(prefix="", page_size=10)

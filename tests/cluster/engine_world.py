@@ -21,6 +21,7 @@ from topics.protocol.model.commands import Command, CommitOffsets, JoinGroup
 from topics.protocol.model.errors import ErrorCode, Rejection, StoreError
 from topics.protocol.model.events import (
     Event,
+    Fired,
     GroupChanged,
     JobsLeased,
     OffsetsCommitted,
@@ -85,6 +86,15 @@ def _marks_of(batch: Batch | PackedBatch) -> list[Any]:
     return found
 
 
+def _mark_of(record: Any) -> Any:
+    """What no other record has: of a tick, which it is."""
+    if not isinstance(record, dict):
+        return record
+    meta = record.get("meta", {})
+    is_tick = "$schedule" in meta
+    return (meta["$schedule"], meta["$schedule_at"]) if is_tick else record["data"]
+
+
 class Reference:
     """An engine that has applied what the log has, and forgets nothing.
 
@@ -110,9 +120,9 @@ class Reference:
                 topic = self.engine.state.by_id[event.topic_id]
                 name = topic.name
                 # Letters go from one topic to another, and what ended says so beside its queue.
-                is_fresh = event.cause is None and topic.partition != DONE
-                for mark in _marks_of(event.batch) if is_fresh else ():
-                    mark = mark["data"] if isinstance(mark, dict) else mark
+                is_new = event.cause is None or isinstance(event.cause, Fired)
+                for record in _marks_of(event.batch) if is_new and topic.partition != DONE else ():
+                    mark = _mark_of(record)
                     if mark in self.born:
                         raise Violation(
                             "no double", f"{mark} of one idempotency key is there twice"

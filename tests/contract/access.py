@@ -23,6 +23,7 @@ INSIDE: Final[Mapping[str, str]] = {
     "second": "in.second",
     "router": "in.router",
     "group": "in.group",
+    "schedule": "in.schedule",
     "source": "in.log",
     "dest": "in.dest",
     "letters": "in.letters",
@@ -41,7 +42,7 @@ class Row:
         line: The route, as the server's table spells it.
         scopes: What a key needs; None: no key is needed.
         target, body: With names in braces.
-        names: Which names of the row are a topic's, a router's or a group's, wherever they stand.
+        names: Which names of the row are a topic's, a router's, a group's or a schedule's, wherever they stand.
         status: The answer to a key that may.
         takes_token: Whether `?token=` is a key here.
     """
@@ -200,6 +201,37 @@ ROWS: Final = (
     ),
     Row("GET /v0/routers/:", _of("read"), "/v0/routers/{router}", None, ("router",)),
     Row("DELETE /v0/routers/:", _of("delete"), "/v0/routers/{absent}", None, ("absent",)),
+    Row("GET /v0/schedules", _of("admin"), "/v0/schedules"),
+    Row(
+        "PUT /v0/schedules/:",
+        _of("admin"),
+        "/v0/schedules/{schedule}",
+        {"topic": "{topic}", "record": {"data": 1}, "cron": "0 0 1 1 *"},
+        ("schedule", "topic"),
+    ),
+    Row(
+        "PUT /v0/schedules/:",
+        _of("admin"),
+        "/v0/schedules/{schedule}",
+        {
+            **{"topic": "{queue}", "record": {"data": 1}, "cron": "0 0 1 1 *"},
+            "config": {"type": "queue", "dead_letter": "{letters}"},
+        },
+        ("schedule", "queue", "letters"),
+    ),
+    Row("GET /v0/schedules/:", _of("admin"), "/v0/schedules/{schedule}", None, ("schedule",)),
+    Row("DELETE /v0/schedules/:", _of("admin"), "/v0/schedules/{absent}", None, ("absent",)),
+    *(
+        Row(
+            f"POST /v0/schedules/:/{action}",
+            _of("admin"),
+            f"/v0/schedules/{{absent}}/{action}",
+            None,
+            ("absent",),
+            status=404,
+        )
+        for action in ("run", "pause", "resume")
+    ),
     Row("GET /v0/groups", _of("read"), "/v0/groups"),
     Row("GET /v0/groups/:", _of("read"), "/v0/groups/{group}", None, ("group",)),
     Row(

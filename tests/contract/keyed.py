@@ -42,16 +42,18 @@ class Desk:
         return self.ask(key, row.method, target, body)
 
     def seen(self) -> Any:
-        """Every topic, router and group with what a refusal must not change, as a key that may see all of
+        """Every topic, router, group and schedule with what a refusal must not change, as a key that may see all of
         them does; not what routers still copy."""
         topics = self.ask(FULL, "GET", "/v0/topics").json["topics"]
         routers = self.ask(FULL, "GET", "/v0/routers").json["routers"]
         ends = {each["router"]: (each["source"], each["dest"]) for each in routers}
         copies = {dest for _, dest in ends.values()}
         groups = self.ask(FULL, "GET", "/v0/groups").json["groups"]
+        listed = self.ask(FULL, "GET", "/v0/schedules").json["schedules"]
         return (
             ends,
             groups,
+            {each["schedule"]: (each["topic"], each["fired_total"]) for each in listed},
             {
                 each["topic"]: each["topic"] in copies or (each["head_seq"], each["count"])
                 for each in topics
@@ -70,6 +72,12 @@ def prepared(server: Server, wire: Wire) -> Desk:
         ("in.leak", "out.log", "out.other"),
     ):
         desk.ask(FULL, "PUT", f"/v0/routers/{name}", {"source": source, "dest": dest})
+    for name, topic in (
+        *(("in.schedule", "in.log"), ("out.schedule", "out.log"), ("in.leak", "out.log")),
+        ("also:schedule", "in.log"),
+    ):
+        yearly = {"topic": topic, "record": {"data": 1}, "cron": "0 0 1 1 *"}
+        desk.ask(FULL, "PUT", f"/v0/schedules/{name}", yearly)
     offsets = [{"topic": "in.log", "seq": 0}, {"topic": "out.log", "seq": 0}]
     for name in ("in.group", "out.group"):
         desk.ask(FULL, "POST", f"/v0/groups/{name}/commit", {"offsets": offsets})

@@ -20,7 +20,7 @@ from .streams import until as news_until
 
 MOVING: Final = (
     {"time", "ready_at", "$ts", "ts", "epoch", "uptime_ms", "last_write_ts", "last_read_ts", "wid", "stream_url", "lease_id"}
-    | {"deadline", "deadlines", "performance", "disk_bytes", "topics_topics"}
+    | {"deadline", "deadlines", "created_at", "next_at", "at", "performance", "disk_bytes", "topics_topics"}
 )  # fmt: skip
 """What differs from server to server; of it only the type is compared."""
 LEASED: Final = ("ack", "nack", "extend")
@@ -60,6 +60,10 @@ def shop(http: httpx.Client) -> httpx.Client:
     ok(http, "POST", "/v0/topics/orders", {"records": records})
     queue = {"type": "queue", "max_deliveries": 5, "dead_letter": "jobs-dead"}
     ok(http, "PUT", "/v0/topics/jobs", queue)
+    for schedule in http.get("/v0/schedules").json()["schedules"]:
+        ok(http, "DELETE", f"/v0/schedules/{schedule['schedule']}")
+    report = {"topic": "jobs", "record": {"data": {"make": "report"}}, "cron": "0 6 * * 1-5"}
+    ok(http, "PUT", "/v0/schedules/report", {**report, "tz": "Europe/Berlin"})
     for group in http.get("/v0/groups").json()["groups"]:
         ok(http, "DELETE", f"/v0/groups/{group['group']}")
     offsets = {"offsets": [{"topic": "orders", "seq": 1}]}
@@ -193,6 +197,7 @@ REFUSED: Final = {
     "topic_not_found": ("GET", "/v0/topics/refunds", None),
     "record_not_found": ("GET", "/v0/topics/orders/latest?tag=nobody", None),
     "router_not_found": ("GET", "/v0/routers/refunds", None),
+    "schedule_not_found": ("GET", "/v0/schedules/refunds", None),
     "group_not_found": ("GET", "/v0/groups/refunds", None),
     "job_not_found": ("GET", "/v0/topics/jobs/jobs/9", None),
     "method_not_allowed": ("PATCH", "/v0/topics", None),

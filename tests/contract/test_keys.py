@@ -188,7 +188,7 @@ def test_a_config_is_the_admins(desk: Desk, name: str, over: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
-@pytest.mark.parametrize("kind", ["topics", "routers", "groups"])
+@pytest.mark.parametrize("kind", ["topics", "routers", "groups", "schedules"])
 def test_lists_hold_what_the_key_may_touch(desk: Desk, kind: str, size: int) -> None:
     """Whatever the page size, each name once; a router is listed if all its names are inside. (§0.2)"""
     desk.ask(FULL, "PUT", "/v0/topics/also:this", {})
@@ -212,6 +212,19 @@ def test_lists_hold_what_the_key_may_touch(desk: Desk, kind: str, size: int) -> 
     assert listed(INNER, "&prefix=out") == []
     assert listed(INNER, "&prefix=i") == [name for name in mine if name.startswith("i")]
     assert listed(INNER, "&prefix=in.l") == [name for name in mine if name.startswith("in.l")]
+
+
+def test_a_schedule_with_a_foreign_topic_is_foreign(desk: Desk) -> None:
+    """Its own name is inside, and the topic that it appends to is not. (§0.2, §14)"""
+    mine = {"topic": "in.log", "record": {"data": 1}, "every_ms": 1000}
+    for method, action, given in (
+        *(("GET", "", None), ("PUT", "", mine), ("DELETE", "", None)),
+        *(("POST", "/run", None), ("POST", "/pause", None), ("POST", "/resume", None)),
+    ):
+        answer = desk.ask(INNER, method, f"/v0/schedules/in.leak{action}", given)
+        assert (answer.status, answer.code) == (403, "forbidden")
+
+    assert desk.ask(FULL, "GET", "/v0/schedules/in.leak").json["topic"] == "out.log"
 
 
 def test_a_group_shows_no_foreign_topic(desk: Desk) -> None:

@@ -75,7 +75,7 @@ BAD_SETTINGS: list[tuple[str, object]] = [
     ("max_body_bytes", "64MB"), ("max_body_bytes", 0), ("max_batch_records", 1.5),
     ("max_record_bytes", "0x10"), ("max_meta_bytes", "-5"), ("max_tag_bytes", "256 bytes"),
     ("max_node_bytes", "nan"), ("max_limit", 0), ("max_watch_topics", "a"), ("max_claim", "1e3"),
-    ("max_routers", "b"), ("max_watch_sessions", "c"), ("max_sse_connections", "d"),
+    ("max_routers", "b"), ("max_schedules", "g"), ("max_watch_sessions", "c"), ("max_sse_connections", "d"),
     ("max_sse_connections_per_key", "e"), ("max_inflight_per_key", "f"), ("max_total_bytes", "1G"),
     ("flush_ms", "soon"), ("segment_max_records", 0), ("hot_max_bytes", "lots"),
     ("log_format", "xml"), ("allow_insecure_no_auth", "maybe"),

@@ -256,6 +256,25 @@ def seen_of_routers(seen: Seen, name: str) -> None:
     seen.ok("DELETE", f"/v0/routers/{name}")
 
 
+def seen_of_schedules(seen: Seen, name: str) -> None:
+    """A schedule whose record has all that a record can have, and its run."""
+    record = {**OF_KAFKA, "key": "/w==", "node": "n", "partition": 0}
+    asked = {
+        "topic": f"{name}-t", "record": record, "config": {"type": "queue"}, "cron": "0 0 1 1 *",
+        "tz": "Europe/Berlin", "missed": "all", "until": 2**50, "paused": False,
+    }  # fmt: skip
+    seen.ok("PUT", f"/v0/schedules/{name}", asked)
+    tagged_one = {"topic": f"{name}-t", "record": tagged("t", 1), "every_ms": 86_400_000}
+    seen.ok("PUT", f"/v0/schedules/{name}-2", tagged_one)
+    for action in ("run", "pause", "resume"):
+        seen.ok("POST", f"/v0/schedules/{name}/{action}")
+    assert seen.ok("GET", f"/v0/schedules/{name}")["last_run"]["seq"] == 1
+    seen.ok("GET", f"/v0/schedules/{name}-2")
+    page = seen.ok("GET", f"/v0/schedules?page_size=1&prefix={name}&topic={name}-t")
+    seen.ok("GET", f"/v0/schedules?cursor={page['next_cursor']}")
+    seen.ok("DELETE", f"/v0/schedules/{name}")
+
+
 def seen_of_groups(seen: Seen, name: str) -> None:
     """A group whose offsets take two pages, of two."""
     for topic in ("a", "b"):
@@ -371,6 +390,7 @@ def test_every_route_answers_as_described(
     seen_of_partitions(seen, f"{name}-partitions")
     seen_of_queues(seen, f"{name}-queue")
     seen_of_routers(seen, f"{name}-router")
+    seen_of_schedules(seen, f"{name}-schedule")
     seen_of_groups(seen, f"{name}-group")
     seen_of_streams(seen, server, opened, f"{name}-watched")
     seen_of_watched_partitions(seen, server, opened, f"{name}-parts")
@@ -435,6 +455,12 @@ REFUSALS: list[tuple[str, str, object, dict[str, str], str]] = [
     ("GET", "/v0/topics/{log}/work?node=w", b"", {"accept": "text/plain"}, "not_acceptable"),
     ("GET", "/v0/routers/absent", b"", {}, "router_not_found"),
     ("PUT", "/v0/routers/r", {"source": "{log}", "dest": "absent", "create_dest": False}, {}, "topic_not_found"),
+    ("GET", "/v0/schedules?cursor=x", b"", {}, "invalid_request"),
+    ("GET", "/v0/schedules/absent", b"", {}, "schedule_not_found"),
+    ("PUT", "/v0/schedules/s", {"topic": "{log}", "record": {"data": 1}}, {}, "invalid_request"),
+    ("POST", "/v0/schedules/absent/run", b"", {}, "schedule_not_found"),
+    ("POST", "/v0/schedules/absent/pause", b"", {}, "schedule_not_found"),
+    ("POST", "/v0/schedules/absent/resume", b"", {}, "schedule_not_found"),
     ("GET", "/v0/groups?cursor=x", b"", {}, "invalid_request"),
     ("GET", "/v0/groups/absent", b"", {}, "group_not_found"),
     ("POST", "/v0/groups/g/commit", {"offsets": []}, {}, "invalid_request"),

@@ -61,6 +61,7 @@ def test_limits(api: Api) -> None:
         "max_record_bytes": 100_000,
         "max_meta_bytes": 16_384, "max_tag_bytes": 256, "max_node_bytes": 128, "max_limit": 1000,
         "max_watch_topics": 256, "max_claim": 1000, "max_topics": 100_000, "max_routers": 10_000,
+        "max_schedules": 10_000,
         "max_watch_sessions": 10_000, "max_sse_connections": 10_000,
         "max_sse_connections_per_key": 1000, "max_inflight_per_key": 1000, "max_total_bytes": 0,
         "max_idempotency_keys": 1_000_000,
@@ -71,7 +72,8 @@ def test_limits(api: Api) -> None:
 # Metrics (§8.3).
 
 GAUGES = {
-    "topics_topics", "topics_topics_by_class", "topics_routers", "topics_records_live",
+    "topics_topics", "topics_topics_by_class", "topics_routers", "topics_schedules",
+    "topics_schedules_blocked", "topics_records_live",
     "topics_bytes_live", "topics_queue_topics", "topics_queue_leases_in_flight",
     "topics_sse_connections", "topics_watch_sessions", "topics_ready", "topics_recovery_progress",
     "topics_uptime_ms", "topics_topic_head_seq", "topics_topic_earliest_seq",

@@ -38,6 +38,7 @@ CODES: Final = {
     "record_not_found": 404,
     "job_not_found": 404,
     "group_not_found": 404,
+    "schedule_not_found": 404,
     "group_not_empty": 409,
     "method_not_allowed": 405,
     "not_acceptable": 406,

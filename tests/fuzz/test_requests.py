@@ -82,6 +82,13 @@ BODIES: dict[str, list[object]] = {
         {"source": "q", "dest": "d"},
         {"source": "q", "dest": "d", "filter": ["a:*"], "create": True},
     ],
+    "PUT /v0/schedules/:": [
+        {"topic": "q", "record": {"data": 1}, "cron": "*/5 9-17 * * 1-5", "tz": "Europe/Berlin"},
+        {"topic": "q", "record": {"data": {"a": 1}, "meta": {"k": "v"}}, "cron": "0 0 0 L * *"},
+        {"topic": "d", "record": {"data": "x", "tag": "t"}, "every_ms": 60000, "missed": "all"},
+        {"topic": "d", "record": {"data": 1}, "at": 4102444800000, "config": {"type": "queue"}},
+        {"topic": "q", "record": {"data": 1}, "every_ms": 5000, "until": 1 << 50, "paused": True},
+    ],
     "POST /v0/watch": [
         {"topics": {"q": {"from_seq": 1}, "d": {"tail": True}}, "node": "n"},
         {"topics": ["q"], "heartbeat_ms": 1000, "limit": 10, "include_data": False},
@@ -92,6 +99,7 @@ BODIES: dict[str, list[object]] = {
 TARGETS = [
     *(b"/v0/topics/q", b"/v0/topics/q/diff", b"/v0/topics?prefix=a&page_size=2&cursor=YQ"),
     *(b"/v0/topics/q/records", b"/v0/topics/q/records?from_seq=1&limit=2&include_meta=0&epoch=e"),
+    *(b"/v0/schedules?prefix=a&topic=q&page_size=1", b"/v0/schedules/a.b/run"),
     *(b"/v0/routers?source=q&dest=d", b"/v0/watch/wid_abc?last_event_id=eyJxIjoxfQ", b"/v0/ws"),
     *(b"/v0/topics/q/work?node=w&max=2&lease_ms=100", b"/v0/topics/a%2Fb?touch=false", b"/"),
 ]
@@ -106,7 +114,7 @@ HEADERS = [
 @pytest.fixture(scope="module")
 def desk() -> Desk:
     """One server for all inputs, with something in it to hit."""
-    made = Desk(Limits(max_topics=200, max_routers=50, max_watch_sessions=50))
+    made = Desk(Limits(max_topics=200, max_routers=50, max_schedules=50, max_watch_sessions=50))
     made.ask("PUT", "/v0/topics/q", {"type": "queue"})
     made.ask("POST", "/v0/topics/q", {"records": [{"data": n, "tag": "a:b"} for n in range(20)]})
     return made

@@ -29,6 +29,7 @@ from topics.protocol.faces.http.queues import (
 )
 from topics.protocol.faces.http.records import parse_delete, parse_diff, parse_purge
 from topics.protocol.faces.http.routers import parse_put_router
+from topics.protocol.faces.http.schedules import parse_put_schedule
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.maintenance import steps
@@ -41,6 +42,7 @@ from topics.protocol.model.commands import (
     DeleteRouter,
     DeleteTopic,
     GetRouter,
+    GetSchedule,
     GetTopic,
     ListRouters,
     ListTopics,
@@ -234,6 +236,26 @@ class Harness:
 
     def unroute(self, name: str = "r") -> Any:
         return shown(self.ask(DeleteRouter(name)))
+
+    # Schedules.
+
+    def at_times(self, name: str = "s", topic: str = "t", **fields: object) -> Any:
+        body = {"topic": topic, "record": {"data": name}, **fields}
+        return shown(self.ask(parse_put_schedule(name, orjson.dumps(body), self.limits)))
+
+    def scheduled(self, name: str = "s") -> Any:
+        return shown(self.ask(GetSchedule(name)))
+
+    def pass_time(self, to_ms: int) -> None:
+        """Let time go on, and do what is due then."""
+        self.now_ms = to_ms
+        self.engine.advance(to_ms)
+        self.work_off()
+
+    def ticks(self, name: str = "t", **fields: object) -> list[int]:
+        """The ticks of which a topic has records, in their order."""
+        page = self.diff(0, name=name, limit=1000, **fields)
+        return [record["meta"]["$schedule_at"] for record in page["records"]]
 
     def datas(self, name: str = "d", from_seq: int = 0, **fields: object) -> list[Any]:
         """What a reader of all finds, losses among the records as (from, to, reason)."""

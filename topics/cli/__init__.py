@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "rm": "records:rm",
     "router": "router:group",
     "routers": "routers:command",
+    "schedules": "schedules:group",
     "serve": "serve:command",
     "settings": "settings:command",
     "spark": "spark:command",
@@ -133,6 +134,7 @@ def main(profile: str | None) -> None:
     topics stats                                 what the server does, live
     topics cluster status                        who leads, and how far each replica is; trim
     topics routers --graph                       what flows where; router create, info, delete
+    topics schedules                             records by the clock; put, get, run, pause, rm
     topics groups                                groups of consumers; show, commit, delete
     topics export orders --to lake --by date     records as Parquet, for analysis
     topics inspect topics-data                   is every byte what was written?

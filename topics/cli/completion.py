@@ -38,6 +38,11 @@ def group_argument() -> Callable[[F], F]:
     return click.argument("name", shell_complete=_groups)
 
 
+def schedule_argument() -> Callable[[F], F]:
+    """The argument NAME of a schedule."""
+    return click.argument("name", shell_complete=_schedules)
+
+
 def _topics(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
     return _names(context, lambda client: (t.topic for t in client.topics(prefix=begun)))
 
@@ -48,6 +53,10 @@ def _routers(context: click.Context, _parameter: click.Parameter, begun: str) ->
 
 def _groups(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
     return _names(context, lambda client: (g.group for g in client.groups(prefix=begun)))
+
+
+def _schedules(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+    return _names(context, lambda client: (s.schedule for s in client.schedules(prefix=begun)))
 
 
 def _names(context: click.Context, ask: "Callable[[Client], Iterable[str]]") -> list[str]:

@@ -24,7 +24,9 @@ FAILED: Final = 5
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 
-OF_SERVER: Final = ("h2", "hpack", "hypercorn", "numpy", "orjson", "uvloop", "websockets", "xxhash")
+OF_SERVER: Final = (
+    *("cronsim", "h2", "hpack", "hypercorn", "numpy", "orjson", "uvloop", "websockets", "xxhash"),
+)
 """Packages that the client and the command line do without; the extra `server` brings them."""
 
 OF_EXPORT: Final = "pyarrow"

@@ -53,11 +53,21 @@ def moment_ms(text: str) -> int:
         ) from None
 
 
-def moment_text(at_ms: int) -> str:
-    """A moment as people read it, in UTC: `2026-03-01T14:30:00Z`."""
-    from datetime import UTC, datetime
+def coming_moment_ms(text: str) -> int:
+    """A moment, as `moment_ms` reads it, but that a duration is one from now on."""
+    if _DURATION.fullmatch(text):
+        return int(time.time() * 1000) + duration_ms(text)
+    return moment_ms(text)
 
-    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+def moment_text(at_ms: int) -> str:
+    """A moment as people of this machine's time zone read it; `moment_ms` reads it too."""
+    from datetime import datetime
+
+    try:
+        return datetime.fromtimestamp(at_ms / 1000).astimezone().isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
 
 
 def age_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
@@ -68,6 +78,11 @@ def age_ms(_context: click.Context, _option: click.Parameter, text: str | None) 
 def at_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
     """The value of an option that is a moment."""
     return None if text is None else _read(moment_ms, text)
+
+
+def coming_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    """The value of an option that is a moment to come."""
+    return None if text is None else _read(coming_moment_ms, text)
 
 
 def _read(parse: Callable[[str], int], text: str) -> int:

@@ -69,10 +69,10 @@ def publish(
     """
     from topics.client import NewRecord
 
-    marks = None if meta is None else _value(meta, "--meta", is_text=False)
+    marks = None if meta is None else value_of(meta, "--meta", is_text=False)
     if marks is not None and not bytes(marks).lstrip().startswith(b"{"):
         raise Stop("--meta is no JSON object", UNUSABLE)
-    value = _value(data, "DATA", is_text=text)
+    value = value_of(data, "DATA", is_text=text)
     record = NewRecord(value, tag=tag, node=node, meta=marks, partition=partition)
     options: AppendOptions = {"create": False if no_create else None}
     if key is not None:
@@ -87,7 +87,7 @@ def publish(
         say(f"{topic} {done.first_seq}{where}{again}{made}")
 
 
-def _value(given: str, where: str, *, is_text: bool) -> Any:
+def value_of(given: str, where: str, *, is_text: bool) -> Any:
     from msgspec import Raw
 
     from topics.client.encoding import why_not_json

@@ -2,9 +2,9 @@
 
 The package knows the contract, and nothing of the server's own code.  From the top:
 
-- `aio`, `sync`: the clients; their calls for queues, routers and groups are in `aioqueues`, `aiorouters`,
-  `aiogroups`, `aiojobs`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
-  what they return for longer work.  `sync` and six more are generated (`_generate`).
+- `aio`, `sync`: the clients; their calls for queues, jobs, routers, schedules and groups are in `aioqueues`, `aiojobs`,
+  `aiorouters`, `aioschedules`, `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
+  what they return for longer work.  `sync` and eight more are generated (`_generate`).
 - `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
 - `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
 - What comes back: an `answer`, or one of the `faults`.  Where the server is: `target`, `address`.
@@ -38,6 +38,7 @@ from topics.client.errors import (
     RecordNotFound,
     RecordTooLarge,
     RouterNotFound,
+    ScheduleNotFound,
     ServerFault,
     Throttled,
     TopicFull,
@@ -87,6 +88,14 @@ from topics.client.models import (
     RouterDeleted,
     RouterLoss,
     RouterSummary,
+    Schedule,
+    ScheduleDeleted,
+    ScheduledRecord,
+    ScheduleLastRun,
+    SchedulePaused,
+    SchedulePut,
+    ScheduleRun,
+    ScheduleSummary,
     StablePage,
     Tombstone,
     TopicConfig,
@@ -107,6 +116,7 @@ from topics.client.options import (
     JobOptions,
     ProducerOptions,
     ReadOptions,
+    ScheduleOptions,
     StablePageOptions,
     WatchOptions,
     WorkOptions,
@@ -202,6 +212,16 @@ __all__ = [
     "RouterLoss",
     "RouterNotFound",
     "RouterSummary",
+    "Schedule",
+    "ScheduleDeleted",
+    "ScheduleLastRun",
+    "ScheduleNotFound",
+    "ScheduleOptions",
+    "SchedulePaused",
+    "SchedulePut",
+    "ScheduleRun",
+    "ScheduleSummary",
+    "ScheduledRecord",
     "Sent",
     "ServerFault",
     "StablePage",

@@ -82,6 +82,7 @@ MODULES: Final[Mapping[str, Phrases]] = {
     "aiojobs.py": {},
     "aioqueues.py": {},
     "aiorouters.py": {},
+    "aioschedules.py": {},
     "aiosession.py": {},
     "aiowatch.py": {
         "; for one task": "; for one thread",

@@ -14,6 +14,7 @@ from topics.client.aiojobs import AsyncJobCalls
 from topics.client.aioproducer import AsyncProducer
 from topics.client.aioqueues import AsyncQueueCalls
 from topics.client.aiorouters import AsyncRouterCalls
+from topics.client.aioschedules import AsyncScheduleCalls
 from topics.client.aiosession import AsyncSession
 from topics.client.aiowatch import AsyncWatch
 from topics.client.batching import Batcher
@@ -57,7 +58,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class AsyncClient(AsyncQueueCalls, AsyncJobCalls, AsyncRouterCalls, AsyncGroupCalls):
+class AsyncClient(
+    AsyncQueueCalls, AsyncJobCalls, AsyncRouterCalls, AsyncScheduleCalls, AsyncGroupCalls
+):
     """A client of one server, for one event loop at a time and any number of its tasks.
 
         async with AsyncClient("http://127.0.0.1:4000") as client:

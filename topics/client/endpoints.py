@@ -41,6 +41,12 @@ from topics.client.models import (
     RouterConfig,
     RouterDeleted,
     RoutersPage,
+    Schedule,
+    ScheduleDeleted,
+    SchedulePaused,
+    SchedulePut,
+    ScheduleRun,
+    SchedulesPage,
     StablePage,
     TopicConfig,
     TopicDeleted,
@@ -55,6 +61,7 @@ from topics.client.options import (
     DiffOptions,
     JobOptions,
     Match,
+    ScheduleOptions,
     StablePageOptions,
     WriteOptions,
     require,
@@ -465,6 +472,76 @@ def routers(
 def delete_router(router: str) -> Call[RouterDeleted]:
     # Not repeatable, as `delete_topic`.
     return Call("DELETE", router_path(router), decoder_of(RouterDeleted), is_repeatable=False)
+
+
+def schedule_path(schedule: str, action: str = "") -> str:
+    path = f"/v0/schedules/{_segment(schedule, 'schedule')}"
+    return f"{path}/{action}" if action else path
+
+
+def put_schedule(
+    schedule: str, topic: str, value: Any, options: ScheduleOptions
+) -> Call[SchedulePut]:
+    require(ScheduleOptions, options, "put_schedule()")
+    config = options.get("config")
+    if config is not None:
+        require(Config, config, "put_schedule()")
+    record = encode_record(
+        value,
+        tag=options.get("tag"),
+        meta=options.get("meta"),
+        partition=options.get("partition"),
+        default=options.get("default"),
+    )
+    # Repeatable: the same schedule again changes nothing.
+    body = _body(
+        {
+            "topic": topic,
+            "record": msgspec.Raw(record),
+            "cron": options.get("cron"),
+            "every_ms": options.get("every_ms"),
+            "at": options.get("at_ms"),
+            "tz": options.get("tz"),
+            "missed": options.get("missed"),
+            "until": options.get("until_ms"),
+            "paused": options.get("paused"),
+            "config": config,
+        }
+    )
+    return Call("PUT", schedule_path(schedule), decoder_of(SchedulePut), body=body)
+
+
+def schedule(schedule: str) -> Call[Schedule]:
+    return Call("GET", schedule_path(schedule), decoder_of(Schedule))
+
+
+def schedules(
+    *, prefix: str, topic: str | None, page_size: int, cursor: str | None
+) -> Call[SchedulesPage]:
+    asked = {"prefix": prefix or None, "topic": topic, "cursor": cursor}
+    params = {name: value for name, value in asked.items() if value is not None}
+    params["page_size"] = str(page_size)
+    return Call("GET", "/v0/schedules", decoder_of(SchedulesPage), params)
+
+
+def delete_schedule(schedule: str) -> Call[ScheduleDeleted]:
+    # Not repeatable, as `delete_topic`.
+    path = schedule_path(schedule)
+    return Call("DELETE", path, decoder_of(ScheduleDeleted), is_repeatable=False)
+
+
+def run_schedule(schedule: str) -> Call[ScheduleRun]:
+    # Not repeatable: each attempt may append a record.
+    path = schedule_path(schedule, "run")
+    return Call("POST", path, decoder_of(ScheduleRun), is_repeatable=False)
+
+
+def pause_schedule(schedule: str) -> Call[SchedulePaused]:
+    return Call("POST", schedule_path(schedule, "pause"), decoder_of(SchedulePaused))
+
+
+def resume_schedule(schedule: str) -> Call[SchedulePaused]:
+    return Call("POST", schedule_path(schedule, "resume"), decoder_of(SchedulePaused))
 
 
 def group_path(group: str, action: str = "") -> str:

@@ -101,6 +101,10 @@ class RouterNotFound(NotFound):
     """404: the router does not exist."""
 
 
+class ScheduleNotFound(NotFound):
+    """404: the schedule does not exist."""
+
+
 class RecordNotFound(NotFound):
     """404: no record of the topic has the tag."""
 
@@ -159,6 +163,7 @@ _BY_CODE: Final[dict[str, type[TopicsError]]] = {
     "group_not_found": GroupNotFound,
     "record_too_large": RecordTooLarge,
     "router_not_found": RouterNotFound,
+    "schedule_not_found": ScheduleNotFound,
     "topic_not_found": TopicNotFound,
 }
 _BY_STATUS: Final[dict[int, type[TopicsError]]] = {

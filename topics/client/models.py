@@ -755,6 +755,117 @@ class RouterDeleted(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bool
 
 
+class ScheduleLastRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The last record that a schedule appended.
+
+    Attributes:
+        at_ms: Its tick, as `meta["$schedule_at"]` says.
+        ts_ms: When it was appended.
+    """
+
+    at_ms: int = msgspec.field(name="at")
+    ts_ms: int = msgspec.field(name="ts")
+    topic: str
+    partition: int = 0
+    seq: int
+
+
+class ScheduleSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One schedule of the list.
+
+    Attributes:
+        cron, every_ms, at_ms: One of them is not None.
+        tz: The time zone of `cron`.
+        next_at_ms: The next tick; None where there is none, or it is paused.
+        last_run: The last record; None before the first.
+        missed_total: Ticks that did not happen.
+        blocked: Why its topic does not take the record; None while it does.
+    """
+
+    schedule: str
+    topic: str
+    cron: str | None = None
+    every_ms: int | None = None
+    at_ms: int | None = msgspec.field(name="at", default=None)
+    tz: str | None = None
+    missed: str = "one"
+    until_ms: int | None = msgspec.field(name="until", default=None)
+    paused: bool = False
+    next_at_ms: int | None = msgspec.field(name="next_at", default=None)
+    last_run: ScheduleLastRun | None = None
+    fired_total: int = 0
+    missed_total: int = 0
+    blocked: Blocked | None = None
+
+
+class ScheduledRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The record that each tick appends."""
+
+    data: Any
+    tag: str | None = None
+    node: str | None = None
+    meta: dict[str, Any] | None = None
+    form: str | None = None
+    key: str | None = None
+    time: int | None = None
+    headers: list[Any] | None = None
+    partition: int | None = None
+    delay_ms: int | None = None
+    not_before: int | None = None
+    priority: int | None = None
+    expires_ms: int | None = None
+    group: str | None = None
+    unique: str | dict[str, Any] | None = None
+
+
+class Schedule(ScheduleSummary, frozen=True, kw_only=True):
+    """A schedule, and what it appends.
+
+    Attributes:
+        config: Of the topic, where a tick makes it; None: the server's defaults.
+        created_at_ms: When it was made: `every_ms` counts from then.
+    """
+
+    record: ScheduledRecord
+    config: TopicConfig | None = None
+    created_at_ms: int = msgspec.field(name="created_at", default=0)
+
+
+class SchedulePut(Schedule, frozen=True, kw_only=True):
+    """Answer of `put_schedule`; `created` is true where this call created the schedule."""
+
+    created: bool
+
+
+class SchedulesPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of the list; no `next_cursor` on the last."""
+
+    items: list[ScheduleSummary] = msgspec.field(name="schedules")
+    next_cursor: str | None = None
+
+
+class SchedulePaused(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `pause_schedule` and `resume_schedule`; `changed` is false where it was so before."""
+
+    schedule: str
+    paused: bool
+    changed: bool
+    next_at_ms: int | None = msgspec.field(name="next_at", default=None)
+
+
+class ScheduleRun(ScheduleLastRun, frozen=True, kw_only=True):
+    """Answer of `run_schedule`: where the record is."""
+
+    schedule: str
+
+
+class ScheduleDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `delete_schedule`; `deleted` is false where it did not exist."""
+
+    schedule: str
+    deleted: bool
+
+
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One group of the list.
 

@@ -1,4 +1,4 @@
-"""Names of topics, routers and groups, as the contract allows them (§1).
+"""Names of topics, routers, schedules and groups, as the contract allows them (§1).
 
 No server of this API has others, and programs put names into paths, queries, and lines of a shell: what
 a server calls otherwise is left out of what the client hands on.
@@ -21,6 +21,11 @@ def is_topic(name: str) -> bool:
 def is_router(name: str) -> bool:
     """Whether a router may have this name."""
     return _ROUTER.fullmatch(name) is not None
+
+
+def is_schedule(name: str) -> bool:
+    """Whether a schedule may have this name."""
+    return is_topic(name)
 
 
 def is_group(name: str) -> bool:

@@ -162,6 +162,36 @@ class ProducerOptions(WriteOptions, total=False):
     default: Default | None
 
 
+class ScheduleOptions(TypedDict, total=False):
+    """Options of `put_schedule`: one of `cron`, `every_ms` and `at_ms`, and how.
+
+    Attributes:
+        cron: Minute, hour, day of the month, month, day of the week; six fields begin with the second.
+        every_ms: Between two ticks, counted from when the schedule was made; at least 1000.
+        at_ms: Of one tick, milliseconds since the epoch; the schedule is deleted then.
+        tz: The time zone of `cron`, as "Europe/Berlin"; by default UTC.
+        missed: Which of the ticks that could not happen in time happen later: by default the last one.
+        until_ms: No tick is then or later.
+        paused: It has no ticks for now.
+        tag, meta, partition: Of a bare value, as for `append`.
+        config: Of the topic, if a tick creates it.
+        default: As for `append`.
+    """
+
+    cron: str | None
+    every_ms: int | None
+    at_ms: int | None
+    tz: str | None
+    missed: Literal["none", "one", "all"]
+    until_ms: int | None
+    paused: bool
+    tag: str | None
+    meta: Mapping[str, Any] | None
+    partition: int | None
+    config: Config | None
+    default: Default | None
+
+
 class PageOptions(TypedDict, total=False):
     """Options of every read.
 

@@ -17,11 +17,12 @@ from topics.client.models import (
     GroupSummary,
     JobInfo,
     RouterSummary,
+    ScheduleSummary,
     Tombstone,
     TopicState,
     TopicSummary,
 )
-from topics.client.names import is_group, is_router, is_topic
+from topics.client.names import is_group, is_router, is_schedule, is_topic
 from topics.client.options import DiffOptions, PageOptions, require
 
 R = TypeVar("R")
@@ -214,6 +215,13 @@ def routers(
             prefix=prefix, source=source, dest=dest, page_size=page_size, cursor=at
         ),
         lambda item: is_router(item.router) and is_topic(item.source) and is_topic(item.dest),
+    )
+
+
+def schedules(*, prefix: str, topic: str | None, page_size: int) -> ListPages[ScheduleSummary]:
+    return ListPages(
+        lambda at: endpoints.schedules(prefix=prefix, topic=topic, page_size=page_size, cursor=at),
+        lambda item: is_schedule(item.schedule) and is_topic(item.topic),
     )
 
 

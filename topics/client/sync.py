@@ -43,6 +43,7 @@ from topics.client.producer import Producer
 from topics.client.queues import QueueCalls
 from topics.client.retry import Clock, Retry
 from topics.client.routers import RouterCalls
+from topics.client.schedules import ScheduleCalls
 from topics.client.session import Session
 from topics.client.target import parse_target
 from topics.client.watch import Watch
@@ -55,7 +56,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Client(QueueCalls, JobCalls, RouterCalls, GroupCalls):
+class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
     """A client of one server, for any number of threads.
 
         with Client("http://127.0.0.1:4000") as client:

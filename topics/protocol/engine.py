@@ -28,6 +28,7 @@ from topics.protocol.decide.reads import Reads
 from topics.protocol.decide.records import RecordCommands
 from topics.protocol.decide.redrives import Redrives
 from topics.protocol.decide.routers import RouterCommands
+from topics.protocol.decide.schedules import ScheduleCommands
 from topics.protocol.decide.topics import TopicCommands, note_read
 from topics.protocol.decide.watches import WatchCommands
 from topics.protocol.model.access import Caller
@@ -129,6 +130,7 @@ class Engine:
         self.fetches = Fetches(self.unit, self.watches.connection_shares)
         self.group_commands = GroupCommands(limits, self.unit)
         self._records = RecordCommands(self.unit, self.scans)
+        self.schedule_commands = ScheduleCommands(limits, self.unit, self._records)
         self._redrives = Redrives(self.unit, self.scans)
         self.job_reads = JobReads(self.unit, self.scans)
         self._job_changes = JobChanges(
@@ -147,6 +149,7 @@ class Engine:
             **BatchCommands(self.unit).commands,
             **self.fetches.commands,
             **self.group_commands.commands,
+            **self.schedule_commands.commands,
         }
 
     # ------------------------------------------------------------------ the shell's side
@@ -306,7 +309,7 @@ class Engine:
         self.group_commands.release_all(read_only(lacks_space=lacks_space))
         self.router_commands.on_stopped()
 
-    # What there is to do without a command: copies, leases that ran out, waiters, groups, scans.
+    # What there is to do without a command: copies, leases that ran out, waiters, groups, ticks, scans.
 
     def has_work(self, *, may_copy: bool = True) -> bool:
         """Whether `work_off` has something to do now, or `take_fetches` something to read.
@@ -318,6 +321,7 @@ class Engine:
             self.unit.fetches
             or self.scans.due
             or self.group_commands.is_due(self.state.now_ms)
+            or self.schedule_commands.is_due(self.state.now_ms)
             or (may_copy and self.router_commands.wants_to_copy())
             or (self.state.queues.by_id and self.queue_commands.is_due())
             or self.job_reads.is_due()
@@ -330,6 +334,7 @@ class Engine:
         self.queue_commands.step(moment)
         self.job_reads.step(moment.now_ms)
         self.group_commands.step(moment)
+        self.schedule_commands.step(moment)
         if may_copy:
             self.router_commands.step(moment)
         self.scans.step(moment)
@@ -338,6 +343,7 @@ class Engine:
         """When `work_off` is wanted again though nothing happens until then; None: never."""
         at_ms = self.queue_commands.alarm_ms() if self.state.queues.by_id else None
         at_ms = earlier(at_ms, self.group_commands.alarm_ms())
+        at_ms = earlier(at_ms, self.schedule_commands.alarm_ms())
         return earlier(at_ms, self.router_commands.alarm_ms())
 
     def take_fetches(self) -> list[Fetch]:
@@ -399,6 +405,7 @@ class Engine:
         queues.next_lease = max(queues.next_lease, recovery.incarnation << LEASES_BITS)
         self.router_commands.on_recovered()
         self.group_commands.begin(now_ms)
+        self.schedule_commands.begin()
         self.state.appended_total = 0  # a replay appends what was appended before
 
     def _lose_tail(self, topic: Topic, first: int, last: int, now_ms: int) -> None:
@@ -426,6 +433,7 @@ class Engine:
             self.unit.publication.show_all(topic)
         self.state.recover_jobs(clean=True)
         self.router_commands.on_recovered()
+        self.schedule_commands.begin()
         self.state.appended_total = 0
 
     def follow(self, events: Sequence[Event], body: bytes) -> None:
@@ -477,6 +485,7 @@ class Engine:
         queues.next_lease = max(queues.next_lease, term << LEASES_BITS)
         queues.begin(now_ms)
         self.group_commands.begin(now_ms)
+        self.schedule_commands.begin()
 
     # ------------------------------------------------------------------ what one rule means for others
 

@@ -5,7 +5,7 @@ import pytest
 from cluster.engines import LIMITS
 
 from protocol.batches.builder import batch, records_of
-from topics.protocol.cluster.formats import BATCHES, GROUPS, JOBS, format_of
+from topics.protocol.cluster.formats import BATCHES, GROUPS, JOBS, SCHEDULES, format_of
 from topics.protocol.cluster.member import Member
 from topics.protocol.cluster.rule.unit import FORMAT, FORMAT_OLDEST
 from topics.protocol.driver.reply import Reply
@@ -20,18 +20,24 @@ from topics.protocol.model.commands import (
     DeleteGroup,
     DeleteOffsets,
     DeleteRecords,
+    DeleteSchedule,
     DeleteTopic,
     Extend,
     JoinGroup,
     LeaveGroup,
     Nack,
+    PauseSchedule,
+    PutSchedule,
     Redrive,
     ReserveProducerIds,
+    ResumeSchedule,
+    RunSchedule,
     SyncGroup,
 )
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.groups import Membership, OffsetCommit
 from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.schedules import ScheduleConfig, ScheduledRecord
 from topics.protocol.state.packed_run import PackedRun
 
 from .rig import Rig
@@ -84,7 +90,13 @@ NEWER = {
     "the end of an offset": DeleteOffsets("g", ["t"]),
     "the end of a group": DeleteGroup("g"),
 }
+SCHEDULED = ScheduleConfig(topic="t", record=ScheduledRecord(b"1"), every_ms=1000)
 NEWEST = {
+    "a schedule": PutSchedule("s", SCHEDULED),
+    "a pause": PauseSchedule("s"),
+    "the end of a pause": ResumeSchedule("s"),
+    "a run": RunSchedule("s"),
+    "the end of a schedule": DeleteSchedule("s"),
     "a redrive": Redrive("d", "q", None, 1),
     "a reason": Nack("q", "w", [1], None, 0, "why"),
     "a job that is dead": Nack("q", "w", [1], None, 0, is_dead=True),
@@ -137,8 +149,8 @@ def test_configs_of_format_three_wait_for_it(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", NEWEST)
-def test_what_becomes_of_jobs_waits_for_format_four(what: str) -> None:
-    assert format_of(NEWEST[what]) == JOBS
+def test_schedules_and_what_becomes_of_jobs_wait_for_format_four(what: str) -> None:
+    assert format_of(NEWEST[what]) == JOBS == SCHEDULES
 
 
 @pytest.mark.parametrize("what", OLD)

@@ -16,6 +16,7 @@ from topics.protocol.model.events import (
     CursorsMoved,
     DeadLettered,
     Event,
+    Fired,
     Floors,
     FloorsRaised,
     Forwarded,
@@ -41,6 +42,8 @@ from topics.protocol.model.events import (
     RunsDropped,
     RunsSealed,
     ScatteredDeleted,
+    ScheduleConfigured,
+    ScheduleDeleted,
     SeqsReserved,
     SeqsSkipped,
     TailLost,
@@ -50,13 +53,25 @@ from topics.protocol.model.events import (
     TopicDeleted,
 )
 from topics.protocol.model.groups import CommittedOffset, GroupMember, GroupPhase
+from topics.protocol.model.marks import Mark
 from topics.protocol.model.records import Batch, PackedBatch, SharedText, StoredText
+from topics.protocol.model.schedules import Run, ScheduleConfig, ScheduledRecord
 
 U32 = st.integers(0, 2**32 - 1)
 SEQ = st.integers(0, 2**63)
 NAMES = st.none() | st.text(max_size=8)
 
 MEMBER = GroupMember("m", "i", "c", "h", 6000, 7000, (("range", b"\xff\0"),))
+
+SCHEDULE = ScheduleConfig(
+    topic="jobs",
+    record=ScheduledRecord(b"1", "n", "t", b'{"a":1}', Mark(b',"$key":"aw=="', 3), 2),
+    config=TopicConfig(type="queue"),
+    cron="*/5 9-17 * * 1-5",
+    tz="Europe/Berlin",
+    missed="all",
+    until=2**53,
+)
 
 SMALL: list[Event] = [
     TopicCreated(1, 2, "jobs", TopicConfig(type="queue", cap_records=7, dead_letter="dlq"), 1024),
@@ -86,6 +101,11 @@ SMALL: list[Event] = [
     GroupChanged(1, "g", 7, GroupPhase.STABLE, "", "", "", [], [], [("m", b"\0\xff")]),
     GroupDeleted(1, "g"),
     PartitionsAdded(9, 1, [2, 3, 2**40], 1024),
+    ScheduleConfigured(9, 1, "s", SCHEDULE, False, 2**53),
+    ScheduleConfigured(9, 1, "s", None, True, None, 7, Run(1, 2, "jobs", 3, 2**53)),
+    ScheduleDeleted(9, 1),
+    AppendRemembered(9, 1, b"k" * 16, b"\x91"),
+    JobsExpired(1, 2, np.array([[1, 3]], "<u8").tobytes(), 4, 5, 3),
 ]
 
 
@@ -95,6 +115,7 @@ CAUSES = [
     DeadLettered(2, b"\1" * 16, 1, 4, 5),
     Redriven(2, b"\1" * 16, 4, 5),
 ]
+CAUSES += [Fired(7, 2**53, None, 3, True), Fired(7, 1, 2**53)]
 
 
 @st.composite
@@ -133,6 +154,8 @@ def appends(draw: Any) -> RecordsAppended:
         reserved_through=draw(SEQ),
         key=draw(st.sampled_from((b"", b"k" * 16))),
         cause=draw(st.sampled_from(CAUSES)),
+        placed=draw(st.sampled_from((b"", b"\x91"))),
+        jobs=draw(st.sampled_from((b"", b"\x91\xc4\x04\0\0\0\0"))),
     )
 
 

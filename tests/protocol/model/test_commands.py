@@ -18,9 +18,11 @@ from topics.protocol.model.commands import (
     FetchBatches,
     FetchOffsets,
     FindPlaces,
+    GetSchedule,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    ListSchedules,
     ReserveProducerIds,
     RestsOn,
     SyncGroup,
@@ -33,10 +35,14 @@ ASKED = [route for route in ROUTES if route.command is not None]
 @pytest.mark.parametrize("route", ASKED, ids=lambda route: route.line)
 def test_a_read_needs_no_more_than_the_scope_to_read(route: Route) -> None:
     """Whoever may only read changes nothing but how far they have read, and what a read rests on is never a
-    change. (§0.2, §13.3)"""
+    change.  Schedules are for administrators alone. (§0.2, §13.3, §14)"""
     assert route.command is not None
     facts = FACTS[route.command]
-    assert facts.is_read == (route.guard == "read" and route.command is not CommitOffsets)
+    if route.command in (GetSchedule, ListSchedules):
+        assert facts.is_read
+        assert route.guard == "admin"
+    else:
+        assert facts.is_read == (route.guard == "read" and route.command is not CommitOffsets)
     assert facts.is_read or facts.rests_on is RestsOn.STATE
 
 

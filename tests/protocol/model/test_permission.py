@@ -13,6 +13,7 @@ from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.groups import Membership, OffsetCommit
 from topics.protocol.model.permission import permitted
+from topics.protocol.model.schedules import ScheduleConfig, ScheduledRecord
 from topics.protocol.model.tags import equals
 
 LETTERS = msgspec.structs.replace(TopicConfig(), dead_letter="in.letters")
@@ -31,6 +32,8 @@ JOIN: dict[str, Any] = {
     "client_host": "h", "session_ms": 1, "rebalance_ms": 1, "protocol_type": "consumer",
     "protocols": (("range", b"s"),),
 }  # fmt: skip
+SCHEDULED = ScheduleConfig(topic="in.a", record=ScheduledRecord(b"1"), every_ms=1000)
+LETTERED = msgspec.structs.replace(SCHEDULED, config=LETTERS)
 MEMBER = Membership(3, "m", None)
 WATCH: dict[str, Any] = {
     "view": View(1, 1),
@@ -80,6 +83,14 @@ TABLE: list[tuple[Command, set[str]]] = [
     (commands.GetRouter("in.r"), {"in.r"}),
     (commands.ListRouters("out", 10, "", "out.a", None), set()),
     (commands.DeleteRouter("in.r"), {"in.r"}),
+    (commands.PutSchedule("in.s", SCHEDULED), {"in.s", "in.a"}),
+    (commands.PutSchedule("in.s", LETTERED), {"in.s", "in.a", "in.letters"}),
+    (commands.GetSchedule("in.s"), {"in.s"}),
+    (commands.ListSchedules("out", 10, "out.s", "out.a"), set()),
+    (commands.DeleteSchedule("in.s"), {"in.s"}),
+    (commands.PauseSchedule("in.s"), {"in.s"}),
+    (commands.ResumeSchedule("in.s"), {"in.s"}),
+    (commands.RunSchedule("in.s"), {"in.s"}),
     (commands.Claim("in.a", "out.n", 1, None, 0), {"in.a"}),
     (commands.Ack("in.a", **HELD), {"in.a"}),
     (commands.Nack("in.a", **HELD, delay_ms=0), {"in.a"}),
@@ -129,7 +140,7 @@ def test_the_names_of_a_command(command: Command, names: set[str]) -> None:
 )
 def test_one_name_outside_is_enough(command: Command, name: str) -> None:
     """A key that may touch all names of a command but one is refused. (§0.2)"""
-    other = tuple(f"in.{letter}" for letter in "abrg" if not name.startswith(f"in.{letter}"))
+    other = tuple(f"in.{letter}" for letter in "abrgs" if not name.startswith(f"in.{letter}"))
     caller = Caller("k", prefixes=(*other, *(("in.letters",) if name != "in.letters" else ())))
 
     assert status_of(permitted, command, caller) == 403

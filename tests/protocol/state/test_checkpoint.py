@@ -360,7 +360,7 @@ def test_a_place_is_in_the_checkpoint_of_a_clusters_node_alone() -> None:
     engine = Harness()
     engine.append("a")
     plain = b"".join(_checkpoint(engine).pieces())
-    assert len(msgspec.msgpack.decode(plain)) == len(Checkpoint.__struct_fields__) - 4
+    assert len(msgspec.msgpack.decode(plain)) == len(Checkpoint.__struct_fields__) - 5
 
     place = LogPlace(2, 3, 4, b"c" * 16, 5)
     reached = PlaceReached(1, place, place, 7)

@@ -476,7 +476,7 @@ def test_a_lease_from_before_leases_were_not_lasting_does_not_come_back() -> Non
 
 def test_a_rest_grows_up_to_its_most() -> None:
     """However many deliveries there were, also where the power is beyond all numbers. (133)"""
-    backoff = Backoff(base_ms=100, factor=3, max_ms=2000)
+    backoff = Backoff(base_ms=100, factor=3.0, max_ms=2000)
     assert [rest_ms(backoff, n, 1) for n in (0, 1, 2, 3, 4, 10_000)] == [
         100,
         100,

@@ -2,9 +2,10 @@
 
 import pytest
 
+from topics.protocol.model.backoff import BACKOFF_MAX_MS
 from topics.protocol.model.config import RouterConfig
 from topics.protocol.model.events import Loss, RouterConfigured
-from topics.protocol.state.routers import BACKOFF_MAX_MS, HOPS_MAX, Router, Routers
+from topics.protocol.state.routers import HOPS_MAX, Router, Routers
 
 
 def graph(*edges: str) -> Routers:

@@ -289,6 +289,23 @@ def test_routers_tell_lag_and_blocks() -> None:
         assert line in told
 
 
+def test_schedules_tell_what_they_did() -> None:
+    """How many there are, what they appended, which ticks did not happen, and which are blocked. (§14)"""
+    engine = Harness()
+    engine.put("full", cap_records=1, discard="reject")
+    engine.append(1, name="full")
+    engine.at_times("stuck", topic="full", every_ms=1000)
+    engine.at_times("s", every_ms=1000)
+    engine.pass_time(engine.now_ms + 5000)
+    told = lines(engine)
+
+    for line in (
+        *("topics_schedules 2", "topics_schedules_blocked 1"),
+        *("topics_schedules_fired_total 1", "topics_schedules_missed_total 4"),
+    ):
+        assert line in told
+
+
 def commit(engine: Harness, group: str, **seqs: int) -> None:
     engine.ask(CommitOffsets(group, [OffsetCommit(topic, seq) for topic, seq in seqs.items()]))
 

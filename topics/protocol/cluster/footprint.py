@@ -21,6 +21,8 @@ from topics.protocol.model.events import (
     JobsReleased,
     OffsetsCommitted,
     RecordsAppended,
+    ScheduleConfigured,
+    ScheduleDeleted,
     SeqsReserved,
     TimePassed,
     TopicCreated,
@@ -30,7 +32,11 @@ from topics.protocol.model.events import (
 from topics.protocol.state.state import State
 
 _GROUPS: Final = (GroupChanged, GroupDeleted, OffsetsCommitted)
-_UNSEEN: Final = (*LOCAL_EVENTS, *_GROUPS, CursorsMoved, SeqsReserved, TimePassed)
+_SCHEDULES: Final = (ScheduleConfigured, ScheduleDeleted)
+_UNSEEN: Final = (
+    *(*LOCAL_EVENTS, *_GROUPS, *_SCHEDULES),
+    *(CursorsMoved, SeqsReserved, TimePassed),
+)
 """Of these, no read of a topic tells."""
 _ADDS: Final = (JobsLeased, JobsNoted, JobsReleased)
 """After these a stream shows what it showed before."""

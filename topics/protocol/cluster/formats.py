@@ -2,8 +2,8 @@
 
 Format 1 carries all that records of HTTP need.  Format 2 carries record batches of Kafka's clients, ids of
 producers, the marks of records that came by Kafka, configs of record batches, and trims.  Format 3 carries partitions,
-compaction and groups of consumers.  Format 4 carries options of jobs, and what became of them: redrives, reasons, progress,
-results.
+compaction and groups of consumers.  Format 4 carries options of jobs and what became of them (redrives, reasons, progress,
+results), and schedules.
 """
 
 from typing import Final
@@ -21,13 +21,18 @@ from topics.protocol.model.commands import (
     DeleteGroup,
     DeleteOffsets,
     DeleteRecords,
+    DeleteSchedule,
     Extend,
     JoinGroup,
     LeaveGroup,
     Nack,
+    PauseSchedule,
+    PutSchedule,
     PutTopic,
     Redrive,
     ReserveProducerIds,
+    ResumeSchedule,
+    RunSchedule,
     SyncGroup,
 )
 from topics.protocol.model.config import TopicConfig
@@ -35,6 +40,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 
 BATCHES: Final = 2
 GROUPS: Final = 3
+SCHEDULES: Final = 4
 JOBS: Final = 4
 
 
@@ -54,6 +60,8 @@ def format_of(command: Command) -> int:
             | SyncGroup()
         ):
             return GROUPS
+        case PutSchedule() | PauseSchedule() | ResumeSchedule() | RunSchedule() | DeleteSchedule():
+            return SCHEDULES
         case Redrive():
             return FORMAT_OLDEST if command.is_dry else JOBS
         case Ack():

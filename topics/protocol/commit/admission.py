@@ -119,11 +119,13 @@ class Admission:
         command: Append,
         now_ms: int,
         beside: Sequence[RecordsAppended] = (),
+        cause: Cause | None = None,
     ) -> tuple[RecordsAppended, int]:
         """The event of a batch, and the room it may need in the log.
 
         Args:
             beside: Events of the same append in other partitions, which are not true yet.
+            cause: What else becomes true with it.
         """
         n, config = len(command.datas), topic.config
         if config.discard == "reject" and config.cap_records:
@@ -146,7 +148,9 @@ class Admission:
                 marks=command.marks,
             )
         pressed = not command.disable_backpressure
-        return self._event(topic, batch, now_ms, key=key, pressed=pressed, beside=beside)
+        return self._event(
+            topic, batch, now_ms, key=key, pressed=pressed, cause=cause, beside=beside
+        )
 
     def batched(
         self, topic: Topic, batch: Batch | PackedBatch, now_ms: int

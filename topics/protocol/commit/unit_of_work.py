@@ -25,6 +25,7 @@ from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.events import (
     MARKS_BYTES,
     Cause,
+    CopyCause,
     CursorsMoved,
     DeadLettered,
     Event,
@@ -410,6 +411,7 @@ class UnitOfWork:
         command: Append,
         now_ms: int,
         beside: Sequence[RecordsAppended] = (),
+        cause: Cause | None = None,
     ) -> tuple[RecordsAppended, int]:
         """The event of a batch that is taken, and the room it may need in the log; nothing changes
         but by time.
@@ -422,11 +424,11 @@ class UnitOfWork:
         """
         self.let_leases_end(topic)
         try:
-            return self.admission.appended(topic, command, now_ms, beside)
+            return self.admission.appended(topic, command, now_ms, beside, cause)
         except Rejection as refusal:
             if not self._may_free(refusal, now_ms):
                 raise
-            return self.admission.appended(topic, command, now_ms, beside)
+            return self.admission.appended(topic, command, now_ms, beside, cause)
 
     def admit_key(self, topic: Topic, command: Append, now_ms: int) -> bytes:
         """The digest of its key that is remembered; as `admit_append`."""
@@ -485,7 +487,7 @@ class UnitOfWork:
         self,
         dest: Topic,
         copies: Copies,
-        cause: Cause,
+        cause: CopyCause,
         moment: Moment,
         *,
         freed_bytes: int = 0,

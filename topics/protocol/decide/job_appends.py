@@ -11,7 +11,7 @@ from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.placement import part_of
 from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.events import AppendRemembered, RecordsAppended, TopicCreated
+from topics.protocol.model.events import AppendRemembered, Fired, RecordsAppended, TopicCreated
 from topics.protocol.model.job_options import JobRequest, resolved_options
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import SYNCED, WRITTEN, Appended, Gate
@@ -50,12 +50,18 @@ class JobAppends:
         self._state = unit.state
 
     def append(
-        self, topic: Topic, command: Append, created: TopicCreated | None, moment: Moment
+        self,
+        topic: Topic,
+        command: Append,
+        created: TopicCreated | None,
+        moment: Moment,
+        fired: Fired | None = None,
     ) -> Appended:
         """All records or none.
 
         Args:
             topic: Where `created` is given, it is not there yet.
+            fired: As `RecordCommands.append` has it.
 
         Raises:
             Rejection: 400 where an option is not for this topic; as any append.
@@ -73,7 +79,11 @@ class JobAppends:
             return self._all_there(topic, command, found, key, moment)
         some = [command.jobs[at] for at in found.new]
         options = resolved_options(some, now_ms)
-        event, log_bytes = unit.admit_append(topic, part_of(command, found.new), now_ms)
+        volatile = not topic.durability.is_logged
+        cause = None if volatile else fired
+        event, log_bytes = unit.admit_append(
+            topic, part_of(command, found.new), now_ms, cause=cause
+        )
         placed = self._placed(found, event.first_seq)
         if found.hits:
             event = replace(event, key=key, placed=encode_placed(placed) if key else b"")
@@ -82,7 +92,8 @@ class JobAppends:
         if options is not None:
             event = replace(event, jobs=_encode(options))
         log_bytes += len(event.jobs) + len(event.placed)
-        return self._write(topic, command, created, moment, event, log_bytes, found, placed)
+        spare = FRAME_BYTES if volatile and fired is not None else 0
+        return self._write(topic, command, created, moment, event, log_bytes, found, placed, spare)
 
     def _write(
         self,
@@ -94,10 +105,11 @@ class JobAppends:
         log_bytes: int,
         found: _Found,
         placed: Placed,
+        spare_bytes: int,
     ) -> Appended:
         unit = self._unit
         volatile = not topic.durability.is_logged
-        need = FRAME_BYTES if volatile else log_bytes
+        need = spare_bytes + (FRAME_BYTES if volatile else log_bytes)
         need += FRAME_BYTES * (created is not None) + FRAME_BYTES * bool(found.replaced)
         unit.require_writable(moment, need)
         if created is not None:

@@ -18,7 +18,13 @@ from topics.protocol.decide.partial_scans import Finding, Looks, PartialScans, s
 from topics.protocol.decide.placement import part_of, placement_of
 from topics.protocol.model.access import Scope
 from topics.protocol.model.commands import Append, DeleteRecords, DeleteSeqs, Purge
-from topics.protocol.model.events import FloorsRaised, Marks, RecordsAppended, TopicCreated
+from topics.protocol.model.events import (
+    Fired,
+    FloorsRaised,
+    Marks,
+    RecordsAppended,
+    TopicCreated,
+)
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import (
     SYNCED,
@@ -53,8 +59,14 @@ class RecordCommands:
 
     # ------------------------------------------------------------------ append
 
-    def append(self, command: Append, moment: Moment) -> Appended:
-        """§2: all records or none, with contiguous seqs."""
+    def append(self, command: Append, moment: Moment, fired: Fired | None = None) -> Appended:
+        """§2: all records or none, with contiguous seqs.
+
+        Args:
+            fired: The tick whose one record it is, which becomes true with it; where the topic's records are in no
+                log, there is room for an event of its own, which is the caller's to emit.  So it is where the record
+                makes no job, and then nothing has changed.
+        """
         topic, now_ms = self._state.topics.get(command.topic), moment.now_ms
         created: TopicCreated | None = None
         if topic is None:
@@ -75,14 +87,15 @@ class RecordCommands:
             if known is not None:
                 return known
         if command.jobs is not None:
-            return self._jobs.append(topic, command, created, moment)
+            return self._jobs.append(topic, command, created, moment, fired)
         if topic.config.partition_count > 1:
-            return self._append_to_several(topic, command, created, moment)
+            return self._append_to_several(topic, command, created, moment, fired)
         if command.partitions is not None:
             _require_first(topic, command.partitions)
-        event, log_bytes = self._unit.admit_append(topic, command, now_ms)
         volatile = not topic.durability.is_logged
-        need = FRAME_BYTES if volatile else log_bytes
+        cause = None if volatile else fired
+        event, log_bytes = self._unit.admit_append(topic, command, now_ms, cause=cause)
+        need = _volatile_bytes(fired) if volatile else log_bytes
         self._unit.require_writable(moment, need + _creation_bytes(created))
         if created is not None:
             topic = self._unit.create(created)
@@ -102,7 +115,12 @@ class RecordCommands:
         )
 
     def _append_to_several(
-        self, topic: Topic, command: Append, created: TopicCreated | None, moment: Moment
+        self,
+        topic: Topic,
+        command: Append,
+        created: TopicCreated | None,
+        moment: Moment,
+        fired: Fired | None,
     ) -> Appended:
         """The same in a topic of several partitions: in all of them in one turn, or in none.
 
@@ -117,11 +135,13 @@ class RecordCommands:
         events: list[RecordsAppended] = []
         log_bytes: list[int] = []
         targets = [_absent(topic, n) if created else topic.partitions[n] for n in rows]
+        volatile = not topic.durability.is_logged
+        cause = None if volatile else fired
         for target in targets:
             unit.expire(target, now_ms)
         for target, some in zip(targets, rows.values(), strict=True):
             part = part_of(command, some)
-            event, size_bytes = unit.admit_append(target, part, now_ms, events)
+            event, size_bytes = unit.admit_append(target, part, now_ms, events, cause)
             events.append(event)
             log_bytes.append(size_bytes)
         spans = [
@@ -133,8 +153,7 @@ class RecordCommands:
             text = encode_placed(placed)
             events[0] = replace(events[0], key=key, placed=text)
             log_bytes[0] += len(text)
-        volatile = not topic.durability.is_logged
-        need = len(events) * FRAME_BYTES if volatile else sum(log_bytes)
+        need = len(events) * _volatile_bytes(fired) if volatile else sum(log_bytes)
         unit.require_writable(moment, need + _creation_bytes(created))
         if created is not None:
             topic = unit.create(created)
@@ -312,6 +331,11 @@ class RecordCommands:
 
 def _creation_bytes(created: TopicCreated | None) -> int:
     return 0 if created is None else creation_bytes(created.config)
+
+
+def _volatile_bytes(fired: Fired | None) -> int:
+    """Room for what the log has of an append whose records are in none."""
+    return FRAME_BYTES if fired is None else 2 * FRAME_BYTES
 
 
 def _absent(base: Topic, partition: int) -> Topic:

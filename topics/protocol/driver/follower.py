@@ -300,3 +300,6 @@ class _NoImages:
 
     def keep_group(self, name: str) -> None:
         return
+
+    def keep_schedule(self, schedule_id: int) -> None:
+        return

@@ -27,6 +27,7 @@ from topics.protocol.model.marks import Mark
 from topics.protocol.model.names import public_name
 from topics.protocol.model.partitioner import hashes_of
 from topics.protocol.model.render import JsonText
+from topics.protocol.model.schedules import ScheduleConfig
 from topics.protocol.model.tags import Match, TagRange
 
 
@@ -419,6 +420,49 @@ class DeleteRouter(OnBehalf, frozen=True):
     router: str
 
 
+class PutSchedule(OnBehalf, frozen=True):
+    """Make or change a schedule."""
+
+    schedule: str
+    config: ScheduleConfig
+    paused: bool = False
+
+
+class GetSchedule(OnBehalf, frozen=True):
+    schedule: str
+
+
+class ListSchedules(OnBehalf, frozen=True):
+    """A page of schedules by name, as `ListTopics`; of one topic where it is given."""
+
+    prefix: str
+    page_size: int
+    after: str
+    topic: str | None = None
+
+
+class DeleteSchedule(OnBehalf, frozen=True):
+    schedule: str
+
+
+class PauseSchedule(OnBehalf, frozen=True):
+    """Let a schedule have no ticks from now on."""
+
+    schedule: str
+
+
+class ResumeSchedule(OnBehalf, frozen=True):
+    """Let a paused schedule have ticks again."""
+
+    schedule: str
+
+
+class RunSchedule(OnBehalf, frozen=True):
+    """Append the record of a schedule now, whatever its next tick is."""
+
+    schedule: str
+
+
 class Claim(msgspec.Struct, frozen=True):
     """Lease up to `limit` jobs to a worker (§10.2); `lease_ms` None: as the topic has it.
 
@@ -648,6 +692,13 @@ Command: TypeAlias = (
     | GetRouter
     | ListRouters
     | DeleteRouter
+    | PutSchedule
+    | GetSchedule
+    | ListSchedules
+    | DeleteSchedule
+    | PauseSchedule
+    | ResumeSchedule
+    | RunSchedule
     | Claim
     | Ack
     | Nack
@@ -699,6 +750,7 @@ class Facts(NamedTuple):
         routers: The routers that it names.
         groups: The groups that it names, with the topics whose offsets they keep: what is read of these rests on no
             record.
+        schedules: The schedules that it names.
         is_read: It changes nothing that an event tells, so that every replica may decide it.
         gives_records: Its outcome has records.
         rests_on: What decides it.
@@ -712,6 +764,7 @@ class Facts(NamedTuple):
     rests_on: RestsOn = RestsOn.STATE
     waits: Callable[[Any], bool] | None = None
     groups: Names | None = None
+    schedules: Names | None = None
 
 
 def _none(_: object) -> Iterable[str]:
@@ -742,6 +795,17 @@ def _router(command: PutRouter | GetRouter | DeleteRouter) -> Iterable[str]:
 
 def _ends(command: PutRouter) -> Iterable[str]:
     return command.config.source, command.config.dest
+
+
+def _schedule(command: Any) -> Iterable[str]:
+    return (command.schedule,)
+
+
+def _scheduled(command: PutSchedule) -> Iterable[str]:
+    config = command.config.config
+    letters = None if config is None else config.dead_letter
+    topic = command.config.topic
+    return (topic,) if letters is None else (topic, letters)
 
 
 def _parts(command: FetchBatches) -> Iterable[str]:
@@ -780,6 +844,7 @@ def _always(_: object) -> bool:
 
 _CHANGE: Final = Facts(_topic, _none)
 _GROUP: Final = Facts(_none, _none, groups=_group)
+_SCHEDULE: Final = Facts(_none, _none, schedules=_schedule)
 _LIST: Final = Facts(_none, _none, is_read=True, rests_on=RestsOn.LIST)
 _RECORDS: Final = Facts(_topic, _none, is_read=True, gives_records=True, rests_on=RestsOn.RECORDS)
 
@@ -808,6 +873,13 @@ FACTS: Final[Mapping[type, Facts]] = {
     GetRouter: Facts(_none, _router, is_read=True),
     ListRouters: _LIST,
     DeleteRouter: Facts(_none, _router),
+    PutSchedule: _SCHEDULE._replace(topics=_scheduled),
+    GetSchedule: _SCHEDULE._replace(is_read=True),
+    ListSchedules: Facts(_none, _none, is_read=True),
+    DeleteSchedule: _SCHEDULE,
+    PauseSchedule: _SCHEDULE,
+    ResumeSchedule: _SCHEDULE,
+    RunSchedule: _SCHEDULE,
     Claim: Facts(_topic, _none, gives_records=True, waits=_always),
     Ack: _CHANGE,
     Nack: _CHANGE,
@@ -840,7 +912,10 @@ def waits_for_news(command: Command) -> bool:
 
 
 def names_of(command: Command) -> Iterable[str]:
-    """Every name of a topic, router or group that a command holds."""
+    """Every name of a topic, router, group or schedule that a command holds."""
     facts = FACTS[type(command)]
     names = (*facts.topics(command), *facts.routers(command))
-    return names if facts.groups is None else (*names, *facts.groups(command))
+    for more in (facts.groups, facts.schedules):
+        if more is not None:
+            names = (*names, *more(command))
+    return names

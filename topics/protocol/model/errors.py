@@ -25,6 +25,7 @@ class ErrorCode(Enum):
     PARTITION_NOT_FOUND = "partition_not_found"
     ROUTER_NOT_FOUND = "router_not_found"
     GROUP_NOT_FOUND = "group_not_found"
+    SCHEDULE_NOT_FOUND = "schedule_not_found"
     RECORD_NOT_FOUND = "record_not_found"
     JOB_NOT_FOUND = "job_not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.groups import CommittedOffset, GroupMember, GroupPhase
 from topics.protocol.model.records import Batch, Buffer, PackedBatch
+from topics.protocol.model.schedules import Run, ScheduleConfig
 
 
 class Floors(msgspec.Struct, frozen=True, array_like=True):
@@ -147,6 +148,23 @@ class DeadLettered(msgspec.Struct, frozen=True, array_like=True, tag=2):
         return np.frombuffer(self.spans, dtype="<u8").reshape(-1, 2)
 
 
+class Fired(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """The batch is the record of a schedule.
+
+    Attributes:
+        at_ms: The tick; where a client asked for the run, when it did.
+        next_ms: The tick after it; None: there is none.
+        missed: Ticks before it that do not happen any more.
+        ends: The schedule goes with it.
+    """
+
+    schedule_id: int
+    at_ms: int
+    next_ms: int | None
+    missed: int = 0
+    ends: bool = False
+
+
 class Redriven(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """The batch is dead letters that went back to a queue: they left topic `source_id` with it.
 
@@ -163,7 +181,9 @@ class Redriven(msgspec.Struct, frozen=True, array_like=True, tag=5):
         return np.frombuffer(self.spans, dtype="<u8").reshape(-1, 2)
 
 
-Cause: TypeAlias = Forwarded | DeadLettered | Redriven
+CopyCause: TypeAlias = Forwarded | DeadLettered | Redriven
+"""Why records of one topic came to another."""
+Cause: TypeAlias = CopyCause | Fired
 
 
 def source_of(cause: Cause | None) -> int | None:
@@ -521,6 +541,31 @@ class GroupDeleted(msgspec.Struct, frozen=True, array_like=True):
     group: str
 
 
+class ScheduleConfigured(msgspec.Struct, frozen=True, array_like=True):
+    """A schedule was made, or changed; or ticks passed of which no record is in the log.
+
+    Attributes:
+        config: None: as it was.
+        next_ms: The tick that comes next; None: there is none, or the schedule is paused.
+        missed: Ticks that do not happen any more.
+        run: What it has appended to a topic whose records are in no log; None: nothing.
+    """
+
+    now_ms: int
+    schedule_id: int
+    name: str
+    config: ScheduleConfig | None
+    paused: bool
+    next_ms: int | None
+    missed: int = 0
+    run: Run | None = None
+
+
+class ScheduleDeleted(msgspec.Struct, frozen=True, array_like=True):
+    now_ms: int
+    schedule_id: int
+
+
 class LogPlace(msgspec.Struct, frozen=True, array_like=True):
     """A place behind a unit in the log that a cluster's nodes share (`cluster.replica.Place`)."""
 
@@ -573,6 +618,8 @@ Event: TypeAlias = (
     | GroupChanged
     | GroupDeleted
     | PartitionsAdded
+    | ScheduleConfigured
+    | ScheduleDeleted
     | AppendRemembered
     | JobsExpired
 )
@@ -709,6 +756,24 @@ class GroupImage(msgspec.Struct, frozen=True, array_like=True):
     offsets: list[CommittedOffset]
 
 
+class ScheduleImage(msgspec.Struct, frozen=True, array_like=True):
+    """A schedule as a checkpoint keeps it.
+
+    Attributes:
+        made_ms: When it was made.
+    """
+
+    schedule_id: int
+    name: str
+    config: ScheduleConfig
+    paused: bool
+    made_ms: int
+    next_ms: int | None
+    fired_total: int
+    missed_total: int
+    run: Run | None
+
+
 class UnflaggedRows(msgspec.Struct, frozen=True, array_like=True):
     """Deleted rows of a sealed run whose delete flags are not in its file, because the file could not
     be read.
@@ -725,8 +790,8 @@ class Checkpoint(msgspec.Struct, array_like=True):
     """The engine's state between two events, at a boundary between two log files.
 
     `place` is that of a cluster's node; `unflagged` is what the log before the boundary deleted and no
-    file says; `producer_ids` are reserved below that; `groups` are those of consumers.  Fields at the end that have nothing to say are not
-    in its bytes.
+    file says; `producer_ids` are reserved below that; `groups` are those of consumers.  Fields at the end that
+    have nothing to say are not in its bytes.
     """
 
     now_ms: int
@@ -738,6 +803,7 @@ class Checkpoint(msgspec.Struct, array_like=True):
     unflagged: Sequence[UnflaggedRows] = ()
     producer_ids: int = 0
     groups: list[GroupImage] = []
+    schedules: list[ScheduleImage] = []
 
     def pieces(self) -> Iterator[Buffer]:
         yield encode_image(self)

@@ -32,6 +32,7 @@ class Limits:
     max_claim: int = 1000
     max_topics: int = 100_000
     max_routers: int = 10_000
+    max_schedules: int = 10_000
     max_watch_sessions: int = 10_000
     max_sse_connections: int = 10_000
     max_sse_connections_per_key: int = 1000

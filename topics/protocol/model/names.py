@@ -1,4 +1,4 @@
-"""Names of topics and routers: which strings are names, and how a path segment becomes one (§1.1, §6.1)."""
+"""Names of topics, routers and schedules: which strings are names, and how a path segment becomes one (§1.1, §6.1)."""
 
 import re
 from typing import Final
@@ -81,6 +81,22 @@ def require_router_name(name: str) -> str:
     raise Rejection(
         ErrorCode.INVALID_REQUEST,
         f"{quote(name)} is not a router name: 1 to 255 of A-Z a-z 0-9 . _ : - >, "
+        "first a letter or digit",
+    )
+
+
+def is_schedule_name(name: str) -> bool:
+    """The charset of topics."""
+    return is_topic_name(name)
+
+
+def require_schedule_name(name: str) -> str:
+    """The name, if it is one (400 otherwise)."""
+    if is_schedule_name(name):
+        return name
+    raise Rejection(
+        ErrorCode.INVALID_REQUEST,
+        f"{quote(name)} is not a schedule name: 1 to 255 of A-Z a-z 0-9 . _ : -, "
         "first a letter or digit",
     )
 

@@ -22,6 +22,8 @@ from topics.protocol.model.groups import CLASSIC, GroupFault, GroupMember, Group
 from topics.protocol.model.placed import Placed
 from topics.protocol.model.ports import Extent, Run, Span
 from topics.protocol.model.records import HAS_KEY, Buffer
+from topics.protocol.model.schedules import Run as LastRun
+from topics.protocol.model.schedules import ScheduleConfig
 
 
 class Gate(Enum):
@@ -579,6 +581,71 @@ class RouterDropped(Outcome, frozen=True):
     """§6.4."""
 
     router: str
+    deleted: bool
+
+
+# ---------------------------------------------------------------------- schedules
+
+
+class ScheduleView(msgspec.Struct, frozen=True):
+    """A schedule, and what became of its ticks.
+
+    Attributes:
+        next_ms: The tick that comes next; None: there is none, or it is paused.
+        run: The last record.
+    """
+
+    name: str
+    config: ScheduleConfig
+    paused: bool
+    made_ms: int
+    next_ms: int | None
+    run: LastRun | None
+    fired_total: int
+    missed_total: int
+    blockage: Blockage | None
+
+
+class SchedulePut(Outcome, frozen=True):
+    """A schedule was made, or changed, or was so before."""
+
+    view: ScheduleView
+    created: bool
+
+
+class ScheduleShown(Outcome, frozen=True):
+    view: ScheduleView
+
+
+class SchedulesListed(Outcome, frozen=True):
+    """As `TopicsListed`."""
+
+    views: Sequence[ScheduleView]
+    after: str | None
+
+
+class SchedulePaused(Outcome, frozen=True):
+    """A schedule is paused, or goes on.
+
+    Attributes:
+        changed: Whether it was otherwise before.
+    """
+
+    schedule: str
+    paused: bool
+    next_ms: int | None
+    changed: bool
+
+
+class ScheduleRun(Outcome, frozen=True):
+    """A record was appended out of turn."""
+
+    schedule: str
+    run: LastRun
+
+
+class ScheduleDropped(Outcome, frozen=True):
+    schedule: str
     deleted: bool
 
 

@@ -1,4 +1,4 @@
-"""Images: what a checkpoint keeps of each topic, router and group, taken while commands run.
+"""Images: what a checkpoint keeps of each topic, router, group and schedule, taken while commands run.
 
 A checkpoint is the state at one position of the log, the boundary at which it begins.  Copying all
 of the state there would hold up commands for seconds, so it is copied on write: at the boundary all
@@ -43,6 +43,7 @@ from topics.protocol.state.losses import Losses
 from topics.protocol.state.producers import Producers
 from topics.protocol.state.queues import Queues
 from topics.protocol.state.routers import Routers
+from topics.protocol.state.schedules import Schedules
 from topics.protocol.state.topic import Topic, epoch_of
 
 SLICE_WEIGHT: Final = 32
@@ -51,6 +52,8 @@ RUNS_WEIGHT: Final = 16
 """Runs, and holes, that weigh as much as a small topic."""
 GROUP_WEIGHT: Final = 64
 """Members and offsets of a group that weigh as much as a small topic."""
+SCHEDULE_WEIGHT: Final = 64 << 10
+"""Bytes of a schedule's image that weigh as much as a small topic."""
 SLICE_JOBS: Final = 1000
 """Jobs taken in one slice; a queue with no more is taken as a whole."""
 FORGET_MAX: Final = 1000
@@ -83,6 +86,7 @@ class ImageSource(Protocol):
     groups: Groups
     queues: Queues
     routers: Routers
+    schedules: Schedules
     place: PlaceReached | None
 
 
@@ -98,6 +102,7 @@ class EncodedCheckpoint(msgspec.Struct, frozen=True):
     unflagged: Sequence[UnflaggedRows] = ()
     producer_ids: int = 0
     groups: Sequence[bytes] = ()
+    schedules: Sequence[bytes] = ()
 
     def with_unflagged(self, unflagged: Sequence[UnflaggedRows]) -> "EncodedCheckpoint":
         return msgspec.structs.replace(self, unflagged=unflagged)
@@ -109,8 +114,12 @@ class EncodedCheckpoint(msgspec.Struct, frozen=True):
             (encode_image(self.unflagged),),
             (encode_image(self.producer_ids),),
             (array_header(len(self.groups)), *self.groups),
+            (array_header(len(self.schedules)), *self.schedules),
         )
-        says = self.place is not None, self.unflagged, self.producer_ids, self.groups
+        says = (
+            *(self.place is not None, self.unflagged, self.producer_ids),
+            *(self.groups, self.schedules),
+        )
         last = max((nth for nth, said in enumerate(says, 1) if said), default=0)
         yield array_header(len(Checkpoint.__struct_fields__) - len(ends) + last)
         yield encode_image(self.now_ms)
@@ -161,7 +170,7 @@ class Images:
 
     Attributes:
         changed: Ids of topics that are not as their image says, or have none, or had one and are
-            gone; `changed_routers` and `changed_groups` likewise.
+            gone; `changed_routers`, `changed_groups` and `changed_schedules` likewise.
         unsealed: Topics of the checkpoint under way with runs that it has still to seal.
         keeps_leases: Leases of every queue are kept: they are all in a log.
     """
@@ -171,13 +180,16 @@ class Images:
         self.changed: dict[int, None] = {}
         self.changed_routers: dict[int, None] = {}
         self.changed_groups: dict[str, None] = {}
+        self.changed_schedules: dict[int, None] = {}
         self.unsealed: deque[Topic] = deque()
         self._topics: dict[int, Encoded] = {}
         self._routers: dict[int, bytes] = {}
         self._groups: dict[str, bytes] = {}
+        self._schedules: dict[int, bytes] = {}
         self._due: dict[int, None] = {}
         self._due_routers: dict[int, None] = {}
         self._due_groups: dict[str, None] = {}
+        self._due_schedules: dict[int, None] = {}
         self._taken: dict[int, _Taken] = {}
         self._jobs: dict[int, JobsTaken] = {}
         self._is_last = False
@@ -206,6 +218,12 @@ class Images:
             self._take_group(name)
         self.changed_groups[name] = None
 
+    def keep_schedule(self, schedule_id: int) -> None:
+        if schedule_id in self._due_schedules:
+            del self._due_schedules[schedule_id]
+            self._take_schedule(schedule_id)
+        self.changed_schedules[schedule_id] = None
+
     # ------------------------------------------------------------------ a checkpoint
 
     def begin(self, *, is_last: bool) -> None:
@@ -228,6 +246,7 @@ class Images:
         self._due, self.changed = self.changed, {}
         self._due_routers, self.changed_routers = self.changed_routers, {}
         self._due_groups, self.changed_groups = self.changed_groups, {}
+        self._due_schedules, self.changed_schedules = self.changed_schedules, {}
         if is_last:
             self._due.update(dict.fromkeys(state.queues))
 
@@ -240,6 +259,8 @@ class Images:
         self._due_routers.clear()
         self.changed_groups.update(self._due_groups)
         self._due_groups.clear()
+        self.changed_schedules.update(self._due_schedules)
+        self._due_schedules.clear()
         for jobs in self._jobs.values():
             jobs.give_up()
         self._jobs.clear()
@@ -255,11 +276,14 @@ class Images:
             weight += 1
         while self._due_groups and weight < SLICE_WEIGHT:
             weight += self._take_group(self._due_groups.popitem()[0])
+        while self._due_schedules and weight < SLICE_WEIGHT:
+            weight += self._take_schedule(self._due_schedules.popitem()[0])
         if self._jobs and weight < SLICE_WEIGHT:
             topic_id, jobs = next(iter(self._jobs.items()))
             if not jobs.take_some(SLICE_JOBS):
                 del self._jobs[topic_id]
-        return bool(self._due or self._due_routers or self._due_groups or self._jobs)
+        others = self._due_routers or self._due_groups or self._due_schedules
+        return bool(self._due or others or self._jobs)
 
     def _take(self, topic_id: int) -> int:
         """Take the image of a topic now, and let its hot runs take no more, so that what follows
@@ -344,6 +368,15 @@ class Images:
         self._groups[name] = group.encoded()
         return 1 + (len(group.members) + len(group.offsets)) // GROUP_WEIGHT
 
+    def _take_schedule(self, schedule_id: int) -> int:
+        """Take the image of a schedule now; returns what that weighs."""
+        schedule = self._state.schedules.by_id.get(schedule_id)
+        if schedule is None:
+            self._schedules.pop(schedule_id, None)
+            return 1
+        image = self._schedules[schedule_id] = encode_image(schedule.image())
+        return 1 + len(image) // SCHEDULE_WEIGHT
+
     # ------------------------------------------------------------------ its runs
 
     def head_seq(self, topic_id: int) -> int:
@@ -368,7 +401,8 @@ class Images:
 
     def checkpoint(self) -> EncodedCheckpoint:
         """All images, as they were at the boundary; does not change any more."""
-        for unfinished in (self._due, self._due_routers, self._due_groups, self._jobs, self._taken):
+        dues = self._due, self._due_routers, self._due_groups, self._due_schedules
+        for unfinished in (*dues, self._jobs, self._taken):
             assert not unfinished
         now_ms, next_topic_id, next_router_id, producer_ids = self._at
         return EncodedCheckpoint(
@@ -380,6 +414,7 @@ class Images:
             self._place,
             producer_ids=producer_ids,
             groups=tuple(self._groups.values()),
+            schedules=tuple(self._schedules.values()),
         )
 
 
@@ -406,6 +441,7 @@ def whole_image(state: ImageSource, *, keeps_leases: bool = False) -> Checkpoint
         state.place,
         producer_ids=state.producer_ids,
         groups=state.groups.images(),
+        schedules=[schedule.image() for schedule in state.schedules.by_id.values()],
     )
 
 

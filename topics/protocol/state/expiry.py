@@ -1,12 +1,15 @@
 """Due times: which topics to look at as time passes, without a look at all of them.
 
 Time takes records (`ttl_ms`, §0.10) and idempotency keys (§0.8) of topics that no command names.  Of
-each topic with such a thing, and of each group of consumers, one time is kept, before which nothing of it is due.  It may be too
-early, since deletes and evictions do not move it; it is never too late.
+each topic with such a thing, of each group of consumers and of each schedule, one time is kept, before which nothing of it
+is due.  It may be too early, since deletes and evictions do not move it; it is never too late.
 """
 
-from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from heapq import heapify, heappop, heappush
+from typing import Final, Generic, TypeVar
+
+SUPERSEDED_MIN: Final = 64
+"""Superseded entries that are not worth a look for them."""
 
 K = TypeVar("K", int, str)
 
@@ -49,6 +52,13 @@ class DueTimes(Generic[K]):
                 return due_ms
             heappop(self._heap)
         return None
+
+    def tidy(self) -> None:
+        """Drop superseded entries where most are.  Of times that are set again and again before they come, and of an
+        engine that takes none, there would be ever more."""
+        if len(self._heap) > 2 * len(self._due) + SUPERSEDED_MIN:
+            self._heap = [(due_ms, key) for key, due_ms in self._due.items()]
+            heapify(self._heap)
 
     def forget(self, key: K) -> None:
         """The topic is gone, or has nothing that time takes."""

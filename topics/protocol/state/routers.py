@@ -12,23 +12,13 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.model.backoff import BACKOFF_FIRST_MS, BACKOFF_MAX_MS
 from topics.protocol.model.config import RouterConfig
 from topics.protocol.model.events import Loss, RouterConfigured, RouterImage
 from topics.protocol.model.tags import TagRange, parse_match
+from topics.protocol.state.blocked import Blocked
 
 HOPS_MAX: Final = 8
 """Copies that a record may become within a ring of routers, however large the ring (§6.1)."""
-
-
-class Blocked(msgspec.Struct, frozen=True):
-    """Why a destination does not take what is forwarded to it; tried again at `retry_at_ms`."""
-
-    code: str
-    message: str
-    since_ms: int
-    retry_at_ms: int
-    backoff_ms: int
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -66,10 +56,7 @@ class Router:
 
     def block(self, code: str, message: str, now_ms: int) -> None:
         """The destination refused: tried again after a pause that doubles each time."""
-        last = self.blocked
-        backoff_ms = BACKOFF_FIRST_MS if last is None else min(last.backoff_ms * 2, BACKOFF_MAX_MS)
-        since_ms = now_ms if last is None else last.since_ms
-        self.blocked = Blocked(code, message, since_ms, now_ms + backoff_ms, backoff_ms)
+        self.blocked = Blocked.after(self.blocked, code, message, now_ms)
 
     def is_blocked(self, now_ms: int) -> bool:
         """Whether its pause is not over yet."""

@@ -29,6 +29,7 @@ from topics.protocol.model.events import (
     CursorsMoved,
     DeadLettered,
     Event,
+    Fired,
     FloorsRaised,
     Forwarded,
     GroupChanged,
@@ -51,6 +52,8 @@ from topics.protocol.model.events import (
     RunsDropped,
     RunsSealed,
     ScatteredDeleted,
+    ScheduleConfigured,
+    ScheduleDeleted,
     SeqsReserved,
     SeqsSkipped,
     TailLost,
@@ -64,6 +67,7 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.names import DONE, partition_of
 from topics.protocol.model.ports import Run, RunSource
 from topics.protocol.model.records import PackedBatch
+from topics.protocol.model.schedules import Run as ScheduleRun
 from topics.protocol.state.checkpoint import Images, restored_topic, whole_image
 from topics.protocol.state.expiry import DueTimes
 from topics.protocol.state.floors import floors_with, risen
@@ -75,6 +79,7 @@ from topics.protocol.state.losses import reason_of
 from topics.protocol.state.producers import Producers
 from topics.protocol.state.queues import Queues
 from topics.protocol.state.routers import Routers
+from topics.protocol.state.schedules import Schedules
 from topics.protocol.state.sealed_runs import carry_deletes, cut_hot_runs
 from topics.protocol.state.segment_usage import SegmentUsage
 from topics.protocol.state.sorted_names import SortedNames
@@ -104,6 +109,7 @@ class State:
         done: The internal topics beside queues, by the ids of the queues.
         queues: Jobs of the topics that are queues, by topic id.
         routers: Which topic flows into which.
+        schedules: What is appended when its time has come.
         images: What a checkpoint keeps of it.
         place: How far a cluster's node has come in the log that nodes share; None of other engines.
     """
@@ -133,6 +139,7 @@ class State:
         self.done: dict[int, Topic] = {}
         self.queues = Queues(limits)
         self.routers = Routers()
+        self.schedules = Schedules()
         self.place: PlaceReached | None = None
         self.images = Images(self)
         self._handlers: dict[type, Callable[..., None]] = {
@@ -161,6 +168,8 @@ class State:
             GroupChanged: self._group_changed,
             GroupDeleted: self._group_deleted,
             PartitionsAdded: self._partitions_added,
+            ScheduleConfigured: self._schedule_configured,
+            ScheduleDeleted: self._schedule_deleted,
             AppendRemembered: self._append_remembered,
             JobsExpired: self._jobs_expired,
         }
@@ -355,7 +364,7 @@ class State:
             self.producers.note(topic.topic_id, header, first_seq, batch.ts_ms)
         topic.check()
         if event.cause is not None:
-            self._caused(event.cause, n)
+            self._caused(event.cause, event, topic)
 
     def _append_remembered(self, event: AppendRemembered) -> None:
         topic = self._topic(event.topic_id)
@@ -387,16 +396,18 @@ class State:
         self.images.keep_group(name)
         self.groups.delete(name)
 
-    def _caused(self, cause: Cause, copies: int) -> None:
+    def _caused(self, cause: Cause, event: RecordsAppended, topic: Topic) -> None:
         match cause:
             case Forwarded(router_id, cursor):
-                self._move_cursor(router_id, cursor, copies)
+                self._move_cursor(router_id, cursor, len(event.batch))
             case DeadLettered():
                 self._dead_lettered(cause)
-            case Redriven():  # pragma: no branch - a cause is of no other kind
+            case Redriven():
                 if cause.spans:
                     source = self._topic(cause.source_id)
                     self._delete(source, cause.span_array, cause.count, cause.size_bytes)
+            case Fired():  # pragma: no branch - a cause is of no other kind
+                self._fired(cause, event, topic)
 
     def _dead_lettered(self, cause: DeadLettered) -> None:
         topic, queue = self._topic(cause.queue_id), self.queues[cause.queue_id]
@@ -503,6 +514,21 @@ class State:
         topic.lose(event.first_seq, event.last_seq, "source_trim", event.hops)
         topic.count_loss("source_trim", event.last_seq + 1 - event.first_seq, event.now_ms)
         self.routers.by_id[event.router_id].lose(event.loss)
+
+    # ------------------------------------------------------------------ schedules
+
+    def _schedule_configured(self, event: ScheduleConfigured) -> None:
+        self.images.keep_schedule(event.schedule_id)
+        self.schedules.configure(event)
+
+    def _schedule_deleted(self, event: ScheduleDeleted) -> None:
+        self.images.keep_schedule(event.schedule_id)
+        self.schedules.remove(self.schedules.by_id[event.schedule_id])
+
+    def _fired(self, cause: Fired, event: RecordsAppended, topic: Topic) -> None:
+        self.images.keep_schedule(cause.schedule_id)
+        run = ScheduleRun(cause.at_ms, event.now_ms, topic.name, topic.partition, event.first_seq)
+        self.schedules.fire(cause, run)
 
     # ------------------------------------------------------------------ runs
 
@@ -667,6 +693,9 @@ class State:
             self.images.keep_router(router.router_id)
             self.routers.restore(router)
         self.routers.next_id = checkpoint.next_router_id
+        for schedule in checkpoint.schedules:
+            self.images.keep_schedule(schedule.schedule_id)
+            self.schedules.restore(schedule)
 
     def _restore_topic(self, image: TopicImage) -> None:
         base = self.topics.get(partition_of(image.name)[0])

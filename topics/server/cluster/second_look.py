@@ -26,6 +26,7 @@ _ABSENT: Final = (
     ErrorCode.ROUTER_NOT_FOUND,
     ErrorCode.GROUP_NOT_FOUND,
     ErrorCode.JOB_NOT_FOUND,
+    ErrorCode.SCHEDULE_NOT_FOUND,
 )
 
 

@@ -215,8 +215,10 @@ def _aggregates(source: Measured, process: Process, jobs: _Jobs) -> Iterable[Fam
     state, watches = source.state, source.watches
     records = total = hot = opened = topics = 0
     classes: Mapping[str, int] = dict.fromkeys(DURABILITIES, 0)
-    queues = routers = 0
+    queues = routers = schedules = fired = missed = blocked = 0
     if state is not None:
+        schedules, blocked = len(state.schedules), len(state.schedules.blocked)
+        fired, missed = state.schedules.fired, state.schedules.missed
         records, total, hot = state.records_total, state.total_bytes, state.memory.total_bytes
         opened = state.memory.open_runs.held_bytes
         queues, routers, topics = len(state.queues), len(state.routers), state.topic_count
@@ -226,6 +228,13 @@ def _aggregates(source: Measured, process: Process, jobs: _Jobs) -> Iterable[Fam
     yield _one("topics_topics", "gauge", "Topics.", topics)
     yield Family("topics_topics_by_class", "gauge", "Topics by durability class.", by_class)
     yield _one("topics_routers", "gauge", "Routers.", routers)
+    yield _one("topics_schedules", "gauge", "Schedules.", schedules)
+    text = "Schedules whose topic refuses the record."
+    yield _one("topics_schedules_blocked", "gauge", text, blocked)
+    text = "Records of schedules, since the start."
+    yield _one("topics_schedules_fired_total", "counter", text, fired)
+    text = "Ticks that did not happen, since the start."
+    yield _one("topics_schedules_missed_total", "counter", text, missed)
     yield _one("topics_records_live", "gauge", "Live records.", records)
     yield _one("topics_bytes_live", "gauge", "Bytes of live records.", total)
     yield _one("topics_queue_topics", "gauge", "Topics that are queues.", queues)

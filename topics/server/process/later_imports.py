@@ -1,6 +1,6 @@
 """What few requests need, which a server loads when it serves already.
 
-HTTP/2 and WebSocket come with libraries of their own, and a request that wants to be read strictly
+HTTP/2 and WebSocket come with libraries of their own, as cron does, and a request that wants to be read strictly
 needs the table of the whole API.  To import all of that is a tenth of a start.  So each is imported
 where it is needed, and `load` imports them on a thread once the server is ready: the first connection
 that speaks HTTP/2 finds it there, or waits for some milliseconds.
@@ -29,6 +29,7 @@ OF_READERS: Final = (
 """What a reader process may need."""
 LATER: Final = (
     "topics.server.http.socket_feed",
+    "topics.protocol.model.timetable",
     *OF_READERS,
 )
 """Each is imported in the function that needs it, and nowhere at the start."""

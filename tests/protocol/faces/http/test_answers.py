@@ -19,6 +19,7 @@ from topics.protocol.faces.http.query import list_cursor, parse_cursor
 from topics.protocol.faces.http.queues import Job
 from topics.protocol.faces.http.records import Page, StablePage, Tombstone, TopicRecord, parse_diff
 from topics.protocol.faces.http.routers import Blocked, RouterLoss, RouterSummary
+from topics.protocol.faces.http.schedules import LastRun, RecordToAppend, ScheduleSummary
 from topics.protocol.faces.http.server import Health, Ready
 from topics.protocol.faces.http.topics import QueueCounters, TopicSummary
 from topics.protocol.faces.http.watch import Position
@@ -28,7 +29,9 @@ from topics.protocol.model.ended_jobs import Letter, Reason
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.events import Loss
 from topics.protocol.model.groups import GroupMember, GroupPhase
+from topics.protocol.model.marks import Mark
 from topics.protocol.model.outcomes import Gap, Grant, Jobs, Outcome, Records
+from topics.protocol.model.schedules import Run, ScheduleConfig, ScheduledRecord
 from topics.protocol.model.shown_records import records_of
 
 NATURALS: Final = st.integers(0, 2**63 - 1)
@@ -94,6 +97,13 @@ LOSSES: Final = st.builds(
     records=SEQS,
     last_ts_ms=NATURALS,
 )
+BLOCKAGES: Final = st.none() | st.builds(
+    outcomes.Blockage,
+    st.sampled_from([code.code for code in ErrorCode]),
+    TEXTS,
+    NATURALS,
+    NATURALS,
+)
 ROUTER_VIEWS: Final = st.builds(
     outcomes.RouterView,
     name=NAMES,
@@ -101,14 +111,7 @@ ROUTER_VIEWS: Final = st.builds(
     forwarded_total=NATURALS,
     cursor=NATURALS,
     lag=NATURALS,
-    blockage=st.none()
-    | st.builds(
-        outcomes.Blockage,
-        st.sampled_from([code.code for code in ErrorCode]),
-        TEXTS,
-        NATURALS,
-        NATURALS,
-    ),
+    blockage=BLOCKAGES,
     lost_total=NATURALS,
     loss=st.none() | st.builds(Loss, SEQS, NATURALS, REASONS, NATURALS),
 )
@@ -159,6 +162,42 @@ KEPT_OFFSETS: Final = st.builds(
     NATURALS,
 )
 ASSIGNED: Final = st.none() | st.dictionaries(NAMES, st.lists(st.integers(0, 9)), max_size=2)
+SCHEDULE_RUNS: Final = st.builds(Run, NATURALS, NATURALS, NAMES, st.integers(0, 999), SEQS)
+SCHEDULED_RECORDS: Final = st.builds(
+    ScheduledRecord,
+    st.sampled_from([b"1", b'{"a": [null]}', b'"x"']),
+    st.none() | TEXTS,
+    st.none() | TEXTS,
+    st.sampled_from([None, b'{"trace":"a"}', b"{}"]),
+    st.sampled_from(
+        [None, Mark(b',"$form":"text","$key":"aw==","$time":-5,"$headers":[["a",null]]', 7)]
+    ),
+    st.none() | st.integers(0, 999),
+)
+SCHEDULES: Final = st.builds(
+    ScheduleConfig,
+    topic=NAMES,
+    record=SCHEDULED_RECORDS,
+    config=st.none() | CONFIGS,
+    cron=st.none() | TEXTS,
+    every_ms=st.none() | NATURALS,
+    at=st.none() | NATURALS,
+    tz=st.none() | TEXTS,
+    missed=st.sampled_from(["none", "one", "all"]),
+    until=st.none() | NATURALS,
+)
+SCHEDULE_VIEWS: Final = st.builds(
+    outcomes.ScheduleView,
+    name=NAMES,
+    config=SCHEDULES,
+    paused=st.booleans(),
+    made_ms=NATURALS,
+    next_ms=st.none() | NATURALS,
+    run=st.none() | SCHEDULE_RUNS,
+    fired_total=NATURALS,
+    missed_total=NATURALS,
+    blockage=BLOCKAGES,
+)
 GROUPS_SHOWN: Final = st.lists(st.tuples(GROUP_MEMBERS, ASSIGNED), max_size=2).flatmap(
     lambda both: st.builds(
         outcomes.GroupShown,
@@ -243,6 +282,16 @@ OUTCOMES: Final[Mapping[type[Outcome], st.SearchStrategy[Any]]] = {
         outcomes.RoutersListed, st.lists(ROUTER_VIEWS, max_size=3), st.none() | NAMES
     ),
     outcomes.RouterDropped: st.builds(outcomes.RouterDropped, NAMES, st.booleans()),
+    outcomes.SchedulePut: st.builds(outcomes.SchedulePut, SCHEDULE_VIEWS, st.booleans()),
+    outcomes.ScheduleShown: st.builds(outcomes.ScheduleShown, SCHEDULE_VIEWS),
+    outcomes.SchedulesListed: st.builds(
+        outcomes.SchedulesListed, st.lists(SCHEDULE_VIEWS, max_size=3), st.none() | NAMES
+    ),
+    outcomes.SchedulePaused: st.builds(
+        outcomes.SchedulePaused, NAMES, st.booleans(), st.none() | NATURALS, st.booleans()
+    ),
+    outcomes.ScheduleRun: st.builds(outcomes.ScheduleRun, NAMES, SCHEDULE_RUNS),
+    outcomes.ScheduleDropped: st.builds(outcomes.ScheduleDropped, NAMES, st.booleans()),
     outcomes.GroupsListed: st.builds(
         outcomes.GroupsListed, st.lists(GROUP_SUMMARIES, max_size=3), st.none() | TEXTS
     ),
@@ -413,6 +462,12 @@ READ_BY_CLIENT: Final[Mapping[Any, type[Outcome]]] = {
     client.Group: outcomes.GroupShown,
     client.OffsetsCommitted: outcomes.OffsetsKept,
     client.GroupDeleted: outcomes.GroupDropped,
+    client.SchedulePut: outcomes.SchedulePut,
+    client.Schedule: outcomes.ScheduleShown,
+    client.SchedulesPage: outcomes.SchedulesListed,
+    client.SchedulePaused: outcomes.SchedulePaused,
+    client.ScheduleRun: outcomes.ScheduleRun,
+    client.ScheduleDeleted: outcomes.ScheduleDropped,
     client.WatchSession: outcomes.WatchCreated,
 }
 
@@ -450,6 +505,9 @@ PAIRS: Final = [
     (client.RouterSummary, RouterSummary),
     (client.Blocked, Blocked),
     (client.RouterLoss, RouterLoss),
+    (client.ScheduleSummary, ScheduleSummary),
+    (client.ScheduledRecord, RecordToAppend),
+    (client.ScheduleLastRun, LastRun),
     (client.WatchPosition, Position),
     (client.Health, Health),
     (client.Ready, Ready),

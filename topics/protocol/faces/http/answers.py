@@ -12,7 +12,16 @@ Names of topics need no escaping: their charset has nothing that JSON would esca
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from topics.protocol.faces.http import groups, jobs, queues, records, routers, topics, watch
+from topics.protocol.faces.http import (
+    groups,
+    jobs,
+    queues,
+    records,
+    routers,
+    schedules,
+    topics,
+    watch,
+)
 from topics.protocol.faces.http.rendering import Rendering
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.records import Buffer
@@ -42,6 +51,7 @@ RENDERINGS: Final[Mapping[type[Outcome], Rendering]] = {
     **queues.RENDERINGS,
     **jobs.RENDERINGS,
     **routers.RENDERINGS,
+    **schedules.RENDERINGS,
     **groups.RENDERINGS,
     **watch.RENDERINGS,
 }

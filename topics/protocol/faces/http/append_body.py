@@ -68,13 +68,13 @@ _TAG: Final = attrgetter("tag")
 _NODE: Final = attrgetter("node")
 _META: Final = attrgetter("meta")
 _PARTITION: Final = attrgetter("partition")
-_OPTIONS: Final = ("delay_ms", "not_before", "priority", "expires_ms", "group", "unique")
-_OPTIONED: Final = attrgetter(*_OPTIONS)
-_NO_OPTIONS: Final = (None,) * len(_OPTIONS)
+OPTIONS: Final = ("delay_ms", "not_before", "priority", "expires_ms", "group", "unique")
+_OPTIONED: Final = attrgetter(*OPTIONS)
+_NO_OPTIONS: Final = (None,) * len(OPTIONS)
 _PLAIN: Final = attrgetter(
-    "meta", "node", "tag", "form", "key", "time", "headers", "partition", *_OPTIONS
+    "meta", "node", "tag", "form", "key", "time", "headers", "partition", *OPTIONS
 )
-_NOTHING: Final = (None,) * (8 + len(_OPTIONS))
+_NOTHING: Final = (None,) * (8 + len(OPTIONS))
 ADDED: Final = ("$", "_topics_")
 """What the names of keys begin with that a server adds to meta."""
 _META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])

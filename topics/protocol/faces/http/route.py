@@ -161,7 +161,7 @@ def route(
         makes,
         scopes=SCOPES.intersection(guard.split("+")),
         has_item=path.count(b":") > 1,
-        has_name=b":" in path and path[1] in (b"topics", b"routers", b"groups"),
+        has_name=b":" in path and path[1] in (b"topics", b"routers", b"groups", b"schedules"),
         takes_token=target in (StreamKind.WATCH, StreamKind.WORK),
     )
 

@@ -146,7 +146,7 @@ def _router_put(outcome: outcomes.RouterPut) -> bytes:
     return encoded_from(put, "router", "created")
 
 
-def _blocked(blockage: outcomes.Blockage | None) -> Blocked | None:
+def blocked_of(blockage: outcomes.Blockage | None) -> Blocked | None:
     if blockage is None:
         return None
     return Blocked(
@@ -166,7 +166,7 @@ def _router_shown(outcome: outcomes.RouterShown) -> bytes:
             forwarded_total=view.forwarded_total,
             cursor=view.cursor,
             lag=view.lag,
-            blocked=_blocked(view.blockage),
+            blocked=blocked_of(view.blockage),
             lost_total=view.lost_total,
             loss=None
             if loss is None
@@ -187,7 +187,7 @@ def _router_summary(view: outcomes.RouterView) -> RouterSummary:
         forwarded_total=view.forwarded_total,
         filter=view.config.filter,
         lag=view.lag,
-        blocked=_blocked(view.blockage),
+        blocked=blocked_of(view.blockage),
     )
 
 

@@ -14,6 +14,7 @@ from topics.protocol.faces.http import (
     queues,
     records,
     routers,
+    schedules,
     server,
     topics,
     watch,
@@ -25,7 +26,10 @@ from topics.protocol.model.names import decode_segment, require_utf8_segment
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
     row
-    for noun in (topics, records, queues, jobs, routers, groups, watch, server, cluster)
+    for noun in (
+        *(topics, records, queues, jobs, routers, groups),
+        *(schedules, watch, server, cluster),
+    )
     for row in noun.ROUTES
 )
 """One row for every method of every path."""

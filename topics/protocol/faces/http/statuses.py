@@ -17,6 +17,7 @@ STATUSES: Final[Mapping[ErrorCode, int]] = {
     ErrorCode.PARTITION_NOT_FOUND: 404,
     ErrorCode.ROUTER_NOT_FOUND: 404,
     ErrorCode.GROUP_NOT_FOUND: 404,
+    ErrorCode.SCHEDULE_NOT_FOUND: 404,
     ErrorCode.RECORD_NOT_FOUND: 404,
     ErrorCode.JOB_NOT_FOUND: 404,
     ErrorCode.METHOD_NOT_ALLOWED: 405,

@@ -7,15 +7,16 @@ import { $, duration, set, show, visible } from "./dom.js";
 import { openGroup, refreshGroups } from "./groups.js";
 import { forgetOverview, refreshOverview } from "./overview.js";
 import { markTopic, refreshRouters } from "./routers.js";
+import { openSchedules, refreshSchedules } from "./schedules.js";
 import { forgetTopic, leaveTopic, openTopic, refreshTopic, TABS } from "./topic.js";
 import { forgetTopics, refreshTopics } from "./topics.js";
 
 const REFRESH_MS = 2000;
-const VIEWS = ["overview", "topics", "topic", "groups", "cluster"];
+const VIEWS = ["overview", "topics", "topic", "groups", "schedules", "cluster"];
 
 let round = 0, timer, view = "";
 
-// ---- where one is: #/, #/cluster, #/groups, #/groups/NAME, #/topics, #/topics/NAME, #/topics/NAME/TAB, #/topics/NAME/records/SEQ
+// ---- where one is: #/, #/cluster, #/groups, #/groups/NAME, #/schedules, #/topics, #/topics/NAME, #/topics/NAME/TAB, #/topics/NAME/records/SEQ
 
 function decoded(text) {
   try { return decodeURIComponent(text); } catch { return text; }
@@ -26,7 +27,7 @@ function place() {
   if (group) return { view: "groups", name: group[1] && decoded(group[1]) };
   const [, noun = "", name, part, seq] = decoded(location.hash).match(/^#\/([^/]*)(?:\/([^/]+))?(?:\/([^/]+))?(?:\/(\d+))?/) ?? [];
   if (noun === "topics" && name) return { view: "topic", name, part: TABS.includes(part) ? part : "records", seq: seq && Number(seq) };
-  return { view: noun === "topics" || noun === "cluster" ? noun : "overview" };
+  return { view: ["topics", "schedules", "cluster"].includes(noun) ? noun : "overview" };
 }
 
 function arrive() {
@@ -36,7 +37,7 @@ function arrive() {
   }
   const at = place();
   for (const each of VIEWS) show($("view-" + each), each === at.view);
-  for (const each of ["overview", "topics", "groups", "cluster"]) {
+  for (const each of ["overview", "topics", "groups", "schedules", "cluster"]) {
     if (each === at.view || (each === "topics" && at.view === "topic")) $("go-" + each).setAttribute("aria-current", "page");
     else $("go-" + each).removeAttribute("aria-current");
   }
@@ -45,6 +46,7 @@ function arrive() {
     markTopic(at.name);
   } else leaveTopic();
   if (at.view === "groups") openGroup(at.name, refresh);
+  if (at.view === "schedules") openSchedules(refresh);
   document.title = at.name !== undefined ? `${visible(at.name)} · topics` : "topics";
   view = at.view;
   refresh();
@@ -57,6 +59,7 @@ const REFRESHES = {
   topics: (isCurrent) => refreshTopics(isCurrent).then(() => refreshRouters(isCurrent)),
   topic: (isCurrent) => refreshTopic(isCurrent),
   groups: (isCurrent) => refreshGroups(isCurrent),
+  schedules: (isCurrent) => refreshSchedules(isCurrent),
   cluster: (isCurrent) => refreshCluster(isCurrent),
 };
 

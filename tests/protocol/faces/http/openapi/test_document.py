@@ -269,6 +269,7 @@ BODIES = {
     "redriveLetters": b'{"to":"q"}',
     "cancelJobs": b'{"match":"a"}',
     "putRouter": b'{"source":"a","dest":"b"}',
+    "putSchedule": b'{"topic":"t","record":{"data":1},"every_ms":1000}',
     "commitOffsets": b'{"offsets":[{"topic":"t","seq":1}]}',
     "createWatch": b'{"topics":{"a":{}}}',
 }
@@ -288,6 +289,7 @@ def named_in(route: Route) -> set[tuple[str, str]]:
         b"topics": "topic",
         b"routers": "router",
         b"groups": "group",
+        b"schedules": "schedule",
         b"watch": "wid",
         b"docs": "file",
         b"console": "file",

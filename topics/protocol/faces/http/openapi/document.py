@@ -48,6 +48,7 @@ _RESPONSE: Final = "#/components/responses/"
 _NAMES: Final[dict[str, tuple[str, Schema]]] = {
     "topics": ("topic", {"type": "string", "pattern": f"^{TOPIC_PATTERN}$"}),
     "routers": ("router", {"type": "string", "pattern": f"^{ROUTER_PATTERN}$"}),
+    "schedules": ("schedule", {"type": "string", "pattern": f"^{TOPIC_PATTERN}$"}),
     "groups": ("group", {"type": "string", "minLength": 1}),
     "jobs": ("seq", {"type": "integer", "minimum": 1}),
     "watch": ("wid", {"type": "string"}),

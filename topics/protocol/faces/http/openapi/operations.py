@@ -18,6 +18,7 @@ from topics.protocol.faces.http.openapi import (
     queues,
     records,
     routers,
+    schedules,
     server,
     topics,
     watch,
@@ -31,12 +32,16 @@ TAGS: Final[Mapping[str, str]] = {
     "queues": "Topics of type `queue`: their records are jobs, leased to workers.",
     "jobs": "What became of jobs, and what an operator does with them.",
     "routers": "What copies each record of one topic to another.",
+    "schedules": "Records that the server appends by the clock.",
     "groups": "Groups of consumers: their members, and how far they are.",
     "watch": "Many topics over one connection, pushed as records come.",
     "server": "The process itself: page, probes, metrics, limits, this document.",
 }
 
-_NOUNS: Final = (topics, records, queues, jobs, routers, groups, watch, server, cluster)
+_NOUNS: Final = (
+    *(topics, records, queues, jobs, routers, schedules),
+    *(groups, watch, server, cluster),
+)
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     line: operation for noun in _NOUNS for line, operation in noun.OPERATIONS.items()
@@ -49,6 +54,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     **queues.FIELDS,
     **jobs.FIELDS,
     **routers.FIELDS,
+    **schedules.FIELDS,
     **groups.FIELDS,
     **watch.FIELDS,
     **cluster.FIELDS,
@@ -59,6 +65,7 @@ WHOLE: Final[Mapping[type[msgspec.Struct], str]] = {
     **topics.WHOLE,
     **records.WHOLE,
     **queues.WHOLE,
+    **schedules.WHOLE,
     **groups.WHOLE,
     **watch.WHOLE,
     **cluster.WHOLE,

@@ -29,6 +29,7 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
     ),
     ErrorCode.ROUTER_NOT_FOUND: ('router "refunds" does not exist', {"router": "refunds"}),
     ErrorCode.GROUP_NOT_FOUND: ('group "refunds" does not exist', {"group": "refunds"}),
+    ErrorCode.SCHEDULE_NOT_FOUND: ('schedule "refunds" does not exist', {"schedule": "refunds"}),
     ErrorCode.RECORD_NOT_FOUND: (
         'topic "orders" has no record with the tag "nobody"',
         {"topic": "orders", "tag": "nobody"},
