@@ -24,6 +24,7 @@ SHOWN: Final = 50
 COVERED: Final = (
     *("tests/protocol/", "tests/cluster/", "tests/store/", "tests/test_transcripts.py"),
     *("tests/sim/test_regressions.py", "tests/sim/test_crashes.py", "tests/sim/test_backup.py"),
+    "tests/sim/test_ordering.py",
     *("tests/server/http/test_damage.py", "tests/server/observing/test_history.py"),
     *("tests/server/observing/test_observer.py", "tests/server/http/test_read_your_writes.py"),
 )

@@ -186,7 +186,11 @@ def test_every_route_is_described() -> None:
     there = {f"{r.method} /{b'/'.join(r.path).decode()}" for r in ROUTES}
 
     named = {"topics/:": "topics/:topic", "watch/:": "watch/:wid", "routers/:": "routers/:router"}
-    named |= {"groups/:": "groups/:group", "schedules/:": "schedules/:schedule"}
+    named |= {
+        "groups/:": "groups/:group",
+        "jobs/:": "jobs/:seq",
+        "schedules/:": "schedules/:schedule",
+    }
     named |= {"docs/:": "docs/:file", "console/:": "console/:file"}
     for short, full in named.items():
         there = {path.replace(short, full) for path in there}

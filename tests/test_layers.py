@@ -362,11 +362,13 @@ UNTESTED = {
     "arrow/sampling.py": "by what `infer` makes of samples: test_typed",
     "client/aio.py": "its calls: test_endpoints and its like; the client: test_server",
     "client/aiogroups.py": "its calls: test_endpoints_groups",
+    "client/aiojobs.py": "its calls: test_endpoints_jobs",
     "client/aiopool_httpx.py": "both pools over httpx: test_pool",
     "client/aioqueues.py": "its calls: test_endpoints_queues; the rest: test_worker",
     "client/aiorouters.py": "its calls: test_endpoints_routers, test_endpoints_routers_server",
     "client/aioschedules.py": "its calls: test_endpoints_schedules",
     "client/groups.py": BOTH,
+    "client/jobs.py": BOTH,
     "client/pool_httpx.py": BOTH,
     "client/queues.py": BOTH,
     "client/routers.py": BOTH,
@@ -383,7 +385,7 @@ UNTESTED = {
         f"protocol/faces/http/openapi/{name}.py": "words: test_operations, _descriptions, _examples, _field_docs"
         for name in (
             *("topics", "records", "queues", "routers", "schedules", "groups", "watch", "server"),
-            *("cluster", "operation", "refusals", "words"),
+            *("cluster", "jobs", "operation", "refusals", "words"),
         )
     },
     "protocol/faces/http/rendering.py": "test_answers renders every outcome with it",

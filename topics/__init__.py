@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         TopicNotFound,
         TopicsError,
         TopicState,
+        Unique,
         Unreachable,
         Watched,
     )
@@ -65,6 +66,7 @@ __all__ = [
     "TopicNotFound",
     "TopicState",
     "TopicsError",
+    "Unique",
     "Unreachable",
     "Watched",
     "__version__",

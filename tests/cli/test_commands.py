@@ -67,7 +67,7 @@ def test_whatever_destroys_asks_and_can_be_rehearsed() -> None:
     asking = {n for n, opts in found.items() if "--yes" in opts}
 
     removing = {"cluster trim", "delete", "drain", "purge", "rm", "router delete", "export run"}
-    removing |= {"groups delete", "schedules rm"}
+    removing |= {"groups delete", "schedules rm", "jobs cancel"}
     assert asking == removing | {"inspect"}  # which without --yes is its own dry run
     assert removing <= {n for n, opts in found.items() if "--dry-run" in opts}
 

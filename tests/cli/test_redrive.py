@@ -32,11 +32,7 @@ def test_letters_go_back_as_they_were(dead: MemoryTopics, run: Any) -> None:
     done = run("redrive", "dead", "--to", "jobs")
 
     assert (done.exit_code, done.stderr) == (0, "3 letters were moved from dead to jobs\n")
-    assert done.stdout.splitlines() == [
-        "dead 1 -> jobs 4 a:1 (deliveries: 1)",
-        "dead 2 -> jobs 5 (deliveries: 1)",
-        "dead 3 -> jobs 6 (deliveries: 1)",
-    ]
+    assert done.stdout == ""
     assert raw(dead, "jobs") == [
         b'{"$seq":0,"$ts":0,"$node":"web","$tag":"a:1","data":{"x":1.0e5},"meta":{"m":2.50}}',
         b'{"$seq":0,"$ts":0,"data":"plain"}',
@@ -98,7 +94,7 @@ def test_some_of_them(
 
 
 def test_dead_letters_in_a_queue(dead: MemoryTopics, run: Any) -> None:
-    """Where the dead letters are a queue they are claimed and acked; what others hold stays. (§10)"""
+    """Where the dead letters are a queue, what others hold stays. (§10.6)"""
     dead.client.put_topic("dead", type="queue")
     bury(dead, *range(45))
     (held,) = dead.client.claim("dead", node="someone").jobs
@@ -137,11 +133,11 @@ def test_what_is_refused_stays(dead: MemoryTopics, run: Any) -> None:
 
 
 def test_losses_are_told(dead: MemoryTopics, run: Any) -> None:
-    """Letters that a cap took before they were moved are told. (§3.3)"""
+    """Letters that a cap took before they could be moved are told before anything is. (§3.3)"""
     dead.client.put_topic("dead", cap_records=2)
     bury(dead, *range(5))
 
-    done = run("redrive", "dead", "--to", "jobs")
+    done = run("redrive", "dead", "--to", "jobs", "--dry-run")
 
     assert done.exit_code == 0
     assert done.stderr.startswith("topics: records 1 to 3 of dead are lost (cap)\n")

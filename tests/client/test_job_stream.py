@@ -37,7 +37,8 @@ def job(seq: int, deliveries: int = 1, **more: Any) -> bytes:
 def pushed(face: Any, script: Streams, worker: Any = Handled, **options: Any) -> Any:
     """A worker's run over a stream; what it was, and how it ended."""
     retry = options.pop("retry", Retry())
-    found = worker(drain=False, push=True, **options)
+    # With delays of its own it does not ask for the queue's config first.
+    found = worker(drain=False, push=True, **{"first_delay_ms": 1000, **options})
     face(script, retry=retry).do(found)
     return found
 
@@ -231,7 +232,7 @@ def test_stopping_does_not_wait_for_a_job() -> None:
     async def story() -> list[int]:
         transport = Silent()
         async with AsyncClient(URL, transport=transport) as client:
-            work = client.work("jobs", push=True, lease_ms=9000)
+            work = client.work("jobs", push=True, lease_ms=9000, first_delay_ms=0)
             working = asyncio.ensure_future(_seqs(work))
             await transport.opened.wait()
             work.stop()

@@ -21,12 +21,14 @@ from topics.protocol.model.commands import Command, CommitOffsets, JoinGroup
 from topics.protocol.model.errors import ErrorCode, Rejection, StoreError
 from topics.protocol.model.events import (
     Event,
+    Fired,
     GroupChanged,
     JobsLeased,
     OffsetsCommitted,
     RecordsAppended,
 )
 from topics.protocol.model.groups import GroupPhase, OffsetCommit
+from topics.protocol.model.names import DONE
 from topics.protocol.model.records import Batch, PackedBatch
 from topics.store.memory import MemoryStore
 
@@ -115,19 +117,24 @@ class Reference:
         self.index = index
         for event in events:
             if isinstance(event, RecordsAppended):
-                name = self.engine.state.by_id[event.topic_id].name
-                for mark in _marks_of(event.batch):
-                    mark = _mark_of(mark)
+                topic = self.engine.state.by_id[event.topic_id]
+                name = topic.name
+                # Letters go from one topic to another, and what ended says so beside its queue.
+                is_new = event.cause is None or isinstance(event.cause, Fired)
+                for record in _marks_of(event.batch) if is_new and topic.partition != DONE else ():
+                    mark = _mark_of(record)
                     if mark in self.born:
                         raise Violation(
                             "no double", f"{mark} of one idempotency key is there twice"
                         )
                     self.born[mark] = (name, index)
-                topic = self.engine.state.by_id[event.topic_id]
                 if event.first_seq <= topic.head_seq:
                     raise Violation("no seq twice", f"{event.first_seq} of {name}")
             if isinstance(event, JobsLeased):
-                if twice := self.leases & set(event.leases):
+                # An extension has the lease that its job has.
+                jobs = self.engine.state.queues[event.topic_id].jobs
+                held = {jobs[seq].lease for seq in event.seqs if seq in jobs}
+                if twice := (self.leases & set(event.leases)) - held:
                     raise Violation("no lease twice", f"{twice}")
                 self.leases |= set(event.leases)
             if isinstance(event, OffsetsCommitted):

@@ -65,7 +65,7 @@ def operation(method: str, target: str) -> tuple[str, str] | None:
     except Rejection:
         return None
     names = {"topics": "{topic}", "routers": "{router}", "watch": "{wid}", "docs": "{file}"}
-    names |= {"groups": "{group}", "console": "{file}", "schedules": "{schedule}"}
+    names |= {"groups": "{group}", "console": "{file}", "schedules": "{schedule}", "jobs": "{seq}"}
     parts = route.line.partition(" ")[2].split("/")
     parts = [names[parts[i - 1]] if part == ":" else part for i, part in enumerate(parts)]
     return "/".join(parts), route.method.lower()

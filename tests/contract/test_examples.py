@@ -19,7 +19,7 @@ from .streams import Ws
 from .streams import until as news_until
 
 MOVING: Final = (
-    {"$ts", "ts", "epoch", "uptime_ms", "last_write_ts", "last_read_ts", "wid", "stream_url", "lease_id"}
+    {"time", "ready_at", "$ts", "ts", "epoch", "uptime_ms", "last_write_ts", "last_read_ts", "wid", "stream_url", "lease_id"}
     | {"deadline", "deadlines", "created_at", "next_at", "at", "performance", "disk_bytes", "topics_topics"}
 )  # fmt: skip
 """What differs from server to server; of it only the type is compared."""
@@ -50,7 +50,7 @@ def ok(http: httpx.Client, method: str, path: str, body: Any = None) -> Any:
 @pytest.fixture
 def shop(http: httpx.Client) -> httpx.Client:
     """A server with what the examples speak of, and nothing else."""
-    for name in ("orders", "orders-eu", "orders-us", "jobs", "audit"):
+    for name in ("orders", "orders-eu", "orders-us", "jobs", "jobs-dead", "audit"):
         ok(http, "DELETE", f"/v0/topics/{name}")
     ok(http, "PUT", "/v0/topics/orders", {})
     eu = {"source": "orders", "dest": "orders-eu", "filter": ["tag", "Glob", "eu.*"]}
@@ -78,7 +78,7 @@ LARGE_OR_MOVING = ("GET /v0/openapi.json", "GET /v0/metrics", "GET /v0/stats/his
 
 
 def path_of(line: str, example: Example) -> str:
-    return line.partition(" ")[2].replace(":", example.name)
+    return line.partition(" ")[2].replace(":", example.name, 1).replace(":", example.item)
 
 
 def steady(value: Any, shown: Any) -> Any:
@@ -100,6 +100,13 @@ def test_an_example_is_real(shop: httpx.Client, line: str) -> None:
     """The status, and every field that does not move, are those that are shown."""
     example = OPERATIONS[line].example
     method, _, route = line.partition(" ")
+    if "/jobs" in route:
+        ok(shop, "POST", "/v0/topics/jobs/claim", {"node": "worker-1"})
+        given = {"node": "worker-1", "seqs": [1], "delay_ms": 60_000, "reason": "no connection"}
+        ok(shop, "POST", "/v0/topics/jobs/nack", given)
+    if route.endswith("/redrive"):
+        ok(shop, "POST", "/v0/topics/jobs/claim", {"node": "worker-1"})
+        ok(shop, "POST", "/v0/topics/jobs/nack", {"node": "worker-1", "seqs": [1], "dead": True})
     if route.rpartition("/")[2] in LEASED:
         ok(shop, "POST", "/v0/topics/jobs/claim", {"node": "worker-1", "max": 2})
     headers = {"content-type": "application/json"} if example.body else {}
@@ -192,6 +199,7 @@ REFUSED: Final = {
     "router_not_found": ("GET", "/v0/routers/refunds", None),
     "schedule_not_found": ("GET", "/v0/schedules/refunds", None),
     "group_not_found": ("GET", "/v0/groups/refunds", None),
+    "job_not_found": ("GET", "/v0/topics/jobs/jobs/9", None),
     "method_not_allowed": ("PATCH", "/v0/topics", None),
     "not_acceptable": ("GET", "/v0/topics/jobs/work?node=w", None),
     "router_cycle": ("PUT", "/v0/routers/back", '{"source": "orders-eu", "dest": "orders"}'),

@@ -128,7 +128,7 @@ FULL_CONFIG = {
     "dedupe_node": False, "lease_ms": 60_000, "claim_jitter_ms": 0, "max_deliveries": 3,
     "dead_letter": "dead", "leases_durable": True, "max_message_bytes": 5000,
     "message_timestamp_type": "LogAppendTime", "kafka_configs": {"segment.ms": "9"},
-    "partitions": 1, "compact": False,
+    "partitions": 1, "compact": False, "result_ttl_ms": 60_000, "keep_done": 5,
 }  # fmt: skip
 FULL_VIEW = {
     "node": ["x"], "limit": 10, "max_batch_bytes": 1 << 16, "match": ["tag", "Glob", "a*"],
@@ -188,6 +188,9 @@ def seen_of_partitions(seen: Seen, name: str) -> None:
     seen.ok("POST", f"{path}/purge", {"partition": 0, "keep": 0})
 
 
+HELD: dict[str, Any] = {"node": "w"}
+
+
 def seen_of_queues(seen: Seen, queue: str) -> None:
     path = f"/v0/topics/{queue}"
     seen.ok("PUT", path, FULL_CONFIG)
@@ -201,6 +204,34 @@ def seen_of_queues(seen: Seen, queue: str) -> None:
     seen.ok("POST", f"{path}/nack", {"node": "w", "seqs": [2, 9], "delay_ms": 60_000})
     seen.ok("GET", path)
     seen.ok("GET", f"/v0/topics?prefix={queue}&page_size=5&touch=true")
+    seen_of_jobs(seen, f"{queue}-jobs")
+
+
+def seen_of_jobs(seen: Seen, queue: str) -> None:
+    """Jobs of every state, and what an operator does with them."""
+    path, letters = f"/v0/topics/{queue}", f"{queue}-dead"
+    seen.ok("PUT", path, {"type": "queue", "dead_letter": letters, "keep_done": 9})
+    seen.ok("POST", path, {"records": [tagged("t", n) for n in range(6)]})
+    seen.ok("POST", f"{path}/claim", {"node": "w", "max": 5})
+    seen.ok(
+        "POST", f"{path}/extend", {**HELD, "seqs": [4], "lease_ms": 9000, "progress": {"at": 1}}
+    )
+    seen.ok("POST", f"{path}/ack", {**HELD, "seqs": [1], "results": {"1": [1]}})
+    for seqs, more in (([2, 5], {"dead": True}), ([3], {"delay_ms": 60_000})):
+        seen.ok("POST", f"{path}/nack", {**HELD, "seqs": seqs, "reason": "why", **more})
+    for query in ("", "?state=dead", "?state=done&limit=1&after=0"):
+        seen.ok("GET", path + "/jobs" + query)
+    for seq in range(1, 7):
+        seen.ok("GET", f"{path}/jobs/{seq}?wait_ms=0")
+    for action in ("promote", "retry"):
+        seen.ok("POST", f"{path}/jobs/3/{action}")
+        seen.ok(
+            "POST", f"{path}/jobs/{action}", {"match": "t", "state": "delayed", "dry_run": True}
+        )
+    seen.ok("POST", f"{path}/jobs/5/retry", {"dry_run": False})
+    seen.ok("POST", f"{path}/jobs/3/cancel", {})
+    seen.ok("POST", f"{path}/jobs/cancel", {"match": "t", "state": "ready", "dry_run": True})
+    seen.ok("POST", f"/v0/topics/{letters}/redrive", {"to": queue, "match": "t", "max": 5})
 
 
 def seen_of_routers(seen: Seen, name: str) -> None:
@@ -414,6 +445,13 @@ REFUSALS: list[tuple[str, str, object, dict[str, str], str]] = [
     ("POST", "/v0/topics/absent/nack", {"node": "w", "seqs": [1]}, {}, "topic_not_found"),
     ("POST", "/v0/topics/{log}/extend", {"node": "w", "seqs": [1]}, {}, "invalid_request"),
     ("GET", "/v0/topics/{log}/work?node=w", b"", STREAM, "not_a_queue"),
+    ("GET", "/v0/topics/{log}/jobs", b"", {}, "not_a_queue"),
+    ("GET", "/v0/topics/{queue}/jobs?state=lost", b"", {}, "invalid_request"),
+    ("GET", "/v0/topics/{queue}/jobs/9", b"", {}, "job_not_found"),
+    ("POST", "/v0/topics/{queue}/jobs/9/retry", {}, {}, "job_not_found"),
+    ("POST", "/v0/topics/{queue}/jobs/cancel", {}, {}, "invalid_request"),
+    ("POST", "/v0/topics/{queue}/nack", {"node": "w", "seqs": [1], "dead": True}, {}, "no_dead_letter"),
+    ("POST", "/v0/topics/{log}/redrive", {"to": "{full}"}, {}, "not_a_queue"),
     ("GET", "/v0/topics/{log}/work?node=w", b"", {"accept": "text/plain"}, "not_acceptable"),
     ("GET", "/v0/routers/absent", b"", {}, "router_not_found"),
     ("PUT", "/v0/routers/r", {"source": "{log}", "dest": "absent", "create_dest": False}, {}, "topic_not_found"),
@@ -436,11 +474,14 @@ REFUSALS: list[tuple[str, str, object, dict[str, str], str]] = [
 
 def test_every_refusal_is_described(api: Api, name: str) -> None:
     """Every code with which a route refuses is in its description. (§0.6)"""
-    log, full = f"{name}-log", f"{name}-full"
+    log, full, queue = f"{name}-log", f"{name}-full", f"{name}-queue"
     api.put(log)
+    api.put(queue, type="queue")
     api.append(full, 1, config={"cap_records": 1, "discard": "reject"})
     for method, target, body, headers, code in REFUSALS:
-        where = target.format(log=log, full=full)
+        where = target.format(log=log, full=full, queue=queue)
+        if isinstance(body, dict) and "to" in body:
+            body = {**body, "to": full}
         if isinstance(body, dict) and "dest" in body:
             body = {**body, "source": log}
         answer = api.ask(method, where, body, headers)

@@ -321,7 +321,7 @@ def test_a_stop_ends_streams_and_keeps_leases(private: Start) -> None:
 
 @pytest.mark.parametrize("lasting", [False, True])
 def test_a_kill_takes_leases_unless_they_last(private: Start, lasting: bool) -> None:
-    """After a kill every job can be claimed; with `leases_durable` leases and delays are kept.
+    """After a kill every job can be claimed whose delay is over; with `leases_durable` leases are kept too.
     (§10.1)"""
     server = private()
     api = Api(server.connect(Http1))
@@ -337,8 +337,37 @@ def test_a_kill_takes_leases_unless_they_last(private: Start, lasting: bool) -> 
     found = call(api, "q", "claim", node="v", max=9)["claimed"]
 
     assert held["acked"] == int(lasting)
-    assert [job["$seq"] for job in found] == ([4] if lasting else [1, 2, 4])
+    assert [job["$seq"] for job in found] == ([4] if lasting else [1, 4])
     assert not {job["lease_id"] for job in found} & set(tokens)
+    server.assert_log_is_quiet()
+
+
+def test_what_workers_said_outlives_a_kill(private: Start) -> None:
+    """Reasons, progress and results that were answered are there after SIGKILL, whatever becomes of leases.
+    (§10.1)"""
+    server = private()
+    api = Api(server.connect(Http1))
+    api.put("q", type="queue", lease_ms=3_600_000, dead_letter="d", keep_done=10)
+    api.append("q", *"abcd")
+    call(api, "q", "claim", max=4)
+    call(api, "q", "extend", seqs=[1], lease_ms=60_000, progress={"at": 1})
+    call(api, "q", "nack", seqs=[2], reason="no net", delay_ms=3_600_000)
+    call(api, "q", "nack", seqs=[3], reason="broken", dead=True)
+    call(api, "q", "ack", seqs=[4], result=[4])
+    server.kill()
+    api = Api(server.start().connect(Http1))
+
+    items = {seq: api.ask("GET", f"/v0/topics/q/jobs/{seq}").json for seq in (1, 2, 3, 4)}
+    assert [items[seq]["state"] for seq in (1, 2, 3, 4)] == ["ready", "delayed", "dead", "done"]
+    assert items[1]["progress"] == {"at": 1}
+    assert [each["reason"] for each in items[2]["reasons"]] == ["no net"]
+    assert (items[3]["dead_letter"], items[4]["result"]) == ({"topic": "d", "seq": 1}, [4])
+    moved = api.ask("POST", "/v0/topics/d/redrive", {"to": "q"}).json
+    assert (moved["moved"], moved["more"]) == (1, False)
+    server.kill()
+    api = Api(server.start().connect(Http1))
+    assert [job["seq"] for job in api.ask("GET", "/v0/topics/q/jobs").json["jobs"]] == [1, 2, 5]
+    assert api.ask("POST", "/v0/topics/d/redrive", {"to": "q"}).json["moved"] == 0
     server.assert_log_is_quiet()
 
 

@@ -150,3 +150,29 @@ def test_who_has_gone_is_forgotten(api: Api, name: str, wires: Callable[[], Wire
 
     api.append(name, 1)
     assert api.seqs(name) == [1]
+
+
+def test_the_end_of_a_job(api: Api, name: str, wires: Callable[[], Wire]) -> None:
+    """Who waits for a job is answered by the ack that ends it, with its result. (§10.9)"""
+    api.put(name, type="queue")
+    api.append(name, 1, 2)
+    api.ask("POST", f"/v0/topics/{name}/claim", {"node": "w", "max": 2})
+    wire = wires()
+    wire.send("GET", f"/v0/topics/{name}/jobs/1", b"", {})
+    assert check(wire.receive()).json["state"] == "leased"
+    wire.send("GET", f"/v0/topics/{name}/jobs/1?wait_ms={FOREVER_MS}", b"", {})
+    parked(api, name)
+    api.ask("POST", f"/v0/topics/{name}/ack", {"node": "w", "seqs": [2]})
+    api.ask("POST", f"/v0/topics/{name}/ack", {"node": "w", "seqs": [1], "result": {"a": 1}})
+
+    job = check(wire.receive()).json
+    assert (job["state"], job["result"]) == ("done", {"a": 1})
+    wire.send("GET", f"/v0/topics/{name}/jobs/1?wait_ms=1", b"", {})
+    assert check(wire.receive()).json["state"] == "done"
+
+
+def test_a_job_that_does_not_end_in_time(api: Api, name: str) -> None:
+    """It is shown as it is. (§10.9)"""
+    api.put(name, type="queue")
+    api.append(name, 1)
+    assert api.ask("GET", f"/v0/topics/{name}/jobs/1?wait_ms=1").json["state"] == "ready"

@@ -51,9 +51,28 @@ BODIES: dict[str, list[object]] = {
     ],
     "POST /v0/topics/:/purge": [{}, {"match": "a:*", "keep": 2}],
     "POST /v0/topics/:/claim": [{"node": "w", "limit": 3, "lease_ms": 1000}],
-    "POST /v0/topics/:/ack": [{"node": "w", "seqs": [1, 2]}],
-    "POST /v0/topics/:/nack": [{"node": "w", "seqs": [1], "delay_ms": 10}],
-    "POST /v0/topics/:/extend": [{"node": "w", "seqs": [1], "lease_ms": 10}],
+    "POST /v0/topics/:/ack": [
+        {"node": "w", "seqs": [1, 2]},
+        {"node": "w", "seqs": [1, 2], "result": {"a": 1}, "results": {"2": [None]}},
+    ],
+    "POST /v0/topics/:/nack": [
+        {"node": "w", "seqs": [1], "delay_ms": 10},
+        {"node": "w", "seqs": [1], "reason": "é", "dead": True},
+    ],
+    "POST /v0/topics/:/extend": [
+        {"node": "w", "seqs": [1], "lease_ms": 10},
+        {"node": "w", "seqs": [1], "lease_ms": 10, "progress": {"at": 0.5}},
+    ],
+    "POST /v0/topics/:/redrive": [
+        {"to": "q"},
+        {"to": "q", "match": "a:*", "max": 3, "dry_run": True},
+    ],
+    "POST /v0/topics/:/jobs/promote": [{}, {"match": "a:*", "state": "delayed", "dry_run": True}],
+    "POST /v0/topics/:/jobs/retry": [{}, {"match": "a:*", "state": "delayed", "dry_run": True}],
+    "POST /v0/topics/:/jobs/cancel": [{"match": "z:*", "state": "ready"}, {"state": "delayed"}],
+    "POST /v0/topics/:/jobs/:/promote": [{}, {"dry_run": True}],
+    "POST /v0/topics/:/jobs/:/retry": [{}, {"dry_run": True}],
+    "POST /v0/topics/:/jobs/:/cancel": [{}, {"dry_run": True}],
     "POST /v0/groups/:/commit": [
         {"offsets": [{"topic": "q", "seq": 3}]},
         {"offsets": [{"topic": "q", "seq": 3, "partition": 0}, {"topic": "d", "seq": 0}]},

@@ -19,7 +19,14 @@ from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.faces.http import answers as http_answers
 from topics.protocol.faces.http.append_body import parse_append
-from topics.protocol.faces.http.queues import parse_ack, parse_claim, parse_extend, parse_nack
+from topics.protocol.faces.http.jobs import parse_change, parse_changes, parse_get, parse_list
+from topics.protocol.faces.http.queues import (
+    parse_ack,
+    parse_claim,
+    parse_extend,
+    parse_nack,
+    parse_redrive,
+)
 from topics.protocol.faces.http.records import parse_delete, parse_diff, parse_purge
 from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.faces.http.schedules import parse_put_schedule
@@ -286,6 +293,39 @@ class Harness:
     ) -> Any:
         body = orjson.dumps({"node": node, "seqs": seqs, "lease_ms": lease_ms, **fields})
         return shown(self.ask(parse_extend(name, body, self.limits)))
+
+    def redrive(self, name: str = "d", to: str = "q", **fields: object) -> Any:
+        """The answer, or None where it waits for a disk."""
+        found = self.ask(parse_redrive(name, orjson.dumps({"to": to, **fields})))
+        return None if isinstance(found, Parked) else shown(found)
+
+    # Jobs, as they may be seen.
+
+    def jobs(self, name: str = "q", **query: object) -> Any:
+        """A page of jobs, or None where it waits for a disk."""
+        text = {key: str(value) for key, value in query.items()}
+        found = self.ask(parse_list(name, text))
+        return None if isinstance(found, Parked) else shown(found)
+
+    def job(self, seq: int, name: str = "q", **query: object) -> Any:
+        """One job, or None where the answer comes later."""
+        text = {key: str(value) for key, value in query.items()}
+        found = self.ask(parse_get(name, str(seq), text))
+        return None if isinstance(found, Parked) else shown(found)
+
+    def change(self, action: str, seq: int | None = None, name: str = "q", **fields: object) -> Any:
+        """(matched, done), or None where the answer comes later."""
+        body = orjson.dumps(fields)
+        command = (
+            parse_changes(name, action, body)
+            if seq is None
+            else parse_change(name, action, str(seq), body)
+        )
+        found = self.ask(command)
+        if isinstance(found, Parked):
+            return None
+        answer = shown(found)
+        return answer["matched"], answer["done"]
 
     def counters(self, name: str = "q") -> tuple[int, int, int]:
         """(ready, in flight, delayed), which make up the count."""

@@ -26,6 +26,7 @@ class Job:
         is_lasting: All this is in a log that outlives the process.
         is_refused: What delays it is a dead-letter topic that did not take it.
         since_ms: Since when it may be claimed, while it may.
+        delays: When each delay that it ever had was over: a crash may bring one back.
         logged: The lease that was given back when the log may have had no room to say so: a crash
             may bring it back.
     """
@@ -41,6 +42,7 @@ class Job:
     is_refused: bool = False
     refusals: int = 0
     since_ms: int = 0
+    delays: tuple[int, ...] = ()
     logged: "Job | None" = None
 
     def copy(self) -> "Job":
@@ -48,6 +50,7 @@ class Job:
         out = Job(self.deliveries, self.node, self.lease, self.until_ms, self.ready_ms)
         out.is_leased, out.is_dying, out.is_lasting = self.is_leased, self.is_dying, self.is_lasting
         out.is_refused, out.refusals, out.since_ms = self.is_refused, self.refusals, self.since_ms
+        out.delays = self.delays
         out.logged = self.logged and self.logged.copy()
         return out
 
@@ -170,6 +173,7 @@ class Jobs:
             job.since_ms = now_ms
             job.is_leased = job.is_dying = job.is_refused = False
             job.lease, job.node, job.ready_ms, job.is_lasting = 0, "", ready_ms, lasting
+            job.delays = (*job.delays, ready_ms)
 
     def extend(self, seqs: Iterable[int], until_ms: int, *, lasting: bool) -> None:
         for seq in seqs:
@@ -184,6 +188,7 @@ class Jobs:
         job, self.refused_ms = self.known[seq], now_ms
         job.ready_ms = now_ms + min(BACKOFF_FIRST_MS << min(job.refusals, 16), BACKOFF_MAX_MS)
         job.refusals += 1
+        job.delays = (*job.delays, job.ready_ms)
         job.is_dying, job.is_refused = False, True
 
     def doubt(self) -> None:
@@ -204,8 +209,7 @@ class Jobs:
         if not found.keys() <= live:
             return f"jobs without records: {sorted(found.keys() - live)}"
         if not keeps:
-            self.known.clear()
-            return f"known after a crash: {found}" if found else None
+            return self._survive_without_leases(found)
         for seq, job in self.known.items():
             if job.refusals or job.is_dying:
                 # That it was refused is in no log; a checkpoint keeps its time, not its holder.
@@ -228,8 +232,36 @@ class Jobs:
         if any(shown[:3] != ("ready", 0, "") for shown in strangers.values()):
             # What was delivered before a crash that took that may be known again, and no more.
             return f"leases out of nothing: {strangers}"
-        self.known = {seq: _job(shown) for seq, shown in found.items()}
+        self._take_over(found)
         return None
+
+    def _take_over(self, found: dict[int, tuple[Any, ...]]) -> None:
+        before = self.known
+        self.known = {seq: _job(shown) for seq, shown in found.items()}
+        for seq, job in self.known.items():
+            delays = before[seq].delays if seq in before else ()
+            job.delays = (*delays, job.ready_ms)
+
+    def _survive_without_leases(self, found: dict[int, tuple[Any, ...]]) -> str | None:
+        """Nobody holds a job after a crash; of those that were given back the log may know that."""
+        for seq, shown in found.items():
+            # One that the model has not may be back, where its ack was lost.
+            if not _is_of_log(shown, self.known.get(seq)):
+                return f"known after a crash: job {seq} is {shown}, was {self.known.get(seq)}"
+        self._take_over(found)
+        for job in self.known.values():
+            job.is_lasting = False
+        return None
+
+
+def _is_of_log(shown: tuple[Any, ...], job: Job | None) -> bool:
+    """Whether that may be what nacks, and no leases, said of a job."""
+    match shown:
+        case ("ready", 0, "", deliveries):
+            return job is None or deliveries <= job.deliveries
+        case ("delayed", ready_ms, deliveries):
+            return job is None or (deliveries <= job.deliveries and ready_ms in job.delays)
+    return False
 
 
 def _job(shown: tuple[Any, ...]) -> Job:

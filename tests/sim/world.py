@@ -22,6 +22,7 @@ from topics.protocol.model.events import (
     JobsLeased,
     RecordsAppended,
     RecordsDeleted,
+    Redriven,
     ScatteredDeleted,
 )
 from topics.protocol.model.outcomes import Parked
@@ -221,7 +222,11 @@ class World:
         if not isinstance(self.process.command, Claim | None):
             return
         match event:
-            case RecordsDeleted() | ScatteredDeleted() | RecordsAppended(cause=DeadLettered()):
+            case (
+                RecordsDeleted()
+                | ScatteredDeleted()
+                | RecordsAppended(cause=DeadLettered() | Redriven())
+            ):
                 self._reap(self.places())
                 self.learn_epochs()
             case JobsLeased():

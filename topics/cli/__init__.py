@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "info": "topic:info",
     "inspect": "inspect:command",
     "job": "job:command",
+    "jobs": "jobs:group",
     "keys": "keys:command",
     "latest": "latest:command",
     "peek": "records:peek",
@@ -126,6 +127,7 @@ def main(profile: str | None) -> None:
     topics read jobs --follow                    records as they come, one a line
     topics watch jobs audit --tail               records of several topics, for a person
     topics work jobs -- ./resize                 a command for each job of a queue
+    topics jobs list jobs --state delayed        the jobs of a queue; show, promote, retry, cancel
     topics redrive jobs-dead --to jobs           dead letters, back to their queue
     topics rm jobs --match 'old:*'               records, away without a trace; purge, drain
     topics topics                                what there is

@@ -1,24 +1,19 @@
 """`Redrive`: dead letters back into their queue.
 
-Invariant: a letter is appended to the queue before it is deleted from its topic, under a key made
-of that topic's epoch and the letter's seq.  So a run can be interrupted anywhere: when it is begun
-again, the server recognises the letters that it has appended.
+The server moves them, each in one step, so that a run can be interrupted anywhere.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from topics.cli.exits import REFUSED, Stop, were
 from topics.cli.printing import warn
-from topics.client import Appended, Client, Job, NewRecord, Tombstone, TopicsError, TopicState
+from topics.client import Client, Tombstone, TopicState
 
-BATCH: Final = 100
-"""Letters between two deletes: the most that a run after an interruption appends again."""
-CLAIMED: Final = 20
-"""Letters of one claim, where the dead-letter topic is a queue itself."""
+BATCH: Final = 1000
+"""Letters of one call."""
 MARKS: Final = "$dead_letter_"
 """The prefix of the keys that the server adds to a dead letter's meta (§10.6)."""
 
@@ -35,12 +30,6 @@ class Letter(
     node: str | None = None
     tag: str | None = None
     data: msgspec.Raw
-    meta: dict[str, msgspec.Raw] | None = None
-
-
-class LetterJob(Job[msgspec.Raw], frozen=True, kw_only=True):
-    """A dead letter in a queue; its JSON is not decoded."""
-
     meta: dict[str, msgspec.Raw] | None = None
 
 
@@ -62,7 +51,6 @@ class Redrive:
     ) -> None:
         self.moved = 0
         self.left = 0
-        self._deduped = 0
         self._client = client
         self._source = source
         self._queue = queue
@@ -72,51 +60,40 @@ class Redrive:
     @property
     def done(self) -> str:
         """What was done, in a line."""
-        before = f", {self._deduped:,} of them by an earlier run" if self._deduped else ""
         moved = were(self.moved, "letter")
-        return f"{moved} moved from {self._source.topic} to {self._queue}{before}"
+        return f"{moved} moved from {self._source.topic} to {self._queue}"
 
     def rehearse(self) -> int:
         """Report what would be moved, and change nothing; returns how many letters."""
         count = 0
         for letter in self._letters():
             count += 1
-            self._report(self._line(letter, ""))
+            self._report(self._line(letter))
         self._count_left()
         return count
 
     def run(self) -> None:
-        """Move the letters.
+        """Move the letters, as many as were there when this was made.
 
         Raises:
             TopicsError: The queue refused a letter, or the server cannot be reached; the letters
                 before it are moved.
         """
-        if self._source.type == "queue":
-            self._from_queue()
-        else:
-            self._from_log()
+        left, more = self._source.count, True
+        while left > 0 and more:
+            found = self._client.redrive(
+                self._source.topic, self._queue, match=self._match, max=min(left, BATCH)
+            )
+            self.moved += found.moved
+            left -= found.moved
+            more = found.more and found.moved > 0
+        self._count_left()
 
     def _count_left(self) -> None:
         counts = self._client.topic(self._source.topic, touch=False).queue
         self.left = 0 if counts is None else counts.in_flight + counts.delayed
 
-    # ------------------------------------------------------------------ a log
-
-    def _from_log(self) -> None:
-        appended: list[int] = []
-        try:
-            for letter in self._letters():
-                self._append(letter)
-                appended.append(letter.seq)
-                if len(appended) == BATCH:
-                    self._delete(appended)
-        except BaseException:
-            # The letters that were appended are deleted, also where the next one was refused.
-            with suppress(TopicsError):
-                self._delete(appended)
-            raise
-        self._delete(appended)
+    # ------------------------------------------------------------------ letters
 
     def _letters(self) -> Iterator[Letter]:
         topic = self._source.topic
@@ -136,54 +113,8 @@ class Redrive:
             else:
                 _warn_of_loss(topic, item)
 
-    def _delete(self, appended: list[int]) -> None:
-        if appended:
-            # With the same bound and match as what was appended, so that nothing else is deleted.
-            before_seq = appended[-1] + 1
-            self._client.delete(self._source.topic, before_seq=before_seq, match=self._match)
-            appended.clear()
-
-    # ------------------------------------------------------------------ a queue
-
-    def _from_queue(self) -> None:
-        topic = self._source.topic
-        kept = []
-        with self._client.work(topic, job_type=LetterJob, max=CLAIMED, drain=True) as work:
-            for job in work:
-                if not self._matches(job.tag):
-                    # Kept in hand, or it would be claimed again; the end of the work gives it back.
-                    kept.append(job)
-                    continue
-                with job:
-                    self._append(job)
-        self._count_left()
-
-    def _matches(self, tag: str | None) -> bool:
-        """Whether a tag matches, in the grammar of a bare-string `match` (§5)."""
-        if self._match is None:
-            return True
-        if tag is None:
-            return False
-        if self._match.endswith("*"):
-            return tag.startswith(self._match[:-1])
-        return tag == self._match
-
-    # ------------------------------------------------------------------ letters
-
-    def _append(self, letter: Any) -> None:
-        meta = {n: v for n, v in (letter.meta or {}).items() if not n.startswith(MARKS)}
-        record = NewRecord(letter.data, tag=letter.tag, node=letter.node, meta=meta or None)
-        key = f"redrive:{self._source.epoch or self._source.topic}:{letter.seq}"
-        answer = self._client.append(self._queue, record, create=False, idempotency_key=key)
-        self._count(letter, answer)
-
-    def _count(self, letter: Any, answer: Appended) -> None:
-        self.moved += 1
-        self._deduped += answer.deduped
-        self._report(self._line(letter, f" {answer.first_seq}"))
-
-    def _line(self, letter: Any, where: str) -> str:
-        parts = [f"{self._source.topic} {letter.seq} -> {self._queue}{where}"]
+    def _line(self, letter: Letter) -> str:
+        parts = [f"{self._source.topic} {letter.seq} -> {self._queue}"]
         if letter.tag is not None:
             parts.append(letter.tag)
         deliveries = (letter.meta or {}).get(f"{MARKS}deliveries")

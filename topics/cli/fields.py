@@ -43,6 +43,8 @@ FIELDS: Final[dict[str, type | tuple[str, ...]]] = {
     "partitions": int,
     "compact": bool,
     "kafka_configs": Mapping[str, str],
+    "result_ttl_ms": int,
+    "keep_done": int,
 }
 """The fields of the client's `Config` and their types, or the words that each may be.  Written here
 once more, because importing the client takes longer than most commands."""
@@ -70,6 +72,8 @@ HELP: Final = {
     "partitions": "How many logs the topic is; the number only grows.",
     "compact": "Of records with one key the newest stays.",
     "kafka_configs": "Configs of Kafka's clients, as NAME:VALUE,NAME:VALUE.",
+    "result_ttl_ms": "Queue: how long what became of a job is kept; an hour where it is not given.",
+    "keep_done": "Queue: of how many jobs that ended it is kept; of 1,000 where it is not given.",
 }
 """What the help says of each field."""
 

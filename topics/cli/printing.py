@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from topics.protocol.model.names import partition_of
+from topics.protocol.model.names import DONE, partition_of
 from topics.visible import visible, visible_json
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ def _shown(line: bytes) -> bytes:
 def shown(name: str) -> str:
     """A partition's name (`partition_name`) as people read it."""
     topic, partition = partition_of(name)
+    if partition == DONE:
+        return f"{topic}, jobs that ended"
     return f"{topic}, partition {partition}" if partition else topic
 
 
@@ -105,6 +107,8 @@ def publicly(row: dict[str, Any]) -> dict[str, Any]:
     if "topic" not in row:
         return row
     topic, partition = partition_of(row["topic"])
+    if partition == DONE:
+        return {**row, "topic": topic, "of": "jobs that ended"}
     return {**row, "topic": topic, **({"partition": partition} if partition else {})}
 
 

@@ -23,14 +23,11 @@ if TYPE_CHECKING:
 def command(
     client: "Client", dead_letters: str, queue: str, match: str | None, dry_run: bool
 ) -> None:
-    """Move the dead letters of DEAD_LETTER_TOPIC back to a queue, oldest first, up to those that
-    are there when it begins.
+    """Move the dead letters of DEAD_LETTER_TOPIC back to a queue, oldest first, as many as are there when it
+    begins.
 
-    Each is appended to the queue as it was (data, tag, node, and meta without $dead_letter_*), and
-    then deleted here. Start it again after an interruption: what had been appended is recognised
-    and not appended twice, as long as the queue's idempotency_window_ms (two minutes by default)
-    has not passed. Later than that, at most the last 100 that the interrupted run printed may be
-    doubled.
+    Each goes as it was (data, tag, node, and meta without $dead_letter_*), in one step of the server: none is lost or
+    doubled, wherever this is interrupted. Start it again for the rest.
 
     \b
     topics redrive jobs-dead --to jobs --dry-run
@@ -43,7 +40,7 @@ def command(
     source = client.topic(dead_letters, touch=False)
     _require_queue(client.topic(queue, touch=False))
     redrive = Redrive(client, source, queue, match, say)
-    if dry_run:
+    if dry_run:  # what would be moved is read from here, so that it can be printed
         count = redrive.rehearse()
         _warn_of_left(redrive, dead_letters, "of them are leased or delayed, and would stay")
         say(f"{count:,} would be moved from {dead_letters} to {queue}", err=True)

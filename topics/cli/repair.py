@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from topics.cli.exits import CORRUPT, OK, counted
 from topics.cli.offline import unused
 from topics.cli.printing import say
-from topics.protocol.model.names import partition_of
+from topics.protocol.model.names import DONE, partition_of
 
 if TYPE_CHECKING:
     from topics.repair.plan import Plan
@@ -79,6 +79,8 @@ def _lines(found: "Plan", *, may_lose: bool) -> Iterator[str]:
     for lost in found.lost:
         topic, partition = partition_of(lost.topic)
         where = f", partition {partition}" if partition else ""
+        if partition == DONE:
+            where = ", jobs that ended"
         yield f'  records {lost.first_seq:,} to {lost.last_seq:,} of topic "{topic}"{where}'
     if found.loses and not may_lose:
         yield "what is given up needs --quarantine; try a backup first"

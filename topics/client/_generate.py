@@ -79,6 +79,7 @@ MODULES: Final[Mapping[str, Phrases]] = {
         ),
     },
     "aiogroups.py": {},
+    "aiojobs.py": {},
     "aioqueues.py": {},
     "aiorouters.py": {},
     "aioschedules.py": {},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from topics.client import endpoints, paging
 from topics.client.aiogroups import AsyncGroupCalls
+from topics.client.aiojobs import AsyncJobCalls
 from topics.client.aioproducer import AsyncProducer
 from topics.client.aioqueues import AsyncQueueCalls
 from topics.client.aiorouters import AsyncRouterCalls
@@ -57,7 +58,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class AsyncClient(AsyncQueueCalls, AsyncRouterCalls, AsyncScheduleCalls, AsyncGroupCalls):
+class AsyncClient(
+    AsyncQueueCalls, AsyncJobCalls, AsyncRouterCalls, AsyncScheduleCalls, AsyncGroupCalls
+):
     """A client of one server, for one event loop at a time and any number of its tasks.
 
         async with AsyncClient("http://127.0.0.1:4000") as client:

@@ -16,7 +16,7 @@ from topics.client.accumulator import Accumulator, Batch, copy_of
 from topics.client.aiosession import AsyncSession
 from topics.client.encoding import encode_record
 from topics.client.errors import TopicsError, Unreachable
-from topics.client.options import ProducerOptions
+from topics.client.options import JobOptions, ProducerOptions, require
 
 _LOG: Final = logging.getLogger("topics.client")
 
@@ -103,11 +103,14 @@ class AsyncProducer:
         tag: str | None = None,
         meta: Any = None,
         partition: int | None = None,
+        **job: Unpack[JobOptions],
     ) -> AsyncSent:
         """As `Producer.send`; waits while `buffer_bytes` are not acknowledged.  Where that wait is
         cancelled, the record is not taken."""
+        if job:
+            require(JobOptions, job, "send()")
         record = encode_record(
-            value, tag=tag, meta=meta, partition=partition, default=self._default
+            value, tag=tag, meta=meta, partition=partition, default=self._default, **job
         )
         if self._is_closing:
             raise RuntimeError("the producer is closed")

@@ -15,10 +15,17 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from topics.client import termination
 from topics.client.aiosession import AsyncSession
-from topics.client.call import Outcome
+from topics.client.call import Call, Outcome
 from topics.client.errors import BadAnswer, Conflict, NotFound, TopicsError
 from topics.client.faults import Fault
-from topics.client.held_job import BaseHeldJob, JobState, OnError, lease_lost, log_error
+from topics.client.held_job import (
+    BaseHeldJob,
+    JobState,
+    OnError,
+    lease_lost,
+    log_error,
+    reason_of,
+)
 from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.models import Claimed, Job
 from topics.client.worker_state import Claim, WorkerState, chunks
@@ -46,24 +53,26 @@ class AsyncHeldJob(BaseHeldJob[D]):
         super().__init__(keeper.queue, job)
         self._keeper = keeper
 
-    async def ack(self) -> bool:
+    async def ack(self, *, result: Any = None) -> bool:
         """As `HeldJob.ack`."""
-        await self._keeper.settle([self], None)
+        await self._keeper.ack([self], result)
         return self.state is JobState.ACKED
 
-    async def nack(self, *, delay_ms: int | None = None) -> bool:
+    async def nack(
+        self, *, delay_ms: int | None = None, reason: str | None = None, dead: bool = False
+    ) -> bool:
         """As `HeldJob.nack`."""
         if delay_ms is None:
-            delay_ms = self._keeper.delay_ms(self.deliveries)
-        await self._keeper.settle([self], delay_ms)
+            delay_ms = 0 if dead else self._keeper.delay_ms(self.deliveries)
+        await self._keeper.nack([self], delay_ms, reason, dead=dead)
         return self.state is JobState.NACKED
 
     async def __aenter__(self) -> Self:
         try:
             self.require_fit()
-        except BadAnswer:
+        except BadAnswer as error:
             with suppress(TopicsError):
-                await self.nack()
+                await self.nack(reason=reason_of(error))
             raise
         return self
 
@@ -78,7 +87,10 @@ class AsyncHeldJob(BaseHeldJob[D]):
         else:
             # As in `HeldJob.__exit__`.
             with suppress(TopicsError):
-                await self.nack(delay_ms=None if isinstance(error, Exception) else 0)
+                if isinstance(error, Exception):
+                    await self.nack(reason=reason_of(error))
+                else:
+                    await self.nack(delay_ms=0)
 
 
 class AsyncLeaseKeeper(Generic[D]):
@@ -117,23 +129,39 @@ class AsyncLeaseKeeper(Generic[D]):
     async def give_back(self, jobs: Iterable[BaseHeldJob[D]]) -> None:
         """Nack jobs without a delay; where the server does not answer, their leases run out."""
         with suppress(TopicsError):
-            await self.settle(list(jobs), 0)
+            await self.nack(list(jobs), 0)
 
-    async def settle(self, jobs: Iterable[BaseHeldJob[D]], delay_ms: int | None) -> None:
-        """Ack jobs, or nack them with a delay; those that are settled already are left out."""
+    async def ack(self, jobs: Iterable[BaseHeldJob[D]], result: Any = None) -> None:
+        """Ack jobs, with what came of them; those that are settled already are left out."""
+        await self._settle(jobs, lambda held: self._state.ack(held, result))
+
+    async def nack(
+        self,
+        jobs: Iterable[BaseHeldJob[D]],
+        delay_ms: int | None,
+        reason: str | None = None,
+        *,
+        dead: bool = False,
+    ) -> None:
+        """Nack jobs, with None as the queue's `backoff` says; those that are settled already are left out."""
+        await self._settle(jobs, lambda held: self._state.nack(held, delay_ms, reason, dead=dead))
+
+    async def _settle(
+        self, jobs: Iterable[BaseHeldJob[D]], call_of: Callable[[list[BaseHeldJob[D]]], Call[Any]]
+    ) -> None:
         state = self._state
         for some in chunks(list(jobs)):
             held = state.settling(some)
             if not held:
                 continue
-            call: Any = state.ack(held) if delay_ms is None else state.nack(held, delay_ms)
+            call = call_of(held)
             answer = None
             try:
                 answer = await self._session.do(call)
             finally:
                 state.settled(held, answer)
 
-    def delay_ms(self, deliveries: int) -> int:
+    def delay_ms(self, deliveries: int) -> int | None:
         return self._state.delay_ms(deliveries)
 
     async def extend(self) -> float:
@@ -309,16 +337,16 @@ class AsyncWork(Generic[D]):
     ) -> bool:
         try:
             job.require_fit()
-            await handler(job)
+            result = self._state.result_of(await handler(job))
         except Exception as error:
-            await job.nack()
+            await job.nack(reason=reason_of(error))
             on_error(job, error)
         except BaseException:
             with suppress(TopicsError):
                 await job.nack(delay_ms=0)
             raise
         else:
-            await job.ack()
+            await job.ack(result=result)
         if job.is_lost:
             on_error(job, lease_lost(job))
         return job.state is JobState.ACKED

@@ -81,15 +81,21 @@ class Batcher:
     def count(self, answer: Appended) -> None:
         """Add one batch's answer to the total."""
         total = self.total
-        # Seqs of several partitions are no span.
-        is_span = not answer.partitions and (total.first_seq or not total.batches)
+        first_seq, last_seq = total.first_seq, total.last_seq
+        if answer.partitions:
+            # Seqs of several partitions are no span.
+            first_seq = last_seq = 0
+        elif len(answer.unique) < answer.count:
+            first_seq, last_seq = first_seq or answer.first_seq, answer.last_seq
         self.total = AppendedMany(
             topic=total.topic,
             records=total.records + answer.count,
             deduped=total.deduped + (answer.count if answer.deduped else 0),
             batches=total.batches + 1,
-            first_seq=(total.first_seq or answer.first_seq) if is_span else 0,
-            last_seq=answer.last_seq if is_span else 0,
+            first_seq=first_seq,
+            last_seq=last_seq,
+            unique=total.unique + len(answer.unique),
+            replaced=total.replaced + len(answer.replaced),
         )
         if self._progress is not None:
             self._progress(answer)

@@ -20,11 +20,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 import msgspec
 
 from topics.client.models import NewRecord
+
+if TYPE_CHECKING:
+    from topics.client.options import JobOptions
 
 B = TypeVar("B")
 T = TypeVar("T")
@@ -38,6 +41,11 @@ DEPTH_MAX: Final = 10_000
 """Nesting that no server follows (§0.3): far beyond where any parser gives up."""
 PLACE_CHARS_MAX: Final = 200
 
+_PLAIN: Final = (
+    *("form", "key", "time", "headers", "partition"),
+    *("delay_ms", "not_before", "priority", "expires_ms", "group", "unique"),
+)
+"""Fields of a `NewRecord` that are sent as they are."""
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _NAMES: Final = frozenset({str})
 _NOT_FINITE: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
@@ -54,8 +62,9 @@ def encode_record(
     meta: Any = None,
     partition: int | None = None,
     default: Default | None = None,
+    **job: "Unpack[JobOptions]",
 ) -> bytes:
-    """A value or a `NewRecord` as an element of `records`; `tag`, `meta` and `partition` are for bare values.
+    """A value or a `NewRecord` as an element of `records`; what else is given is for bare values.
 
     Raises:
         TypeError: JSON has no form for a part of it, and `default` gives none.
@@ -63,9 +72,9 @@ def encode_record(
             one JSON value, or itself.
     """
     if not isinstance(value, NewRecord):
-        if tag is None and meta is None and partition is None:
+        if tag is None and meta is None and partition is None and not job:
             return b'{"data":%b}' % encode(value, "data", default)
-        value = NewRecord(value, tag=tag, meta=meta, partition=partition)
+        value = NewRecord(value, tag=tag, meta=meta, partition=partition, **job)
     text = b'{"data":%b' % encode(value.data, "data", default)
     if value.tag is not None:
         text += b',"tag":%b' % _text(value.tag, "tag")
@@ -78,7 +87,7 @@ def encode_record(
             if not meta_text.startswith(b"{"):
                 raise TypeError(f"meta is an object, not {_kind(value.meta)}")
             text += b',"meta":%b' % meta_text
-    for name in ("form", "key", "time", "headers", "partition"):
+    for name in _PLAIN:
         own = getattr(value, name)
         if own is not None and own != msgspec.Raw():
             text += b',"%b":%b' % (name.encode(), encode(own, name, default))

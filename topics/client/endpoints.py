@@ -28,11 +28,15 @@ from topics.client.models import (
     GroupsPage,
     Guarantee,
     Health,
+    JobInfo,
+    JobsChanged,
+    JobsPage,
     LatestPage,
     Nacked,
     OffsetsCommitted,
     Purged,
     Ready,
+    Redriven,
     Router,
     RouterConfig,
     RouterDeleted,
@@ -55,6 +59,7 @@ from topics.client.options import (
     Begin,
     Config,
     DiffOptions,
+    JobOptions,
     Match,
     ScheduleOptions,
     StablePageOptions,
@@ -115,6 +120,12 @@ _SHOWN_WHERE_GIVEN: Final = (
     "partitions",
     "compact",
     "kafka_configs",
+    "order",
+    "fair",
+    "rate",
+    "max_in_flight",
+    "group_max_in_flight",
+    "backoff",
 )
 
 
@@ -154,13 +165,15 @@ def delete_topic(topic: str, *, if_empty: bool) -> Call[TopicDeleted]:
     return Call("DELETE", path, decoder_of(TopicDeleted), params, is_repeatable=False)
 
 
+_OF_VALUES: Final = ("tag", "meta", "partition", "default", *JobOptions.__optional_keys__)
+"""Options of `append` that are for each bare value."""
+
+
 def append(topic: str, values: Iterable[Any], options: AppendOptions) -> Call[Appended]:
     """Append values as one atomic batch, under a new idempotency key unless one is given."""
     require(AppendOptions, options, "append()")
     rest = dict(options)
-    shared: dict[str, Any] = {
-        name: rest.pop(name) for name in ("tag", "meta", "partition", "default") if name in rest
-    }
+    shared: dict[str, Any] = {name: rest.pop(name) for name in _OF_VALUES if name in rest}
     records = [encode_record(value, **shared) for value in values]
     key = options.get("idempotency_key")
     if key is None and options.get("keyed", True):
@@ -176,7 +189,7 @@ def append_batch(
     """Append encoded records as one atomic batch.
 
     Seqs of a batch are contiguous, so the answer is asked for without their list, which has it all the same
-    where they are in several partitions.  Without a `key` it is not repeatable: an attempt whose answer was lost may have been appended.
+    where they are in several partitions, or a record made no job.  Without a `key` it is not repeatable: an attempt whose answer was lost may have been appended.
     """
     require(Config, options.get("config") or {}, "config of an append")
     tail = _body({"idempotency_key": key, **options})
@@ -311,29 +324,94 @@ def open_work(queue: str, *, node: str, max: int, lease_ms: int | None) -> Call[
     return Call("GET", path, bytes, params, accept="text/event-stream")
 
 
-def ack(queue: str, jobs: Leases, *, node: str, lease_ids: list[str] | None) -> Call[Acked]:
+def ack(
+    queue: str,
+    jobs: Leases,
+    *,
+    node: str,
+    lease_ids: list[str] | None,
+    result: Any = None,
+    results: Mapping[int, Any] | None = None,
+) -> Call[Acked]:
     """Repeatable: a job that the first attempt deleted is `skipped` by the second (§10.4)."""
-    body = _body({"node": node, **_leases(jobs, lease_ids)})
+    own = {str(seq): value for seq, value in results.items()} if results else None
+    body = _body({"node": node, "result": result, "results": own, **_leases(jobs, lease_ids)})
     return Call("POST", topic_path(queue, "ack"), decoder_of(Acked), body=body)
 
 
 def nack(
-    queue: str, jobs: Leases, *, node: str, delay_ms: int, lease_ids: list[str] | None
+    queue: str,
+    jobs: Leases,
+    *,
+    node: str,
+    delay_ms: int | None,
+    lease_ids: list[str] | None,
+    reason: str | None = None,
+    dead: bool = False,
 ) -> Call[Nacked]:
     """Repeatable only under lease ids: without them a second attempt could give back a job that the
     same node has claimed again meanwhile (§10.5)."""
     leases = _leases(jobs, lease_ids)
-    body = _body({"node": node, "delay_ms": delay_ms, **leases})
+    said = {"reason": reason or None, "dead": dead or None}
+    body = _body({"node": node, "delay_ms": delay_ms, **said, **leases})
     path, is_fenced = topic_path(queue, "nack"), leases["lease_ids"] is not None
     return Call("POST", path, decoder_of(Nacked), body=body, is_repeatable=is_fenced)
 
 
 def extend(
-    queue: str, jobs: Leases, *, node: str, lease_ms: int, lease_ids: list[str] | None
+    queue: str,
+    jobs: Leases,
+    *,
+    node: str,
+    lease_ms: int,
+    lease_ids: list[str] | None,
+    progress: Any = None,
 ) -> Call[Extended]:
     """Repeatable: it sets the deadline anew, and does not add to the old one (§10.6)."""
-    body = _body({"node": node, "lease_ms": lease_ms, **_leases(jobs, lease_ids)})
+    fields = {"node": node, "lease_ms": lease_ms, "progress": progress}
+    body = _body({**fields, **_leases(jobs, lease_ids)})
     return Call("POST", topic_path(queue, "extend"), decoder_of(Extended), body=body)
+
+
+def jobs(
+    queue: str, *, state: str | None, group: str | None, limit: int, after: str | None
+) -> Call[JobsPage]:
+    given = {"state": state, "group": group, "limit": str(limit), "after": after}
+    params = {name: value for name, value in given.items() if value is not None}
+    return Call("GET", topic_path(queue, "jobs"), decoder_of(JobsPage), params)
+
+
+def job(queue: str, seq: int, *, wait_ms: int) -> Call[JobInfo]:
+    params = {"wait_ms": str(wait_ms)} if wait_ms else {}
+    path = f"{topic_path(queue, 'jobs')}/{int(seq)}"
+    return Call("GET", path, decoder_of(JobInfo), params, wait_ms=min(wait_ms, WAIT_MS_MAX))
+
+
+def change_jobs(
+    queue: str,
+    action: str,
+    seq: int | None,
+    *,
+    match: Match | None,
+    state: str | None,
+    dry_run: bool,
+) -> Call[JobsChanged]:
+    """Not repeatable: a job that the first attempt changed may be another worker's by the second, or gone."""
+    if seq is not None and (match is not None or state is not None):
+        raise ValueError("one job is named, or those that match")
+    which = "" if seq is None else f"/{int(seq)}"
+    path = f"{topic_path(queue, 'jobs')}{which}/{action}"
+    body = _body({"match": match, "state": state, "dry_run": dry_run or None})
+    return Call("POST", path, decoder_of(JobsChanged), body=body, is_repeatable=dry_run)
+
+
+def redrive(
+    topic: str, to: str, *, match: Match | None, max: int | None, dry_run: bool
+) -> Call[Redriven]:
+    """Not repeatable: a second attempt would move others (§10.6)."""
+    body = _body({"to": to, "match": match, "max": max, "dry_run": dry_run or None})
+    path = topic_path(topic, "redrive")
+    return Call("POST", path, decoder_of(Redriven), body=body, is_repeatable=dry_run)
 
 
 def _leases(jobs: Leases, lease_ids: list[str] | None) -> dict[str, Any]:

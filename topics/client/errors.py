@@ -109,6 +109,10 @@ class RecordNotFound(NotFound):
     """404: no record of the topic has the tag."""
 
 
+class JobNotFound(NotFound):
+    """404: the queue has no such job, and keeps nothing of it."""
+
+
 class GroupNotFound(NotFound):
     """404: the group of consumers does not exist, or has expired."""
 
@@ -155,6 +159,7 @@ _BY_CODE: Final[dict[str, type[TopicsError]]] = {
     "partition_not_found": PartitionNotFound,
     "partition_required": PartitionRequired,
     "record_not_found": RecordNotFound,
+    "job_not_found": JobNotFound,
     "group_not_found": GroupNotFound,
     "record_too_large": RecordTooLarge,
     "router_not_found": RouterNotFound,

@@ -6,7 +6,7 @@ the calls that end it.  Invariant: a job leaves the hand once.
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from topics.client.errors import LeaseLost
 from topics.client.models import Job
@@ -100,6 +100,16 @@ class BaseHeldJob(Generic[D]):
         return self._job.deliveries
 
     @property
+    def priority(self) -> int:
+        """As it was appended; 0 by default."""
+        return self._job.priority
+
+    @property
+    def group(self) -> str | None:
+        """As it was appended; None where it was given none."""
+        return self._job.group
+
+    @property
     def is_lost(self) -> bool:
         """Its lease ended: another worker has the job, or may have it, and this one's ack does not
         count."""
@@ -109,6 +119,21 @@ class BaseHeldJob(Generic[D]):
     def is_settled(self) -> bool:
         """It was acked, nacked, or lost."""
         return self.state not in (JobState.HELD, JobState.SETTLING)
+
+
+REASON_CHARS: Final = 1024
+"""Of a reason; the server keeps so many bytes."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a job failed, as its nack says it: the type of the exception and its text."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    kind = type(error).__name__
+    said = f"{kind}: {text}" if text else kind
+    return said[:REASON_CHARS].encode("utf-8", "replace").decode()
 
 
 OnError = Callable[[H, Exception], None]

@@ -22,12 +22,37 @@ _SERVED: Final = {
 }
 
 
+class Unique(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A key that one job of a queue has at a time (§10).
+
+    Attributes:
+        key: At most 256 bytes.
+        on_conflict: Where a job has the key already: "keep" makes no other, "replace" removes it where it
+            waits, and takes its place.
+        for_ms: So long after the append the key is held, even if the job is done before.
+    """
+
+    key: str
+    on_conflict: Literal["keep", "replace"] = "keep"
+    for_ms: int = 0
+
+
 class NewRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A record to append, where a bare value is not enough.
 
     `data` is anything that JSON has a form for; a NaN or an infinity is a `ValueError`.
     `msgspec.Raw(b"...")` is sent byte for byte.  `form`, `key`, `time` and `headers` are those of a record
     of Kafka's clients, as it was read.  Without a `partition` the server places it by its tag or key.
+
+    The rest is for jobs, the records of a queue (§10); a log refuses them.
+
+    Attributes:
+        delay_ms: The job may not be claimed for so long.
+        not_before: Instead of `delay_ms`: it may not be claimed before, milliseconds since the epoch.
+        priority: Within [-128, 127]; jobs of a higher one are claimed first.
+        expires_ms: It ends unless it is claimed so soon after it may be.
+        group: With which jobs it takes turns; by default those with its tag.
+        unique: A key: while a job has it, an append of the key makes no second one.
     """
 
     data: Any
@@ -39,6 +64,12 @@ class NewRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     time: int | None = None
     headers: Sequence[tuple[str, Any]] | msgspec.Raw | None = None
     partition: int | None = None
+    delay_ms: int | None = None
+    not_before: int | None = None
+    priority: int | None = None
+    expires_ms: int | None = None
+    group: str | None = None
+    unique: str | Unique | None = None
 
 
 class Record(
@@ -198,6 +229,29 @@ class LatestPage(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         return self.records
 
 
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
+    """At most `max` jobs of a queue are started in any `per_ms`."""
+
+    max: int
+    per_ms: int
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a job rests that was not done: a queue's `backoff` (§0.10).
+
+    Attributes:
+        base_ms: After the first delivery.
+        factor: By which it grows with each delivery.
+        max_ms: The longest.
+        jitter: Up to this share of it is left out, by chance.
+    """
+
+    base_ms: int
+    factor: float = 2.0
+    max_ms: int = 86_400_000
+    jitter: float = 0.0
+
+
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A topic's config in force, every field resolved (§0.10)."""
 
@@ -223,6 +277,14 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int | None = None
     compact: bool | None = None
     kafka_configs: Mapping[str, str] | None = None
+    order: str | None = None
+    fair: bool | None = None
+    rate: Rate | None = None
+    max_in_flight: int | None = None
+    group_max_in_flight: int | None = None
+    backoff: Backoff | None = None
+    result_ttl_ms: int | None = None
+    keep_done: int | None = None
 
 
 class Configured(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,9 +301,11 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ready: Could be claimed now.
         in_flight: Under a lease.
-        delayed: Nacked with a delay that has not passed, or damaged.
+        delayed: Whose time has not come, or damaged.
         damaged: Of the delayed, those that cannot be read and are never handed out.
         dead_lettered: Moved to the dead-letter topic since the queue was created.
+        blocked: Of the ready, those that wait for other jobs of their group.
+        expired: Deleted since the queue was created, as nobody claimed them in time.
     """
 
     ready: int
@@ -249,6 +313,8 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     delayed: int = 0
     damaged: int = 0
     dead_lettered: int = 0
+    blocked: int = 0
+    expired: int = 0
 
 
 class LostLately(msgspec.Struct, frozen=True, kw_only=True):
@@ -353,6 +419,10 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         first_seq, last_seq, head_seq: 0 where the records are in several partitions.
         partitions: Of a topic with several: those that were written, and the seqs in each.
+        unique: Of a queue: the jobs that had the unique keys of some records already.  Those records made
+            no job: `seqs` has these jobs in their places, and [first_seq, last_seq] are of the others,
+            or of these jobs where there are no others.
+        replaced: Of a queue: the jobs that made way for those of this append.
     """
 
     topic: str
@@ -362,10 +432,15 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     created: bool = False
     deduped: bool = False
     partitions: list[WrittenPartition] = []
+    unique: list[int] = []
+    replaced: list[int] = []
     listed: list[int] = msgspec.field(name="seqs", default_factory=list)
 
     @property
     def count(self) -> int:
+        """Records of the append, also those that made no job."""
+        if self.listed:
+            return len(self.listed)
         if self.partitions:
             return sum(each.count for each in self.partitions)
         return self.last_seq - self.first_seq + 1
@@ -379,14 +454,16 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
 class AppendedMany(msgspec.Struct, frozen=True, kw_only=True):
     """Sum of the batches of one `append_many`.
 
-    Batches of other writers may lie between these, so `last_seq - first_seq + 1 >= records`.  Both are 0
-    where the topic has several partitions: there is no span of seqs.
+    Batches of other writers may lie between these, so `last_seq - first_seq + 1 >= records - unique`.  Both
+    are 0 where the topic has several partitions: there is no span of seqs.
 
     Attributes:
         records: Records acknowledged, the deduplicated ones included.
         deduped: How many of them an earlier attempt had already appended.
         first_seq: 0 where there was nothing to append.
         last_seq: 0 where there was nothing to append.
+        unique: How many of them made no job, as another one had their unique key.
+        replaced: How many jobs made way for them.
     """
 
     topic: str
@@ -395,6 +472,8 @@ class AppendedMany(msgspec.Struct, frozen=True, kw_only=True):
     batches: int = 0
     first_seq: int = 0
     last_seq: int = 0
+    unique: int = 0
+    replaced: int = 0
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -438,6 +517,8 @@ class Job(
             that comes too late does not count.
         deadline_ms: When the lease ends, unless it is extended.
         deliveries: How often the job was handed out, this time included.
+        priority: As it was appended.
+        group: As it was appended; None where it was given none.
     """
 
     seq: int
@@ -449,14 +530,23 @@ class Job(
     lease_id: str
     deadline_ms: int
     deliveries: int
+    priority: int = 0
+    group: str | None = None
 
 
 class Claimed(msgspec.Struct, Generic[J], frozen=True, kw_only=True):
-    """Answer of `claim`: at most `max` jobs, by seq; `ready` more could be claimed after it."""
+    """Answer of `claim`: at most `max` jobs, in the order in which they are to be done.
+
+    Attributes:
+        ready: So many more could be claimed after it.
+        waits: Why this claim got none of these, where it asked for more: "rate" and "in_flight" are
+            limits of the queue, "group" says that they wait for others of their group.
+    """
 
     topic: str
     jobs: list[J] = msgspec.field(name="claimed")
     ready: int = 0
+    waits: str | None = None
 
     @property
     def count(self) -> int:
@@ -495,6 +585,85 @@ class Extended(msgspec.Struct, frozen=True, kw_only=True):
     extended: int
     skipped: list[int] = []
     deadlines_ms: dict[int, int] = msgspec.field(name="deadlines", default_factory=dict)
+
+
+class JobReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a worker gave a job back, when, and which one."""
+
+    time_ms: int = msgspec.field(name="time")
+    node: str
+    reason: str
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a dead letter was put."""
+
+    topic: str
+    seq: int
+
+
+class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as `jobs` and `job` show it.
+
+    Attributes:
+        state: "ready", "delayed", "leased", "done" or "dead".
+        ready_at_ms: When one that is delayed may be claimed.
+        node: Who holds it, or was the last to.
+        deadline_ms: When its lease ends.
+        progress: What a worker last said it was at.
+        reasons: Why it was given back: the last five, the oldest first.
+        result: What came of it.
+        dead_letter: Of a dead one.
+        ended_at_ms: When it was done, or dead.
+    """
+
+    seq: int
+    state: str
+    group: str | None = None
+    priority: int = 0
+    deliveries: int = 0
+    ready_at_ms: int | None = msgspec.field(name="ready_at", default=None)
+    node: str | None = None
+    deadline_ms: int | None = msgspec.field(name="deadline", default=None)
+    progress: Any = None
+    reasons: list[JobReason] = []
+    result: Any = None
+    dead_letter: DeadLetter | None = None
+    ended_at_ms: int | None = msgspec.field(name="ended_at", default=None)
+
+
+class JobsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of `jobs`."""
+
+    topic: str
+    jobs: list[JobInfo]
+    next_after: int | None = None
+
+    @property
+    def items(self) -> list[JobInfo]:
+        return self.jobs
+
+    @property
+    def next_cursor(self) -> str | None:
+        return None if self.next_after is None else str(self.next_after)
+
+
+class JobsChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `promote`, `retry` and `cancel`: how many jobs matched, and how many were changed, or would be;
+    where these are fewer, a further call changes more."""
+
+    topic: str
+    matched: int
+    done: int
+
+
+class Redriven(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `redrive`: how many letters were moved, or would be; with `more`, a further call moves more."""
+
+    topic: str
+    to: str
+    moved: int
+    more: bool
 
 
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 
 from topics.client.encoding import Default
 from topics.client.errors import TopicsError
-from topics.client.models import Appended
+from topics.client.models import Appended, Backoff, Rate, Unique
 
 Match = str | tuple[str, str, str]
 """A tag, or ("tag", "Eq" | "Glob", pattern) (§5)."""
@@ -55,6 +55,34 @@ class Config(TypedDict, total=False):
     partitions: int
     compact: bool
     kafka_configs: Mapping[str, str]
+    order: Literal["group"] | None
+    fair: bool | None
+    rate: Rate | Mapping[str, int] | None
+    max_in_flight: int | None
+    group_max_in_flight: int | None
+    backoff: Backoff | Mapping[str, float] | None
+    result_ttl_ms: int
+    keep_done: int
+
+
+class JobOptions(TypedDict, total=False):
+    """Options of jobs, the records of a queue (§10).
+
+    Attributes:
+        delay_ms: The job may not be claimed for so long.
+        not_before: Instead of `delay_ms`: it may not be claimed before, milliseconds since the epoch.
+        priority: Within [-128, 127] (0); jobs of a higher one are claimed first.
+        expires_ms: It ends unless it is claimed so soon after it may be.
+        group: With which jobs it takes turns; by default those with its tag.
+        unique: A key, or a `Unique`: while a job has it, an append of the key makes no second one.
+    """
+
+    delay_ms: int | None
+    not_before: int | None
+    priority: int | None
+    expires_ms: int | None
+    group: str | None
+    unique: str | Unique | None
 
 
 class WriteOptions(TypedDict, total=False):
@@ -74,8 +102,8 @@ class WriteOptions(TypedDict, total=False):
     disable_backpressure: bool
 
 
-class AppendOptions(WriteOptions, total=False):
-    """Options of `append`.
+class AppendOptions(WriteOptions, JobOptions, total=False):
+    """Options of `append`; those of `JobOptions` are for each bare value.
 
     Attributes:
         tag: Tag of each bare value.
@@ -273,13 +301,16 @@ class WorkOptions(TypedDict, total=False):
         wait_ms: How long a claim waits for a first job (5000), at most 30,000; `stop` of a `Work`
             takes effect after it.
         first_delay_ms: Delay of a job that failed at its first delivery (1000); it doubles with
-            each delivery.
+            each delivery.  Where neither this nor `longest_delay_ms` is given, a queue that has a
+            `backoff` decides.
         longest_delay_ms: The delay that the doubling ends at (300,000).
         push: Have jobs pushed over a connection of each hand instead of claiming them.  When it
             breaks, as it does when the process is killed, the server gives the jobs to other
             workers at once, and not when their leases end.  Not together with `drain`.
-        drain: End when no job is ready, instead of waiting for more.
+        drain: End when no job is ready, instead of waiting for more.  Jobs that wait for the queue's
+            `rate`, or for others of their group, are ready.
         limit: End after so many jobs.
+        keep_results: What a handler returns, unless it is None, is the job's result (`Client.job`).
     """
 
     node: str | None
@@ -291,6 +322,7 @@ class WorkOptions(TypedDict, total=False):
     push: bool
     drain: bool
     limit: int | None
+    keep_results: bool
 
 
 class WatchOptions(Begin, total=False):

@@ -15,6 +15,7 @@ from topics.client.models import (
     Diff,
     GroupOffset,
     GroupSummary,
+    JobInfo,
     RouterSummary,
     ScheduleSummary,
     Tombstone,
@@ -221,6 +222,13 @@ def schedules(*, prefix: str, topic: str | None, page_size: int) -> ListPages[Sc
     return ListPages(
         lambda at: endpoints.schedules(prefix=prefix, topic=topic, page_size=page_size, cursor=at),
         lambda item: is_schedule(item.schedule) and is_topic(item.topic),
+    )
+
+
+def jobs(queue: str, *, state: str | None, group: str | None, page_size: int) -> ListPages[JobInfo]:
+    return ListPages(
+        lambda at: endpoints.jobs(queue, state=state, group=group, limit=page_size, after=at),
+        lambda _: True,
     )
 
 

@@ -18,7 +18,7 @@ from topics.client import termination
 from topics.client.accumulator import Accumulator, Batch, copy_of
 from topics.client.encoding import encode_record
 from topics.client.errors import NotSent, TopicsError
-from topics.client.options import ProducerOptions
+from topics.client.options import JobOptions, ProducerOptions, require
 from topics.client.session import Session
 
 _OPEN: Final = weakref.WeakSet["Producer"]()
@@ -107,18 +107,21 @@ class Producer:
         tag: str | None = None,
         meta: Any = None,
         partition: int | None = None,
+        **job: Unpack[JobOptions],
     ) -> Sent:
         """Take one value, or a `NewRecord`; blocks while `buffer_bytes` are not acknowledged.
 
-        The value is encoded now: later changes to it are not sent.
+        The value is encoded now: later changes to it are not sent.  Options of jobs: `JobOptions`.
 
         Raises:
             TypeError, ValueError: JSON has no form for it; other records are not affected.
             NotSent: An earlier batch failed, or the thread that sends did.
             RuntimeError: The producer is closed, or there can be no thread; the record is not taken.
         """
+        if job:
+            require(JobOptions, job, "send()")
         record = encode_record(
-            value, tag=tag, meta=meta, partition=partition, default=self._default
+            value, tag=tag, meta=meta, partition=partition, default=self._default, **job
         )
         size_bytes = len(record)
         accumulator = self._accumulator

@@ -1,7 +1,7 @@
 # Generated from aioqueues.py by topics/client/_generate.py; do not edit, run `make generate`.
 """The calls of a client that are about queues: claims and what follows, and workers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack, overload
 
 from topics.client import endpoints
@@ -86,7 +86,14 @@ class QueueCalls:
         return self.session.do(call)
 
     def ack(
-        self, queue: str, jobs: Leases, *, node: str, lease_ids: list[str] | None = None
+        self,
+        queue: str,
+        jobs: Leases,
+        *,
+        node: str,
+        lease_ids: list[str] | None = None,
+        result: Any = None,
+        results: Mapping[int, Any] | None = None,
     ) -> Acked:
         """Say that jobs are done, which deletes them.
 
@@ -95,8 +102,16 @@ class QueueCalls:
 
         Jobs as they were claimed carry their lease ids: a job that is leased to another worker by
         now is `skipped`, and stays that worker's.  Bare seqs count while `node` holds their leases.
+
+        Args:
+            result: What came of all of them, as JSON; `job` and `jobs` show it, for as long as the queue has
+                it (`result_ttl_ms`, `keep_done`).
+            results: The same of each, by seq.
         """
-        return self.session.do(endpoints.ack(queue, jobs, node=node, lease_ids=lease_ids))
+        call = endpoints.ack(
+            queue, jobs, node=node, lease_ids=lease_ids, result=result, results=results
+        )
+        return self.session.do(call)
 
     def nack(
         self,
@@ -104,15 +119,33 @@ class QueueCalls:
         jobs: Leases,
         *,
         node: str,
-        delay_ms: int = 0,
+        delay_ms: int | None = None,
         lease_ids: list[str] | None = None,
+        reason: str | None = None,
+        dead: bool = False,
     ) -> Nacked:
-        """Give jobs back undone, to be claimed again after `delay_ms` (at most a day).
+        """Give jobs back undone, to be claimed again after `delay_ms` (at most a day); without it after
+        the queue's `backoff`, or at once.
 
         `jobs` and `lease_ids` as for `ack`.  Without lease ids the call is not repeated where its
         answer was lost: the same node may have claimed the jobs again meanwhile.
+
+        Args:
+            reason: Why; the last five of a job are kept, of each the first KiB.
+            dead: They go to the queue's dead letters at once.
+
+        Raises:
+            Conflict: `dead`, and the queue has no `dead_letter`.
         """
-        call = endpoints.nack(queue, jobs, node=node, delay_ms=delay_ms, lease_ids=lease_ids)
+        call = endpoints.nack(
+            queue,
+            jobs,
+            node=node,
+            delay_ms=delay_ms,
+            lease_ids=lease_ids,
+            reason=reason,
+            dead=dead,
+        )
         return self.session.do(call)
 
     def extend(
@@ -123,9 +156,16 @@ class QueueCalls:
         node: str,
         lease_ms: int,
         lease_ids: list[str] | None = None,
+        progress: Any = None,
     ) -> Extended:
-        """Let the leases of jobs end `lease_ms` from now; `jobs` and `lease_ids` as for `ack`."""
-        call = endpoints.extend(queue, jobs, node=node, lease_ms=lease_ms, lease_ids=lease_ids)
+        """Let the leases of jobs end `lease_ms` from now; `jobs` and `lease_ids` as for `ack`.
+
+        Args:
+            progress: How far they are, at most 1,024 bytes of JSON; `job` and `jobs` show it.
+        """
+        call = endpoints.extend(
+            queue, jobs, node=node, lease_ms=lease_ms, lease_ids=lease_ids, progress=progress
+        )
         return self.session.do(call)
 
     @overload

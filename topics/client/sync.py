@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from topics.client import endpoints, paging
 from topics.client.batching import Batcher
 from topics.client.groups import GroupCalls
+from topics.client.jobs import JobCalls
 from topics.client.models import (
     Appended,
     AppendedMany,
@@ -55,7 +56,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Client(QueueCalls, RouterCalls, ScheduleCalls, GroupCalls):
+class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
     """A client of one server, for any number of threads.
 
         with Client("http://127.0.0.1:4000") as client:

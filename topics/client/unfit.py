@@ -54,7 +54,7 @@ def claimed(job_type: type[J], what: str) -> Callable[[bytes], Claimed[J]]:
                 jobs = None
             if jobs is None:
                 raise  # it is no answer to a claim
-        return Claimed(topic=parts.topic, jobs=jobs, ready=parts.ready)
+        return Claimed(topic=parts.topic, jobs=jobs, ready=parts.ready, waits=parts.waits)
 
     return decode_each
 

@@ -17,10 +17,17 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from topics.client import termination
 from topics.client.answer import StreamedAnswer
-from topics.client.call import Outcome
+from topics.client.call import Call, Outcome
 from topics.client.errors import BadAnswer, Conflict, NotFound, TopicsError
 from topics.client.faults import Fault
-from topics.client.held_job import BaseHeldJob, JobState, OnError, lease_lost, log_error
+from topics.client.held_job import (
+    BaseHeldJob,
+    JobState,
+    OnError,
+    lease_lost,
+    log_error,
+    reason_of,
+)
 from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.models import Claimed, Job
 from topics.client.session import Session
@@ -46,30 +53,40 @@ class HeldJob(BaseHeldJob[D]):
         super().__init__(keeper.queue, job)
         self._keeper = keeper
 
-    def ack(self) -> bool:
+    def ack(self, *, result: Any = None) -> bool:
         """Say that the job is done, which deletes it.  False where its lease had ended (`is_lost`).
+
+        Args:
+            result: What came of it, as JSON (`Client.ack`).
 
         Raises:
             TopicsError: No answer came; the job is handed out again, unless the ack arrived all the
                 same.
         """
-        self._keeper.settle([self], None)
+        self._keeper.ack([self], result)
         return self.state is JobState.ACKED
 
-    def nack(self, *, delay_ms: int | None = None) -> bool:
-        """Give the job back undone, to be handed out again after `delay_ms`; by default after a
-        delay that grows with `deliveries`.  False where its lease had ended."""
+    def nack(
+        self, *, delay_ms: int | None = None, reason: str | None = None, dead: bool = False
+    ) -> bool:
+        """Give the job back undone, to be handed out again after `delay_ms`; by default as the
+        queue's `backoff` says, or after a delay that grows with `deliveries`.  False where its lease had ended.
+
+        Args:
+            reason: Why; it stays with the job.
+            dead: It goes to the dead letters at once.
+        """
         if delay_ms is None:
-            delay_ms = self._keeper.delay_ms(self.deliveries)
-        self._keeper.settle([self], delay_ms)
+            delay_ms = 0 if dead else self._keeper.delay_ms(self.deliveries)
+        self._keeper.nack([self], delay_ms, reason, dead=dead)
         return self.state is JobState.NACKED
 
     def __enter__(self) -> Self:
         try:
             self.require_fit()
-        except BadAnswer:
+        except BadAnswer as error:
             with suppress(TopicsError):
-                self.nack()
+                self.nack(reason=reason_of(error))
             raise
         return self
 
@@ -85,7 +102,10 @@ class HeldJob(BaseHeldJob[D]):
             # The exception of the block goes on, and one of the nack would hide it.  Where the
             # nack does not arrive, the lease runs out.
             with suppress(TopicsError):
-                self.nack(delay_ms=None if isinstance(error, Exception) else 0)
+                if isinstance(error, Exception):
+                    self.nack(reason=reason_of(error))
+                else:
+                    self.nack(delay_ms=0)
 
 
 class LeaseKeeper(Generic[D]):
@@ -134,17 +154,33 @@ class LeaseKeeper(Generic[D]):
     def give_back(self, jobs: Iterable[BaseHeldJob[D]]) -> None:
         """Nack jobs without a delay; where the server does not answer, their leases run out."""
         with suppress(TopicsError):
-            self.settle(list(jobs), 0)
+            self.nack(list(jobs), 0)
 
-    def settle(self, jobs: Iterable[BaseHeldJob[D]], delay_ms: int | None) -> None:
-        """Ack jobs, or nack them with a delay; those that are settled already are left out."""
+    def ack(self, jobs: Iterable[BaseHeldJob[D]], result: Any = None) -> None:
+        """Ack jobs, with what came of them; those that are settled already are left out."""
+        self._settle(jobs, lambda held: self._state.ack(held, result))
+
+    def nack(
+        self,
+        jobs: Iterable[BaseHeldJob[D]],
+        delay_ms: int | None,
+        reason: str | None = None,
+        *,
+        dead: bool = False,
+    ) -> None:
+        """Nack jobs, with None as the queue's `backoff` says; those that are settled already are left out."""
+        self._settle(jobs, lambda held: self._state.nack(held, delay_ms, reason, dead=dead))
+
+    def _settle(
+        self, jobs: Iterable[BaseHeldJob[D]], call_of: Callable[[list[BaseHeldJob[D]]], Call[Any]]
+    ) -> None:
         state = self._state
         for some in chunks(list(jobs)):
             with self.lock:
                 held = state.settling(some)
             if not held:
                 continue
-            call: Any = state.ack(held) if delay_ms is None else state.nack(held, delay_ms)
+            call = call_of(held)
             answer = None
             try:
                 answer = self._session.do(call)
@@ -152,7 +188,7 @@ class LeaseKeeper(Generic[D]):
                 with self.lock:
                     state.settled(held, answer)
 
-    def delay_ms(self, deliveries: int) -> int:
+    def delay_ms(self, deliveries: int) -> int | None:
         return self._state.delay_ms(deliveries)
 
     def extend(self) -> float:
@@ -369,16 +405,16 @@ class Work(Generic[D]):
     ) -> bool:
         try:
             job.require_fit()
-            handler(job)
+            result = self._state.result_of(handler(job))
         except Exception as error:
-            job.nack()
+            job.nack(reason=reason_of(error))
             on_error(job, error)
         except BaseException:
             with suppress(TopicsError):
                 job.nack(delay_ms=0)
             raise
         else:
-            job.ack()
+            job.ack(result=result)
         if job.is_lost:
             on_error(job, lease_lost(job))
         return job.state is JobState.ACKED

@@ -11,11 +11,14 @@ import os
 import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from topics.client import endpoints, unfit
 from topics.client.call import Call
+from topics.client.encoding import encode
 from topics.client.endpoints import WAIT_MS_MAX
 from topics.client.held_job import BaseHeldJob, H, JobState
 from topics.client.job_stream import JobStream
@@ -74,11 +77,12 @@ class WorkerState(Generic[D]):
         max: int = 1,
         lease_ms: int | None = None,
         wait_ms: int = WAIT_MS,
-        first_delay_ms: int = FIRST_DELAY_MS,
-        longest_delay_ms: int = LONGEST_DELAY_MS,
+        first_delay_ms: int | None = None,
+        longest_delay_ms: int | None = None,
         push: bool = False,
         drain: bool = False,
         limit: int | None = None,
+        keep_results: bool = False,
     ) -> None:
         if max < 1:
             raise ValueError("a worker claims at least one job")
@@ -97,24 +101,31 @@ class WorkerState(Generic[D]):
         self._clock = clock
         self._max = max
         self._wait_ms = min(wait_ms, WAIT_MS_MAX)
-        self._first_delay_ms = first_delay_ms
-        self._longest_delay_ms = longest_delay_ms
+        self._has_delays = first_delay_ms is not None or longest_delay_ms is not None
+        self._first_delay_ms = FIRST_DELAY_MS if first_delay_ms is None else first_delay_ms
+        self._longest_delay_ms = LONGEST_DELAY_MS if longest_delay_ms is None else longest_delay_ms
+        self._queue_decides = False
+        """The queue has a `backoff`, and the program gave no delays."""
         self.drains = drain
         self.pushes = push
+        self.keeps_results = keep_results
         self._left = limit
         self._idle_backoff = Backoff(retry, clock)
 
     # ------------------------------------------------------------------ claiming
 
     def lease_call(self) -> Call[TopicState] | None:
-        """The call that asks for the queue's `lease_ms`; None where the program gave one.
+        """The call that asks for the queue's `lease_ms` and `backoff`; None where the program said both.
 
-        An extension must name it (§10.6).
+        An extension must name the first (§10.6); the second is why a nack names no delay.
         """
-        return None if self.lease_ms else endpoints.topic(self.queue, touch=False)
+        if self.lease_ms and self._has_delays:
+            return None
+        return endpoints.topic(self.queue, touch=False)
 
     def lease_answered(self, state: TopicState) -> None:
-        self.lease_ms = state.config.lease_ms
+        self.lease_ms = self.lease_ms or state.config.lease_ms
+        self._queue_decides = state.config.backoff is not None and not self._has_delays
 
     def claim(self, *, waits: bool) -> Claim[D] | None:
         """The next claim; None where there is nothing more to do.
@@ -156,7 +167,7 @@ class WorkerState(Generic[D]):
         """
         if self._left is not None:
             self._left += max(claim.max - len(answer.jobs), 0)
-        if self.drains and not answer.jobs:
+        if self.drains and not answer.jobs and answer.waits is None:
             return None
         waited_s = self._clock.now_s() - claim.at_s
         if answer.jobs or not claim.waits or 0 < self._wait_ms / 2000 <= waited_s:
@@ -250,13 +261,39 @@ class WorkerState(Generic[D]):
             job.state = JobState.SETTLING
         return open_jobs
 
-    def ack(self, jobs: list[BaseHeldJob[D]]) -> Call[Acked]:
-        call = endpoints.ack(self.queue, jobs, node=self.node, lease_ids=None)
+    def ack(self, jobs: list[BaseHeldJob[D]], result: Any = None) -> Call[Acked]:
+        call = endpoints.ack(self.queue, jobs, node=self.node, lease_ids=None, result=result)
         return replace(call, outlives_faults=True)
 
-    def nack(self, jobs: list[BaseHeldJob[D]], delay_ms: int) -> Call[Nacked]:
-        call = endpoints.nack(self.queue, jobs, node=self.node, delay_ms=delay_ms, lease_ids=None)
+    def nack(
+        self,
+        jobs: list[BaseHeldJob[D]],
+        delay_ms: int | None,
+        reason: str | None = None,
+        *,
+        dead: bool = False,
+    ) -> Call[Nacked]:
+        """With None the queue's `backoff` says how long the jobs rest."""
+        call = endpoints.nack(
+            self.queue,
+            jobs,
+            node=self.node,
+            delay_ms=delay_ms,
+            lease_ids=None,
+            reason=reason,
+            dead=dead,
+        )
         return replace(call, outlives_faults=True)
+
+    def result_of(self, returned: Any) -> Any:
+        """The result of a job whose handler returned that, as JSON; None where it is not kept.
+
+        Raises:
+            TypeError, ValueError: JSON has no form for it.
+        """
+        if not self.keeps_results or returned is None:
+            return None
+        return msgspec.Raw(encode(returned, "result"))
 
     def settled(self, jobs: Iterable[BaseHeldJob[D]], answer: Acked | Nacked | None) -> None:
         """Take the answer of an ack or a nack; None where none came, and its effect is unknown."""
@@ -267,8 +304,11 @@ class WorkerState(Generic[D]):
             is_lost = skipped is None or job.seq in skipped
             self._leave(job, JobState.LOST if is_lost else end)
 
-    def delay_ms(self, deliveries: int) -> int:
-        """The delay before a job that failed at its n-th delivery is handed out again."""
+    def delay_ms(self, deliveries: int) -> int | None:
+        """The delay before a job that failed at its n-th delivery is handed out again; None: the queue has
+        its own."""
+        if self._queue_decides:
+            return None
         doublings = min(deliveries - 1, DOUBLINGS_MAX)
         return min(self._first_delay_ms << doublings, self._longest_delay_ms)
 

@@ -17,6 +17,8 @@ from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork, read_o
 from topics.protocol.decide.batches import BatchCommands
 from topics.protocol.decide.fetches import Fetches
 from topics.protocol.decide.groups import GroupCommands
+from topics.protocol.decide.job_changes import JobChanges
+from topics.protocol.decide.job_reads import JobReads
 from topics.protocol.decide.latest import LatestReads
 from topics.protocol.decide.partial_scans import PartialScans
 from topics.protocol.decide.push_streams import PushStream
@@ -24,6 +26,7 @@ from topics.protocol.decide.queues import QueueCommands
 from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.decide.reads import Reads
 from topics.protocol.decide.records import RecordCommands
+from topics.protocol.decide.redrives import Redrives
 from topics.protocol.decide.routers import RouterCommands
 from topics.protocol.decide.schedules import ScheduleCommands
 from topics.protocol.decide.topics import TopicCommands, note_read
@@ -33,6 +36,7 @@ from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import (
     Append,
     Begin,
+    ChangeJobs,
     Claim,
     Command,
     CreateWatch,
@@ -40,10 +44,13 @@ from topics.protocol.model.commands import (
     DeleteSeqs,
     Diff,
     FetchBatches,
+    GetJob,
     JoinGroup,
+    ListJobs,
     Purge,
     ReadLatest,
     ReadPage,
+    Redrive,
     SyncGroup,
 )
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
@@ -53,6 +60,7 @@ from topics.protocol.model.events import (
     TailLost,
     TopicConfigured,
     TopicDeleted,
+    source_of,
 )
 from topics.protocol.model.holder import holder_of
 from topics.protocol.model.limits import Limits
@@ -123,6 +131,11 @@ class Engine:
         self.group_commands = GroupCommands(limits, self.unit)
         self._records = RecordCommands(self.unit, self.scans)
         self.schedule_commands = ScheduleCommands(limits, self.unit, self._records)
+        self._redrives = Redrives(self.unit, self.scans)
+        self.job_reads = JobReads(self.unit, self.scans)
+        self._job_changes = JobChanges(
+            self.unit, self.scans, self.job_reads, self._redrives, self.queue_commands
+        )
         topics = TopicCommands(
             self.unit, has_room=self.router_commands.on_room, dropped=self._on_dropped
         )
@@ -183,6 +196,14 @@ class Engine:
                 return self.queue_commands.claim(command, token, moment)
             if type(command) is DeleteRecords:
                 return self._records.delete(command, token, moment)
+            if type(command) is ListJobs:
+                return self.job_reads.list_jobs(command, token, moment)
+            if type(command) is GetJob:
+                return self.job_reads.get(command, token, moment)
+            if type(command) is ChangeJobs:
+                return self._job_changes.change(command, token, moment)
+            if type(command) is Redrive:
+                return self._redrives.redrive(command, token, moment)
             assert isinstance(command, Purge)
             return self._records.purge(command, token, moment)
         except DamagedRun as damage:
@@ -303,6 +324,7 @@ class Engine:
             or self.schedule_commands.is_due(self.state.now_ms)
             or (may_copy and self.router_commands.wants_to_copy())
             or (self.state.queues.by_id and self.queue_commands.is_due())
+            or self.job_reads.is_due()
         )
 
     def work_off(self, moment: Moment, *, may_copy: bool = True) -> None:
@@ -310,6 +332,7 @@ class Engine:
         `has_work` still holds, call again after the write."""
         moment = self.unit.in_engine_time(moment)
         self.queue_commands.step(moment)
+        self.job_reads.step(moment.now_ms)
         self.group_commands.step(moment)
         self.schedule_commands.step(moment)
         if may_copy:
@@ -336,12 +359,14 @@ class Engine:
         """A parked command's time is over: it is answered with what there is, which is nothing; one
         that is still looking is answered when it has looked."""
         self.scans.hurry(token)
+        self.job_reads.timeout(token)
         self.fetches.timeout(token)
         self.reads.timeout(self.state.topics.get(topic_name), token)
 
     def forget(self, topic_name: str, token: object) -> None:
         """The client of a parked command is gone."""
         self.queue_commands.forget(token)
+        self.job_reads.forget(token)
         self.scans.forget(token)
         self.fetches.forget(token)
         self.group_commands.forget(token)
@@ -350,6 +375,7 @@ class Engine:
     def release_all(self) -> None:
         """Answer every parked command: the server is stopping."""
         why = Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping; nothing was done")
+        self.job_reads.release_all()
         self.scans.refuse_all(why)
         self.reads.release_all()
         self.fetches.release_all()
@@ -442,6 +468,7 @@ class Engine:
             self.unit.publication.reserved(found)
             self.watches.on_removed(topic_id)
             self.reads.recent.forget(topic_id)
+        self.job_reads.step(self.state.now_ms)
 
     def begin_term(self, term: int, now_ms: int) -> None:
         """This engine decides from now on.  What lived in the memory of the one before it is lost,
@@ -494,6 +521,7 @@ class Engine:
         self.active.pop(topic.topic_id, None)
         self.router_commands.on_stopped()
         self.queue_commands.on_deleted(topic)
+        self.job_reads.on_deleted(topic)
         self.group_commands.on_dropped()
         self.watches.on_deleted(topic)
         self.reads.recent.forget(topic.topic_id)
@@ -508,6 +536,6 @@ def _topics_of(event: Event) -> Iterator[int]:
         yield topic_id
     if isinstance(event, PartitionsAdded):
         yield from event.topic_ids
-    queue_id: int | None = getattr(getattr(event, "cause", None), "queue_id", None)
-    if queue_id is not None:
-        yield queue_id
+    left_id = source_of(getattr(event, "cause", None))
+    if left_id is not None:
+        yield left_id

@@ -5,13 +5,14 @@ import pytest
 from cluster.engines import LIMITS
 
 from protocol.batches.builder import batch, records_of
-from topics.protocol.cluster.formats import BATCHES, GROUPS, SCHEDULES, format_of
+from topics.protocol.cluster.formats import BATCHES, GROUPS, JOBS, SCHEDULES, format_of
 from topics.protocol.cluster.member import Member
 from topics.protocol.cluster.rule.unit import FORMAT, FORMAT_OLDEST
 from topics.protocol.driver.reply import Reply
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import (
+    Ack,
     AddPartitions,
     AppendBatch,
     Command,
@@ -21,10 +22,13 @@ from topics.protocol.model.commands import (
     DeleteRecords,
     DeleteSchedule,
     DeleteTopic,
+    Extend,
     JoinGroup,
     LeaveGroup,
+    Nack,
     PauseSchedule,
     PutSchedule,
+    Redrive,
     ReserveProducerIds,
     ResumeSchedule,
     RunSchedule,
@@ -93,8 +97,20 @@ NEWEST = {
     "the end of a pause": ResumeSchedule("s"),
     "a run": RunSchedule("s"),
     "the end of a schedule": DeleteSchedule("s"),
+    "a redrive": Redrive("d", "q", None, 1),
+    "a reason": Nack("q", "w", [1], None, 0, "why"),
+    "a job that is dead": Nack("q", "w", [1], None, 0, is_dead=True),
+    "progress": Extend("q", "w", [1], None, 5, b"1"),
+    "a result": Ack("q", "w", [1], None, b"1"),
+    "results": Ack("q", "w", [1], None, results=((1, b"1"),)),
+    "how many jobs are kept": put(type="queue", keep_done=5),
+    "how long results are kept": put(type="queue", result_ttl_ms=5),
 }
 OLD = {
+    "an ack": Ack("q", "w", [1], None),
+    "a nack": Nack("q", "w", [1], None, 0),
+    "an extension": Extend("q", "w", [1], None, 5),
+    "a redrive that moves nothing": Redrive("d", "q", None, 1, is_dry=True),
     "records": append(records=[{"data": 1, "tag": "a", "meta": {}}], node="n"),
     "a config": put(ttl_ms=5000, durability="fsync"),
     "a delete": DeleteRecords("t", 1, None),
@@ -133,8 +149,8 @@ def test_configs_of_format_three_wait_for_it(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", NEWEST)
-def test_schedules_wait_for_format_four(what: str) -> None:
-    assert format_of(NEWEST[what]) == SCHEDULES
+def test_schedules_and_what_becomes_of_jobs_wait_for_format_four(what: str) -> None:
+    assert format_of(NEWEST[what]) == JOBS == SCHEDULES
 
 
 @pytest.mark.parametrize("what", OLD)

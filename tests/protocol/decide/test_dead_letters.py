@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from protocol.harness import START_MS, Harness, tagged
 from protocol.workers import alarm, cold, parked, queue
 from topics.protocol.commit.admission import FRAME_BYTES, Admission
 from topics.protocol.decide.dead_letters import DAMAGED_REST_MS, MOVED_MAX
+from topics.protocol.faces.http.topics import parse_put
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.codec import Frames
-from topics.protocol.model.errors import Corrupt, DamagedRun
+from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.events import RecordsAppended
 from topics.protocol.model.moment import Moment
 from topics.protocol.state.state import State
@@ -516,3 +519,87 @@ def test_a_queue_that_lost_its_dead_letter_topic_keeps_the_job(
     assert "d" not in engine.engine.state.topics
     engine.now_ms += 60_000
     assert engine.claimed(node="other") == [1]
+
+
+def ring(engine: Harness, *names: str) -> None:
+    """Queues whose dead letters go round, as an older version let them in."""
+    for name in names:
+        queue(engine, name, max_deliveries=1)
+    for name, letters in zip(names, [*names[1:], names[0]], strict=True):
+        topic = engine.topic(name)
+        config = msgspec.structs.replace(topic.config, dead_letter=letters)
+        topic.configure(config)
+        engine.engine.state.queues.configure(topic)
+
+
+def cycle_of(engine: Harness, name: str, letters: str, caller: Caller = ANYONE) -> list[str]:
+    config = msgspec.json.encode({"type": "queue", "dead_letter": letters})
+    with pytest.raises(Rejection) as refused:
+        engine.ask(msgspec.structs.replace(parse_put(name, config), caller=caller))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert refused.value.detail is not None
+    return list(refused.value.detail["cycle"])
+
+
+def test_a_ring_of_dead_letters_is_refused() -> None:
+    """The `PUT` that would close it is 400, whichever comes last, and `detail.cycle` has the names that its
+    caller may see; what ends in a log, or elsewhere, is no ring. (§10.6)"""
+    engine = queue(name="a", dead_letter="b")
+    assert cycle_of(engine, "b", "a") == ["b", "a", "b"]
+    queue(engine, "b", dead_letter="c")
+    queue(engine, "d", dead_letter="a")
+    queue(engine, "c")
+    assert cycle_of(engine, "c", "a") == ["c", "a", "b", "c"]
+    key = Caller("k", prefixes=("c", "a"))
+    assert cycle_of(engine, "c", "a", key) == ["c", "a", "c"]
+    engine.put("log", dead_letter="a")
+    engine.put("c", type="queue", dead_letter="log")
+    assert engine.state("c")["config"]["dead_letter"] == "log"
+
+
+def test_an_append_makes_no_queue_that_closes_a_ring() -> None:
+    """A config that comes with an append is judged as a `PUT`'s. (§2)"""
+    engine = queue(name="a", dead_letter="b")
+    config = {"type": "queue", "dead_letter": "a"}
+    with pytest.raises(Rejection) as refused:
+        engine.append(1, name="b", config=config)
+    assert refused.value.detail == {"cycle": ["b", "a", "b"]}
+    assert "b" not in engine.engine.state.topics
+
+
+def test_a_ring_that_is_there_can_be_changed_otherwise_and_ends() -> None:
+    """An older version let rings in: a job goes round for eight copies, and stays then. (§10.6)"""
+    engine = Harness()
+    ring(engine, "a", "b")
+    engine.append("x", name="a")
+    for turn in range(10):
+        name = "ab"[turn % 2]
+        claimed = engine.claimed(name)
+        if not claimed:
+            break
+        engine.nack(*claimed, name=name)
+        assert engine.claimed(name) == []
+
+    assert turn == 9
+    assert (engine.state("a")["count"], engine.state("b")["count"]) == (1, 0)
+    assert engine.counters("a") == (0, 0, 1)
+    changed = engine.put("a", type="queue", max_deliveries=1, dead_letter="b", ttl_ms=10**9)
+    assert changed["config"]["ttl_ms"] == 10**9
+
+
+def test_others_leave_a_ring_beside_the_job_that_may_not() -> None:
+    """Of the jobs of one look, those that came less far move. (§10.6)"""
+    engine = Harness()
+    ring(engine, "a", "b")
+    engine.append("old", name="a")
+    for turn in range(8):
+        name = "ab"[turn % 2]
+        engine.nack(*engine.claimed(name), name=name)
+        assert engine.claimed(name) == []
+    engine.append("new", name="a")
+    engine.nack(*engine.claimed("a", max=2), name="a")
+
+    assert engine.claimed("a", max=2) == []
+
+    assert [each["data"] for each in engine.diff(name="b")["records"]] == ["new"]
+    assert [each["data"] for each in engine.diff(name="a")["records"]] == ["old"]

@@ -331,4 +331,48 @@ def test_a_delay_beyond_the_ttl_is_refused() -> None:
     engine = queue(ttl_ms=1000)
     with pytest.raises(Rejection):
         engine.append(job(delay_ms=1001), name="q")
-    engine.append(job(delay_ms=1000), name="q")
+    engine.append(job(delay_ms=1000), job(), name="q")
+
+
+def test_the_first_append_makes_the_queue() -> None:
+    """Its options are kept, whatever else it says. (§2)"""
+    engine = Harness()
+    config = {"type": "queue"}
+    made = engine.append(
+        job(unique="k", priority=1), job(unique="k"), name="q", config=config, idempotency_key="i"
+    )
+    assert (made["created"], made["seqs"]) == (True, [1, 1])
+    again = engine.append(
+        job(unique="k", priority=1), job(unique="k"), name="q", idempotency_key="i"
+    )
+    assert (again["deduped"], again["seqs"]) == (True, [1, 1])
+    with pytest.raises(Rejection):
+        engine.append(job(priority=1), name="other")
+    assert "other" not in engine.engine.state.topics
+
+
+def test_a_key_of_an_append_without_hits_is_remembered_as_ever() -> None:
+    engine = queue()
+    first = engine.append(job(priority=1), name="q", idempotency_key="i")
+    again = engine.append(job(priority=1), name="q", idempotency_key="i")
+    assert (again["first_seq"], again["deduped"]) == (first["first_seq"], True)
+
+
+def test_jobs_in_memory_only_have_options_too() -> None:
+    """Of class `ephemeral`: what a key stands for is in no log, either. (§0.10)"""
+    engine = queue(durability="ephemeral")
+    engine.append(job(unique="k", delay_ms=10), name="q")
+    hit = engine.append(job(unique="k"), name="q", idempotency_key="i")
+    assert hit["unique"] == [1]
+    assert not [each for each in engine.events if type(each).__name__ == "AppendRemembered"]
+    assert engine.append(job(unique="k"), name="q", idempotency_key="i")["deduped"]
+    debounce = {"key": "k", "on_conflict": "replace"}
+    assert engine.append(job(unique=debounce), name="q")["replaced"] == [1]
+    assert engine.claimed(max=9) == [2]
+
+
+def test_what_is_asked_and_is_nothing_is_no_option() -> None:
+    engine = queue()
+    engine.append(job(delay_ms=0, priority=0), name="q")
+    assert engine.engine.state.queues[engine.topic("q").topic_id].backlog is None
+    assert engine.claimed() == [1]

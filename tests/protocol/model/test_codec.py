@@ -12,6 +12,7 @@ from msgspec import structs
 from topics.protocol.model import codec
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.events import (
+    AppendRemembered,
     CursorsMoved,
     DeadLettered,
     Event,
@@ -21,7 +22,9 @@ from topics.protocol.model.events import (
     Forwarded,
     GroupChanged,
     GroupDeleted,
+    JobsExpired,
     JobsLeased,
+    JobsNoted,
     JobsReleased,
     LogPlace,
     Loss,
@@ -32,6 +35,7 @@ from topics.protocol.model.events import (
     ProducerIdsReserved,
     RecordsAppended,
     RecordsDeleted,
+    Redriven,
     RouterConfigured,
     RouterDeleted,
     RunRef,
@@ -86,6 +90,9 @@ SMALL: list[Event] = [
     SeqsSkipped(1, 2, 5, 9, 3, Loss(1, 5, "cap", 1)),
     JobsLeased(1, 2, "w", 30_001, [1, 2**53], [1 << 40, 2], [1, 7]),
     JobsReleased(1, 2, 0, [1], [3]),
+    JobsExpired(1, 2, b"\1" * 16, 4, 5, 1),
+    AppendRemembered(1, 2, b"k" * 16, b"p"),
+    JobsNoted(1, 2, "w", [1, 2**53], "Boom: é", b'{"at":1}', True),
     PlaceReached(1, LogPlace(2, 3, 4, b"c" * 16, 5), LogPlace(1, 1, 3, b"m" * 16, 2), 7),
     TimePassed(9),
     ProducerIdsReserved(9, 2**61),
@@ -97,10 +104,17 @@ SMALL: list[Event] = [
     ScheduleConfigured(9, 1, "s", SCHEDULE, False, 2**53),
     ScheduleConfigured(9, 1, "s", None, True, None, 7, Run(1, 2, "jobs", 3, 2**53)),
     ScheduleDeleted(9, 1),
+    AppendRemembered(9, 1, b"k" * 16, b"\x91"),
+    JobsExpired(1, 2, np.array([[1, 3]], "<u8").tobytes(), 4, 5, 3),
 ]
 
 
-CAUSES = [None, Forwarded(3, 2**53), DeadLettered(2, b"\1" * 16, 1, 4, 5)]
+CAUSES = [
+    None,
+    Forwarded(3, 2**53),
+    DeadLettered(2, b"\1" * 16, 1, 4, 5),
+    Redriven(2, b"\1" * 16, 4, 5),
+]
 CAUSES += [Fired(7, 2**53, None, 3, True), Fired(7, 1, 2**53)]
 
 
@@ -140,6 +154,8 @@ def appends(draw: Any) -> RecordsAppended:
         reserved_through=draw(SEQ),
         key=draw(st.sampled_from((b"", b"k" * 16))),
         cause=draw(st.sampled_from(CAUSES)),
+        placed=draw(st.sampled_from((b"", b"\x91"))),
+        jobs=draw(st.sampled_from((b"", b"\x91\xc4\x04\0\0\0\0"))),
     )
 
 

@@ -71,6 +71,7 @@ TABLE: list[tuple[Command, set[str]]] = [
     (commands.DeleteRecords("in.a", 1, None), {"in.a"}),
     (commands.DeleteSeqs("in.a", "e-1", b""), {"in.a"}),
     (commands.Purge("in.a", 1, None, None), {"in.a"}),
+    (commands.Redrive("in.a", "in.b", None, 1), {"in.a", "in.b"}),
     (
         commands.CreateWatch(wid="w", topics={"in.a": Begin(), "in.b": Begin()}, **WATCH),
         {"in.a", "in.b"},
@@ -94,6 +95,9 @@ TABLE: list[tuple[Command, set[str]]] = [
     (commands.Ack("in.a", **HELD), {"in.a"}),
     (commands.Nack("in.a", **HELD, delay_ms=0), {"in.a"}),
     (commands.Extend("in.a", **HELD, lease_ms=1), {"in.a"}),
+    (commands.ListJobs("in.a", None, None, 0, 1), {"in.a"}),
+    (commands.GetJob("in.a", 1), {"in.a"}),
+    (commands.ChangeJobs("in.a", "retry", 1), {"in.a"}),
     (commands.JoinGroup(group="in.g", **JOIN), {"in.g"}),
     (commands.SyncGroup(group="in.g", member=MEMBER), {"in.g"}),
     (commands.Heartbeat("in.g", MEMBER), {"in.g"}),

@@ -56,6 +56,17 @@ def test_rows_are_found_by_seq_over_all_chunks() -> None:
     assert JobTable().find(1) is None
 
 
+def test_rows_between_two_seqs() -> None:
+    """None where there are none: before all, between two chunks, behind all."""
+    table = JobTable()
+    for first in (10, 12, 30, 32):
+        table.add(options(first, urgent(1), urgent(2)))
+    assert [len(rows) for rows, _ in table.pieces(1, 9)] == []
+    assert [len(rows) for rows, _ in table.pieces(14, 29)] == []
+    assert [len(rows) for rows, _ in table.pieces(13, 30)] == [1, 1]
+    assert [len(rows) for rows, _ in table.pieces(40, 50)] == []
+
+
 def test_a_group_has_one_number_in_all_appends() -> None:
     table = JobTable()
     table.add(options(1, JobRequest(group="b"), JobRequest(group="a")))
@@ -95,7 +106,7 @@ def test_what_is_gone_is_told_once(spans: list[tuple[int, int]]) -> None:
 
 
 def test_rows_of_earlier_times_come_between() -> None:
-    """Those that are there already stay as they are, also the gone ones among them."""
+    """Rows that are there already stay as they are, also the gone ones among them."""
     table = JobTable()
     table.add(options(5, urgent(5), JobRequest(group="g", unique=digest(b"k"))))
     for _ in table.take_gone(np.array([[5, 5]])):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from protocol.harness import Harness
 from protocol.workers import held_by, queue
 from topics.protocol.model.config import Backoff, TopicConfig
-from topics.protocol.model.events import JobsLeased
+from topics.protocol.model.events import JobsLeased, QueueImage
 from topics.protocol.state import queue as queues
 from topics.protocol.state.job import JobPlace
 from topics.protocol.state.queue import Queue, rest_ms
@@ -365,11 +365,24 @@ def test_a_dying_job_is_claimable_after_a_restart() -> None:
 
 
 def test_leases_that_do_not_last_are_in_no_checkpoint() -> None:
-    """Only how many were dead-lettered is. (§10.7)"""
+    """How many were dead-lettered is, and what the log has of jobs that were given back, or delivered more
+    than once: nobody holds one. (§10.1, §10.7)"""
     found = Queue()
     found.restore(TOPIC, everywhere().image(lasting=False))
 
-    assert facts(found) == ([], (0, 0), 1, 5, None)
+    assert sorted(found.jobs) == [2, 3, 4]
+    assert [found.jobs[seq].deliveries for seq in (2, 3, 4)] == [2, 1, 1]
+    assert counted(found) == (0, 1)
+    assert again(found) == [2, 3]
+    assert (found.fresh_from, found.dead_lettered) == (9, 5)
+
+
+def test_a_queue_without_such_jobs_has_none_in_a_checkpoint() -> None:
+    """Jobs that are held for the first time begin anew after a crash. (§10.1)"""
+    jobs = Queue()
+    lease(jobs, 1, 2, 3)
+
+    assert jobs.image(lasting=False) == QueueImage(0, 1, [])
 
 
 def test_a_replay_is_held_against_the_records() -> None:
@@ -463,7 +476,7 @@ def test_a_lease_from_before_leases_were_not_lasting_does_not_come_back() -> Non
 
 def test_a_rest_grows_up_to_its_most() -> None:
     """However many deliveries there were, also where the power is beyond all numbers. (133)"""
-    backoff = Backoff(base_ms=100, factor=3, max_ms=2000)
+    backoff = Backoff(base_ms=100, factor=3.0, max_ms=2000)
     assert [rest_ms(backoff, n, 1) for n in (0, 1, 2, 3, 4, 10_000)] == [
         100,
         100,

@@ -77,6 +77,7 @@ ONE_OF_EACH: list[Command] = [
     commands.DeleteRecords("t", 5, RANGE, erase=True),
     commands.DeleteSeqs("t", "e-1", b"12345678"),
     commands.Purge("t", 1, 2, SUBJECT),
+    commands.Redrive("t", "q", SUBJECT, 5, is_dry=True),
     commands.CreateWatch(
         "w",
         {"t": Begin(3, 4, True, SUBJECT, ("n",), (1, 2), {1: 5})},
@@ -103,6 +104,10 @@ ONE_OF_EACH: list[Command] = [
     commands.Ack(*HELD),
     commands.Nack(*HELD, delay_ms=7),
     commands.Extend("t", "w", [1], None, lease_ms=7),
+    commands.Ack(*HELD, result=b"1", results=((1, b"{}"),)),
+    commands.ListJobs("t", "dead", "g", 5, 10),
+    commands.GetJob("t", 7, wait_ms=5),
+    commands.ChangeJobs("t", "retry", None, SUBJECT, "delayed", is_dry=True),
     commands.JoinGroup(
         group="g",
         member_id="",

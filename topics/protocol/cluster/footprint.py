@@ -13,11 +13,11 @@ from typing import Final
 from topics.protocol.cluster.rule.unit import LOCAL_EVENTS
 from topics.protocol.model.events import (
     CursorsMoved,
-    DeadLettered,
     Event,
     GroupChanged,
     GroupDeleted,
     JobsLeased,
+    JobsNoted,
     JobsReleased,
     OffsetsCommitted,
     RecordsAppended,
@@ -27,6 +27,7 @@ from topics.protocol.model.events import (
     TimePassed,
     TopicCreated,
     TopicDeleted,
+    source_of,
 )
 from topics.protocol.state.state import State
 
@@ -37,7 +38,7 @@ _UNSEEN: Final = (
     *(CursorsMoved, SeqsReserved, TimePassed),
 )
 """Of these, no read of a topic tells."""
-_ADDS: Final = (JobsLeased, JobsReleased)
+_ADDS: Final = (JobsLeased, JobsNoted, JobsReleased)
 """After these a stream shows what it showed before."""
 
 
@@ -76,10 +77,11 @@ class Footprint:
         if isinstance(event, _ADDS):
             return
         if isinstance(event, RecordsAppended):
-            if isinstance(event.cause, DeadLettered):
-                queue = state.by_id[event.cause.queue_id].name
-                self.touched.add(queue)
-                self.hidden.add(queue)
+            left_id = source_of(event.cause)
+            if left_id is not None:
+                left = state.by_id[left_id].name
+                self.touched.add(left)
+                self.hidden.add(left)
             if event.floors == topic.floors:
                 return
         self.hidden.add(topic.name)

@@ -2,7 +2,8 @@
 
 Format 1 carries all that records of HTTP need.  Format 2 carries record batches of Kafka's clients, ids of
 producers, the marks of records that came by Kafka, configs of record batches, and trims.  Format 3 carries partitions,
-compaction and groups of consumers.  Format 4 carries options of jobs, and schedules.
+compaction and groups of consumers.  Format 4 carries options of jobs and what became of them (redrives, reasons, progress,
+results), and schedules.
 """
 
 from typing import Final
@@ -11,6 +12,7 @@ from msgspec import UNSET
 
 from topics.protocol.cluster.rule.unit import FORMAT_OLDEST
 from topics.protocol.model.commands import (
+    Ack,
     AddPartitions,
     Append,
     AppendBatch,
@@ -20,11 +22,14 @@ from topics.protocol.model.commands import (
     DeleteOffsets,
     DeleteRecords,
     DeleteSchedule,
+    Extend,
     JoinGroup,
     LeaveGroup,
+    Nack,
     PauseSchedule,
     PutSchedule,
     PutTopic,
+    Redrive,
     ReserveProducerIds,
     ResumeSchedule,
     RunSchedule,
@@ -57,6 +62,14 @@ def format_of(command: Command) -> int:
             return GROUPS
         case PutSchedule() | PauseSchedule() | ResumeSchedule() | RunSchedule() | DeleteSchedule():
             return SCHEDULES
+        case Redrive():
+            return FORMAT_OLDEST if command.is_dry else JOBS
+        case Ack():
+            return JOBS if command.result or command.results else FORMAT_OLDEST
+        case Nack():
+            return JOBS if command.reason or command.is_dead else FORMAT_OLDEST
+        case Extend():
+            return JOBS if command.progress else FORMAT_OLDEST
         case Append():
             marked = FORMAT_OLDEST if command.marks is None else BATCHES
             if command.jobs is not None:
@@ -73,7 +86,7 @@ def format_of(command: Command) -> int:
 def _format_of_config(config: TopicConfig) -> int:
     jobs = (
         *(config.order, config.fair, config.rate, config.backoff),
-        *(config.max_in_flight, config.group_max_in_flight),
+        *(config.max_in_flight, config.group_max_in_flight, config.result_ttl_ms, config.keep_done),
     )
     if any(each is not UNSET for each in jobs):
         return JOBS

@@ -3,7 +3,7 @@
 Reads the state, and refuses or returns the event with every outcome in it (§2).  It changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -11,6 +11,7 @@ import numpy as np
 
 from topics.protocol.batches.records import NAMED_MAX
 from topics.protocol.commit.copies import Copies
+from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import Append
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -60,8 +61,40 @@ class Admission:
     def require_topics(self, more: int) -> None:
         """Raises Rejection: 429 where there may not be so many more topics, partitions counted as such."""
         limit = self.limits.max_topics
-        if limit and more and len(self.state.topics) + more > limit:
+        count = len(self.state.topics) - len(self.state.done)
+        if limit and more and count + more > limit:
             raise throttled("max_topics", limit)
+
+    def require_no_ring(self, name: str, config: TopicConfig, caller: Caller) -> None:
+        """Raises Rejection: 400 where dead letters of a queue would come back to it; `detail.cycle` has the names
+        that the caller may see."""
+        if config.type != "queue" or config.dead_letter is None:
+            return
+        ring = [name, *self.letters_of(config.dead_letter)]
+        if name in ring[1:]:
+            ring = ring[: ring.index(name, 1) + 1]
+            raise Rejection(
+                ErrorCode.INVALID_REQUEST,
+                f"dead letters would go round in a ring of {len(ring) - 1} queues - at `$.dead_letter`",
+                {"cycle": [each for each in ring if caller.covers(each)]},
+            )
+
+    def letters_of(self, name: str) -> Iterator[str]:
+        """A name, and where dead letters go from there, one topic after the other; each once."""
+        seen: dict[str, None] = {}
+        while name not in seen:
+            yield name
+            seen[name] = None
+            topic = self.state.topics.get(name)
+            if topic is None or topic.config.type != "queue" or topic.config.dead_letter is None:
+                return
+            name = topic.config.dead_letter
+
+    def is_in_ring(self, topic: Topic) -> bool:
+        """Whether dead letters of a queue come back to it.  No `PUT` closes such a ring; one that an older version
+        let in is there still."""
+        letters = topic.config.dead_letter
+        return letters is not None and any(each == topic.name for each in self.letters_of(letters))
 
     def require_whole(self, name: str, config: TopicConfig) -> None:
         """Raises Rejection: 409 where a queue, an end of a router or a dead-letter topic would have several
@@ -265,7 +298,8 @@ class Admission:
         may not be evicted, pushes back.  What may be evicted is evicted once the write is in
         (`commit.memory_eviction`)."""
         memory, limit = self.state.memory, self.limits.max_hot_bytes
-        held = memory.logged_bytes + memory.volatile_bytes + beside_bytes
+        noted_bytes = self.state.queues.noted.size_bytes
+        held = memory.logged_bytes + memory.volatile_bytes + beside_bytes + noted_bytes
         if held + len(batch.text) + len(batch) * self._row_bytes_max <= limit:
             return
         need = hot_bytes_of(batch)
@@ -275,8 +309,8 @@ class Admission:
         volatile = not topic.durability.is_logged
         if volatile and topic.config.discard == "old":
             # What other topics hold may be protected from eviction; the topic's own records are not.
-            others = memory.total_bytes - topic.volatile_bytes + beside_bytes
-            refused = memory.total_bytes > limit < others + need
+            others = memory.total_bytes - topic.volatile_bytes + beside_bytes + noted_bytes
+            refused = memory.total_bytes + noted_bytes > limit < others + need
         else:
             others = memory.total_bytes if volatile else memory.logged_bytes
             refused = over > memory.volatile_bytes - memory.firm_bytes - limit // 2

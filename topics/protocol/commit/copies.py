@@ -32,6 +32,8 @@ from topics.protocol.state.run_list import rows_of
 
 Stamp = Callable[[int], dict[str, bytes]]
 """From a source seq to keys of `meta` and their values as JSON text."""
+Rewrite = Callable[[int, bytes], bytes]
+"""From a source seq and the record's `meta`, empty where it has none, to the `meta` of its copy."""
 
 SHARED_BYTES: Final = 64 << 10
 """Text of a record from which on its copies share it.  To copy so much takes 20 µs, a tenth of what a
@@ -58,7 +60,7 @@ class Copies:
         hops: Of the copies, shape (n,), uint8.
         data_size, meta_size: As in `Batch`.
         nodes, tags: One (or None) each, or None where none has one.
-        ends: What follows the tail of each: a stamped `meta` and the last brace; None where there is
+        ends: What follows the tail of each: a rewritten `meta` and the last brace; None where there is
             none.
         form: As in `Batch`.
     """
@@ -172,6 +174,7 @@ def gather(
     node: bool = True,
     tag: bool = True,
     stamp: Stamp | None = None,
+    rewrite: Rewrite | None = None,
     hop: bool = False,
 ) -> Copies:
     """Cut records of a topic for copying.
@@ -182,10 +185,13 @@ def gather(
         node: Keep `$node`.
         tag: Keep the tag.
         stamp: What to put into each `meta`; in place of keys of that name that are there already.
+        rewrite: What to make of each `meta` instead.
         hop: Count one hop more than the source has; else the copy has none.
     """
+    if stamp is not None:
+        rewrite = _stamping(stamp)
     pieces = [
-        _cut(run, spans, buffers, node=node, tag=tag, stamp=stamp, hop=hop)
+        _cut(run, spans, buffers, node=node, tag=tag, rewrite=rewrite, hop=hop)
         for (run, spans), buffers in zip(extents, texts, strict=True)
     ]
     if len(pieces) == 1:
@@ -198,7 +204,7 @@ def gather(
         np.concatenate([piece.meta_size for piece in pieces]),
         _joined([(piece.nodes, len(piece)) for piece in pieces]),
         _joined([(piece.tags, len(piece)) for piece in pieces]),
-        None if stamp is None else [end for piece in pieces for end in piece.ends or ()],
+        None if rewrite is None else [end for piece in pieces for end in piece.ends or ()],
         None
         if all(piece.form is None for piece in pieces)
         else np.concatenate(
@@ -220,11 +226,11 @@ def _cut(
     *,
     node: bool,
     tag: bool,
-    stamp: Stamp | None,
+    rewrite: Rewrite | None,
     hop: bool,
 ) -> Copies:
     if len(spans) == 1 and spans[0][1] - spans[0][0] == 1:
-        return _cut_one(run, spans[0][0], texts[0], node=node, tag=tag, stamp=stamp, hop=hop)
+        return _cut_one(run, spans[0][0], texts[0], node=node, tag=tag, rewrite=rewrite, hop=hop)
     columns = run.columns
     if len(spans) == 1:
         rows: slice | NDArray[np.int64] = slice(*spans[0])
@@ -250,13 +256,13 @@ def _cut(
     else:
         cuts = data_ends - data_size - DATA_KEY_SIZE
     view: JsonText = memoryview(text)
-    tail_ends = starts + size if stamp is None else data_ends
+    tail_ends = starts + size if rewrite is None else data_ends
     tails = [_kept(view[a:b]) for a, b in zip(cuts.tolist(), tail_ends.tolist(), strict=True)]
     ends = None
-    if stamp is not None:
+    if rewrite is not None:
         columns_of_metas = seqs.tolist(), data_ends.tolist(), with_meta.tolist()
         metas = [
-            stamped(bytes(view[end : end + more][META_KEY_SIZE:]), stamp(seq))
+            rewrite(seq, bytes(view[end : end + more][META_KEY_SIZE:]))
             for seq, end, more in zip(*columns_of_metas, strict=True)
         ]
         ends = [_end(meta) for meta in metas]
@@ -267,7 +273,7 @@ def _cut(
         for i in np.flatnonzero(form).tolist():
             record = bytes(view[starts_of[i] : ends_at[i]])
             row = rows_at[i] - run.first_seq
-            tails[i], form[i] = _formed(run, row, record, node=node, is_stamped=stamp is not None)
+            tails[i], form[i] = _formed(run, row, record, node=node, is_stamped=rewrite is not None)
     hops = columns.hops[rows]
     return Copies(
         tails,
@@ -289,7 +295,7 @@ def _cut_one(
     *,
     node: bool,
     tag: bool,
-    stamp: Stamp | None,
+    rewrite: Rewrite | None,
     hop: bool,
 ) -> Copies:
     """As `_cut`, for a single record: most copies are, and numpy costs more than a row does."""
@@ -303,14 +309,14 @@ def _cut_one(
     else:
         cut = data_end - data_size - DATA_KEY_SIZE
     view: JsonText = memoryview(text)
-    tail = _kept(view[cut : size if stamp is None else data_end])
+    tail = _kept(view[cut : size if rewrite is None else data_end])
     ends = None
-    if stamp is not None:
-        meta = stamped(bytes(view[data_end + META_KEY_SIZE : size - 1]), stamp(seq))
+    if rewrite is not None:
+        meta = rewrite(seq, bytes(view[data_end + META_KEY_SIZE : size - 1]))
         ends, meta_size = [_end(meta)], len(meta)
     form = None
     if run.has_forms and columns.form[row]:
-        tail, kind = _formed(run, row, bytes(view), node=node, is_stamped=stamp is not None)
+        tail, kind = _formed(run, row, bytes(view), node=node, is_stamped=rewrite is not None)
         form = np.array([kind], np.uint8)
     hops = min(int(columns.hops[row]), 254) + 1 if hop else 0
     node_id, tag_id = int(columns.node_id[row]), int(columns.tag_id[row])
@@ -360,8 +366,8 @@ def _pairs(meta: bytes) -> bytes:
 
 
 def _end(meta: bytes) -> bytes:
-    """The end of a record with a `meta`."""
-    return b"".join((b',"meta":', meta, b"}"))
+    """The end of a record with a `meta`, or with none."""
+    return b"".join((b',"meta":', meta, b"}")) if meta else b"}"
 
 
 def _digits(values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -378,6 +384,24 @@ def _texts_of(
     own = list(set(found) - {0})
     known: dict[int, str | None] = {0: None, **dict(zip(own, look(own), strict=True))}
     return [known[i] for i in found]
+
+
+def _stamping(stamp: Stamp) -> Rewrite:
+    def rewrite(seq: int, meta: bytes) -> bytes:
+        return stamped(meta, stamp(seq))
+
+    return rewrite
+
+
+def without(meta: bytes, beginning: str) -> bytes:
+    """A `meta` without the keys that begin so; empty where none is left."""
+    if b"\\u" not in meta and b'"%b' % beginning.encode() not in meta:
+        return meta
+    own = _META.decode(meta)
+    kept = [(name, bytes(value)) for name, value in own.items() if not name.startswith(beginning)]
+    if len(kept) == len(own):
+        return meta
+    return b"{%b}" % b",".join([b"%b:%b" % (_quoted(k), v) for k, v in kept]) if kept else b""
 
 
 def stamped(meta: bytes, stamp: dict[str, bytes]) -> bytes:

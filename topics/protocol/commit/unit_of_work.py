@@ -37,6 +37,7 @@ from topics.protocol.model.events import (
     PartitionsAdded,
     RecordsAppended,
     RecordsDeleted,
+    Redriven,
     ScatteredDeleted,
     SeqsReserved,
     SeqsSkipped,
@@ -490,10 +491,14 @@ class UnitOfWork:
         moment: Moment,
         *,
         freed_bytes: int = 0,
+        jobs: bytes = b"",
     ) -> Gate:
         """Append copies to a topic, and make their cause true, in one entry of the log.
 
         Where the destination's records are in no log (`ephemeral`), their cause is logged alone.
+
+        Args:
+            jobs: Options of the copies, as `RecordsAppended` has them.
 
         Returns:
             What the copies wait for before they are shown.
@@ -502,14 +507,18 @@ class UnitOfWork:
             Rejection: The destination does not take them, or the log does not; nothing changed.
         """
         event, log_bytes = self.admit(dest, copies, cause, moment, freed_bytes=freed_bytes)
+        if jobs:
+            event = msgspec.structs.replace(event, jobs=jobs)
         volatile = not dest.durability.is_logged
         self.log_append(dest, event, log_bytes, volatile=volatile)
         if volatile:
             match cause:
                 case Forwarded(router_id, cursor):
                     self.emit(CursorsMoved(moment.now_ms, [(router_id, cursor, len(copies))]))
-                case DeadLettered():  # pragma: no branch - a cause is of no other kind
-                    self._delete_buried(cause, moment.now_ms)
+                case DeadLettered(queue_id):
+                    self._delete_left(queue_id, cause, moment.now_ms, cause.jobs)
+                case Redriven(source_id):  # pragma: no branch - a cause is of no other kind
+                    self._delete_left(source_id, cause, moment.now_ms)
         return SYNCED if self.publication.plan(dest) else WRITTEN
 
     def admit(
@@ -530,7 +539,7 @@ class UnitOfWork:
         )
         if volatile:
             log_bytes = 2 * FRAME_BYTES
-        if isinstance(cause, DeadLettered):
+        if isinstance(cause, DeadLettered | Redriven):
             log_bytes += len(cause.spans)
         self.require_writable(moment, log_bytes)
         return event, log_bytes
@@ -559,12 +568,17 @@ class UnitOfWork:
             self.publication.reserved(dest)
         self.publication.plan(dest)
 
-    def _delete_buried(self, cause: DeadLettered, now_ms: int) -> None:
-        queue = self.state.by_id[cause.queue_id]
-        event = RecordsDeleted(
-            now_ms, queue.topic_id, cause.spans, cause.count, cause.size_bytes, cause.jobs
-        )
-        self.emit(event, logged=logs_deletes(queue), log_bytes=FRAME_BYTES + len(event.spans))
+    def _delete_left(
+        self, topic_id: int, cause: DeadLettered | Redriven, now_ms: int, buried: int = 0
+    ) -> None:
+        """Records left a topic for one whose records are in no log."""
+        event = RecordsDeleted(now_ms, topic_id, cause.spans, cause.count, cause.size_bytes, buried)
+        logged = logs_deletes(self.state.by_id[topic_id])
+        self.emit(event, logged=logged, log_bytes=FRAME_BYTES + len(event.spans))
+
+    def removed(self, topic: Topic) -> None:
+        """Records left a topic on request, by an event that is none of `remove_spans`."""
+        self._removed(topic)
 
     def remove(
         self, topic: Topic, seqs: Sequence[int], moment: Moment, *, have_expired: bool = False

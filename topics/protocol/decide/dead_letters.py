@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.copies import Copies, gather
 from topics.protocol.commit.unit_of_work import UnitOfWork, logs_deletes, no_such_topic
+from topics.protocol.decide.ended_jobs import EndedJobs
 from topics.protocol.model.backoff import backoff_ms
 from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.ended_jobs import stamps_of
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.events import DeadLettered, RecordsDeleted, TopicCreated
 from topics.protocol.model.moment import Moment
@@ -26,6 +28,7 @@ from topics.protocol.model.ports import Extent
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.job import Job, JobPlace
 from topics.protocol.state.queue import Queue
+from topics.protocol.state.routers import HOPS_MAX
 from topics.protocol.state.run_list import seq_spans
 from topics.protocol.state.topic import Topic
 
@@ -40,6 +43,7 @@ class DeadLetters:
     """Exhausted jobs of the queues of one engine, on their way to dead-letter topics.
 
     Args:
+        ended: Keeps where the letters are.
         moved: Called for a queue whose exhausted jobs were moved, or refused, later than asked.
         report: Called with a sentence about damage that an operator should hear of.
     """
@@ -47,10 +51,12 @@ class DeadLetters:
     def __init__(
         self,
         unit: UnitOfWork,
+        ended: EndedJobs,
         moved: Callable[[Topic, Queue], None],
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._unit = unit
+        self._ended = ended
         self._report = report
         self._state = unit.state
         self._moved = moved
@@ -160,17 +166,17 @@ class DeadLetters:
         Text is cut by the runs that it was read from: they may have been sealed or merged since.
         """
         spans = seq_spans(np.array([job.seq for job in jobs], np.uint64))
-        deliveries = {job.seq: job.deliveries for job in jobs}
-        expired = {job.seq for job in jobs if job.is_expired}
+        known = {job.seq: job for job in jobs}
         name, backlog = orjson.dumps(topic.name), queue.backlog
 
         def stamp(seq: int) -> dict[str, bytes]:
             said = {
                 "$dead_letter_from": name,
-                "$dead_letter_deliveries": b"%d" % deliveries[seq],
+                "$dead_letter_deliveries": b"%d" % known[seq].deliveries,
                 "$dead_letter_src_seq": b"%d" % seq,
+                **stamps_of(known[seq].notes),
             }
-            if seq in expired:
+            if known[seq].is_expired:
                 said["$dead_letter_reason"] = b'"expired"'
             if backlog is not None and (group := backlog.group_of(seq)) is not None:
                 said["$group"] = orjson.dumps(group)
@@ -182,22 +188,37 @@ class DeadLetters:
         size_bytes = _size_of(topic, spans)
         raw, left = spans.astype("<u8").tobytes(), topic.count - len(jobs)
         left_bytes = topic.size_bytes - size_bytes
-        known = raw if is_logged else b""
-        cause = DeadLettered(topic.topic_id, known, len(jobs), left, left_bytes)
-        copies = gather(extents, texts, stamp=stamp)
+        spans_known = raw if is_logged else b""
+        cause = DeadLettered(topic.topic_id, spans_known, len(jobs), left, left_bytes)
+        is_in_ring = self._unit.admission.is_in_ring(topic)
+        copies = gather(extents, texts, stamp=stamp, hop=is_in_ring)
+        if is_in_ring and (is_over := copies.hops > HOPS_MAX).any():
+            # A ring that an older version let in ends where a ring of routers does: the job stays.
+            if not is_over.all():
+                return self._read_halves(topic, queue, jobs, moment)
+            return self._refuse(topic, jobs, moment)
         try:
             dest = self._dest(topic, copies, moment)
+            first_seq = dest.head_seq + 1
             gate = self._unit.copy_into(dest, copies, cause, moment, freed_bytes=size_bytes)
             if not is_logged:
                 gone = RecordsDeleted(moment.now_ms, topic.topic_id, raw, left, left_bytes)
                 self._unit.emit(gone, logged=False)
+            ended = self._ended.of_letters(topic, jobs, dest, first_seq)
+            if self._ended.try_to_keep(topic, ended, moment):
+                gate = Gate.SYNCED
             return gate
         except Rejection:
             if len(jobs) > 1 and self._takes_any(topic, jobs, copies, moment):
                 return self._read_halves(topic, queue, jobs, moment)
-            for job in jobs:
-                self._refused(topic, job, moment.now_ms)
-            return Gate.NOW
+            return self._refuse(topic, jobs, moment)
+
+    def _refuse(self, topic: Topic, jobs: list[Job], moment: Moment) -> Gate:
+        """They stay, and are tried again after a pause."""
+        for job in jobs:
+            until_ms = moment.now_ms + backoff_ms(job.refusals)
+            self._state.queues.postpone(topic.topic_id, job, until_ms)
+        return Gate.NOW
 
     def _takes_any(self, topic: Topic, jobs: list[Job], copies: Copies, moment: Moment) -> bool:
         """Whether any of the jobs is taken alone: none is where the smallest is not."""
@@ -241,9 +262,6 @@ class DeadLetters:
         _, log_bytes = self._unit.admission.copied(absent, copies, moment.now_ms, cause=None)
         self._unit.require_writable(moment, log_bytes + 2 * FRAME_BYTES)
         return created
-
-    def _refused(self, topic: Topic, job: Job, now_ms: int) -> None:
-        self._state.queues.postpone(topic.topic_id, job, now_ms + backoff_ms(job.refusals))
 
 
 def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:

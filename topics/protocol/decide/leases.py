@@ -9,7 +9,7 @@ from operator import gt
 from typing import Final, Protocol
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import UnitOfWork, gate_of
+from topics.protocol.commit.unit_of_work import UnitOfWork, gate_of, logs_deletes
 from topics.protocol.decide.topics import note_read
 from topics.protocol.model.commands import Held
 from topics.protocol.model.config import Rate
@@ -95,9 +95,13 @@ class Leases:
 
     # ------------------------------------------------------------------ the log
 
-    def require_writable(self, topic: Topic, n: int, moment: Moment) -> None:
-        """Leases may use what is kept back for deletes: without them nothing could be acked."""
-        need = FRAME_BYTES + LEASE_BYTES * n if self._unit.logs_leases(topic) else 0
+    def require_writable(
+        self, topic: Topic, n: int, moment: Moment, *, lasting: bool = False
+    ) -> None:
+        """Leases may use what is kept back for deletes: without them nothing could be acked.  `lasting` as in
+        `release`."""
+        is_logged = self._unit.logs_leases(topic) or (lasting and logs_deletes(topic))
+        need = FRAME_BYTES + LEASE_BYTES * n if is_logged else 0
         self._unit.require_writable(moment, need, reserve=True)
 
     def has_room(self, n: int, moment: Moment, *, frames: int = 1) -> bool:
@@ -170,18 +174,20 @@ class Leases:
         deliveries: Sequence[int] | None = None,
         *,
         logged: bool = True,
+        lasting: bool = False,
     ) -> None:
         """Give leases up; the jobs may be claimed from `ready_ms` on, 0: at once.
 
         Args:
             deliveries: What each counts from now on; None: as before.
+            lasting: It is logged as the queue's acks are, whatever becomes of leases.
         """
         counts = [job.deliveries for job in jobs] if deliveries is None else list(deliveries)
         seqs = [job.seq for job in jobs]
         event = JobsReleased(now_ms, topic.topic_id, ready_ms, seqs, counts)
         self._unit.emit(
             event,
-            logged=logged and self._unit.logs_leases(topic),
+            logged=logged and (self._unit.logs_leases(topic) or (lasting and logs_deletes(topic))),
             log_bytes=FRAME_BYTES + LEASE_BYTES * len(jobs),
         )
 

@@ -13,16 +13,20 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.decide.dead_letters import MOVED_MAX, DeadLetters
+from topics.protocol.decide.ended_jobs import Ended, EndedJobs
 from topics.protocol.decide.exhausted_jobs import ExhaustedJobs
 from topics.protocol.decide.expired_jobs import ExpiredJobs
+from topics.protocol.decide.job_notes import JobNotes, require_letters
 from topics.protocol.decide.leases import Leases, each_alone, held_jobs, jobs_of
 from topics.protocol.decide.push_streams import PushStream, PushStreams
 from topics.protocol.decide.wait_queue import JobWaiter, WaitQueue, WaitQueues, deal
 from topics.protocol.model.access import Caller, gone
 from topics.protocol.model.commands import Ack, Claim, Extend, Nack
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.events import SPAN_BYTES
 from topics.protocol.model.limits import BATCH_BYTES_MAX, Limits
 from topics.protocol.model.moment import Moment, earlier
 from topics.protocol.model.outcomes import (
@@ -62,6 +66,7 @@ class QueueCommands:
 
     Attributes:
         streams: The push streams that are open.
+        ended: What became of jobs.
     """
 
     def __init__(
@@ -77,7 +82,9 @@ class QueueCommands:
         self._leases = Leases(unit)
         self._waiting = WaitQueues()
         self.streams = PushStreams(connections)
-        self._dead_letters = DeadLetters(unit, self._on_moved, report)
+        self.ended = EndedJobs(unit)
+        self._notes = JobNotes(limits, unit)
+        self._dead_letters = DeadLetters(unit, self.ended, self._on_moved, report)
         self._expired = ExpiredJobs(unit, self._dead_letters)
         self._exhausted = ExhaustedJobs(unit, self._dead_letters, self._expired)
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
@@ -297,7 +304,7 @@ class QueueCommands:
                 seqs += topic.first_live(queue.fresh_from, limit - len(seqs))
                 break
             for job in again:
-                is_over = most and job.deliveries >= most
+                is_over = queue.is_over(job, most)
                 exhausted.append(job) if is_over else seqs.append(job.seq)
         gate = NOW
         if exhausted:
@@ -427,41 +434,83 @@ class QueueCommands:
         topic, queue = self._leases.queue(command.topic, moment.now_ms)
         jobs, skipped = held_jobs(queue, command)
         self._free_expired(topic, queue)
-        acked, gate = self._unit.remove(topic, [job.seq for job in jobs], moment)
+        ended = self.ended.of_ack(topic, jobs, command.result, command.results)
+        if ended:
+            acked, gate = self._end(topic, jobs, ended, moment, command)
+        else:
+            acked, gate = self._unit.remove(topic, [job.seq for job in jobs], moment)
         return self._changed(Acked, topic, queue, acked, skipped, gate)
+
+    def _end(
+        self,
+        topic: Topic,
+        jobs: Sequence[Job],
+        ended: Sequence[Ended],
+        moment: Moment,
+        command: Ack,
+    ) -> tuple[int, Gate]:
+        """Acked jobs leave a record: in the entry of the log that removes them.  One that was given no result
+        does without where the record is refused."""
+        try:
+            kept = self.ended.admit(topic, ended, moment)
+            spans = len(jobs) * SPAN_BYTES + FRAME_BYTES
+            self._unit.require_writable(moment, self.ended.log_bytes(kept) + spans)
+        except Rejection:
+            if command.result or command.results:
+                raise
+            kept = None
+        acked, gate = self._unit.remove(topic, [job.seq for job in jobs], moment)
+        if self.ended.keep(kept, moment.now_ms):
+            gate = SYNCED  # or who acked would not see yet what it said
+        return acked, gate
 
     def _nack(self, command: Nack, moment: Moment) -> Nacked:
         """§10.5."""
         topic, queue = self._leases.queue(command.topic, moment.now_ms)
-        self._leases.require_writable(topic, len(command.seqs), moment)
+        if command.is_dead:
+            require_letters(topic)
+        self._leases.require_writable(topic, len(command.seqs), moment, lasting=True)
+        self._notes.require(topic, command.seqs, command.reason, moment)
         jobs, skipped = held_jobs(queue, command)
+        now_ms, gate, is_dead = moment.now_ms, self._unit.repeated(topic), command.is_dead
+        if jobs:
+            self._notes.note(
+                topic, command.node, jobs, now_ms, reason=command.reason, is_dead=is_dead
+            )
         backoff = queue.backoff
-        if jobs and (command.delay_ms is not None or backoff is None):
-            ready_ms = moment.now_ms + command.delay_ms if command.delay_ms else 0
-            self._leases.release(topic, jobs, ready_ms, moment.now_ms)
+        if jobs and (command.delay_ms is not None or backoff is None or is_dead):
+            ready_ms = now_ms + command.delay_ms if command.delay_ms and not is_dead else 0
+            self._leases.release(topic, jobs, ready_ms, now_ms, lasting=True)
         elif jobs and backoff is not None:
             rests: dict[int, list[Job]] = {}
             for job in jobs:
                 rests.setdefault(rest_ms(backoff, job.deliveries, job.seq), []).append(job)
             for delay_ms, some in rests.items():
-                ready_ms = moment.now_ms + delay_ms if delay_ms else 0
-                self._leases.release(topic, some, ready_ms, moment.now_ms)
+                ready_ms = now_ms + delay_ms if delay_ms else 0
+                self._leases.release(topic, some, ready_ms, now_ms, lasting=True)
+        if jobs and is_dead:
+            moved = self._dead_letters.move(topic, queue, list(jobs), moment)
+            gate = max(gate, moved, key=GATES.index)
         self.streams.free(queue)
         self._waiting.look_soon(topic.topic_id)
-        return self._changed(Nacked, topic, queue, len(jobs), skipped, self._leases.gate(topic))
+        return self._changed(Nacked, topic, queue, len(jobs), skipped, gate)
 
     def _extend(self, command: Extend, moment: Moment) -> Extended:
         """§10.6: the deadline is set, not added to."""
         topic, queue = self._leases.queue(command.topic, moment.now_ms)
         self._leases.require_writable(topic, len(command.seqs), moment)
+        self._notes.require(topic, command.seqs, command.progress, moment)
         jobs, skipped = held_jobs(queue, command)
         until_ms = moment.now_ms + command.lease_ms
         if jobs:
             self._leases.extend(topic, command.node, jobs, until_ms, moment.now_ms)
+            self._notes.note(topic, command.node, jobs, moment.now_ms, progress=command.progress)
             self.streams.free(queue)
             self.streams.hold_again(jobs)
             self._waiting.look_soon(topic.topic_id)
         seqs, gate = [job.seq for job in jobs], self._leases.gate(topic)
+        if command.progress:
+            gate = self._unit.repeated(topic)
         return self._changed(Extended, topic, queue, len(jobs), skipped, gate, seqs, until_ms)
 
     def _changed(

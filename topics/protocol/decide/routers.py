@@ -28,6 +28,7 @@ from topics.protocol.model.commands import (
     ReadLatest,
     ReadPage,
     RecordRead,
+    Redrive,
 )
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -82,6 +83,7 @@ class RouterCommands:
             Claim: self._before_read,
             DeleteRecords: self._before_read,
             Purge: self._before_read,
+            Redrive: self._before_read,
             CreateWatch: self._before_watch,
             GetRouter: self._before_router,
             DeleteRouter: self._before_router,
@@ -148,7 +150,7 @@ class RouterCommands:
         return None if barrier.is_passed else barrier
 
     def _before_read(
-        self, command: RecordRead | GetTopic | Claim | DeleteRecords | Purge
+        self, command: RecordRead | GetTopic | Claim | DeleteRecords | Purge | Redrive
     ) -> Upstream:
         topic = self._state.topics.get(command.topic)
         if topic is None or not self._routers.is_derived(topic.topic_id):

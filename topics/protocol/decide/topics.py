@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from topics.protocol.commit.admission import FRAME_BYTES, creation_bytes, require_log
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
+from topics.protocol.decide.ended_jobs import reconfigured
 from topics.protocol.decide.pages import page_of
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import (
@@ -83,6 +84,7 @@ class TopicCommands:
         if topic is None:
             if previous:
                 raise no_such_topic(command.topic)
+            self._unit.admission.require_no_ring(command.topic, config, command.caller)
             self._unit.require_writable(moment, creation_bytes(config))
             self._unit.create(self._unit.admission.creation(command.topic, config, moment.now_ms))
             return _put(command.topic, config, created=True)
@@ -99,6 +101,8 @@ class TopicCommands:
         require_log(config)
         if config == topic.config or (previous is not UNSET and previous != topic.config):
             return _put(topic.name, topic.config, created=False)
+        if config.dead_letter != topic.config.dead_letter:
+            self._unit.admission.require_no_ring(topic.name, config, command.caller)
         self._require_more(topic, config)
         self._configure(topic, config, moment)
         return _put(topic.name, config, created=False)
@@ -127,7 +131,8 @@ class TopicCommands:
         before it, where the config takes records, or says how they are kept."""
         unit, now_ms, old = self._unit, moment.now_ms, topic.config
         others = [each for each in topic.others if self._is_affected(each, config)]
-        unit.require_writable(moment, creation_bytes(config) + len(others) * FRAME_BYTES)
+        more = len(others) + (topic.topic_id in self._state.done)
+        unit.require_writable(moment, creation_bytes(config) + more * FRAME_BYTES)
         promised = topic.durability.waits_for_sync
         for each in topic.partitions:
             unit.expire(each, now_ms)
@@ -137,7 +142,9 @@ class TopicCommands:
         bare = replace(config, kafka_configs=UNSET)
         for each in others:
             unit.emit(self._configured(each, bare, now_ms))
-        unit.emit(self._configured(topic, config, now_ms), log_bytes=creation_bytes(config))
+        configured = self._configured(topic, config, now_ms)
+        unit.emit(configured, log_bytes=creation_bytes(config))
+        self._configure_done(topic, configured, now_ms)
         for each in topic.partitions:
             if promised:
                 # Until the new class is durable a power loss may bring the old one back, under which
@@ -147,6 +154,22 @@ class TopicCommands:
                 unit.expire(each, now_ms)
         unit.add_partitions(topic, now_ms)
         self._has_room(topic)
+
+    def _configure_done(self, queue: Topic, configured: TopicConfigured, now_ms: int) -> None:
+        """What became of a queue's jobs is kept as its new config says."""
+        done = self._state.done.get(queue.topic_id)
+        if done is None:
+            return
+        unit, promised = self._unit, done.durability.waits_for_sync
+        unit.expire(done, now_ms)
+        if configured.config.durability_class.is_logged:
+            unit.leave_memory(done, now_ms)
+        event = reconfigured(done, configured, now_ms)
+        if event is not None:
+            unit.emit(event)
+            if promised:
+                unit.publication.hold_back(done)
+            unit.expire(done, now_ms)
 
     @staticmethod
     def _is_affected(topic: Topic, config: TopicConfig) -> bool:
@@ -297,13 +320,16 @@ class TopicCommands:
                 f'topic "{topic.name}" holds {count} records',
                 {"topic": topic.name, "count": count},
             )
-        size_bytes = FRAME_BYTES + len(partitions) * DELETED_BYTES
+        size_bytes = FRAME_BYTES + (1 + len(partitions)) * DELETED_BYTES
         self._unit.require_writable(moment, size_bytes, reserve=True)
         routers = [
             router.name
             for router in self._state.routers.of(topic.topic_id)
             if command.caller.covers_all(*router.names)
         ]
+        done = self._state.done.get(topic.topic_id)
+        if done is not None:
+            partitions = [*partitions, done]
         for each in reversed(partitions):
             deleted = TopicDeleted(moment.now_ms, each.topic_id)
             self._unit.emit(deleted, log_bytes=DELETED_BYTES if each.partition else FRAME_BYTES)

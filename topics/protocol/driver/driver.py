@@ -28,13 +28,17 @@ from topics.protocol.engine import Engine
 from topics.protocol.model.commands import (
     Append,
     AppendBatch,
+    ChangeJobs,
     Claim,
     Command,
     DeleteRecords,
     FetchBatches,
+    GetJob,
     JoinGroup,
+    ListJobs,
     Purge,
     RecordRead,
+    Redrive,
     SyncGroup,
     waits_for_news,
 )
@@ -60,7 +64,17 @@ Step: TypeAlias = LogStep | Call | Read
 
 
 Parking: TypeAlias = (
-    RecordRead | Claim | DeleteRecords | FetchBatches | Purge | JoinGroup | SyncGroup
+    RecordRead
+    | Claim
+    | DeleteRecords
+    | FetchBatches
+    | Purge
+    | Redrive
+    | ListJobs
+    | GetJob
+    | ChangeJobs
+    | JoinGroup
+    | SyncGroup
 )
 """Commands that may have to wait for records, jobs or others, or go on in parts, before their answer."""
 

@@ -32,6 +32,7 @@ from topics.protocol.model.events import (
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
+    source_of,
 )
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import RecoverySink, Run
@@ -141,9 +142,8 @@ class Follower:
         self.state.apply(event)
         if topic_id is not None:
             self._touched[topic_id] = None
-        cause = getattr(event, "cause", None)
-        if (queue_id := getattr(cause, "queue_id", None)) is not None:
-            self._touched[queue_id] = None
+        if (left_id := source_of(getattr(event, "cause", None))) is not None:
+            self._touched[left_id] = None
         if isinstance(event, TopicConfigured):
             self._configured(event, ttl_ms)
         elif isinstance(event, RunsSealed | RunsDropped):

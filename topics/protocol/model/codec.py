@@ -28,6 +28,7 @@ from topics.protocol.model.events import (
     GroupDeleted,
     JobsExpired,
     JobsLeased,
+    JobsNoted,
     JobsReleased,
     OffsetsCommitted,
     PartitionsAdded,
@@ -86,6 +87,7 @@ CODES: Final[dict[type[Event], int]] = {
     GroupDeleted: 26,
     ScheduleConfigured: 27,
     ScheduleDeleted: 28,
+    JobsNoted: 29,
     AppendRemembered: 31,
     JobsExpired: 32,
 }

@@ -38,7 +38,7 @@ class OnBehalf(msgspec.Struct, frozen=True, kw_only=True):
     caller: Caller = ANYONE
 
 
-class PutTopic(msgspec.Struct, frozen=True):
+class PutTopic(OnBehalf, frozen=True):
     """`config` has every omitted field at its default; `type_given` is false where `type` was
     omitted, which keeps the type of a topic that exists.
 
@@ -320,6 +320,19 @@ class Purge(msgspec.Struct, frozen=True):
     partition: int | None = None
 
 
+class Redrive(msgspec.Struct, frozen=True):
+    """Move dead letters back to a queue, the oldest first: at most `limit`, of those that match.
+
+    With `is_dry` nothing changes, and the outcome says what would be moved.
+    """
+
+    topic: str
+    to: str
+    match: Match | None
+    limit: int
+    is_dry: bool = False
+
+
 class View(msgspec.Struct, frozen=True, cache_hash=True):
     """How a stream wants to see a topic: bounds of a frame, filters, projection (§7.2).
 
@@ -474,19 +487,76 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Ack(Held, frozen=True):
-    """Complete jobs: the ack is the delete (§10.4)."""
+    """Complete jobs: the ack is the delete (§10.4).
+
+    Attributes:
+        result: What came of all of them, as JSON; empty: nothing is said.
+        results: The same of some of them, by seq.
+    """
+
+    result: bytes = b""
+    results: tuple[tuple[int, bytes], ...] = ()
 
 
 class Nack(Held, frozen=True):
-    """Release jobs, to be claimed again after `delay_ms` (§10.5); None: after the queue's `backoff`."""
+    """Release jobs, to be claimed again after `delay_ms` (§10.5); None: after the queue's `backoff`.
+
+    Attributes:
+        reason: Why; empty: nothing is said.
+        is_dead: They go to the dead letters at once.
+    """
 
     delay_ms: int | None
+    reason: str = ""
+    is_dead: bool = False
 
 
 class Extend(Held, frozen=True):
-    """Let leases end `lease_ms` from now (§10.6)."""
+    """Let leases end `lease_ms` from now (§10.6); `progress`, JSON, says how far the jobs are."""
 
     lease_ms: int
+    progress: bytes = b""
+
+
+class ListJobs(OnBehalf, frozen=True):
+    """A page of the jobs of a queue behind `after` (§10.9).
+
+    Attributes:
+        state: Of these only; None: of those that are in the queue.
+        group: Of this group only.
+    """
+
+    topic: str
+    state: str | None
+    group: str | None
+    after: int
+    limit: int
+
+
+class GetJob(OnBehalf, frozen=True):
+    """One job of a queue, also after its end; with `wait_ms`, once it has ended (§10.9)."""
+
+    topic: str
+    seq: int
+    wait_ms: int = 0
+
+
+class ChangeJobs(OnBehalf, frozen=True):
+    """Make jobs ready, try them again, or take them away (§10.9).
+
+    Attributes:
+        action: `promote`, `retry` or `cancel`.
+        seq: The one that is meant; None: those that match.
+        state: Of these only; None: of all that the action is for.
+        is_dry: Nothing changes, and the outcome says what would.
+    """
+
+    topic: str
+    action: str
+    seq: int | None = None
+    match: Match | None = None
+    state: str | None = None
+    is_dry: bool = False
 
 
 class JoinGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -616,6 +686,7 @@ Command: TypeAlias = (
     | DeleteRecords
     | DeleteSeqs
     | Purge
+    | Redrive
     | CreateWatch
     | PutRouter
     | GetRouter
@@ -632,6 +703,9 @@ Command: TypeAlias = (
     | Ack
     | Nack
     | Extend
+    | ListJobs
+    | GetJob
+    | ChangeJobs
     | JoinGroup
     | SyncGroup
     | Heartbeat
@@ -707,6 +781,10 @@ def _configured(command: Append | PutTopic) -> Iterable[str]:
     return (command.topic,) if letters is None else (command.topic, letters)
 
 
+def _redriven(command: Redrive) -> Iterable[str]:
+    return command.topic, command.to
+
+
 def _watched(command: CreateWatch) -> Iterable[str]:
     return command.topics
 
@@ -756,6 +834,10 @@ def _waits(command: Diff | FetchBatches) -> bool:
     return command.wait_ms > 0
 
 
+def _job_waits(command: GetJob) -> bool:
+    return command.wait_ms > 0
+
+
 def _always(_: object) -> bool:
     return True
 
@@ -785,6 +867,7 @@ FACTS: Final[Mapping[type, Facts]] = {
     DeleteRecords: _CHANGE,
     DeleteSeqs: _CHANGE,
     Purge: _CHANGE,
+    Redrive: Facts(_redriven, _none),
     CreateWatch: Facts(_watched, _none, is_read=True),
     PutRouter: Facts(_ends, _router),
     GetRouter: Facts(_none, _router, is_read=True),
@@ -801,6 +884,9 @@ FACTS: Final[Mapping[type, Facts]] = {
     Ack: _CHANGE,
     Nack: _CHANGE,
     Extend: _CHANGE,
+    ListJobs: Facts(_topic, _none, is_read=True),
+    GetJob: Facts(_topic, _none, is_read=True, waits=_job_waits),
+    ChangeJobs: _CHANGE,
     JoinGroup: _GROUP._replace(waits=_always),
     SyncGroup: _GROUP._replace(waits=_always),
     Heartbeat: _GROUP,

@@ -48,7 +48,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
     base_ms: int
     factor: float = 2.0
-    max_ms: int = 3_600_000
+    max_ms: int = BACKOFF_MS_MAX
     jitter: float = 0.0
 
 
@@ -61,6 +61,8 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         partitions: How many logs the topic is; UNSET: one.
         compact: Of records with one key the newest stays, and older ones are deleted.
+        result_ttl_ms: How long what became of a job of the queue is kept; UNSET: an hour.
+        keep_done: Of how many jobs that ended it is kept; UNSET: of 1,000.
         kafka_configs: Configs of Kafka's clients that no other field says, by their names there.
         order: "group": jobs of a group are done one after another.
         fair: Claims take groups in turn.
@@ -97,6 +99,8 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_in_flight: int | UnsetType = UNSET
     group_max_in_flight: int | UnsetType = UNSET
     backoff: Backoff | UnsetType = UNSET
+    result_ttl_ms: int | UnsetType = UNSET
+    keep_done: int | UnsetType = UNSET
 
     @property
     def partition_count(self) -> int:

@@ -165,9 +165,36 @@ class Fired(msgspec.Struct, frozen=True, array_like=True, tag=3):
     ends: bool = False
 
 
-CopyCause: TypeAlias = Forwarded | DeadLettered
+class Redriven(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """The batch is dead letters that went back to a queue: they left topic `source_id` with it.
+
+    Fields as those of `DeadLettered`; `spans` is empty where the source's own records are in no log.
+    """
+
+    source_id: int
+    spans: bytes
+    count: int
+    size_bytes: int
+
+    @property
+    def span_array(self) -> NDArray[np.uint64]:
+        return np.frombuffer(self.spans, dtype="<u8").reshape(-1, 2)
+
+
+CopyCause: TypeAlias = Forwarded | DeadLettered | Redriven
 """Why records of one topic came to another."""
 Cause: TypeAlias = CopyCause | Fired
+
+
+def source_of(cause: Cause | None) -> int | None:
+    """The id of the topic that records left with a batch of copies; None where they left none."""
+    match cause:
+        case DeadLettered():
+            return cause.queue_id
+        case Redriven():
+            return cause.source_id
+        case _:
+            return None
 
 
 class RecordsAppended(msgspec.Struct, frozen=True, array_like=True):
@@ -379,6 +406,71 @@ class JobsReleased(msgspec.Struct, frozen=True, array_like=True):
     deliveries: Sequence[int]
 
 
+class JobReason(msgspec.Struct, frozen=True, array_like=True):
+    """Why a worker gave a job back: when, who, and in which words."""
+
+    now_ms: int
+    node: str
+    reason: str
+
+
+class JobNotes(msgspec.Struct, frozen=True, array_like=True):
+    """What workers said of a job.
+
+    Attributes:
+        reasons: The last ones, the oldest first; at most `REASONS_MAX`.
+        progress: What the last one that said something was at, as JSON; empty: nothing.
+        is_dead: It goes to the dead letters, however often it was delivered.
+    """
+
+    reasons: tuple[JobReason, ...] = ()
+    progress: bytes = b""
+    is_dead: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """What it holds in memory, about."""
+        texts = sum(len(each.reason) + len(each.node) + NOTE_BYTES for each in self.reasons)
+        return texts + len(self.progress) + NOTE_BYTES
+
+    def revived(self) -> "JobNotes":
+        """The same of a job that is not to go to the dead letters."""
+        return JobNotes(self.reasons, self.progress)
+
+    def noted(self, event: "JobsNoted") -> "JobNotes":
+        """The same with what a worker said now."""
+        reasons = self.reasons
+        if event.reason:
+            reason = JobReason(event.now_ms, event.node, event.reason)
+            reasons = (*reasons, reason)[-REASONS_MAX:]
+        return JobNotes(reasons, event.progress or self.progress, self.is_dead or event.is_dead)
+
+
+NO_NOTES: Final = JobNotes()
+REASONS_MAX: Final = 5
+"""Reasons that are kept of a job."""
+NOTE_BYTES: Final = 96
+"""Objects that hold the texts of a note."""
+
+
+class JobsNoted(msgspec.Struct, frozen=True, array_like=True):
+    """A worker said something of jobs: why it gave them back, or how far it is.
+
+    Attributes:
+        reason: Empty: it said none.
+        progress: JSON; empty: it said none.
+        is_dead: They are to go to the dead letters.
+    """
+
+    now_ms: int
+    topic_id: int
+    node: str
+    seqs: Sequence[int]
+    reason: str = ""
+    progress: bytes = b""
+    is_dead: bool = False
+
+
 class JobsExpired(msgspec.Struct, frozen=True, array_like=True):
     """Jobs that were not started in time are gone, as there is no dead-letter topic; fields as those of
     `RecordsDeleted`."""
@@ -517,6 +609,7 @@ Event: TypeAlias = (
     | SeqsSkipped
     | JobsLeased
     | JobsReleased
+    | JobsNoted
     | ScatteredDeleted
     | PlaceReached
     | TimePassed
@@ -560,6 +653,7 @@ class JobImage(msgspec.Struct, frozen=True, array_like=True):
     until_ms: int
     lease: int
     node: str
+    notes: JobNotes | None = None
 
 
 class QueueImage(msgspec.Struct, frozen=True, array_like=True):

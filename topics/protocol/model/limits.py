@@ -62,12 +62,16 @@ class Limits:
 
 META_KEYS_MAX = 64
 ADDED_KEYS_MAX = 16
-ADDED_BYTES_MAX = 2048
+ADDED_BYTES_MAX = 8192
 """Of the keys of `meta` that a server adds: they count in no limit, so that what it wrote can be
 appended again."""
 NODES_MAX = 64
 """Nodes that one reader may leave out: they are compared at every publication."""
 KEY_CHARS_MAX = 256
+REASON_BYTES_MAX = 1024
+PROGRESS_BYTES_MAX = 1024
+REDRIVEN_MAX = 1000
+"""Letters that one redrive moves at most."""
 LIMIT_DEFAULT = 256
 PAGE_SIZE_DEFAULT = 100
 PAGE_SIZE_MAX = 1000

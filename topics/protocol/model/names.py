@@ -51,15 +51,22 @@ PARTITION_MARK: Final = "#"
 """Stands in the engine's own name of a partition behind the first; no public name has it."""
 
 
+DONE: Final = -(1 << 40)
+"""Stands for the number of the internal topic beside a queue that has what became of its jobs; no client can say it."""
+_DONE_NAME: Final = "done"
+
+
 def partition_name(topic: str, index: int) -> str:
-    """The engine's name of a partition: the first is the topic itself."""
+    """The engine's name of a partition, the first of which is the topic itself; or of `DONE`."""
+    if index == DONE:
+        return f"{topic}{PARTITION_MARK}{_DONE_NAME}"
     return f"{topic}{PARTITION_MARK}{index}" if index else topic
 
 
 def partition_of(name: str) -> tuple[str, int]:
     """The topic and the partition that the engine's name of a partition says."""
     topic, _, index = name.partition(PARTITION_MARK)
-    return topic, int(index or 0)
+    return topic, DONE if index == _DONE_NAME else int(index or 0)
 
 
 def public_name(name: str) -> str:

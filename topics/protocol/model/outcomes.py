@@ -9,13 +9,14 @@ else in an outcome is a value that was read when the command was decided.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from topics.protocol.model.config import RouterConfig, TopicConfig, TopicType
 from topics.protocol.model.durability import Durability
+from topics.protocol.model.ended_jobs import Letter, Reason
 from topics.protocol.model.events import Loss
 from topics.protocol.model.groups import CLASSIC, GroupFault, GroupMember, GroupPhase
 from topics.protocol.model.placed import Placed
@@ -458,6 +459,71 @@ class Extended(_HeldChanged, frozen=True):
 
     seqs: Sequence[int]
     until_ms: int
+
+
+JobState = Literal["ready", "delayed", "leased", "done", "dead"]
+
+
+class JobView(msgspec.Struct, frozen=True):
+    """What may be seen of a job.
+
+    Attributes:
+        ready_at: When one that is delayed may be claimed.
+        node: Who holds it, or was the last to.
+        progress, result: JSON.
+        dead_letter: Where its letter lies.
+        ended_at: When it was done, or dead.
+    """
+
+    seq: int
+    state: JobState
+    group: str | None = None
+    priority: int = 0
+    deliveries: int = 0
+    ready_at: int | None = None
+    node: str | None = None
+    deadline: int | None = None
+    progress: bytes | None = None
+    reasons: Sequence[Reason] = ()
+    result: bytes | None = None
+    dead_letter: Letter | None = None
+    ended_at: int | None = None
+
+
+class JobsListed(Outcome, frozen=True):
+    """A page of jobs; `after`: where the next one goes on, None on the last."""
+
+    topic: str
+    views: Sequence[JobView]
+    after: int | None
+
+
+class JobShown(Outcome, frozen=True):
+    """One job."""
+
+    topic: str
+    job: JobView
+
+
+class JobsChanged(Outcome, frozen=True):
+    """How many jobs matched, and how many of them are changed."""
+
+    topic: str
+    matched: int
+    done: int
+
+
+class Redriven(Outcome, frozen=True):
+    """Dead letters went back to a queue, or would.
+
+    Attributes:
+        more: There are others that match.
+    """
+
+    topic: str
+    to: str
+    moved: int
+    more: bool
 
 
 # ---------------------------------------------------------------------- routers (§6)

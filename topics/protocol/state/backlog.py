@@ -292,9 +292,8 @@ class Backlog:
     def _meet_known(self, seqs: NDArray[np.int64]) -> None:
         """Jobs that were delivered before this began."""
         for seq in seqs.tolist():
-            job = self._jobs.get(seq)
-            if job is not None:
-                self._moved(job, JobPlace.FRESH, job.place)
+            job = self._jobs[seq]
+            self._moved(job, JobPlace.FRESH, job.place)
 
     def _name_groups(self, seqs: NDArray[np.int64], group: NDArray[np.int64]) -> None:
         """A job without a group is in that of its tag."""
@@ -533,11 +532,9 @@ class Backlog:
             if source is None:
                 break
             if not self.has_groups and not source.again and not source.due:
-                found = self._take_fresh(source, limit - len(taken))
-                if found:
-                    taken += found
-                    continue
-            taken.append(self._pop(source))
+                taken += self._take_fresh(source, limit - len(taken))
+            else:
+                taken.append(self._pop(source))
         return taken
 
     def _best(self) -> Source | None:

@@ -343,11 +343,12 @@ class Images:
         if queue is None:
             return _NO_QUEUE
         lasting = self._is_last or self.keeps_leases or topic.config.leases_durable
-        if lasting and queue.jobs:
-            # A refused dead letter changes its job without an event, so the image is never reused.
+        if queue.jobs:
+            # A refused dead letter changes its job without an event, and claims of some queues are in no log,
+            # so the image is never reused.
             self.changed[topic.topic_id] = None
             if len(queue.jobs) > SLICE_JOBS:
-                jobs = self._jobs[topic.topic_id] = JobsTaken(queue)
+                jobs = self._jobs[topic.topic_id] = JobsTaken(queue, lasting=lasting)
                 return jobs
         return encode_image(queue.image(lasting=lasting))
 
@@ -455,7 +456,7 @@ def topic_image(topic: Topic) -> TopicImage:
     return TopicImage(
         topic_id=topic.topic_id,
         name=topic.engine_name,
-        config=TopicConfig() if topic.partition else topic.config,
+        config=TopicConfig() if topic.partition > 0 else topic.config,
         head_seq=topic.head_seq,
         reserved_through=topic.reserved_through,
         floors=topic.floors,

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.model.events import JobImage
+from topics.protocol.model.events import JobImage, JobNotes
 
 
 class JobPlace(Enum):
@@ -121,6 +121,7 @@ class Job(msgspec.Struct, eq=False):
         is_reported: Its damage is in the server's log.
         is_expired: It was not started in time.
         ran_out_ms: Through when the lease held of a job that rests since; 0: it rests for another reason.
+        notes: What workers said of it; None: nothing.
         queued: It has an entry in the heap of claimable jobs, valid or not: never two, or one claim
             could get it twice.
     """
@@ -136,6 +137,17 @@ class Job(msgspec.Struct, eq=False):
     queued: bool = False
     is_expired: bool = False
     ran_out_ms: int = 0
+    notes: JobNotes | None = None
+
+    @property
+    def is_dead(self) -> bool:
+        """A worker said that it is to go to the dead letters."""
+        return self.notes is not None and self.notes.is_dead
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether the log has something of it where leases are in none: it was given back, or noted."""
+        return not self.lease or self.notes is not None or self.deliveries > 1
 
     @property
     def ends_ms(self) -> int:
@@ -159,4 +171,11 @@ class Job(msgspec.Struct, eq=False):
             self.deliveries,
             self.until_ms if self.place in TOLD_TIMES else 0,
             *((0, "") if is_over else (self.lease, self.node)),
+            self.notes,
         )
+
+    def image_of_log(self) -> JobImage:
+        """The same where leases do not outlive the process."""
+        is_delayed = self.place is JobPlace.DELAYED
+        until_ms = self.until_ms if is_delayed else 0
+        return JobImage(self.seq, self.deliveries, until_ms, 0, "", self.notes)

@@ -20,7 +20,15 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from topics.protocol.model.config import Backoff, TopicConfig
-from topics.protocol.model.events import JobsLeased, JobsReleased, Marks, QueueImage
+from topics.protocol.model.events import (
+    NO_NOTES,
+    JobNotes,
+    JobsLeased,
+    JobsNoted,
+    JobsReleased,
+    Marks,
+    QueueImage,
+)
 from topics.protocol.model.job_options import DecodedOptions
 from topics.protocol.state.backlog import Backlog, is_arranged
 from topics.protocol.state.job import (
@@ -49,6 +57,19 @@ class JobTaker(Protocol):
         """The job is about to change."""
 
 
+class Noted:
+    """What workers said of jobs, in all queues of one engine.
+
+    Attributes:
+        size_bytes: What it holds in memory, about.
+    """
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+
 class Queue:
     """Beside a topic of type "queue": its jobs.  Mutated by `apply`, and by time in `settle`.
 
@@ -64,13 +85,15 @@ class Queue:
         starts: How many were started lately.
         backoff: How long a job rests whose lease ran out; None: not at all.
         dead_lettered: Jobs moved to the dead-letter topic over the life of this instance.
+        has_letters: There is a dead-letter topic in its config.
+        noted: What is held of what workers said of its jobs, and of those of other queues.
         pushed: Leases whose end push streams have to know.
         freed: Those of them that ended since they were last taken, (seq, lease) each.
         ends_sooner: `next_end_ms` may be sooner than it was.
         taking: The checkpoint under way, which takes each job before it changes.
     """
 
-    def __init__(self, dead_lettered: int = 0) -> None:
+    def __init__(self, dead_lettered: int = 0, noted: Noted | None = None) -> None:
         self.jobs: dict[int, Job] = {}
         self.fresh_from = 1
         self.in_flight = 0
@@ -82,6 +105,8 @@ class Queue:
         self.backoff: Backoff | None = None
         self.starts = JobStarts()
         self.dead_lettered = dead_lettered
+        self.has_letters = False
+        self.noted = noted or Noted()
         self.pushed: set[int] = set()
         self.freed: list[tuple[int, int]] = []
         self.taking: JobTaker | None = None
@@ -189,6 +214,8 @@ class Queue:
                 heappush(self._again, job.seq)
         else:
             assert place is JobPlace.GONE
+            if job.notes is not None:
+                self.noted.size_bytes -= job.notes.size_bytes
             del self.jobs[job.seq]
         if self.backlog is not None:
             self.backlog.moved(job, before, place)
@@ -228,9 +255,10 @@ class Queue:
             self._move(job, LEASE_STEP)
             job.lease, job.node, job.deliveries = lease, node, deliveries
             job.until_ms, job.refusals = until_ms, 0
+            if job.is_dead:
+                self._revive(job)  # there were no dead letters to go to
             self._note_time(until_ms + 1, seq)
-            if self._most:
-                self._note_end(job)
+            self._note_end(job)
         self._trim()
 
     def _begin(self, event: JobsLeased) -> None:
@@ -276,12 +304,42 @@ class Queue:
             job = self._job(seq)
             self._move(job, JobStep.POSTPONED if postponed else JobStep.RELEASED)
             job.deliveries = deliveries
+            if not deliveries and job.is_dead:
+                self._revive(job)  # it was asked to be tried again
             job.lease, job.node, job.ran_out_ms = 0, "", 0
             job.until_ms = max(event.ready_ms, event.now_ms)
             if postponed:
                 self._note_time(event.ready_ms, seq)
-            if self._most:
-                self._note_end(job)
+            self._note_end(job)
+
+    def note(self, event: JobsNoted) -> None:
+        """A worker said something of jobs."""
+        for seq in event.seqs:
+            job = self.jobs.get(seq)
+            if job is None:  # at a replay, where the lease is in no log
+                job = self._job(seq)
+                self._move(job, JobStep.RELEASED)
+            elif self.taking is not None:
+                self.taking.keep(job)
+            self._set_notes(job, (job.notes or NO_NOTES).noted(event))
+            self._note_end(job)
+
+    def _set_notes(self, job: Job, notes: JobNotes) -> None:
+        if job.notes is not None:
+            self.noted.size_bytes -= job.notes.size_bytes
+        self.noted.size_bytes += notes.size_bytes
+        job.notes = notes
+
+    def _revive(self, job: Job) -> None:
+        """The job is not to go to the dead letters any more."""
+        if job.notes is not None:
+            self._set_notes(job, job.notes.revived())
+
+    def forget_notes(self) -> None:
+        """The queue is gone, with all its jobs."""
+        for job in self.jobs.values():
+            if job.notes is not None:
+                self.noted.size_bytes -= job.notes.size_bytes
 
     def exhaust(self, job: Job) -> None:
         """The job was delivered as often as it may be: it is not claimed again."""
@@ -293,8 +351,7 @@ class Queue:
         self._move(job, JobStep.SPOILED)
         job.until_ms = until_ms
         self._note_time(until_ms, job.seq)
-        if self._most:
-            self._note_end(job)
+        self._note_end(job)
         is_new, job.is_reported = not job.is_reported, True
         return is_new
 
@@ -304,8 +361,7 @@ class Queue:
         job.refusals += 1
         job.until_ms, job.ran_out_ms = until_ms, 0
         self._note_time(until_ms, job.seq)
-        if self._most or job.is_expired:
-            self._note_end(job)
+        self._note_end(job)
 
     def settle(self, now_ms: int) -> None:
         """End the leases past their deadline, and the delays that are over."""
@@ -360,25 +416,34 @@ class Queue:
     # A job that was delivered as often as it may be ends at its next delivery; or, where no worker
     # claims, once it has been claimable for a while.  Only jobs on their last delivery are here.
 
-    def end_after(self, most: int, after_ms: int) -> None:
+    def end_after(self, most: int, after_ms: int, *, has_letters: bool = False) -> None:
         """Jobs delivered `most` times end once they were claimable for `after_ms`; 0: they do not
-        end by time.  Those that are known are looked at again, a part at each `take_ended`."""
-        if (most, after_ms) == (self._most, self._after_ms):
+        end by time.  Those that are known are looked at again, a part at each `take_ended`.
+
+        Args:
+            has_letters: Jobs of which a worker said so end at once.
+        """
+        if (most, after_ms, has_letters) == (self._most, self._after_ms, self.has_letters):
             return
-        self._most, self._after_ms = most, after_ms
+        self._most, self._after_ms, self.has_letters = most, after_ms, has_letters
         self._ends.clear()
-        self._unsorted = list(self.jobs) if most else []
+        self._unsorted = list(self.jobs) if most or has_letters else []
         self.ends_sooner = True
 
     def open_at(self, now_ms: int) -> None:
         """The process has just begun: no job was claimable before.  `end_after` follows."""
         self.starts.begin(now_ms)
-        self._opened_ms, self._most = now_ms, 0
+        self._opened_ms, self._most, self._after_ms = now_ms, 0, -1
         self._ends.clear()
         self._unsorted.clear()
 
+    def is_over(self, job: Job, most: int) -> bool:
+        """Whether the job goes to the dead letters, and not to a worker; `most`: after so many deliveries,
+        0: after any number."""
+        return bool(most and job.deliveries >= most) or (job.is_dead and self.has_letters)
+
     def _note_end(self, job: Job) -> None:
-        if job.is_expired or job.deliveries >= self._most:
+        if job.is_expired or self.is_over(job, self._most):
             entry = self._end_ms(job), job.seq
             heappush(self._ends, entry)
             self.ends_sooner |= self._ends[0] is entry
@@ -386,13 +451,13 @@ class Queue:
     def _end_ms(self, job: Job) -> int:
         """When it ends.  One that the dead-letter topic refused ends with its pause."""
         since_ms = max(job.since_ms, self._opened_ms)
-        return since_ms if job.refusals else since_ms + self._after_ms
+        return since_ms if job.refusals or job.is_dead else since_ms + self._after_ms
 
     def _will_end(self, job: Job | None, at_ms: int) -> bool:
         return (
             job is not None
             and job.place in _LASTING
-            and (job.is_expired or job.deliveries >= self._most)
+            and (job.is_expired or self.is_over(job, self._most))
             and self._end_ms(job) == at_ms
         )
 
@@ -477,7 +542,7 @@ class Queue:
         # As `_move`, of which most acks need little.
         jobs, ended = self.jobs, 0
         for job in gone:
-            if job.place is LEASED:
+            if job.place is LEASED and job.notes is None:
                 job.place = _LAST_PLACE
                 ended += 1
                 del jobs[job.seq]
@@ -511,6 +576,16 @@ class Queue:
             job = self.jobs.get(heappop(known))
             if job is not None:
                 self._move(job, REMOVE_STEP)
+
+    def give_up_leases(self) -> None:
+        """After a crash, where leases are in no log: nobody holds a job, and what the log has of jobs that
+        were given back is known."""
+        for job in self.jobs.values():
+            if job.place is LEASED:
+                self._move(job, JobStep.RELEASED)
+                job.until_ms = 0
+            job.lease, job.node = 0, ""
+        self._doubtful.clear()
 
     def reconcile(self, live: Sequence[int]) -> None:
         """After a crash: leases that may not be the last ones are given up; and what is below
@@ -623,20 +698,23 @@ class Queue:
             heapify(self._ends)
 
     def image(self, *, lasting: bool) -> QueueImage:
-        """As a checkpoint keeps it; with its jobs only where leases outlive the process (§0.10)."""
-        is_arranged = self.backlog is not None
+        """As a checkpoint keeps it; with its leases only where they outlive the process (§0.10)."""
+        if not lasting:
+            kept = [job.image_of_log() for job in self.jobs.values() if job.is_logged]
+            fresh_from = self.fresh_from if kept else 1
+            return QueueImage(self.dead_lettered, fresh_from, kept, *self.image_end())
+        jobs = [job.image() for job in self.jobs.values()]
+        return QueueImage(self.dead_lettered, self.fresh_from, jobs, *self.image_end())
+
+    def image_end(self) -> tuple[bool, bytes, int, list[int]]:
+        """The fields of its image behind its jobs."""
         holds = b"" if self.unique is None else self.unique.image()
         keyless = [] if self.unique is None else sorted(self.unique.keyless)
-        if not lasting:
-            return QueueImage(self.dead_lettered, 1, [], is_arranged, holds, self.expired, keyless)
-        jobs = [job.image() for job in self.jobs.values()]
-        return QueueImage(
-            self.dead_lettered, self.fresh_from, jobs, is_arranged, holds, self.expired, keyless
-        )
+        return self.backlog is not None, holds, self.expired, keyless
 
     def without_jobs(self) -> "Queue":
         """The queue as a crash leaves it, where no log has its leases."""
-        left = Queue(self.dead_lettered)
+        left = Queue(self.dead_lettered, self.noted)
         left.expired, left.unique = self.expired, self.unique
         if self.backlog is not None:
             left.backlog = self.backlog.moved_to(left)
@@ -660,6 +738,8 @@ class Queue:
                 self._move(job, JobStep.POSTPONED if made.until_ms else JobStep.RELEASED)
             if made.until_ms:
                 self._note_time(job.ends_ms, job.seq)
+            if made.notes is not None:
+                self._set_notes(job, made.notes)
         self.fresh_from = max(self.fresh_from, image.fresh_from)
 
 

@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.model.events import JobsLeased, JobsReleased, QueueImage
+from topics.protocol.model.events import JobsLeased, JobsNoted, JobsReleased, QueueImage
 from topics.protocol.model.job_options import JobOptions, decoded_options
 from topics.protocol.model.limits import Limits
 from topics.protocol.state.job import Job
-from topics.protocol.state.queue import Queue
+from topics.protocol.state.queue import Noted, Queue
 from topics.protocol.state.topic import Topic
 
 _OPTIONS: Final = msgspec.msgpack.Decoder(JobOptions)
@@ -23,6 +23,7 @@ class Queues(Mapping[int, Queue]):
     Attributes:
         by_id: What the mapping holds.
         ending: Ids of queues of which a job may end sooner than was known at the last `take_ending`.
+        noted: What is held of what workers said of jobs.
         next_lease: No lease from this number on was ever given.
         damages: What of sealed jobs' options could not be read, a sentence each.
     """
@@ -32,6 +33,7 @@ class Queues(Mapping[int, Queue]):
         self.by_id: dict[int, Queue] = {}
         self.ending: dict[int, None] = {}
         self.next_lease = 1
+        self.noted = Noted()
         self.damages: list[str] = []
 
     def __getitem__(self, topic_id: int) -> Queue:
@@ -52,12 +54,14 @@ class Queues(Mapping[int, Queue]):
 
     def add(self, topic: Topic) -> None:
         """A topic of type "queue" was created."""
-        self.by_id[topic.topic_id] = Queue()
+        self.by_id[topic.topic_id] = Queue(noted=self.noted)
         self.configure(topic)
 
     def remove(self, topic_id: int) -> None:
         """The topic was deleted, a queue or not."""
-        self.by_id.pop(topic_id, None)
+        queue = self.by_id.pop(topic_id, None)
+        if queue is not None:
+            queue.forget_notes()
         self.ending.pop(topic_id, None)
 
     def note_options(self, topic: Topic, jobs: bytes, first_seq: int) -> None:
@@ -76,6 +80,10 @@ class Queues(Mapping[int, Queue]):
         self.by_id[event.topic_id].release(event)
         self.note_ends(event.topic_id)
 
+    def note(self, event: JobsNoted) -> None:
+        self.by_id[event.topic_id].note(event)
+        self.note_ends(event.topic_id)
+
     def postpone(self, topic_id: int, job: Job, until_ms: int) -> None:
         """The dead-letter topic refused a dying job.  That is no event: a later process will be
         refused again."""
@@ -89,9 +97,10 @@ class Queues(Mapping[int, Queue]):
         queue, config = self.by_id.get(topic.topic_id), topic.config
         if queue is not None:
             queue.configure(topic)
-            most = config.max_deliveries if config.dead_letter is not None else 0
+            has_letters = config.dead_letter is not None
+            most = config.max_deliveries if has_letters else 0
             after_ms = self._limits.dead_letter_after_ms
-            queue.end_after(most if after_ms else 0, after_ms)
+            queue.end_after(most if after_ms else 0, after_ms, has_letters=has_letters)
             self.note_ends(topic.topic_id)
 
     def note_ends(self, topic_id: int) -> None:
@@ -121,16 +130,19 @@ class Queues(Mapping[int, Queue]):
         Args:
             lost: Spans of seqs whose records are lost, both ends inclusive, shape (k, 2).
         """
-        queue = self.by_id[topic.topic_id] = Queue()
+        queue = self.by_id[topic.topic_id] = Queue(noted=self.noted)
         queue.restore(topic, image)
         queue.remove(lost)
         self.next_lease = max([self.next_lease, *(job.lease + 1 for job in image.jobs)])
 
     def recover(self, topic: Topic, now_ms: int, *, clean: bool) -> None:
-        """After a replay: leases outlive a clean stop, and a crash only where each was logged."""
+        """After a replay: leases outlive a clean stop, and a crash only where each was logged; what workers said
+        when they gave jobs back outlives both."""
         topic_id = topic.topic_id
         queue = self.by_id[topic_id]
         if not clean and not topic.config.leases_durable:
+            queue.give_up_leases()
+        if not clean and not queue.jobs:
             self.by_id[topic_id] = queue.without_jobs()
         elif queue.fresh_from > 1 and not clean:
             found = [s.tolist() for s in topic.live_seqs(before_seq=queue.fresh_from)]

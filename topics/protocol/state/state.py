@@ -36,6 +36,7 @@ from topics.protocol.model.events import (
     GroupDeleted,
     JobsExpired,
     JobsLeased,
+    JobsNoted,
     JobsReleased,
     Marks,
     OffsetsCommitted,
@@ -44,6 +45,7 @@ from topics.protocol.model.events import (
     ProducerIdsReserved,
     RecordsAppended,
     RecordsDeleted,
+    Redriven,
     RouterConfigured,
     RouterDeleted,
     RunRef,
@@ -62,7 +64,7 @@ from topics.protocol.model.events import (
     TopicImage,
 )
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.names import partition_of
+from topics.protocol.model.names import DONE, partition_of
 from topics.protocol.model.ports import Run, RunSource
 from topics.protocol.model.records import PackedBatch
 from topics.protocol.model.schedules import Run as ScheduleRun
@@ -104,6 +106,7 @@ class State:
         groups: Groups of consumers, and their offsets.
         expiry: When the next record of a topic with a `ttl_ms` may be past its time.
         lossy: How many seqs a restart lost, of topics whose counters include their records.
+        done: The internal topics beside queues, by the ids of the queues.
         queues: Jobs of the topics that are queues, by topic id.
         routers: Which topic flows into which.
         schedules: What is appended when its time has come.
@@ -133,6 +136,7 @@ class State:
         self.groups = Groups()
         self.expiry = DueTimes[int]()
         self.lossy: dict[int, int] = {}
+        self.done: dict[int, Topic] = {}
         self.queues = Queues(limits)
         self.routers = Routers()
         self.schedules = Schedules()
@@ -155,6 +159,7 @@ class State:
             SeqsSkipped: self._skipped,
             JobsLeased: self._leased,
             JobsReleased: self._released,
+            JobsNoted: self._noted,
             ScatteredDeleted: self._scattered_deleted,
             PlaceReached: self._place_reached,
             TimePassed: self._time_passed,
@@ -220,7 +225,8 @@ class State:
 
     def _created(self, event: TopicCreated) -> None:
         assert event.name not in self.topics
-        topic = self._new(event.topic_id, event.name, event.config)
+        name, partition = partition_of(event.name)
+        topic = self._new(event.topic_id, name, event.config, partition)
         topic.reserve(event.reserved_through, event.now_ms)
         self._add_topic(topic)
         if topic.config.type == "queue":
@@ -245,6 +251,8 @@ class State:
             self.by_class[topic.config.durability] += 1
             self._names.add(topic.name)
         self.next_topic_id = max(self.next_topic_id, topic.topic_id + 1)
+        if topic.partition == DONE:
+            self.done[self.topics[topic.name].topic_id] = topic
 
     @property
     def topic_count(self) -> int:
@@ -305,6 +313,8 @@ class State:
         self.groups.forget_topic(topic.topic_id)
         self.expiry.forget(topic.topic_id)
         self.queues.remove(topic.topic_id)
+        if topic.partition == DONE:
+            del self.done[self.topics[topic.name].topic_id]
         for run in topic.runs:
             self._release(topic, run)
         self.memory.forget(topic)
@@ -392,6 +402,10 @@ class State:
                 self._move_cursor(router_id, cursor, len(event.batch))
             case DeadLettered():
                 self._dead_lettered(cause)
+            case Redriven():
+                if cause.spans:
+                    source = self._topic(cause.source_id)
+                    self._delete(source, cause.span_array, cause.count, cause.size_bytes)
             case Fired():  # pragma: no branch - a cause is of no other kind
                 self._fired(cause, event, topic)
 
@@ -468,6 +482,10 @@ class State:
     def _released(self, event: JobsReleased) -> None:
         self.images.keep(event.topic_id)
         self.queues.release(event)
+
+    def _noted(self, event: JobsNoted) -> None:
+        self.images.keep(event.topic_id)
+        self.queues.note(event)
 
     # ------------------------------------------------------------------ routers
 
@@ -681,11 +699,12 @@ class State:
 
     def _restore_topic(self, image: TopicImage) -> None:
         base = self.topics.get(partition_of(image.name)[0])
-        if base is not None:
+        is_done = partition_of(image.name)[1] == DONE
+        if base is not None and not is_done:
             image.config = base.config
         topic = restored_topic(image, self._store.instance_id, self._store.open_run)
         self._add_topic(topic)
-        if base is not None:
+        if base is not None and not is_done:
             topic.join(base)
         self._compact_later(topic)
         for ref in image.runs:
@@ -726,4 +745,5 @@ class State:
 
 
 def _by_partition(image: TopicImage) -> int:
-    return partition_of(image.name)[1]
+    """The topic itself before its partitions, and what is beside it."""
+    return abs(partition_of(image.name)[1])

@@ -25,6 +25,7 @@ _ABSENT: Final = (
     ErrorCode.RECORD_NOT_FOUND,
     ErrorCode.ROUTER_NOT_FOUND,
     ErrorCode.GROUP_NOT_FOUND,
+    ErrorCode.JOB_NOT_FOUND,
     ErrorCode.SCHEDULE_NOT_FOUND,
 )
 

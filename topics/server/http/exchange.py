@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from topics.protocol.faces.http.origins import OriginRule, cors_fields, is_preflight
-from topics.protocol.faces.http.routes import find_route
+from topics.protocol.faces.http.routes import find_route, item_of
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import Rejection
 from topics.server.access.failures import Failures
@@ -160,7 +160,8 @@ class TopicsExchange:
                 self._guard.require_key(head)  # 401 comes before 404
             raise
         max_body_bytes = route.max_body_bytes(self._runtime.limits)
-        return Judged(call.header, route, name, max_body_bytes, call.also)
+        item = item_of(route, head.path)
+        return Judged(call.header, route, name, max_body_bytes, call.also, item)
 
     def connect(self, head: Head) -> Answer | Socket | Opening:
         """Judge a WebSocket handshake, which is a GET except for its answer (§7.7)."""

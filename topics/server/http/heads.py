@@ -31,6 +31,7 @@ class Judged(msgspec.Struct):
     Attributes:
         max_body_bytes: Of its body, on the wire and again where that is inflated.
         also: Headers of every answer, for a page of an allowed origin.
+        item: What a second name in its path says.
         label: Of its route, where requests are counted.
         needs_serving: It is answered only when the log was replayed.
         is_counted: It is a request in flight of whoever sent it; probes are not.
@@ -47,6 +48,7 @@ class Judged(msgspec.Struct):
     name: str
     max_body_bytes: int
     also: Headers = ()
+    item: str = ""
     label: str = OTHER
     needs_serving: bool = True
     is_counted: bool = True

@@ -142,7 +142,9 @@ class Admitted(msgspec.Struct, eq=False):
             body = b"{}"
         limits = call.runtime.limits
         query = parse_query(self._query) if self._query else _NO_QUERY
-        request = Request(judged.name, query, call.header, body, limits, self._entropy, pause)
+        request = Request(
+            judged.name, query, call.header, body, limits, self._entropy, pause, judged.item
+        )
         command = self._read_strictly(parser, request) if judged.is_strict else parser(request)
         if self._traces and isinstance(command, Append):
             return traced(command, call.header(b"traceparent"), limits)

@@ -25,6 +25,7 @@ from topics.protocol.faces.http.topics import QueueCounters, TopicSummary
 from topics.protocol.faces.http.watch import Position
 from topics.protocol.model import outcomes
 from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.ended_jobs import Letter, Reason
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.events import Loss
 from topics.protocol.model.groups import GroupMember, GroupPhase
@@ -208,6 +209,22 @@ GROUPS_SHOWN: Final = st.lists(st.tuples(GROUP_MEMBERS, ASSIGNED), max_size=2).f
         st.just([assigned for _, assigned in both]) | st.just([]),
     )
 )
+JOB_VIEWS: Final = st.builds(
+    outcomes.JobView,
+    SEQS,
+    st.sampled_from(["ready", "delayed", "leased", "done", "dead"]),
+    group=st.none() | TEXTS,
+    priority=st.integers(-128, 127),
+    deliveries=NATURALS,
+    ready_at=st.none() | NATURALS,
+    node=st.none() | TEXTS,
+    deadline=st.none() | NATURALS,
+    progress=st.sampled_from([None, b"1", b'{"a":[null]}']),
+    reasons=st.lists(st.builds(Reason, NATURALS, TEXTS, TEXTS), max_size=2),
+    result=st.sampled_from([None, b"null", b'"x"']),
+    dead_letter=st.none() | st.builds(Letter, NAMES, SEQS),
+    ended_at=st.none() | NATURALS,
+)
 OUTCOMES: Final[Mapping[type[Outcome], st.SearchStrategy[Any]]] = {
     outcomes.TopicPut: st.builds(outcomes.TopicPut, NAMES, CONFIGS, st.booleans()),
     outcomes.TopicShown: st.builds(
@@ -253,6 +270,12 @@ OUTCOMES: Final[Mapping[type[Outcome], st.SearchStrategy[Any]]] = {
     outcomes.Extended: st.builds(
         outcomes.Extended, *HELD, st.lists(SEQS, max_size=3, unique=True), NATURALS
     ),
+    outcomes.JobsListed: st.builds(
+        outcomes.JobsListed, NAMES, st.lists(JOB_VIEWS, max_size=3), st.none() | NATURALS
+    ),
+    outcomes.JobShown: st.builds(outcomes.JobShown, NAMES, JOB_VIEWS),
+    outcomes.JobsChanged: st.builds(outcomes.JobsChanged, NAMES, NATURALS, NATURALS),
+    outcomes.Redriven: st.builds(outcomes.Redriven, NAMES, NAMES, NATURALS, st.booleans()),
     outcomes.RouterPut: st.builds(outcomes.RouterPut, NAMES, ROUTERS, st.booleans()),
     outcomes.RouterShown: st.builds(outcomes.RouterShown, ROUTER_VIEWS),
     outcomes.RoutersListed: st.builds(
@@ -427,6 +450,10 @@ READ_BY_CLIENT: Final[Mapping[Any, type[Outcome]]] = {
     client.Acked: outcomes.Acked,
     client.Nacked: outcomes.Nacked,
     client.Extended: outcomes.Extended,
+    client.JobsPage: outcomes.JobsListed,
+    client.JobInfo: outcomes.JobShown,
+    client.JobsChanged: outcomes.JobsChanged,
+    client.Redriven: outcomes.Redriven,
     client.RouterConfig: outcomes.RouterPut,
     client.Router: outcomes.RouterShown,
     client.RoutersPage: outcomes.RoutersListed,

@@ -45,8 +45,9 @@ def test_a_lease_is_clamped_only_where_it_is_asked_for() -> None:
 
 
 def test_a_job_is_postponed_by_a_day_at_most() -> None:
-    """A delay has an upper bound, and none below. (§10.5)"""
-    assert parse_nack("q", text(seqs=[1]), LIMITS).delay_ms == 0
+    """A delay has an upper bound, and none below; without one the queue decides. (§10.5)"""
+    assert parse_nack("q", text(seqs=[1]), LIMITS).delay_ms is None
+    assert parse_nack("q", text(seqs=[1], delay_ms=0), LIMITS).delay_ms == 0
     assert parse_nack("q", text(seqs=[1], delay_ms=10**12), LIMITS).delay_ms == 86_400_000
     assert parse_extend("q", text(seqs=[1], lease_ms=0), LIMITS).lease_ms == 100
 

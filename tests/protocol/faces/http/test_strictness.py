@@ -84,6 +84,20 @@ def test_what_a_route_knows_passes_and_nothing_else(route: Route) -> None:
             "$.topics[...].from_sequence",
             "from_seq",
         ),
+        (
+            "POST /v0/topics/:",
+            b'{"records":[{"data":1,"prioity":1}]}',
+            "$.records[0].prioity",
+            "priority",
+        ),
+        (
+            "POST /v0/topics/:",
+            b'{"records":[{"data":1,"unique":{"key":"a","on_conflct":"keep"}}]}',
+            "$.records[0].unique.on_conflct",
+            "on_conflict",
+        ),
+        ("PUT /v0/topics/:", b'{"rate":{"max":1,"per":1}}', "$.rate.per", "per_ms"),
+        ("PUT /v0/topics/:", b'{"backoff":{"base":1}}', "$.backoff.base", "base_ms"),
     ],
 )
 def test_a_misspelled_field_is_named_with_what_was_meant(
@@ -96,6 +110,14 @@ def test_a_misspelled_field_is_named_with_what_was_meant(
     assert refused.message.endswith(f"did you mean {meant}? - at `{path}`")
     assert refused.detail is not None
     assert refused.detail["did_you_mean"] == meant
+
+
+@pytest.mark.parametrize("unique", [b'"a"', b'{"key":"a","for_ms":1}', b"null"], ids=str)
+def test_a_field_that_is_a_text_or_an_object(unique: bytes) -> None:
+    """Either passes, and beside it the other fields are still looked at. (§2, decision 90)"""
+    require_known_fields(
+        APPEND, b'{"records":[{"data":{"x":[1]},"meta":{"y":1},"unique":%b}]}' % unique
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from topics.protocol.cluster.rule.trimming import Wait
-from topics.protocol.cluster.rule.unit import FORMAT_OLDEST
+from topics.protocol.cluster.rule.unit import FORMAT, FORMAT_OLDEST
 from topics.server.cluster.kafka import heartbeats
 from topics.server.cluster.kafka.asking import Brokers
 from topics.server.cluster.kafka.heartbeats import (
@@ -154,6 +154,15 @@ def test_units_are_no_newer_than_the_oldest_live_node_reads(
     assert found.format(0, RETAIN_MS) == 2
     found.forget("old")
     assert found.format(0, RETAIN_MS) == 3
+
+
+def test_a_heartbeat_of_an_older_version_may_leave_its_format_out() -> None:
+    """Such a version leaves out what is newest to it: it must not count as the newest here. (117)"""
+    said = msgspec.json.decode(b'{"node": "old", "process": "p", "url": "u"}', type=Beat)
+    found = roster((beat("new", reads_format=FORMAT), 9), (said, 8))
+
+    assert found.format(0, RETAIN_MS) == FORMAT_OLDEST
+    assert b"reads_format" in msgspec.json.encode(beat("new", reads_format=FORMAT))
 
 
 def test_the_last_heartbeat_of_a_node_counts() -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 from topics.protocol.faces.http import (
     groups,
+    jobs,
     queues,
     records,
     routers,
@@ -48,6 +49,7 @@ RENDERINGS: Final[Mapping[type[Outcome], Rendering]] = {
     **topics.RENDERINGS,
     **records.RENDERINGS,
     **queues.RENDERINGS,
+    **jobs.RENDERINGS,
     **routers.RENDERINGS,
     **schedules.RENDERINGS,
     **groups.RENDERINGS,

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Annotated, Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
-from msgspec import Meta
 
 from topics.protocol.faces.http.decoding import invalid
 from topics.protocol.faces.http.fields import Natural
@@ -27,12 +26,7 @@ class UniqueBody(msgspec.Struct):
     """A key, and what another append of it does."""
 
     key: str
-    on_conflict: Annotated[
-        Literal["keep", "replace"] | None,
-        Meta(
-            description="`keep`: it makes no job; `replace`: it takes the place of a job that waits."
-        ),
-    ] = None
+    on_conflict: Literal["keep", "replace"] | None = None
     for_ms: Natural | None = None
 
 

@@ -1,19 +1,26 @@
 """The calls of workers over HTTP: what to claim, and which jobs are meant (§10)."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from topics.protocol.faces.http.checks import check_lengths, clamp, clamped_lease, u64
+from topics.protocol.faces.http.checks import (
+    DEFAULT_LIMITS,
+    check_lengths,
+    clamp,
+    clamped_lease,
+    tag_match,
+    u64,
+)
 from topics.protocol.faces.http.decoding import (
     FieldTooLong,
     decode,
     invalid,
 )
-from topics.protocol.faces.http.fields import Natural, TopicName
+from topics.protocol.faces.http.fields import ABSENT, AnyJson, Natural, TagPattern, TopicName
 from topics.protocol.faces.http.query import query_natural
 from topics.protocol.faces.http.records import TopicRecord
 from topics.protocol.faces.http.rendering import Rendering, open_object
@@ -27,16 +34,21 @@ from topics.protocol.faces.http.route import (
     route,
 )
 from topics.protocol.model import outcomes
-from topics.protocol.model.commands import Ack, Claim, Extend, Nack
+from topics.protocol.model.commands import Ack, Claim, Extend, Nack, Redrive
 from topics.protocol.model.config import LEASE_MS_MAX
+from topics.protocol.model.ended_jobs import cut_text
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import (
+    BATCH_BYTES_MAX,
+    PROGRESS_BYTES_MAX,
+    REASON_BYTES_MAX,
+    REDRIVEN_MAX,
     WAIT_MS_MAX,
     Limits,
 )
-from topics.protocol.model.names import is_topic_name
+from topics.protocol.model.names import is_topic_name, quote, require_topic_name
 from topics.protocol.model.outcomes import Outcome
-from topics.protocol.model.records import Buffer
+from topics.protocol.model.records import ONE_LINE, Buffer
 
 
 class ClaimBody(msgspec.Struct):
@@ -54,18 +66,36 @@ class HeldBody(msgspec.Struct):
     lease_ids: list[str] | None = None
 
 
+class AckBody(HeldBody, kw_only=True):
+    result: AnyJson = ABSENT
+    results: dict[str, AnyJson] | None = None
+
+
 class NackBody(HeldBody, kw_only=True):
     delay_ms: Natural | None = None
+    reason: str | None = None
+    dead: bool | None = None
 
 
 class ExtendBody(HeldBody, kw_only=True):
     lease_ms: Natural
+    progress: AnyJson = ABSENT
+
+
+class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What a redrive moves, and where to (§10.6)."""
+
+    to: str
+    match: TagPattern = ABSENT
+    max: Natural | None = None
+    dry_run: bool | None = None
 
 
 _CLAIM: Final = msgspec.json.Decoder(ClaimBody)
-_ACK: Final = msgspec.json.Decoder(HeldBody)
+_ACK: Final = msgspec.json.Decoder(AckBody)
 _NACK: Final = msgspec.json.Decoder(NackBody)
 _EXTEND: Final = msgspec.json.Decoder(ExtendBody)
+_REDRIVE: Final = msgspec.json.Decoder(RedriveBody)
 
 
 def parse_claim(topic: str, body: Buffer, limits: Limits) -> Claim:
@@ -93,21 +123,71 @@ def claim_limit(asked: int | None, limits: Limits) -> int:
 
 def parse_ack(topic: str, body: Buffer, limits: Limits) -> Ack:
     asked = _decode_held(_ACK, body, limits)
-    return Ack(topic, worker(asked.node, limits, "$.node"), *_held(asked, limits))
+    seqs, leases = _held(asked, limits)
+    node = worker(asked.node, limits, "$.node")
+    result = _said(asked.result, limits.max_record_bytes, "$.result")
+    if len(result) * len(seqs) > BATCH_BYTES_MAX:
+        raise Rejection(
+            ErrorCode.BATCH_TOO_LARGE,
+            f"{len(result)} bytes for each of {len(seqs)} jobs exceed {BATCH_BYTES_MAX} - at `$.result`",
+            {"limit": BATCH_BYTES_MAX},
+        )
+    if not asked.results:
+        return Ack(topic, node, seqs, leases, result)
+    return Ack(topic, node, seqs, leases, result, _results(asked.results, seqs, limits))
+
+
+def _results(
+    asked: Mapping[str, msgspec.Raw], seqs: Sequence[int], limits: Limits
+) -> tuple[tuple[int, bytes], ...]:
+    """What came of each job that is named; `null` is a result."""
+    known, found = set(seqs), []
+    for name, text in asked.items():
+        path = f"$.results[{quote(name)}]"
+        if not (name.isascii() and name.isdigit() and len(name) <= 20 and int(name) in known):
+            raise invalid("expected one of seqs", path)
+        found.append((int(name), _text_of(text, limits.max_record_bytes, path)))
+    return tuple(found)
+
+
+def _said(text: msgspec.Raw, most: int, path: str) -> bytes:
+    """JSON that may be absent; empty where it is, or is null."""
+    return b"" if not text or bytes(text) == b"null" else _text_of(text, most, path)
+
+
+def _text_of(text: msgspec.Raw, most: int, path: str) -> bytes:
+    """JSON of at most so many bytes, on one line."""
+    raw = bytes(text).translate(ONE_LINE)
+    if len(raw) > most:
+        raise invalid(f"{len(raw)} bytes exceed {most}", path)
+    return raw
 
 
 def parse_nack(topic: str, body: Buffer, limits: Limits) -> Nack:
     asked = _decode_held(_NACK, body, limits)
     seqs, leases = _held(asked, limits)
     delay_ms = None if asked.delay_ms is None else min(asked.delay_ms, LEASE_MS_MAX)
-    return Nack(topic, worker(asked.node, limits, "$.node"), seqs, leases, delay_ms)
+    node = worker(asked.node, limits, "$.node")
+    reason = cut_text(asked.reason or "", REASON_BYTES_MAX)
+    return Nack(topic, node, seqs, leases, delay_ms, reason, bool(asked.dead))
 
 
 def parse_extend(topic: str, body: Buffer, limits: Limits) -> Extend:
     asked = _decode_held(_EXTEND, body, limits)
     seqs, leases = _held(asked, limits)
     lease_ms = clamped_lease(asked.lease_ms)
-    return Extend(topic, worker(asked.node, limits, "$.node"), seqs, leases, lease_ms)
+    node = worker(asked.node, limits, "$.node")
+    progress = _said(asked.progress, PROGRESS_BYTES_MAX, "$.progress")
+    return Extend(topic, node, seqs, leases, lease_ms, progress)
+
+
+def parse_redrive(topic: str, body: Buffer, limits: Limits = DEFAULT_LIMITS) -> Redrive:
+    asked = decode(_REDRIVE, body)
+    to = require_topic_name(asked.to, path="$.to")
+    if to == topic:
+        raise invalid("a topic cannot be redriven to itself", "$.to")
+    limit = clamp(asked.max or REDRIVEN_MAX, 1, REDRIVEN_MAX)
+    return Redrive(topic, to, tag_match(asked.match, limits), limit, bool(asked.dry_run))
 
 
 H = TypeVar("H", bound=HeldBody)
@@ -258,6 +338,22 @@ def _extended(outcome: outcomes.Extended) -> bytes:
     return open_object(extended)
 
 
+class Redriven(msgspec.Struct, kw_only=True):
+    topic: TopicName
+    to: Annotated[str, Meta(description="The queue.")]
+    moved: Annotated[Natural, Meta(description="Letters that went back, or would.")]
+    more: Annotated[bool, Meta(description="Whether others match: call again.")]
+
+
+def _redriven(outcome: outcomes.Redriven) -> bytes:
+    redriven = Redriven(topic=outcome.topic, to=outcome.to, moved=outcome.moved, more=outcome.more)
+    return open_object(redriven)
+
+
+def _redrive(request: Request) -> Redrive:
+    return parse_redrive(name_to_write(request), request.body, request.limits)
+
+
 def _claim(request: Request) -> Claim:
     return parse_claim(name_to_write(request), request.body, request.limits)
 
@@ -293,6 +389,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     route("POST /v0/topics/:/ack", "write", _ack, BodyRule.JSON, makes=Ack),
     route("POST /v0/topics/:/nack", "write", _nack, BodyRule.JSON, makes=Nack),
     route("POST /v0/topics/:/extend", "write", _extend, BodyRule.JSON, makes=Extend),
+    route(
+        "POST /v0/topics/:/redrive",
+        "read+write+delete",
+        _redrive,
+        BodyRule.JSON,
+        makes=Redrive,
+    ),
     route("GET /v0/topics/:/work", "read+write", StreamKind.WORK, makes=Claim),
 )
 RENDERINGS: Final[Mapping[type[Outcome], Rendering]] = {
@@ -300,4 +403,5 @@ RENDERINGS: Final[Mapping[type[Outcome], Rendering]] = {
     outcomes.Acked: Rendering(Acked, _acked),
     outcomes.Nacked: Rendering(Nacked, _nacked),
     outcomes.Extended: Rendering(Extended, _extended),
+    outcomes.Redriven: Rendering(Redriven, _redriven),
 }

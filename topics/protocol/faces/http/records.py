@@ -160,7 +160,7 @@ class Appended(msgspec.Struct, kw_only=True):
     seqs: Annotated[
         list[int] | UnsetType,
         Meta(
-            description="All numbers, one a record; with `return_seqs=false` only where several partitions were written."
+            description="All numbers, one a record; with `return_seqs=false` only where several partitions were written, or a record made no job."
         ),
     ] = UNSET
     head_seq: Annotated[Natural | UnsetType, Meta(description="The greatest number given out.")] = (
@@ -170,7 +170,9 @@ class Appended(msgspec.Struct, kw_only=True):
         list[PartitionWritten] | UnsetType,
         Meta(description="Of a topic with several partitions: those that were written (§2.1)."),
     ] = UNSET
-    count: Annotated[int, Meta(ge=1, description="Records in this write.")]
+    count: Annotated[
+        int, Meta(ge=1, description="Records in this write, also those that made no job.")
+    ]
     created: Annotated[bool, Meta(description="Whether this made the topic.")]
     deduped: Annotated[bool, Meta(description="Whether its key was known (§0.8).")]
     unique: Annotated[

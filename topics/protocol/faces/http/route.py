@@ -13,7 +13,9 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.names import is_topic_name, require_topic_name
 from topics.protocol.model.records import Buffer
 
-Guard = Literal["read", "write", "read+write", "delete", "admin", "probe", "socket", "open"]
+Guard = Literal[
+    "read", "write", "read+write", "read+write+delete", "delete", "admin", "probe", "socket", "open"
+]
 """Who may use a route: who has these scopes; `socket`: any key, and each of its commands asks for
 scopes of its own; `probe`: everybody, or any key; `open`: everybody (§0.2, §8)."""
 
@@ -58,7 +60,7 @@ class StreamKind(Enum):
 class Request(msgspec.Struct, frozen=True):
     """What a route's parser gets: the decoded name, the query, headers it may read, the body.
 
-    `entropy` makes an unguessable name; randomness is the shell's.  `pause` is called between the steps
+    `item` is what a second `:` of the path stands for.  `entropy` makes an unguessable name; randomness is the shell's.  `pause` is called between the steps
     in which a large body is read: it lets others have the interpreter.
     """
 
@@ -69,6 +71,7 @@ class Request(msgspec.Struct, frozen=True):
     limits: Limits
     entropy: Callable[[], str]
     pause: Callable[[], None] = lambda: None
+    item: str = ""
 
 
 Parser = Callable[[Request], Command]
@@ -88,6 +91,8 @@ class Route(msgspec.Struct, frozen=True):
     """What a key needs."""
     has_name: bool
     """Whether `:` is the name of a topic, a router or a group."""
+    has_item: bool
+    """Whether there is a second `:`, for something below that."""
     takes_token: bool
     """Whether a key may come as `?token=`, because the `EventSource` of a browser sends no header
     (§7.1)."""
@@ -155,6 +160,7 @@ def route(
         target,
         makes,
         scopes=SCOPES.intersection(guard.split("+")),
+        has_item=path.count(b":") > 1,
         has_name=b":" in path and path[1] in (b"topics", b"routers", b"groups", b"schedules"),
         takes_token=target in (StreamKind.WATCH, StreamKind.WORK),
     )

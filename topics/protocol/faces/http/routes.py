@@ -10,6 +10,7 @@ from typing import Final
 from topics.protocol.faces.http import (
     cluster,
     groups,
+    jobs,
     queues,
     records,
     routers,
@@ -26,7 +27,7 @@ from topics.protocol.model.names import decode_segment, require_utf8_segment
 ROUTES: Final[tuple[Route, ...]] = tuple(
     row
     for noun in (
-        *(topics, records, queues, routers, groups),
+        *(topics, records, queues, jobs, routers, groups),
         *(schedules, watch, server, cluster),
     )
     for row in noun.ROUTES
@@ -46,6 +47,8 @@ def _index() -> dict[tuple[bytes, ...], dict[str, Route]]:
     return table
 
 
+_ITEM_AT: Final = 4
+"""Where a path has its second name, if it has one: `/v0/topics/:/jobs/:`."""
 _TABLE: Final = _index()
 _NAMED: Final = {path for path in _TABLE if b":" in path}
 
@@ -61,6 +64,8 @@ def find_route(method: str, path: bytes) -> tuple[Route, str]:
     methods, name = _TABLE.get(segments), ""
     if len(segments) > 2 and segments[2]:
         pattern = (*segments[:2], b":", *segments[3:])
+        if pattern not in _NAMED and len(segments) > _ITEM_AT and segments[_ITEM_AT]:
+            pattern = (*pattern[:_ITEM_AT], b":", *segments[_ITEM_AT + 1 :])
         if pattern in _NAMED:
             methods, name = _TABLE[pattern], decode_segment(segments[2])
             if segments[1] == b"groups" and "\ufffd" in name:
@@ -81,3 +86,10 @@ def find_route(method: str, path: bytes) -> tuple[Route, str]:
             allow=allow,
         )
     return route, name
+
+
+def item_of(route: Route, path: bytes) -> str:
+    """What the second `:` of a route's path stands for in a path that led to it; empty where there is none."""
+    if not route.has_item:
+        return ""
+    return decode_segment(path.split(b"/")[1:][_ITEM_AT])

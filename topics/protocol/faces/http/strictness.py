@@ -143,8 +143,11 @@ def _strict_hint(hint: Any) -> Any:
     """The type of a field: structs in it are strict, what has none is text that is skipped."""
     origin, within = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, UnionType):
-        made = [_strict_hint(each) for each in within if each is not type(None)]
-        return Raw if Raw in made else Union[(*made, None)]
+        strict = {each: _strict_hint(each) for each in within if each is not type(None)}
+        if all(made is Raw for made in strict.values()):
+            return Raw
+        # Beside an object that has fields, what has none keeps its type: no union may hold text that is skipped.
+        return Union[(*(each if made is Raw else made for each, made in strict.items()), None)]
     if origin in (list, dict):
         made = _strict_hint(within[-1])
         return Raw if made is Raw else origin[(*within[:-1], made)]

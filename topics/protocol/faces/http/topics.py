@@ -55,19 +55,19 @@ ConfigText = Annotated[str, Meta(max_length=TEXT_MAX)]
 
 
 class RateBody(msgspec.Struct):
-    """At most `max` jobs are started in any `per_ms`."""
+    """How many jobs are started, at most (§0.10)."""
 
     max: Annotated[int, Meta(ge=1)]
     per_ms: Annotated[int, Meta(ge=1, le=BACKOFF_MS_MAX)]
 
 
 class BackoffBody(msgspec.Struct):
-    """How long a job rests that was not done: `base_ms` × `factor` ^ (deliveries − 1)."""
+    """How long a job rests that was not done (§0.10)."""
 
     base_ms: Natural
-    factor: Annotated[float, Meta(ge=1, le=1000)] = 2.0
+    factor: Annotated[float, Meta(ge=1, le=1000)] | None = None
     max_ms: Natural | None = None
-    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    jitter: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
 class ConfigBody(msgspec.Struct):
@@ -101,9 +101,12 @@ class ConfigBody(msgspec.Struct):
     max_in_flight: Natural | None = None
     group_max_in_flight: Natural | None = None
     backoff: BackoffBody | None = None
+    result_ttl_ms: Natural | None = None
+    keep_done: Natural | None = None
 
 
 TOPIC_DEFAULTS: Final = TopicConfig()
+BACKOFF_DEFAULTS: Final = Backoff(base_ms=0)
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
 
 
@@ -157,6 +160,8 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
         max_in_flight=_most(body.max_in_flight, f"{path}.max_in_flight"),
         group_max_in_flight=_most(body.group_max_in_flight, f"{path}.group_max_in_flight"),
         backoff=_backoff(body.backoff),
+        result_ttl_ms=_result_ttl(body.result_ttl_ms, f"{path}.result_ttl_ms"),
+        keep_done=(UNSET if body.keep_done is None else u64(body.keep_done, f"{path}.keep_done")),
     )
     if config.order == "group" and given(body.group_max_in_flight, 1) > 1:
         what = 'with `order` "group" one job of a group is in flight'
@@ -174,9 +179,9 @@ def _backoff(body: BackoffBody | None) -> Backoff | UnsetType:
     longest = BACKOFF_MS_MAX if body.max_ms is None else min(body.max_ms, BACKOFF_MS_MAX)
     return Backoff(
         base_ms=min(body.base_ms, longest),
-        factor=float(body.factor),
+        factor=given(body.factor, BACKOFF_DEFAULTS.factor),
         max_ms=longest,
-        jitter=float(body.jitter),
+        jitter=given(body.jitter, BACKOFF_DEFAULTS.jitter),
     )
 
 
@@ -186,6 +191,14 @@ def _partitions(asked: int | None, path: str) -> int | UnsetType:
     if not 1 <= asked <= PARTITIONS_MAX:
         raise invalid(f"a topic has 1 to {PARTITIONS_MAX} partitions", path)
     return asked
+
+
+def _result_ttl(asked: int | None, path: str) -> int | UnsetType:
+    if asked is None:
+        return UNSET
+    if not asked:
+        raise invalid("results are kept for 1 ms at least; keep_done 0 keeps none", path)
+    return u64(asked, path)
 
 
 def _kept(config: TopicConfig, path: str) -> TopicConfig:

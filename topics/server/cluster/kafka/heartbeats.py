@@ -50,7 +50,8 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         durable: Offset of its mark as far as that is on its disk, synced; -1: none.
         lag_units: Units that it knows to be accepted and has not applied.
         lag_ms: Age of the oldest of those.
-        reads_format: The newest format of units that it reads.
+        reads_format: The newest format of units that it reads.  A version before format 4 leaves out its own newest,
+            so a heartbeat without one says that of the oldest.
         durable_epoch: Of that mark: both together name all that is on the disk (`ports`).
         needs_log: It reads on from `durable`; False: it needs another's snapshot first.
         holds: Offset from which on the log has to stay, beside that, for a snapshot that it gives or
@@ -68,7 +69,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     durable: int = -1
     lag_units: int = 0
     lag_ms: int = 0
-    reads_format: int = FORMAT
+    reads_format: int = FORMAT_OLDEST
     durable_epoch: int = -1
     needs_log: bool = True
     holds: int = -1

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from topics.protocol.cluster.rule.leading import NodeState
+from topics.protocol.cluster.rule.unit import FORMAT
 from topics.protocol.faces.http.cluster import TrimBody
 from topics.server.cluster.kafka.heartbeats import Beat, Roster
 from topics.server.cluster.node.host import ClusterHost, NodeName
@@ -215,6 +216,7 @@ class NodeStanding:
             holds=self.holds,
             trim=self._trim,
             kafka=self.name.kafka,
+            reads_format=FORMAT,
         )
 
     @property

@@ -34,6 +34,8 @@ BODIES = {
     "POST /v0/topics/:/ack": b'{"node":"w","seqs":[]}',
     "POST /v0/topics/:/nack": b'{"node":"w","seqs":[]}',
     "POST /v0/topics/:/extend": b'{"node":"w","seqs":[],"lease_ms":1}',
+    "POST /v0/topics/:/redrive": b'{"to":"q"}',
+    "POST /v0/topics/:/jobs/cancel": b'{"match":"a"}',
     "PUT /v0/routers/:": b'{"source":"a","dest":"b"}',
     "POST /v0/watch": b'{"topics":{"t":{}}}',
 }
@@ -46,7 +48,8 @@ def command(route: Route, query: dict[str, str]) -> object:
     if route.target is Probe.HISTORY:
         return parse_history(query)
     assert not isinstance(route.target, Probe | StreamKind)
-    return route.target(Request("t", query, lambda name: None, body, Limits(), lambda: "wid"))
+    asked = Request("t", query, lambda name: None, body, Limits(), lambda: "wid", item="1")
+    return route.target(asked)
 
 
 ASKED = [

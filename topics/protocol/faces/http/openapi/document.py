@@ -9,6 +9,7 @@ leave out is an error, not a gap.
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -49,6 +50,7 @@ _NAMES: Final[dict[str, tuple[str, Schema]]] = {
     "routers": ("router", {"type": "string", "pattern": f"^{ROUTER_PATTERN}$"}),
     "schedules": ("schedule", {"type": "string", "pattern": f"^{TOPIC_PATTERN}$"}),
     "groups": ("group", {"type": "string", "minLength": 1}),
+    "jobs": ("seq", {"type": "integer", "minimum": 1}),
     "watch": ("wid", {"type": "string"}),
     "docs": ("file", {"type": "string"}),
     "console": ("file", {"type": "string"}),
@@ -137,7 +139,7 @@ def _operation(route: Route, operation: Operation, responses: dict[str, Any]) ->
         "description": operation.description,
     }
     found["parameters"] = [
-        *(_parameter(each, example.name) for each in _names(route)),
+        *map(_parameter, _names(route), (example.name, example.item)),
         *(_parameter(each, example.query.get(each.name)) for each in operation.parameters),
     ]
     if operation.body is not None:
@@ -163,10 +165,11 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
 
 
 def _names(route: Route) -> Iterator[Parameter]:
-    if b":" in route.path:
-        noun = route.path[route.path.index(b":") - 1].decode()
-        name, schema = _NAMES[noun]
-        yield Parameter(name, f"The {name}'s name.", schema, "path", required=True)
+    for noun, segment in pairwise(route.path):
+        if segment == b":":
+            name, schema = _NAMES[noun.decode()]
+            said = "The job's number." if name == "seq" else f"The {name}'s name."
+            yield Parameter(name, said, schema, "path", required=True)
 
 
 def _parameter(each: Parameter, example: str | None = None) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Example:
 
     Attributes:
         answer: By media type: a text, or what its JSON says.
-        name: What stands in the path in place of the name.
+        name: What stands in the path in place of the name; `item` in place of the second one.
         query: Parameters of the query, as they are typed.
         body: JSON text.
         status: Of the answer.
@@ -52,6 +52,7 @@ class Example:
     body: str = ""
     status: int = 200
     messages: Mapping[str, Any] = field(default_factory=dict)
+    item: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import msgspec
 from topics.protocol.faces.http.openapi import (
     cluster,
     groups,
+    jobs,
     queues,
     records,
     routers,
@@ -29,6 +30,7 @@ TAGS: Final[Mapping[str, str]] = {
     "topics": "Append-only logs: made, configured, listed, deleted.",
     "records": "What topics hold: appended, read by cursor, deleted.",
     "queues": "Topics of type `queue`: their records are jobs, leased to workers.",
+    "jobs": "What became of jobs, and what an operator does with them.",
     "routers": "What copies each record of one topic to another.",
     "schedules": "Records that the server appends by the clock.",
     "groups": "Groups of consumers: their members, and how far they are.",
@@ -37,7 +39,7 @@ TAGS: Final[Mapping[str, str]] = {
 }
 
 _NOUNS: Final = (
-    *(topics, records, queues, routers, schedules),
+    *(topics, records, queues, jobs, routers, schedules),
     *(groups, watch, server, cluster),
 )
 
@@ -50,6 +52,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     **topics.FIELDS,
     **records.FIELDS,
     **queues.FIELDS,
+    **jobs.FIELDS,
     **routers.FIELDS,
     **schedules.FIELDS,
     **groups.FIELDS,

@@ -18,6 +18,7 @@ from topics.protocol.faces.http.openapi.operation import (
 )
 from topics.protocol.faces.http.openapi.words import Fields, says
 from topics.protocol.faces.http.queues import (
+    AckBody,
     Acked,
     ClaimBody,
     Claimed,
@@ -27,6 +28,8 @@ from topics.protocol.faces.http.queues import (
     JobEvent,
     NackBody,
     Nacked,
+    RedriveBody,
+    Redriven,
 )
 from topics.protocol.faces.http.watch import (
     ErrorEvent,
@@ -66,8 +69,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         body=ClaimBody,
         refusals=OF_A_QUEUE,
         description=(
-            "The oldest ready jobs are leased to `node`, each to one worker at a "
-            "time. A job that is not acked before its `deadline` is delivered again. With `wait_ms` the "
+            "The oldest ready jobs are leased to `node`, those of the highest priority first, each to one "
+            "worker at a time. A job that is not acked before its `deadline` is delivered again. With `wait_ms` the "
             "answer waits for a job."
         ),
         takes="Who works, how many jobs, and for how long.",
@@ -87,9 +90,12 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "ackJobs",
         "Jobs are done: delete them.",
         json_of(Acked),
-        body=HeldBody,
+        body=AckBody,
         refusals=OF_JOBS,
-        description=f"The jobs are deleted. {_HELD_TEXT}",
+        description=(
+            "The jobs are deleted. What came of them may be said: a result is kept beside the queue for as "
+            f"long as its config has it. {_HELD_TEXT}"
+        ),
         takes="Who worked, and on which jobs.",
         gives="How many jobs are done, and which the worker did not hold.",
         example=Example(
@@ -106,15 +112,19 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Give jobs back, to be claimed now or later.",
         json_of(Nacked),
         body=NackBody,
-        refusals=OF_JOBS,
-        description=f"The jobs can be claimed again, after `delay_ms` if given. {_HELD_TEXT}",
+        refusals=(*OF_JOBS, ErrorCode.NO_DEAD_LETTER),
+        description=(
+            "The jobs can be claimed again, after `delay_ms` if given, else as the queue's `backoff` "
+            f"says; with `dead` they go to the dead letters. {_HELD_TEXT}"
+        ),
         takes="Who gives back which jobs.",
         gives="How many jobs were given back, and which the worker did not hold.",
         example=Example(
             name="jobs",
-            body="""{"node": "worker-1", "seqs": [1, 9], "delay_ms": 5000}""",
+            body="""{"node": "worker-1", "seqs": [1, 9], "delay_ms": 5000, "reason": "no connection"}""",
             answer=json_text("""{"topic":"jobs","nacked":1,"skipped":[9],"ready":1,"in_flight":1,
-"performance":{"server_total_ms":0.412,"throttle_wait_ms":0.0}}"""),
+"performance":{"server_total_ms":0.412,"wal_append_ms":0.122,"fsync_ms":0.000,
+"throttle_wait_ms":0.0}}"""),
         ),
     ),
     "POST /v0/topics/:/extend": Operation(
@@ -132,6 +142,28 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             body="""{"node": "worker-1", "seqs": [1], "lease_ms": 300000}""",
             answer=json_text("""{"topic":"jobs","extended":1,"skipped":[],"ready":1,"in_flight":2,
 "deadlines":{"1":1795255219024},"performance":{"server_total_ms":0.412,
+"throttle_wait_ms":0.0}}"""),
+        ),
+    ),
+    "POST /v0/topics/:/redrive": Operation(
+        "queues",
+        "redriveLetters",
+        "Dead letters back into a queue.",
+        json_of(Redriven),
+        body=RedriveBody,
+        refusals=(*OF_A_QUEUE, ErrorCode.TOPIC_FULL, ErrorCode.PARTITION_REQUIRED),
+        description=(
+            "The oldest letters that match become jobs of the queue `to`, each in one entry of the log: none "
+            "is lost or doubled. Keys of `meta` that begin with `$dead_letter_` stay behind. Where the "
+            "letters are jobs of a queue, those that are leased or delayed stay. With `more`, call again."
+        ),
+        takes="Which letters, and which queue.",
+        gives="How many letters were moved, and whether there are more.",
+        example=Example(
+            name="jobs-dead",
+            body="""{"to": "jobs", "match": "mail"}""",
+            answer=json_text("""{"topic":"jobs-dead","to":"jobs","moved":1,"more":false,
+"performance":{"server_total_ms":0.412,"wal_append_ms":0.122,"fsync_ms":0.000,
 "throttle_wait_ms":0.0}}"""),
         ),
     ),
@@ -168,9 +200,28 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     HeldBody: _HELD_FIELDS,
     NackBody: {
         **_HELD_FIELDS,
-        "delay_ms": says("May be claimed after this; at most 86400000.", default=0),
+        "delay_ms": says(
+            "May be claimed after this; at most 86400000. Else as the queue's `backoff` says."
+        ),
+        "reason": says("Why; of a longer text the first KiB is kept."),
+        "dead": says("They go to the dead letters at once.", default=False),
     },
-    ExtendBody: {**_HELD_FIELDS, "lease_ms": says("From now; clamped to 100 to 86400000.")},
+    RedriveBody: {
+        "to": says("The queue that they go to."),
+        "match": says("Only letters of these tags; as a delete has it."),
+        "max": says("Letters at most; up to 1000, which is the default.", default=1000),
+        "dry_run": says("Move nothing, and say how many would be moved.", default=False),
+    },
+    AckBody: {
+        **_HELD_FIELDS,
+        "result": says("What came of all of them."),
+        "results": says("What came of each, by its number."),
+    },
+    ExtendBody: {
+        **_HELD_FIELDS,
+        "lease_ms": says("From now; clamped to 100 to 86400000."),
+        "progress": says("How far they are; at most 1024 bytes."),
+    },
 }
 """Every field of every body, and of the configs that answers hold."""
 

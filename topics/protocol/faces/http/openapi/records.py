@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from topics.protocol.faces.http.append_body import AppendBody, RecordBody
+from topics.protocol.faces.http.job_options import UniqueBody
 from topics.protocol.faces.http.openapi.operation import (
     OF_A_PARTITION,
     TEXT,
@@ -30,6 +31,7 @@ from topics.protocol.faces.http.records import (
     StablePage,
 )
 from topics.protocol.model.errors import ErrorCode
+from topics.protocol.model.job_options import DELAY_MS_MAX, KEY_BYTES_MAX
 from topics.protocol.model.limits import (
     BATCH_BYTES_DEFAULT,
     KEY_CHARS_MAX,
@@ -67,7 +69,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "A topic that does not exist is made, unless `create` is false. The "
             "answer comes when the records are as safe as the "
             "topic's durability class promises. With an `idempotency_key` the same append can be sent "
-            "again: it is stored once, and the answer is that of the first, with `deduped`."
+            "again: it is stored once, and the answer is that of the first, with `deduped`. Records of a queue are "
+            "jobs, and may say when a job may start, how urgent it is, and which key it has."
         ),
         takes="The records, in the order in which they get their numbers.",
         gives="The numbers that the records have.",
@@ -240,6 +243,38 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         "time": says("The time of its producer, milliseconds since the epoch."),
         "headers": says("Headers of a client of Kafka's: pairs of a name and a value."),
         "partition": says("Where it goes; else by its tag or key, or where the append's turn is."),
+        "delay_ms": says(
+            f"Queues: the job may be claimed after this; at most {DELAY_MS_MAX}, which is ten years."
+        ),
+        "not_before": says(
+            "Queues: the job may be claimed from this time on, milliseconds since the epoch. Not with "
+            "`delay_ms`."
+        ),
+        "priority": says(
+            "Queues: -128 to 127; jobs of a higher priority are claimed first.", default=0
+        ),
+        "expires_ms": says(
+            "Queues: unless it is claimed so soon after it may be, the job is deleted, or a dead letter; "
+            f"1 to {DELAY_MS_MAX}."
+        ),
+        "group": says(
+            "Queues: with which jobs it takes turns; else those with its tag. At most `max_tag_bytes`."
+        ),
+        "unique": says(
+            "Queues: a key, or what another append of the key does: while a job has it, there is no "
+            "second one."
+        ),
+    },
+    UniqueBody: {
+        "key": says(f"1 to {KEY_BYTES_MAX} bytes."),
+        "on_conflict": says(
+            "Where a job has the key: `keep` that one, or `replace` it where it waits; `keep` where "
+            "nothing is said."
+        ),
+        "for_ms": says(
+            "The key is held for so long after the append, also where the job is done before; at most "
+            f"{DELAY_MS_MAX}."
+        ),
     },
     AppendBody: {
         "records": says("All of them or none; at most `max_batch_records`.", minItems=1),
@@ -287,6 +322,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
 
 WHOLE: Final[Mapping[type[msgspec.Struct], str]] = {
     DeleteBody: "What to delete: `before_seq`, `match`, or what both say; at least one of them.",
+    UniqueBody: "A key that one job of a queue has at a time.",
     PurgeBody: "What to purge; nothing said is everything. `seq` and `keep` exclude each other.",
     DiffBody: "What to read. `from_seq` and `from_ts` exclude each other.",
 }

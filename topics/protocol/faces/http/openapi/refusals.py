@@ -34,6 +34,7 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
         'topic "orders" has no record with the tag "nobody"',
         {"topic": "orders", "tag": "nobody"},
     ),
+    ErrorCode.JOB_NOT_FOUND: ('queue "jobs" has no job 9', {"topic": "jobs", "seq": 9}),
     ErrorCode.METHOD_NOT_ALLOWED: ("PATCH is not allowed here", {"allow": ["GET", "HEAD"]}),
     ErrorCode.NOT_ACCEPTABLE: ("this answers text/event-stream only", {}),
     ErrorCode.ROUTER_CYCLE: (
@@ -65,6 +66,11 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
         {"topic": "orders"},
     ),
     ErrorCode.NOT_A_QUEUE: ('topic "orders" is a log', {"topic": "orders", "type": "log"}),
+    ErrorCode.NO_DEAD_LETTER: ('queue "jobs" has no dead_letter', {"topic": "jobs"}),
+    ErrorCode.LEASED: (
+        'job 1 of queue "jobs" is leased to "worker-1"',
+        {"topic": "jobs", "seq": 1},
+    ),
     ErrorCode.PAYLOAD_TOO_LARGE: ("the body exceeds 67108864 bytes", {"limit": 64 << 20}),
     ErrorCode.UNSUPPORTED_MEDIA_TYPE: ("expected Content-Type: application/json", {}),
     ErrorCode.TOPIC_FULL: (

@@ -17,13 +17,15 @@ from topics.protocol.faces.http.openapi.operation import (
 )
 from topics.protocol.faces.http.openapi.words import TOPIC, Fields, defaults, says
 from topics.protocol.faces.http.topics import (
+    BackoffBody,
     ConfigBody,
+    RateBody,
     TopicDeleted,
     TopicList,
     TopicPut,
     TopicState,
 )
-from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.config import Backoff, Rate, TopicConfig
 from topics.protocol.model.errors import ErrorCode
 
 _CONFIG: Final[Fields] = defaults(
@@ -59,8 +61,33 @@ _CONFIG: Final[Fields] = defaults(
         "kafka_configs": says(
             "Configs of Kafka's clients, by their names there, that no other field says."
         ),
+        "order": says("Queues: with `group`, jobs of a group are done one after another."),
+        "fair": says("Queues: claims take groups in turn; `false` where it is absent."),
+        "rate": says("Queues: how many jobs are started in a time, at most."),
+        "max_in_flight": says("Queues: how many jobs are leased at once, at most; 0: no limit."),
+        "group_max_in_flight": says(
+            "Queues: how many jobs of one group are leased at once, at most; 0: no limit. With `order` "
+            "it is 1."
+        ),
+        "backoff": says(
+            "Queues: how long a job rests after a nack without `delay_ms`, and after its lease ran out."
+        ),
+        "result_ttl_ms": says("How long what became of a job is kept; an hour where it is absent."),
+        "keep_done": says("Of how many jobs that ended it is kept; of 1000 where it is absent."),
     },
 )
+
+_RATE: Final[Fields] = {
+    "max": says("Jobs, 1 or more."),
+    "per_ms": says("The time, 1 to 86400000, wherever it begins."),
+}
+
+_BACKOFF: Final[Fields] = {
+    "base_ms": says("After the first delivery; at most `max_ms`."),
+    "factor": says("By which it grows with each delivery, 1 to 1000.", default=2.0),
+    "max_ms": says("The longest; at most 86400000, which is its default."),
+    "jitter": says("0 to 1: up to this share of it is left out, by chance.", default=0.0),
+}
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
@@ -165,11 +192,19 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     ConfigBody: _CONFIG,
     TopicConfig: _CONFIG,
+    RateBody: _RATE,
+    Rate: _RATE,
+    BackoffBody: _BACKOFF,
+    Backoff: _BACKOFF,
 }
 """Every field of every body, and of the configs that answers hold."""
 
 WHOLE: Final[Mapping[type[msgspec.Struct], str]] = {
     ConfigBody: "A topic's config; a field left out has its default.",
     TopicConfig: "A topic's config in force, every field given.",
+    RateBody: "At most `max` jobs are started in any `per_ms`.",
+    Rate: "At most `max` jobs are started in any `per_ms`.",
+    BackoffBody: "How long a job rests: `base_ms` times `factor` for each delivery after the first.",
+    Backoff: "How long a job rests: `base_ms` times `factor` for each delivery after the first.",
 }
 """What a body means as a whole, and rules between its fields."""
