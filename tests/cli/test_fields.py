@@ -14,7 +14,8 @@ from topics.client.options import Config
 
 def bare(kind: Any) -> Any:
     if get_origin(kind) in (UnionType, Union):
-        (kind,) = (each for each in get_args(kind) if each is not NoneType)
+        # A field that is a class may be given as a mapping, too, which stands behind it.
+        *_, kind = (each for each in get_args(kind) if each is not NoneType)
     return get_args(kind) if get_origin(kind) is Literal else kind
 
 
@@ -49,6 +50,18 @@ def test_the_fields_are_those_of_the_client() -> None:
         ("dead_letter=", "dead_letter", None),
         ("priority=", "priority", None),
         ("priority=-3", "priority", -3),
+        ("order=group", "order", "group"),
+        ("order=", "order", None),
+        ("fair=on", "fair", True),
+        ("rate=100/1s", "rate", {"max": 100, "per_ms": 1000}),
+        ("rate=", "rate", None),
+        ("max_in_flight=7", "max_in_flight", 7),
+        ("group-max-in-flight=2", "group_max_in_flight", 2),
+        (
+            "backoff=base_ms:1s,factor:3,max_ms:250,jitter:0.5",
+            "backoff",
+            {"base_ms": 1000, "factor": 3.0, "max_ms": 250, "jitter": 0.5},
+        ),
     ],
 )
 def test_a_change(word: str, field: str, value: object) -> None:

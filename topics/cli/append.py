@@ -24,6 +24,7 @@ import click
 
 from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, UNUSABLE, Stop, counted, refusals, were
+from topics.cli.job_options import chosen, job_options, with_options
 from topics.cli.moments import age_ms
 from topics.cli.printing import say, say_json
 from topics.cli.target import with_client
@@ -104,6 +105,13 @@ _RECORD: Final = re.compile(r" - at `\$\.records\[(?P<index>\d+)\](?P<rest>[^`]*
     help="Name of this import, the same for every attempt; by default the file, as long as it is "
     "not changed. From a pipe, only a named import can be repeated.",
 )
+@click.option(
+    "--unique-field",
+    multiple=True,
+    metavar="NAME",
+    help="Queue: field of data that is the job's unique key; several are joined by dots.",
+)
+@job_options
 @click.option("--json", "as_json", is_flag=True, help="Print what was appended as a JSON object.")
 @with_client
 def command(
@@ -122,7 +130,9 @@ def command(
     null: str | None,
     offset: int,
     run: str | None,
+    unique_field: tuple[str, ...],
     as_json: bool,
+    **flags: Any,
 ) -> None:
     """Append the records of FILE (or of standard input) to TOPIC.
 
@@ -139,16 +149,20 @@ def command(
     if raw and format not in (None, "raw"):
         raise click.UsageError("--raw and --format exclude each other")
     bare = file.removesuffix(".gz").removesuffix(".zst")
-    chosen: Any = "raw" if raw else format or ("csv" if bare.endswith(".csv") else "ndjson")
-    if chosen == "raw" and tag_field:
-        raise click.UsageError("--tag-field needs fields, which a raw line has not")
-    shape = Shape(chosen, tag_fields=tag_field, numbers=numbers, null=null)
-    if chosen != "csv" and (numbers or null is not None):
+    kind: Any = "raw" if raw else format or ("csv" if bare.endswith(".csv") else "ndjson")
+    if kind == "raw" and (tag_field or unique_field):
+        option = "--tag-field" if tag_field else "--unique-field"
+        raise click.UsageError(f"{option} needs fields, which a raw line has not")
+    if unique_field and flags["unique"] is not None:
+        raise click.UsageError("--unique and --unique-field exclude each other")
+    options = chosen(has_keys=bool(unique_field) or kind == "records", **flags)
+    shape = Shape(kind, tag_field, numbers, null, unique_field)
+    if kind != "csv" and (numbers or null is not None):
         raise click.UsageError("--numbers and --null are for csv")
     if linger is not None and run is not None:
         raise click.UsageError("--linger and --run exclude each other: what lingers cuts batches")
     with _opened(file) as stream, _progress(stream) as progress:
-        name = _run(run, stream, shape, partition)
+        name = _run(run, stream, shape, partition, options)
         job = Import(
             client,
             topic,
@@ -158,6 +172,7 @@ def command(
             progress=progress,
             create=not no_create,
             partition=partition,
+            options=options,
         )
         if run is None and _is_pipe(stream):
             job.all_of_pipe(stream.fileno(), shape, offset, LINGER_MS if linger is None else linger)
@@ -183,9 +198,12 @@ class Import:
         progress: Callable[[int], None],
         create: bool = True,
         partition: int | None = None,
+        options: dict[str, Any] | None = None,
     ) -> None:
         self.records = 0
         self.deduped = 0
+        self.unique = 0
+        self.replaced = 0
         self.offset = 0
         self._client = client
         self._topic = topic
@@ -195,6 +213,7 @@ class Import:
         self._progress = progress
         self._creates = create
         self._partition = partition
+        self._options = options or {}
         self._seqs: dict[int, tuple[int, int]] = {}
         """The first and the last seq in each partition."""
         self._has_partitions = False
@@ -240,6 +259,7 @@ class Import:
             raise Stop(self._ended("interrupted"), INTERRUPTED) from None
 
     def _placed(self, record: "NewRecord") -> "NewRecord":
+        record = with_options(record, self._options)
         if self._partition is None:
             return record
         from msgspec.structs import replace
@@ -296,6 +316,10 @@ class Import:
     def counts(self) -> dict[str, Any]:
         """The summary for a program; without seqs where there was nothing to append."""
         counts = {"topic": self._topic, "records": self.records, "deduped": self.deduped}
+        if self.unique:
+            counts["unique"] = self.unique
+        if self.replaced:
+            counts["replaced"] = self.replaced
         if self._has_partitions:
             spans = [
                 {"partition": number, "first_seq": first, "last_seq": last}
@@ -309,13 +333,19 @@ class Import:
     @property
     def summary(self) -> str:
         took_s = max(monotonic() - self._started_s, 1e-9)
-        if not self._seqs:
+        if not self.records:
             return f"nothing to append to {self._topic}"
         if self._has_partitions:
             where = counted(len(self._seqs), "partition")
+        elif not self._seqs:
+            where = "no seqs"
         else:
             where = f"seqs {self._seqs[0][0]} to {self._seqs[0][1]}"
         before = f", {self.deduped:,} of them by an earlier run" if self.deduped else ""
+        if self.unique:
+            before += f", {self.unique:,} of them were jobs already"
+        if self.replaced:
+            before += f", in place of {self.replaced:,}"
         return (
             f"{counted(self.records, 'record')} appended to {self._topic}{before} "
             f"({where}, {took_s:.1f} s, {self.records / took_s:,.0f}/s)"
@@ -331,8 +361,12 @@ class Import:
         self.deduped += answer.count if answer.deduped else 0
         self.offset = offset
         self._has_partitions |= bool(answer.partitions)
+        self.unique += len(answer.unique)
+        self.replaced += len(answer.replaced)
         spans = [(each.partition, each.first_seq, each.last_seq) for each in answer.partitions]
-        for number, first, last in spans or [(0, answer.first_seq, answer.last_seq)]:
+        if not spans and len(answer.unique) < answer.count:
+            spans = [(0, answer.first_seq, answer.last_seq)]
+        for number, first, last in spans:
             self._seqs[number] = (self._seqs.get(number, (first, 0))[0], last)
         self._progress(offset)
 
@@ -359,12 +393,18 @@ def _header(stream: "ByteSource") -> bytes:
     return stream.readline(LINE_BYTES).removeprefix(b"\xef\xbb\xbf")
 
 
-def _run(name: str | None, stream: BinaryIO, shape: "Shape", partition: int | None) -> str:
+def _run(
+    name: str | None,
+    stream: BinaryIO,
+    shape: "Shape",
+    partition: int | None,
+    options: dict[str, Any],
+) -> str:
     """The identity of this import, as 32 hex digits.
 
     A file is the same while its device, inode, size and time of change are; a pipe is never the
-    same twice.  The `shape` and a `partition` are part of the identity: the same file with other tags
-    is another import.
+    same twice.  The `shape`, a `partition` and `options` of jobs are part of the identity: the same file with
+    other tags is another import.
     """
     identity: list[Any]
     if name is not None:
@@ -373,7 +413,8 @@ def _run(name: str | None, stream: BinaryIO, shape: "Shape", partition: int | No
         identity = [file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns]
     else:
         identity = ["pipe", secrets.token_hex(16)]
-    where = [] if partition is None else [partition]
+    where: list[Any] = [] if partition is None else [partition]
+    where += sorted(options.items())
     return hashlib.sha256(repr([*identity, shape, *where]).encode()).hexdigest()[:32]
 
 

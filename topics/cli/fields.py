@@ -20,6 +20,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _UNIT_BYTES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
+CLEARED: Final = ("order", "fair", "rate", "max_in_flight", "group_max_in_flight", "backoff")
+"""Fields that a config may lack, and is without again where nothing is given for them."""
+
 FIELDS: Final[dict[str, type | tuple[str, ...]]] = {
     "type": ("log", "queue"),
     "ttl_ms": int,
@@ -45,6 +48,12 @@ FIELDS: Final[dict[str, type | tuple[str, ...]]] = {
     "kafka_configs": Mapping[str, str],
     "result_ttl_ms": int,
     "keep_done": int,
+    "order": ("group",),
+    "fair": bool,
+    "rate": Mapping[str, int],
+    "max_in_flight": int,
+    "group_max_in_flight": int,
+    "backoff": Mapping[str, float],
 }
 """The fields of the client's `Config` and their types, or the words that each may be.  Written here
 once more, because importing the client takes longer than most commands."""
@@ -74,6 +83,12 @@ HELP: Final = {
     "kafka_configs": "Configs of Kafka's clients, as NAME:VALUE,NAME:VALUE.",
     "result_ttl_ms": "Queue: how long what became of a job is kept; an hour where it is not given.",
     "keep_done": "Queue: of how many jobs that ended it is kept; of 1,000 where it is not given.",
+    "order": "Queue: group: jobs of a group are done one after another.",
+    "fair": "Queue: claims take groups in turn.",
+    "rate": "Queue: how many jobs are started in a time, as MAX/DURATION.",
+    "max_in_flight": "Queue: how many jobs are leased at once; 0: no limit.",
+    "group_max_in_flight": "Queue: the same of one group.",
+    "backoff": "Queue: how long a job rests that was not done, as base_ms:1s,factor:2,max_ms:1h,jitter:0.2.",
 }
 """What the help says of each field."""
 
@@ -99,7 +114,9 @@ def _metavar(name: str, kind: Any) -> str:
         return "DURATION"
     if name.endswith("_bytes"):
         return "SIZE"
-    if name == "kafka_configs":
+    if name == "rate":
+        return "MAX/DURATION"
+    if name in ("kafka_configs", "backoff"):
         return "NAME:VALUE,..."
     return "N" if kind is int else "TOPIC"
 
@@ -151,7 +168,7 @@ def value_of(name: str, text: str) -> Any:
         ValueError: It is none; the message says what would be.
     """
     kind = FIELDS[name]
-    if not text and name in ("priority", "dead_letter"):
+    if not text and name in (*CLEARED, "priority", "dead_letter"):
         return None
     if isinstance(kind, tuple):
         if text not in kind:
@@ -164,7 +181,30 @@ def value_of(name: str, text: str) -> Any:
         return word in ("1", "true", "yes", "on")
     if kind is int:
         return _number(name, text)
+    if name == "rate":
+        return _rate(text)
+    if name == "backoff":
+        return {key: _backoff_value(key, value) for key, value in _texts(name, text).items()}
     return _texts(name, text) if name == "kafka_configs" else text
+
+
+def _rate(text: str) -> dict[str, int]:
+    """`100/1s`: so many in so long."""
+    most, slash, span = text.partition("/")
+    if not slash or not most.strip().isdecimal():
+        raise ValueError(f"rate is MAX/DURATION such as 100/1s, not {text!r}")
+    return {"max": int(most), "per_ms": duration_ms(span.strip())}
+
+
+def _backoff_value(key: str, text: str) -> float:
+    if key in ("base_ms", "max_ms"):
+        return int(text) if text.isdecimal() else duration_ms(text)
+    if key not in ("factor", "jitter"):
+        raise ValueError(f"backoff has base_ms, factor, max_ms and jitter, and no {key!r}")
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{key} of backoff is a number, not {text!r}") from None
 
 
 def _texts(name: str, text: str) -> dict[str, str]:
@@ -186,6 +226,11 @@ def spelled(name: str, value: Any) -> str:
         return ""
     if name == "kafka_configs":
         return ",".join(f"{key}:{text}" for key, text in value.items())
+    if name == "rate":
+        return f"{value.max}/{duration_text(value.per_ms)}"
+    if name == "backoff":
+        spans = f"base_ms:{duration_text(value.base_ms)},max_ms:{duration_text(value.max_ms)}"
+        return f"{spans},factor:{value.factor:g},jitter:{value.jitter:g}"
     if name.endswith("_ms"):
         return duration_text(value)
     if name.endswith("_bytes"):

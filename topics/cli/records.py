@@ -13,6 +13,7 @@ import click
 from topics.cli.asking import confirm, dry_run_option, rehearsed, yes_option
 from topics.cli.completion import topic_argument
 from topics.cli.exits import UNUSABLE, Stop, counted, output, were
+from topics.cli.job_options import chosen, job_options
 from topics.cli.printing import in_partition, record_filter, say
 from topics.cli.target import with_client
 from topics.cli.topic import (
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 COUNTED_MAX: Final = 100_000
 """Records that are counted before a delete; beyond it they are "more than" so many."""
+RATE_WAIT_MS: Final = 5000
+"""How long a claim waits for jobs that the queue's rate keeps back."""
 DRAINED: Final = 500
 """Records that are printed before they are removed."""
 
@@ -46,6 +49,7 @@ DRAINED: Final = 500
 @click.option("--text", is_flag=True, help="DATA is text, and no JSON.")
 @click.option("--key", help="An idempotency key: the same again appends nothing.")
 @click.option("--no-create", is_flag=True, help="Refuse where the topic does not exist.")
+@job_options
 @json_option
 @with_client
 def publish(
@@ -60,11 +64,13 @@ def publish(
     key: str | None,
     no_create: bool,
     as_json: bool,
+    **job: Any,
 ) -> None:
     """Append one record to TOPIC: DATA is JSON, sent byte for byte, or with --text any text.
 
     \b
     topics publish jobs '{"url": "s3://b/a.png"}' --tag tenant42:job-9001
+    topics publish mails '{"to": "ada"}' --delay 10m --priority 5 --unique welcome:ada
     uname -a | topics publish hosts - --text
     """
     from topics.client import NewRecord
@@ -73,7 +79,7 @@ def publish(
     if marks is not None and not bytes(marks).lstrip().startswith(b"{"):
         raise Stop("--meta is no JSON object", UNUSABLE)
     value = value_of(data, "DATA", is_text=text)
-    record = NewRecord(value, tag=tag, node=node, meta=marks, partition=partition)
+    record = NewRecord(value, tag=tag, node=node, meta=marks, partition=partition, **chosen(**job))
     options: AppendOptions = {"create": False if no_create else None}
     if key is not None:
         options["idempotency_key"] = key
@@ -81,7 +87,8 @@ def publish(
     if as_json:
         print_json(done)
     else:
-        again = ", which was there already" if done.deduped else ""
+        again = ", which was there already" if done.deduped or done.unique else ""
+        again += "".join(f", in place of {seq}" for seq in done.replaced)
         made = f"; {topic} was created" if done.created else ""
         where = "".join(f" in partition {each.partition}" for each in done.partitions)
         say(f"{topic} {done.first_seq}{where}{again}{made}")
@@ -342,10 +349,13 @@ def _drain_queue(client: "Client", topic: str, out: Any) -> int:
     shown = record_filter()
     drained = 0
     node = "topics-drain"
+    wait_ms = None
     while True:
-        found = client.claim(topic, node=node, max=DRAINED, job_type=Drained)
-        if not found.jobs:
+        found = client.claim(topic, node=node, max=DRAINED, wait_ms=wait_ms, job_type=Drained)
+        # What is in flight, or behind it in a group, is another worker's.
+        if not found.jobs and found.waits != "rate":
             return drained
+        wait_ms = RATE_WAIT_MS if found.waits == "rate" else None
         with _given_back(client, topic, found.jobs, node):
             _print_jobs(found.jobs, out, shown)
             drained += client.ack(topic, found.jobs, node=node).acked

@@ -22,7 +22,7 @@ import msgspec
 
 from topics.client.decoding import decoder_of
 from topics.client.encoding import deep, why_not_json
-from topics.client.models import NewRecord
+from topics.client.models import NewRecord, Unique
 
 Format = Literal["ndjson", "csv", "records", "raw"]
 
@@ -57,12 +57,14 @@ class Shape:
         numbers: Of CSV: fields that are JSON numbers, and no larger than a float can be, are sent
             as numbers.
         null: Of CSV: a field of exactly this text is sent as null.
+        unique_fields: Fields of `data` whose values, joined by dots, are the job's unique key; empty: it has none.
     """
 
     format: Format
     tag_fields: tuple[str, ...] = ()
     numbers: bool = False
     null: str | None = None
+    unique_fields: tuple[str, ...] = ()
 
 
 class Piped:
@@ -390,6 +392,12 @@ class _Line(msgspec.Struct, rename={f"served_{name}": f"${name}" for name in _NA
     time: int | None = None
     headers: msgspec.Raw = msgspec.Raw(b"")
     partition: int | None = None
+    delay_ms: int | None = None
+    not_before: int | None = None
+    priority: int | None = None
+    expires_ms: int | None = None
+    group: str | None = None
+    unique: str | Unique | None = None
     served_form: str | None = None
     served_key: str | None = None
     served_time: int | None = None
@@ -404,9 +412,9 @@ def _ndjson(line: bytes, shape: Shape) -> NewRecord:
     if (fault := why_not_json(line)) is not None:
         raise _NoRecord(fault)
     data = msgspec.Raw(line.strip())
-    if not shape.tag_fields:
+    if not shape.tag_fields and not shape.unique_fields:
         return NewRecord(data)
-    return NewRecord(data, tag=_tag(_OBJECT(line), shape.tag_fields))
+    return NewRecord(data, **_named(_OBJECT(line), shape))
 
 
 def _record(line: bytes, shape: Shape) -> NewRecord:
@@ -416,8 +424,11 @@ def _record(line: bytes, shape: Shape) -> NewRecord:
     if meta and meta != b"null" and not meta.startswith(b"{"):
         raise _NoRecord("meta is no object")
     tag = found.served_tag if found.tag is None else found.tag
-    if shape.tag_fields:
-        tag = _tag(_OBJECT(found.data), shape.tag_fields)
+    unique = found.unique
+    if shape.tag_fields or shape.unique_fields:
+        named = _named(_OBJECT(found.data), shape)
+        tag = named["tag"] if shape.tag_fields else tag
+        unique = named["unique"] if shape.unique_fields else unique
     return NewRecord(
         found.data,
         tag=tag,
@@ -429,6 +440,12 @@ def _record(line: bytes, shape: Shape) -> NewRecord:
         headers=next((each for each in (found.headers, found.served_headers) if bytes(each)), None),
         # That of a record that was read, `$partition`, is left out: its tag says where it goes.
         partition=found.partition,
+        delay_ms=found.delay_ms,
+        not_before=found.not_before,
+        priority=found.priority,
+        expires_ms=found.expires_ms,
+        group=found.group,
+        unique=unique,
     )
 
 
@@ -461,7 +478,7 @@ def _csv(lines: Lines, shape: Shape, header: bytes) -> Iterator[NewRecord]:
                 raise BadLine(lines.line, f"{len(row)} fields, but {len(names)} columns")
             fields = dict(zip(names, row, strict=True))
             data = {name: _value(text, shape) for name, text in fields.items()}
-            yield NewRecord(data, tag=_tag(fields, shape.tag_fields))
+            yield NewRecord(data, **_named(fields, shape))
     except (csv.Error, _NoRecord) as error:
         raise BadLine(lines.line, str(error)) from None
 
@@ -483,14 +500,20 @@ def _value(text: str, shape: Shape) -> Any:
     return text
 
 
-def _tag(data: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    """The tag of a record; None where none is made."""
+def _named(data: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    """What of a record is made of fields of its data."""
+    tag = _joined(data, shape.tag_fields, "tag")
+    return {"tag": tag, "unique": _joined(data, shape.unique_fields, "unique key")}
+
+
+def _joined(data: Mapping[str, Any], names: tuple[str, ...], what: str) -> str | None:
+    """Fields as one text; None where none are named."""
     if not names:
         return None
     parts: list[str] = []
     for name in names:
         if name not in data:
-            raise _NoRecord(f'no field "{name}" to make the tag of')
+            raise _NoRecord(f'no field "{name}" to make the {what} of')
         value = data[name]
         if not isinstance(value, str | int) or isinstance(value, bool):
             raise _NoRecord(f'field "{name}" is neither text nor a whole number')

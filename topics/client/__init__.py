@@ -47,6 +47,7 @@ from topics.client.errors import (
     Unauthorized,
     Unreachable,
 )
+from topics.client.job_options import JobOptions
 from topics.client.models import (
     Acked,
     Appended,
@@ -113,7 +114,6 @@ from topics.client.options import (
     Begin,
     Config,
     DiffOptions,
-    JobOptions,
     ProducerOptions,
     ReadOptions,
     ScheduleOptions,

@@ -16,7 +16,8 @@ from topics.client.accumulator import Accumulator, Batch, copy_of
 from topics.client.aiosession import AsyncSession
 from topics.client.encoding import encode_record
 from topics.client.errors import TopicsError, Unreachable
-from topics.client.options import JobOptions, ProducerOptions, require
+from topics.client.job_options import JobOptions
+from topics.client.options import ProducerOptions, require
 
 _LOG: Final = logging.getLogger("topics.client")
 

@@ -27,7 +27,7 @@ import msgspec
 from topics.client.models import NewRecord
 
 if TYPE_CHECKING:
-    from topics.client.options import JobOptions
+    from topics.client.job_options import JobOptions
 
 B = TypeVar("B")
 T = TypeVar("T")

@@ -15,6 +15,7 @@ from topics.client.call import Call, Kept
 from topics.client.decoding import decoder_of
 from topics.client.encoding import encode, encode_record
 from topics.client.errors import InvalidRequest
+from topics.client.job_options import JobOptions
 from topics.client.models import (
     Acked,
     Appended,
@@ -59,7 +60,6 @@ from topics.client.options import (
     Begin,
     Config,
     DiffOptions,
-    JobOptions,
     Match,
     ScheduleOptions,
     StablePageOptions,

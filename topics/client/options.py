@@ -9,7 +9,8 @@ from typing import Any, Literal, TypedDict
 
 from topics.client.encoding import Default
 from topics.client.errors import TopicsError
-from topics.client.models import Appended, Backoff, Rate, Unique
+from topics.client.job_options import JobOptions
+from topics.client.models import Appended, Backoff, Rate
 
 Match = str | tuple[str, str, str]
 """A tag, or ("tag", "Eq" | "Glob", pattern) (§5)."""
@@ -63,26 +64,6 @@ class Config(TypedDict, total=False):
     backoff: Backoff | Mapping[str, float] | None
     result_ttl_ms: int
     keep_done: int
-
-
-class JobOptions(TypedDict, total=False):
-    """Options of jobs, the records of a queue (§10).
-
-    Attributes:
-        delay_ms: The job may not be claimed for so long.
-        not_before: Instead of `delay_ms`: it may not be claimed before, milliseconds since the epoch.
-        priority: Within [-128, 127] (0); jobs of a higher one are claimed first.
-        expires_ms: It ends unless it is claimed so soon after it may be.
-        group: With which jobs it takes turns; by default those with its tag.
-        unique: A key, or a `Unique`: while a job has it, an append of the key makes no second one.
-    """
-
-    delay_ms: int | None
-    not_before: int | None
-    priority: int | None
-    expires_ms: int | None
-    group: str | None
-    unique: str | Unique | None
 
 
 class WriteOptions(TypedDict, total=False):
@@ -308,7 +289,7 @@ class WorkOptions(TypedDict, total=False):
             breaks, as it does when the process is killed, the server gives the jobs to other
             workers at once, and not when their leases end.  Not together with `drain`.
         drain: End when no job is ready, instead of waiting for more.  Jobs that wait for the queue's
-            `rate`, or for others of their group, are ready.
+            `rate` or `max_in_flight` are ready, and those behind others of their group are not.
         limit: End after so many jobs.
         keep_results: What a handler returns, unless it is None, is the job's result (`Client.job`).
     """

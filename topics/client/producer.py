@@ -18,7 +18,8 @@ from topics.client import termination
 from topics.client.accumulator import Accumulator, Batch, copy_of
 from topics.client.encoding import encode_record
 from topics.client.errors import NotSent, TopicsError
-from topics.client.options import JobOptions, ProducerOptions, require
+from topics.client.job_options import JobOptions
+from topics.client.options import ProducerOptions, require
 from topics.client.session import Session
 
 _OPEN: Final = weakref.WeakSet["Producer"]()

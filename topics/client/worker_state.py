@@ -37,6 +37,9 @@ EXTENSIONS_PER_LEASE: Final = 3
 """Two of them may fail before a lease runs out."""
 EXTEND_AGAIN_S: Final = 1.0
 """The longest pause after an extension that failed."""
+PACED: Final = ("rate", "in_flight")
+"""What a claim waits for that ends by itself, so that a queue is not drained by it.  Jobs behind others of their group
+are no reason: who has those does these, too."""
 DOUBLINGS_MAX: Final = 40
 """Bounds the shift in `delay_ms`; the longest delay is reached long before."""
 
@@ -167,7 +170,7 @@ class WorkerState(Generic[D]):
         """
         if self._left is not None:
             self._left += max(claim.max - len(answer.jobs), 0)
-        if self.drains and not answer.jobs and answer.waits is None:
+        if self.drains and not answer.jobs and answer.waits not in PACED:
             return None
         waited_s = self._clock.now_s() - claim.at_s
         if answer.jobs or not claim.waits or 0 < self._wait_ms / 2000 <= waited_s:
