@@ -48,7 +48,7 @@ def do(request: pytest.FixtureRequest, memory_topics: MemoryTopics) -> Callable[
 
 def test_a_schedule_is_put(face: Any) -> None:
     """What is left out is not sent; times have their units in the client, and the contract's names on the wire."""
-    script = Script(ok(PUT, 201), ok(PUT))
+    script = Script(ok(PUT, 201), ok(PUT), ok(PUT))
 
     answer = face(script).do(
         lambda c: c.put_schedule(
@@ -64,8 +64,9 @@ def test_a_schedule_is_put(face: Any) -> None:
     face(script).do(
         lambda c: c.put_schedule("report", "jobs", NewRecord(1, node="n"), at_ms=5, missed="none")
     )
+    face(script).do(lambda c: c.put_schedule("report", "jobs", 1, at_ms=5, priority=7, unique="k"))
 
-    assert script.lines == ["PUT /v0/schedules/report"] * 2
+    assert script.lines == ["PUT /v0/schedules/report"] * 3
     assert script.bodies[0] == {
         "topic": "jobs",
         "record": {"data": {"make": "report"}, "tag": "eu"},
@@ -74,6 +75,7 @@ def test_a_schedule_is_put(face: Any) -> None:
         "until": 7,
     }
     assert script.bodies[1]["record"] == {"data": 1, "node": "n"}
+    assert script.bodies[2]["record"] == {"data": 1, "priority": 7, "unique": "k"}
     assert (script.bodies[1]["at"], script.bodies[1]["missed"]) == (5, "none")
     assert (answer.created, answer.next_at_ms, answer.record.tag) == (True, 2, "eu")
 

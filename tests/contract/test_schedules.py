@@ -89,8 +89,7 @@ def test_killed_between_ticks(private: Start, is_full: bool) -> None:
         server.start()
         api = Api(server.connect(Http1))
 
-        before = len(seen)
-        until("its first tick", lambda a=api, n=before: len(ticks(a, "a")) > n)
+        until("its first tick", lambda a=api, n=seen: len(ticks(a, "a")) > len(n))
         found = ticks(api, "a")
         assert found[: len(seen)] == seen
         assert found == [made + 1000 * n for n in range(1, len(found) + 1)]

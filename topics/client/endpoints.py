@@ -486,13 +486,8 @@ def put_schedule(
     config = options.get("config")
     if config is not None:
         require(Config, config, "put_schedule()")
-    record = encode_record(
-        value,
-        tag=options.get("tag"),
-        meta=options.get("meta"),
-        partition=options.get("partition"),
-        default=options.get("default"),
-    )
+    shared: dict[str, Any] = {k: v for k, v in options.items() if k in _OF_VALUES}
+    record = encode_record(value, **shared)
     # Repeatable: the same schedule again changes nothing.
     body = _body(
         {

@@ -162,8 +162,8 @@ class ProducerOptions(WriteOptions, total=False):
     default: Default | None
 
 
-class ScheduleOptions(TypedDict, total=False):
-    """Options of `put_schedule`: one of `cron`, `every_ms` and `at_ms`, and how.
+class ScheduleOptions(JobOptions, total=False):
+    """Options of `put_schedule`: one of `cron`, `every_ms` and `at_ms`, and how; those of `JobOptions` are for a bare value.
 
     Attributes:
         cron: Minute, hour, day of the month, month, day of the week; six fields begin with the second.

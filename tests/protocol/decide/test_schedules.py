@@ -10,6 +10,7 @@ from protocol.harness import START_MS, Harness, read_back, refusal, shown, statu
 from topics.protocol.decide import schedules
 from topics.protocol.engine import Engine
 from topics.protocol.faces.http.schedules import parse_put_schedule
+from topics.protocol.model import timetable
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import (
     DeleteSchedule,
@@ -401,6 +402,20 @@ def test_one_turn_has_a_bounded_number_of_ticks() -> None:
     assert engine.state()["count"] == 40
 
 
+def test_a_turn_finds_a_bounded_number_of_schedules_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, "TAKEN_MAX", 2)
+    engine = Harness()
+    for n in range(5):
+        engine.at_times(f"s{n}", every_ms=1000)
+    engine.now_ms = START_MS + 1000
+
+    engine.engine.work_off(engine.moment)
+
+    assert engine.engine.state.schedules.fired == 2
+    engine.work_off()
+    assert engine.state()["count"] == 5
+
+
 def test_a_turn_has_a_bounded_number_of_bytes() -> None:
     engine = Harness()
     for n in range(4):
@@ -631,6 +646,8 @@ def test_a_key_sees_schedules_whose_names_are_both_its_own() -> None:
     ("fields", "path"),
     [
         ({"cron": "0 0 30 2 *"}, "$.cron"),
+        ({"cron": "0 0 */31 * MON#5"}, "$.cron"),
+        ({"cron": "0 0 */31 * MON#5", "tz": "Europe/Berlin"}, "$.cron"),
         ({"cron": "0 0"}, "$.cron"),
         ({"cron": "0 0 * * * * *"}, "$.cron"),
         ({"cron": "61 * * * *"}, "$.cron"),
@@ -862,6 +879,23 @@ def test_figures_count_from_the_start() -> None:
         0,
     )
     assert restarted.scheduled()["missed_total"] == 4
+
+
+def test_time_zones_are_at_hand_before_their_first_tick() -> None:
+    """From the start on; one that is not there keeps no server from starting."""
+    engine = Harness()
+    engine.at_times("here", cron="* * * * *", tz="Europe/Berlin")
+    engine.at_times("gone", cron="* * * * *", tz="Europe/Paris")
+    gone = engine.engine.state.schedules.by_name["gone"]
+    gone.config = msgspec.structs.replace(gone.config, tz="Gone/Away")
+    timetable.zone_of.cache_clear()
+
+    restarted = again(engine)
+
+    assert timetable.zone_of.cache_info().currsize == 1
+    restarted.pass_time(START_MS + MINUTE)
+    assert restarted.scheduled("here")["fired_total"] == 1
+    assert "Gone/Away" in restarted.scheduled("gone")["blocked"]["message"]
 
 
 def test_a_time_zone_that_is_not_there_any_more_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.records import parse_diff
 from topics.protocol.faces.http.routers import parse_put_router
+from topics.protocol.faces.http.schedules import parse_put_schedule
 from topics.protocol.faces.http.watch import parse_watch
 from topics.protocol.model.commands import (
     Append,
@@ -452,7 +453,7 @@ def test_what_a_follower_does_without_stands_in_for_it() -> None:
     assert "lose_volatile" in used["keys"]
 
 
-def test_groups_and_appends_to_partitions_pass_a_follower_by() -> None:
+def test_groups_schedules_and_appends_to_partitions_pass_a_follower_by() -> None:
     """It keeps neither keys nor images, and goes on behind what has them."""
     files = SimFiles()
     writer = Writer(files)
@@ -463,10 +464,13 @@ def test_groups_and_appends_to_partitions_pass_a_follower_by() -> None:
     text = orjson.dumps({**body, "idempotency_key": "once"})
     writer.do(parse_append("t", text, LIMITS, return_seqs=True, header_key=None))
     writer.do(CommitOffsets("g", [OffsetCommit("t#1", 1)]))
+    yearly = {"topic": "t", "record": {"data": 1}, "cron": "0 0 1 1 *"}
+    writer.do(parse_put_schedule("s", orjson.dumps(yearly)))
     assert follower.follow(writer.shown)
 
     assert [each.count for each in follower.state.topics["t"].partitions] == [1, 1]
     assert follower.state.groups.names == ["g"]
+    assert follower.state.schedules.names == ["s"]
 
 
 def test_partitions_join_the_watches_of_a_follower() -> None:

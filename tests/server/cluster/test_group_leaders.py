@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from server.kafka.test_members import joining, syncing
+from topics.protocol.cluster.formats import BATCHES
 from topics.protocol.cluster.rule.unit import FORMAT
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.records import parse_diff
@@ -218,7 +219,7 @@ def test_groups_and_partitions_wait_until_every_node_reads_them(tmp_path: Path) 
     async def story(cluster: Nodes) -> None:
         first = cluster.nodes[0]
         await first.append(0)
-        first.host.write_format(FORMAT - 1)
+        first.host.write_format(BATCHES)
         desk = GroupDesk(first)
         again = errors.COORDINATOR_LOAD_IN_PROGRESS
         assert (await desk.heard("JoinGroup", 9, **joining())).error_code == again

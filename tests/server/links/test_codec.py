@@ -22,7 +22,10 @@ from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.cursor import Listed
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.groups import Membership, OffsetCommit
+from topics.protocol.model.job_options import JobRequest
+from topics.protocol.model.marks import Mark
 from topics.protocol.model.outcomes import Granted, Outcome, Records
+from topics.protocol.model.schedules import ScheduleConfig, ScheduledRecord
 from topics.protocol.model.tags import Subject, TagRange
 from topics.server.links.codec import (
     NO_RECORDS,
@@ -44,6 +47,16 @@ VIEW = View(10, 1000, ("n",), RANGE, tags=True, meta=False, data=False, strong=T
 ROUTER = RouterConfig(source="s", dest="d")
 MEMBER = Membership(3, "m", "i")
 HELD = ("t", "w", [1, 2], [3, 4])
+SCHEDULE = ScheduleConfig(
+    topic="t",
+    record=ScheduledRecord(
+        b'{"a":1}', "n", None, b"{}", Mark(b',"$key":"/w=="', 3), 2, JobRequest(5, 0, -7, 9, "g")
+    ),
+    config=TopicConfig(type="queue"),
+    cron="* * * * *",
+    tz="Europe/Berlin",
+    until=2**53,
+)
 ONE_OF_EACH: list[Command] = [
     commands.PutTopic("t", CONFIG, type_given=True),
     commands.PutTopic("t", CONFIG, type_given=True, previous=None),
@@ -80,6 +93,13 @@ ONE_OF_EACH: list[Command] = [
     commands.GetRouter("r"),
     commands.ListRouters("p", 5, "a", "s", None),
     commands.DeleteRouter("r"),
+    commands.PutSchedule("s", SCHEDULE, paused=True),
+    commands.GetSchedule("s"),
+    commands.ListSchedules("p", 5, "a", "t"),
+    commands.DeleteSchedule("s"),
+    commands.PauseSchedule("s"),
+    commands.ResumeSchedule("s"),
+    commands.RunSchedule("s"),
     Claim("t", "w", 5, None, 1000),
     commands.Ack(*HELD),
     commands.Nack(*HELD, delay_ms=7),

@@ -50,7 +50,7 @@ from topics.protocol.state.schedules import Schedule
 
 SCHEDULES_BYTES_MAX: Final = 64 << 20
 """Of the records of all schedules, which are in memory and in every checkpoint."""
-TICKS_MAX: Final = 32
+TICKS_MAX: Final = 16
 TICKS_BYTES_MAX: Final = 256 << 10
 """Ticks of one turn, and bytes of their records; a record that is larger is appended alone."""
 LOOKS_MAX: Final = 128
