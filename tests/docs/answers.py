@@ -7,6 +7,7 @@ from typing import Any, Final
 MOVING: Final = frozenset(
     {"$ts", "ts", "epoch", "uptime_ms", "last_write_ts", "last_read_ts", "effective_priority"}
     | {"wid", "stream_url", "lease_id", "deadline", "deadlines", "created_at", "next_at", "at"}
+    | {"time", "ready_at", "ended_at"}
 )
 """Members of an answer of which only the type is compared."""
 
