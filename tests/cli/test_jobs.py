@@ -76,7 +76,7 @@ def test_a_dead_job_comes_back(shop: MemoryTopics, run: Any) -> None:
 
 
 def test_jobs_are_cancelled(shop: MemoryTopics, run: Any) -> None:
-    """Those that are said, and only if that is meant. (§10.9)"""
+    """The jobs that the command names, and only with consent. (§10.9)"""
     assert run("jobs", "cancel", "jobs").exit_code == 2
     asked = run("jobs", "cancel", "jobs", "--state", "ready")
     assert (asked.exit_code, "This deletes 1 job of jobs" in asked.stderr) == (2, True)

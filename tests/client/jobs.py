@@ -211,12 +211,12 @@ class Handled:
         def on_error(job: Any, error: Exception) -> None:
             self.errors.append((job.seq, error))
 
-        def handler(job: Any) -> None:
+        def handler(job: Any) -> Any:
             self.held.append(job)
-            self.act(job)
+            return self.act(job)
 
-        async def awaited(job: Any) -> None:
-            handler(job)
+        async def awaited(job: Any) -> Any:
+            return handler(job)
 
         call = handler if isinstance(client, Client) else awaited
         return client.work(self.queue, call, on_error=on_error, **self.options)

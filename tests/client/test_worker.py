@@ -92,6 +92,30 @@ def test_a_handler_that_fails_is_no_end(face: Any) -> None:
     assert (done, handled.errors) == (1, [(1, BOOM)])
 
 
+def test_the_exception_is_the_reason(face: Any) -> None:
+    """Its type and its text. (§10.5)"""
+    queue = Queue("a")
+
+    work(face, queue, Handled(boom))
+
+    assert [body["reason"] for body in queue.bodies if "delay_ms" in body] == ["ValueError: boom"]
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_a_handler_returns_is_the_result(face: Any, keeps: bool) -> None:
+    """Where that is asked for; None is no result, and what JSON cannot say is a failure. (§10.4)"""
+    queue = Queue("a", "b", "c")
+    returned = {"a": {"n": 1}, "b": None, "c": object()}
+    handled = Handled(lambda job: returned[job.data], keep_results=keeps)
+
+    work(face, queue, handled)
+
+    settled = [body for body in queue.bodies if "seqs" in body and "delay_ms" not in body]
+    found = [body.get("result") for body in settled]
+    assert found == ([{"n": 1}, None] if keeps else [None, None, None])
+    assert [seq for seq, _ in handled.errors] == ([3] if keeps else [])
+
+
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_a_job_that_does_not_fit_is_one_that_fails(face: Any, at_once: int) -> None:
     """It rests like any other, and neither ends the worker nor keeps those beside it. (§10.5)"""

@@ -245,7 +245,7 @@ class Jobs:
     def _survive_without_leases(self, found: dict[int, tuple[Any, ...]]) -> str | None:
         """Nobody holds a job after a crash; of those that were given back the log may know that."""
         for seq, shown in found.items():
-            # One that the model has not may be back, where its ack was lost.
+            # A job that the model does not have may be back, where its ack was lost.
             if not _is_of_log(shown, self.known.get(seq)):
                 return f"known after a crash: job {seq} is {shown}, was {self.known.get(seq)}"
         self._take_over(found)

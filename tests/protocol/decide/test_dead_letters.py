@@ -603,3 +603,14 @@ def test_others_leave_a_ring_beside_the_job_that_may_not() -> None:
 
     assert [each["data"] for each in engine.diff(name="b")["records"]] == ["new"]
     assert [each["data"] for each in engine.diff(name="a")["records"]] == ["old"]
+
+
+def test_a_queue_before_a_ring_is_not_in_it() -> None:
+    """Its letters go round and never come back to it: it may be made. (§10.6)"""
+    engine = Harness()
+    ring(engine, "a", "b")
+    assert engine.put("c", type="queue", max_deliveries=1, dead_letter="a")["created"]
+    engine.append("x", name="c")
+    engine.nack(*engine.claimed("c"), name="c")
+    assert engine.claimed("c") == []
+    assert engine.state("a")["count"] == 1

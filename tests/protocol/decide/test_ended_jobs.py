@@ -36,11 +36,11 @@ def test_a_result_is_kept_where_one_is_given() -> None:
 
     assert engine.ack(1, result={"x": 1.5})["acked"] == 1
     engine.ack(2, 3, results={"2": "two", "3": None})
-    engine.ack(4, result=None)
+    engine.ack(4, 5, results={"4": 4})
 
-    assert results(engine) == {1: {"x": 1.5}, 2: "two", 3: None}
+    assert results(engine) == {1: {"x": 1.5}, 2: "two", 3: None, 4: 4}
     assert engine.job(1)["node"] == "w"
-    assert engine.counters() == (0, 1, 0)
+    assert engine.counters() == (0, 0, 0)
 
 
 def test_results_that_are_told_stand_before_that_of_all() -> None:

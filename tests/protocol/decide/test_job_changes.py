@@ -172,7 +172,7 @@ def test_a_dead_job_comes_back_as_a_new_one() -> None:
 
 
 def test_only_dead_jobs_come_back() -> None:
-    """One that was done does not, nor one whose letter is gone, nor one that nothing is known of. (§10.9)"""
+    """A job that was done does not, nor a job whose letter is gone, nor a job that never was. (§10.9)"""
     engine = dead()
     engine.claim()
     engine.ack(2)

@@ -309,3 +309,27 @@ def test_options_of_jobs_are_shown() -> None:
     assert states(engine, group="g") == {1: "leased", 3: "ready"}
     engine.now_ms += 5000
     assert engine.job(2)["state"] == "ready"
+
+
+def test_who_waits_may_find_what_is_damaged_or_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said when the job ends, and when the time is over. (§0.5)"""
+    engine = busy()
+    engine.ack(2, result=2)
+    engine.seal_all()
+    engine.job(1, wait_ms=5000)
+    token = engine.last_token
+    engine.ack(1, result=1)
+    engine.seal_all()
+
+    def broken(*_: object) -> Any:
+        raise DamagedRun(Corrupt("f", 1, "bad"), 1, 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job_reads, "search_ended", broken)
+        engine.engine.timeout("q", token)
+    [refused] = engine.woken()
+    assert refused.code is ErrorCode.INTERNAL
+    with cold(monkeypatch):
+        engine.engine.job_reads._answer(engine.topic("q"), parse_get("q", "1", {}), "t")
+        assert engine.woken() == []
+        engine.read_fetches()

@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 
 from topics.protocol.model.config import Backoff
+from topics.protocol.model.events import JobNotes
 from topics.protocol.state.job import JOB_TRANSITIONS, Job, JobPlace, JobStep
 from topics.protocol.state.queue import Queue
 
@@ -126,3 +127,11 @@ def test_a_refused_dead_letter_is_delayed_without_its_lease() -> None:
 
     assert job.lease != 0
     assert (made.until_ms, made.lease, made.node) == (900, 0, "")
+
+
+def test_an_image_has_what_workers_said_wherever_the_job_is() -> None:
+    """Also of one that rests since its lease ran out. (§10.1)"""
+    notes = JobNotes(progress=b"1")
+    for place in JobPlace:
+        job = Job(1, 1, place, until_ms=500, lease=7, node="w", ran_out_ms=400, notes=notes)
+        assert job.image().notes == job.image_of_log().notes == notes

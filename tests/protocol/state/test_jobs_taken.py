@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from topics.protocol.model.events import QueueImage
+from topics.protocol.model.events import JobsNoted, QueueImage
 from topics.protocol.state.jobs_taken import JobsTaken
 from topics.protocol.state.queue import Queue
 
@@ -39,6 +39,23 @@ def test_jobs_are_as_they_were_at_the_boundary(slice_size: int, before: int) -> 
             changes[step]()
     while goes_on:
         goes_on = taken.take_some(slice_size)
+
+    assert facts(decoded(taken)) == expected
+
+
+@pytest.mark.parametrize("slice_size", [1, 100])
+@pytest.mark.parametrize("changed", [False, True])
+def test_without_leases_what_the_log_has_of_jobs_is_taken(slice_size: int, changed: bool) -> None:
+    """Of those that were given back, or noted, as they were at the boundary. (§10.1)"""
+    jobs = everywhere()
+    jobs.note(JobsNoted(0, 1, "w", [8], "why"))
+    expected = facts(jobs.image(lasting=False))
+    taken = JobsTaken(jobs, lasting=False)
+    if changed:
+        jobs.note(JobsNoted(0, 1, "w", [3, 8], "later"))
+        lease(jobs, 1, 4, until_ms=2000, first=301)
+    while taken.take_some(slice_size):
+        pass
 
     assert facts(decoded(taken)) == expected
 

@@ -81,14 +81,13 @@ class Admission:
 
     def letters_of(self, name: str) -> Iterator[str]:
         """A name, and where dead letters go from there, one topic after the other; each once."""
-        seen: dict[str, None] = {}
-        while name not in seen:
+        seen = set[str]()
+        while name and name not in seen:
             yield name
-            seen[name] = None
+            seen.add(name)
             topic = self.state.topics.get(name)
-            if topic is None or topic.config.type != "queue" or topic.config.dead_letter is None:
-                return
-            name = topic.config.dead_letter
+            is_queue = topic is not None and topic.config.type == "queue"
+            name = topic.config.dead_letter or "" if topic is not None and is_queue else ""
 
     def is_in_ring(self, topic: Topic) -> bool:
         """Whether dead letters of a queue come back to it.  No `PUT` closes such a ring; one that an older version

@@ -163,7 +163,8 @@ class Job(msgspec.Struct, eq=False):
         """As a checkpoint keeps it."""
         if self.place is JobPlace.DELAYED and self.ran_out_ms:
             # Its holder may still ack, and a later process finds out again that it rests.
-            return JobImage(self.seq, self.deliveries, self.ran_out_ms, self.lease, self.node)
+            lease = self.lease, self.node
+            return JobImage(self.seq, self.deliveries, self.ran_out_ms, *lease, self.notes)
         # Another delayed job with a lease is a dead letter that was refused: the lease has run out.
         is_over = self.place is JobPlace.DELAYED
         return JobImage(

@@ -332,8 +332,8 @@ class Queue:
 
     def _revive(self, job: Job) -> None:
         """The job is not to go to the dead letters any more."""
-        if job.notes is not None:
-            self._set_notes(job, job.notes.revived())
+        assert job.notes is not None
+        self._set_notes(job, job.notes.revived())
 
     def forget_notes(self) -> None:
         """The queue is gone, with all its jobs."""
