@@ -10,7 +10,7 @@ from .conftest import Console, shows
 At = Callable[[str], None]
 
 
-def test_a_schedule_is_run_paused_and_resumed(page: Any, at: At, server: Any) -> None:
+def test_a_schedule_is_run_paused_and_resumed(server: Any, page: Any, at: At) -> None:
     """Each by a button; the list shows when it is next and what it did last. (§14.4, §14.5)"""
     at("/schedules")
     page.locator("#first-schedule").wait_for(state="visible")

@@ -266,6 +266,13 @@ def seen_of_schedules(seen: Seen, name: str) -> None:
     seen.ok("PUT", f"/v0/schedules/{name}", asked)
     tagged_one = {"topic": f"{name}-t", "record": tagged("t", 1), "every_ms": 86_400_000}
     seen.ok("PUT", f"/v0/schedules/{name}-2", tagged_one)
+    unique = {"key": "k", "on_conflict": "keep", "for_ms": 5}
+    for nth, options in enumerate(
+        ({"delay_ms": 5, "unique": unique}, {"not_before": 5, "group": "g"})
+    ):
+        job = {"data": 1, "priority": 1, "expires_ms": 9, **options}
+        every = {"topic": f"{name}-t", "record": job, "every_ms": 86_400_000}
+        seen.ok("PUT", f"/v0/schedules/{name}-job-{nth}", every)
     for action in ("run", "pause", "resume"):
         seen.ok("POST", f"/v0/schedules/{name}/{action}")
     assert seen.ok("GET", f"/v0/schedules/{name}")["last_run"]["seq"] == 1
