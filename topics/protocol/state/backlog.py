@@ -9,7 +9,7 @@ A source has the jobs of one priority, or of one priority and group.  In a queue
 whose first job alone may be claimed.  Sources that have a job to give stand in a lane for its priority, the best first.
 Jobs leave sources lazily: whether the first job of a source is still there is asked when it comes up.
 
-Cost: O(log sources) a job; a delayed job or one that may expire has an entry in a timetable.
+Cost: O(log sources) a job; a delayed job or one that may expire has an entry by its time (`seq_times`).
 """
 
 from array import array
@@ -29,7 +29,7 @@ from topics.protocol.model.job_options import DIGEST_BYTES, DecodedOptions, enco
 from topics.protocol.model.records import LIVE
 from topics.protocol.state.job import AGAIN, LEASED, Job, JobPlace
 from topics.protocol.state.job_table import DELAYED, EXPIRING, GONE, SEQ_MAX, TAGGED, JobTable
-from topics.protocol.state.timetable import Timetable
+from topics.protocol.state.seq_times import SeqTimes
 from topics.protocol.state.topic import Topic
 
 ABSORBED_ROWS: Final = 1 << 16
@@ -116,8 +116,8 @@ class Backlog:
         """Time has passed up to here."""
         self.ends_sooner = False
         """A job may expire sooner than was known."""
-        self._delays = Timetable()
-        self._expiries = Timetable()
+        self._delays = SeqTimes()
+        self._expiries = SeqTimes()
         self._known: NDArray[np.int64] | None = None
         self._of: dict[int, Source] = {}
         self._sources: dict[tuple[int, int], Source] = {}

@@ -13,7 +13,7 @@ SORTED_FROM: Final = 512
 """So many entries that come together are sorted into the arrays; fewer go into the heap."""
 
 
-class Timetable:
+class SeqTimes:
     """Entries (time, seq); the earliest first, at one time the lowest seq first."""
 
     def __init__(self) -> None:

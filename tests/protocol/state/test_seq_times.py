@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.protocol.state import timetable
-from topics.protocol.state.timetable import Timetable
+from topics.protocol.state import seq_times
+from topics.protocol.state.seq_times import SeqTimes
 
 
-def added(table: Timetable, *entries: tuple[int, int]) -> Timetable:
+def added(table: SeqTimes, *entries: tuple[int, int]) -> SeqTimes:
     times = np.array([at for at, _ in entries], np.int64)
     table.add(times, np.array([seq for _, seq in entries], np.int64))
     return table
@@ -21,9 +21,9 @@ def test_entries_are_due_in_the_order_of_their_times(
     parts: list[list[tuple[int, int]]], data: st.DataObject
 ) -> None:
     """Together or one by one, before and after some were taken."""
-    sorted_from, timetable.SORTED_FROM = timetable.SORTED_FROM, 4  # type: ignore[misc]
+    sorted_from, seq_times.SORTED_FROM = seq_times.SORTED_FROM, 4  # type: ignore[misc]
     try:
-        table, left = Timetable(), list[tuple[int, int]]()
+        table, left = SeqTimes(), list[tuple[int, int]]()
         now_ms = 0
         for part in parts:
             added(table, *part)
@@ -36,12 +36,12 @@ def test_entries_are_due_in_the_order_of_their_times(
             assert len(table) == len(left)
             assert table.next_ms() == min((at for at, _ in left), default=None)
     finally:
-        timetable.SORTED_FROM = sorted_from  # type: ignore[misc]
+        seq_times.SORTED_FROM = sorted_from  # type: ignore[misc]
 
 
 def test_no_more_than_asked_for() -> None:
     """The rest is due still."""
-    table = added(Timetable(), *[(5, seq) for seq in range(1, 1001)])
+    table = added(SeqTimes(), *[(5, seq) for seq in range(1, 1001)])
     added(table, (4, 2000))
     first = table.take(9, 600)
     assert len(first) == 600
