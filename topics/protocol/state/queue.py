@@ -110,6 +110,8 @@ class Queue:
         self.pushed: set[int] = set()
         self.freed: list[tuple[int, int]] = []
         self.taking: JobTaker | None = None
+        self._passed = 0
+        """Options of jobs up to here went with the jobs."""
         self._doubtful: set[int] = set()
         self._again: list[int] = []
         self._times: list[tuple[int, int]] = []
@@ -569,8 +571,9 @@ class Queue:
 
     def pass_through(self, gone_through: int) -> None:
         """No record up to here is live any more: it was evicted, expired or lost."""
-        if self.backlog is not None:
-            self._free_options(np.array([[0, gone_through]]))
+        if self.backlog is not None and gone_through > self._passed:
+            self._free_options(np.array([[self._passed + 1, gone_through]]))
+            self._passed = gone_through
         known = self._known
         while known and known[0] <= gone_through:
             job = self.jobs.get(heappop(known))
