@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 FIELDS: Final = ("delay_ms", "not_before", "priority", "expires_ms", "group", "unique")
-"""Those of a record, as the flags that give them are named here."""
+"""Fields of a record, as the flags that give them are named here."""
 _TIMES: Final = ("delay_ms", "not_before")
 """They exclude each other."""
 _FLAGS: Final = (
