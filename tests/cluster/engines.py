@@ -16,6 +16,7 @@ from sim.files import SimFiles
 from topics.backup.proof import Living
 from topics.backup.replica import replicate
 from topics.protocol.cluster.acceptance import UnitAcceptance
+from topics.protocol.cluster.formats import JOBS
 from topics.protocol.cluster.member import LogEffect, Member
 from topics.protocol.cluster.place import place_of
 from topics.protocol.cluster.rule.leading import Node
@@ -261,7 +262,9 @@ class EngineProcess:
                 deliver(found)
 
     def add(self, token: Token, topic: str) -> None:
-        record = {"data": token.mark}
+        record: dict[str, object] = {"data": token.mark}
+        if topic == "work" and self.node.format >= JOBS:
+            record |= _options(token.mark)
         body = orjson.dumps({"records": [record], "idempotency_key": f"k{token.mark}"})
         command = parse_append(topic, body, LIMITS, return_seqs=True, header_key=None)
         self.ask(command, lambda found: self.tell(token, topic, found))
@@ -443,6 +446,16 @@ def live_of(topic: Topic) -> tuple[list[int], bytes]:
     extents = topic.runs.extents_of(live)
     pieces = [run.read(spans) or run.read_blocking(spans) for run, spans in extents]
     return live, b",".join(bytes(each) for piece in pieces for each in piece)
+
+
+def _options(mark: int) -> dict[str, object]:
+    """What a job asks for: of some nothing, of others all that does not end it."""
+    found: dict[str, object] = {"priority": mark % 5 - 2} if mark % 2 else {}
+    if mark % 3 == 0:
+        found["delay_ms"] = 300 * (mark % 4)
+    if mark % 4 < 2:
+        found["group"] = f"g{mark % 3}"
+    return found
 
 
 def dump(engine: Engine, now_ms: int) -> dict[str, object]:

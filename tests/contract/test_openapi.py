@@ -17,6 +17,7 @@ from topics.protocol.faces.http.routes import ROUTES
 from .api import Api, tagged
 from .described import DOCUMENT, assert_described, assert_fits, operation
 from .server import Server
+from .server import until as until_true
 from .streams import Client, News, Sse1, Sse2, Ws, news, until
 from .wire import Answer
 
@@ -205,6 +206,29 @@ def seen_of_queues(seen: Seen, queue: str) -> None:
     seen.ok("GET", path)
     seen.ok("GET", f"/v0/topics?prefix={queue}&page_size=5&touch=true")
     seen_of_jobs(seen, f"{queue}-jobs")
+    seen_of_options(seen, f"{queue}-options")
+
+
+def seen_of_options(seen: Seen, queue: str) -> None:
+    """A queue with an order and every bound, and jobs with every option."""
+    path = f"/v0/topics/{queue}"
+    paced = {"rate": {"max": 9, "per_ms": 1000}, "max_in_flight": 9, "group_max_in_flight": 1}
+    backoff = {"base_ms": 9, "factor": 2.5, "max_ms": 90, "jitter": 0.5}
+    config = {"type": "queue", "order": "group", "fair": True, "backoff": backoff, **paced}
+    seen.ok("PUT", path, config)
+    unique = {"key": "k", "on_conflict": "replace", "for_ms": 1}
+    options = {"priority": 5, "group": "g", "unique": "u"}
+    records = [
+        {"data": 1, **options},
+        {"data": 2, "group": "g", "unique": unique},
+        {"data": 3, "delay_ms": 90_000, "tag": "t"},
+        {"data": 4, "not_before": 1, "expires_ms": 1, "tag": "t", "unique": "u"},
+        {"data": 5, "expires_ms": 1},
+    ]
+    seen.ok("POST", path, {"records": records})
+    seen.ok("POST", path, {"records": [{"data": 2, "group": "g", "unique": unique}]})
+    seen.ok("POST", f"{path}/claim", {"node": "w", "max": 9})
+    until_true("a job has expired", lambda: "expired" in seen.ok("GET", path)["queue"])
 
 
 def seen_of_jobs(seen: Seen, queue: str) -> None:
@@ -360,7 +384,7 @@ def seen_of_watched_partitions(
 
 def seen_of_pushes(seen: Seen, server: Server, keep: Callable[[Client], Client], name: str) -> None:
     seen.ok("PUT", f"/v0/topics/{name}", {"type": "queue"})
-    record = {"data": 1, "tag": "t", "node": "n", "meta": {"m": 1}}
+    record = {"data": 1, "tag": "t", "node": "n", "meta": {"m": 1}, "priority": 5, "group": "g"}
     records = [record, {**OF_KAFKA, "key": "/w=="}]
     seen.ok("POST", f"/v0/topics/{name}", {"records": records})
     query = "node=w&max=2&lease_ms=60000"
