@@ -120,6 +120,56 @@ def test_what_is_typed_is_published_byte_for_byte(api: Api, page: Any, at: At) -
     assert (record["$tag"], record["$node"], record["meta"]) == ("eu.de", "n1", {"trace": "z"})
 
 
+def test_a_job_is_published_with_its_options(api: Api, page: Any, at: At, console: Console) -> None:
+    """Where the topic is a queue; a key that another job has makes none. (§2)"""
+    console.forgives_failures = True
+    api.put("log")
+    api.put("mails", type="queue")
+    at("/topics/log/publish")
+    page.wait_for_selector("#publish-data")
+    assert not page.locator("#publish-priority").is_visible()
+    at("/topics/mails/publish")
+    page.locator("#publish-priority").wait_for()
+    options = {"delay-ms": "60000", "priority": "-7", "group": "acme", "unique": "k"}
+    for name, value in {"data": "1", **options, "expires-ms": "5"}.items():
+        page.locator(f"#publish-{name}").fill(value)
+    page.locator("#publish-send").click()
+    shows(page, "#published li:first-child", "Record 1 written.")
+    page.locator("#publish-send").click()
+    shows(page, "#published li:first-child", "Record 1 was there already.")
+    until_fact(page, "Jobs", "0 ready · 0 in flight · 1 delayed · 0 dead-lettered")
+
+    page.locator("#publish-priority").fill("high")
+    page.locator("#publish-send").click()
+    page.locator("#publish-trouble", has_text="$.records[0].priority").wait_for()
+
+
+def test_a_queue_s_order_is_set(api: Api, page: Any, at: At, console: Console) -> None:
+    """Fields that a config does not have are there to be given, and are taken away again. (§0.10)"""
+    console.forgives_failures = True
+    api.put("mails", type="queue", order="group", backoff={"base_ms": 5})
+    at("/topics/mails/settings")
+    page.locator('#settings [name="rate"]').fill('{"max": 9, "per_ms": 1000}')
+    page.locator('#settings [name="order"]').select_option("")
+    page.locator('#settings [name="fair"]').select_option("true")
+    page.locator("#settings-save").click()
+    shows(page, "#settings-done", "Saved.")
+    config = api.state("mails")["config"]
+    assert (config["rate"], config["fair"]) == ({"max": 9, "per_ms": 1000}, True)
+    assert (config.get("order"), config["backoff"]["base_ms"]) == (None, 5)
+    page.locator('#settings [name="rate"]').fill("fast")
+    page.locator("#settings-save").click()
+    page.locator("#settings-trouble", has_text="$.rate").wait_for()
+
+
+def test_what_waits_for_its_group_is_shown(api: Api, page: Any, at: At) -> None:
+    """And what nobody claimed in time. (§10.7)"""
+    api.put("mails", type="queue", order="group")
+    api.append("mails", *({"data": n, "group": "g"} for n in range(3)))
+    at("/topics/mails")
+    until_fact(page, "Jobs", "3 ready · 0 in flight · 2 blocked · 0 dead-lettered")
+
+
 def test_text_is_sent_as_text_and_what_is_no_json_is_not_sent(api: Api, page: Any, at: At) -> None:
     """The page says what is wrong before anything is written."""
     api.put("jobs")

@@ -106,6 +106,24 @@ def test_the_state_of_a_queue(memory: MemoryTopics, run: Any) -> None:
     assert json.loads(run("info", "jobs", "--json").stdout)["queue"]["in_flight"] == 1
 
 
+def test_the_state_of_a_queue_whose_jobs_wait_and_expire(memory: MemoryTopics, run: Any) -> None:
+    """What waits for its group is ready, and what nobody claimed in time is counted. (§10.7)"""
+    assert run("create", "q", "--type", "queue", "--order", "group").exit_code == 0
+    memory.client.append("q", 1, expires_ms=5)
+    memory.advance(ms=10)
+    memory.client.append("q", 2, 3, 4, group="g")
+    memory.client.claim("q", node="w")
+
+    lines = run("info", "q").stdout.splitlines()
+
+    at = lines.index("ready         2")
+    assert lines[at + 1] == "blocked       2 of the ready wait for their group"
+    assert "expired       1 were not claimed in time" in lines
+    assert "order=group" in run("config", "q").stdout.splitlines()
+    assert run("config", "q", "order=").exit_code == 0
+    assert "blocked" not in run("info", "q").stdout
+
+
 def test_the_state_of_an_empty_log(memory: MemoryTopics, run: Any) -> None:
     """No seqs, and no jobs."""
     memory.client.put_topic("audit")

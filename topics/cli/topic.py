@@ -64,7 +64,8 @@ def create(client: "Client", name: str, exist_ok: bool, as_json: bool, **options
 def configure(client: "Client", name: str, changes: tuple[str, ...], as_json: bool) -> None:
     """Show the config of the topic NAME, or change some fields of it and keep the others.
 
-    Durations and sizes may have a unit.  `KEY=` clears priority and dead_letter.
+    Durations and sizes may have a unit.  `KEY=` clears priority, dead_letter and what orders or
+    limits a queue.
 
     \b
     topics config jobs
@@ -215,6 +216,10 @@ def _described(state: "TopicState") -> "list[tuple[str, str]]":
                 f"{queue.dead_lettered:,}, to {state.config.dead_letter or 'nowhere'}",
             ),
         ]
+        if queue.blocked:
+            rows.insert(-3, ("blocked", f"{queue.blocked:,} of the ready wait for their group"))
+        if queue.expired:
+            rows.append(("expired", f"{queue.expired:,} were not claimed in time"))
         if queue.damaged:
             rows.append(("damaged", f"{queue.damaged:,} of the delayed cannot be read"))
     return rows

@@ -147,6 +147,32 @@ def test_the_same_bounds_as_a_session() -> None:
     assert order(op="subscribe", topic="a", consistency="strong").view.strong
 
 
+def test_a_publish_gives_jobs_their_options() -> None:
+    """As an append does, and a large message as a small one. (§2, §7.7)"""
+    unique = {"key": "k", "on_conflict": "replace", "for_ms": 5}
+    job = {
+        "data": 1,
+        "delay_ms": 7,
+        "priority": -3,
+        "expires_ms": 9,
+        "group": "g",
+        "unique": unique,
+    }
+    publish = order(op="publish", topic="q", records=[job, {"data": 2}])
+    [asked, none] = publish.append.jobs
+    assert none is None
+    assert (asked.delay_ms, asked.priority, asked.expires_ms, asked.group) == (7, -3, 9, "g")
+    assert (asked.unique.replaces, asked.unique.for_ms) == (True, 5)
+
+    text = json.dumps(job).encode()
+    found = large(b'"op":"publish","topic":"q"', MANY + b"," + text)
+    assert isinstance(found.order, websocket.Publish)
+    assert found.order.append.jobs is not None
+    assert found.order.append.jobs[-1] == asked
+    refused = refusal(op="publish", topic="q", records=[{**job, "not_before": 1}])
+    assert "$.records[0].delay_ms" in refused.message
+
+
 def test_a_publish_is_an_append() -> None:
     """The same body, and `return_seqs` in it. (§7.7)"""
     publish = order(op="publish", topic="a", records=[{"data": 1}], node="n", idempotency_key="k")

@@ -6,7 +6,12 @@ import { isJson } from "./json.js";
 
 let topic = "";
 
-export function openPublish(name) {
+const OF_JOBS = ["delay_ms", "priority", "group", "unique", "expires_ms"];
+const TEXTS = ["group", "unique"];
+const input = (name) => $("publish-" + name.replace("_", "-"));
+
+export function openPublish(name, isQueue) {
+  for (const each of OF_JOBS) input(each).parentElement.hidden = !isQueue;
   if (topic === name) return;
   topic = name;
   $("published").replaceChildren();
@@ -20,6 +25,10 @@ function body() {
   for (const name of ["tag", "node"]) {
     const value = $("publish-" + name).value;
     if (value) parts.push(`${JSON.stringify(name)}:${JSON.stringify(value)}`);
+  }
+  for (const name of OF_JOBS) {
+    const value = input(name).value.trim(), isNumber = !TEXTS.includes(name) && /^-?\d+$/.test(value);
+    if (value && !input(name).parentElement.hidden) parts.push(`"${name}":${isNumber ? value : JSON.stringify(value)}`);
   }
   const meta = $("publish-meta").value.trim();
   if (meta) parts.push(`"meta":${meta}`);
@@ -42,7 +51,8 @@ $("publish").onsubmit = async (event) => {
   try {
     const sent = topic, answer = await sendJson("POST", `/v0/topics/${sent}`, body());
     const seq = answer.first_seq;
-    $("published").prepend(make("li", "", "Record ", link(digits(seq), `#/topics/${sent}/records/${seq}`), " written."));
+    const done = answer.unique ? " was there already." : answer.replaced ? ` written, in place of ${digits(answer.replaced[0])}.` : " written.";
+    $("published").prepend(make("li", "", "Record ", link(digits(seq), `#/topics/${sent}/records/${seq}`), done));
     while ($("published").children.length > 10) $("published").lastChild.remove();
   } catch (error) {
     set($("publish-trouble"), why(error));

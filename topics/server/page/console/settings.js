@@ -3,15 +3,18 @@
 
 import { ask, sendText, why } from "./api.js";
 import { $, make, set } from "./dom.js";
-import { fields, parse } from "./json.js";
+import { fields, isJson, parse } from "./json.js";
 
 const CHOICES = {
   durability: ["ephemeral", "memory", "disk", "fsync"], discard: ["old", "reject"],
   auto_priority: ["true", "false"], auto_create: ["true", "false"], dedupe_node: ["true", "false"], leases_durable: ["true", "false"],
+  order: ["", "group"], fair: ["", "true", "false"],
 };
-const OF_QUEUES = ["lease_ms", "claim_jitter_ms", "max_deliveries", "dead_letter", "leases_durable"];
+const ABSENT = ["order", "fair", "rate", "max_in_flight", "group_max_in_flight", "backoff", "result_ttl_ms", "keep_done"]; // not in the config where they are not given
+const OF_QUEUES = ["lease_ms", "claim_jitter_ms", "max_deliveries", "dead_letter", "leases_durable", ...ABSENT];
+const OBJECTS = ["rate", "backoff", "kafka_configs"]; // as JSON
 const FIXED = ["type", "durable"]; // the one cannot be changed, the other follows from the class
-const TEXTS = ["dead_letter", "durability", "discard"];
+const TEXTS = ["dead_letter", "durability", "discard", "order"];
 const MEANINGS = {
   ttl_ms: "records older than this expire; 0: never", cap_records: "most records; 0: no cap", cap_bytes: "most bytes; 0: no cap",
   discard: "when full: evict the oldest, or refuse writes", durability: "what an answer to a write promises",
@@ -19,6 +22,10 @@ const MEANINGS = {
   dedupe_node: "readers may leave out their own records", auto_create: "a write may create it", lease_ms: "how long a claim leases a job",
   claim_jitter_ms: "claims wait for each other this long", max_deliveries: "then to the dead letters; 0: no limit",
   dead_letter: "topic of the dead letters; empty: none", leases_durable: "leases survive a crash",
+  order: "group: one job of a group after another", fair: "claims take groups in turn",
+  rate: 'jobs started at most: {"max": 100, "per_ms": 60000}; empty: no limit', max_in_flight: "jobs leased at once; empty: no limit",
+  group_max_in_flight: "the same of one group", backoff: 'how long a job rests that failed: {"base_ms": 1000}; empty: not at all',
+  result_ttl_ms: "how long what became of a job is kept; empty: an hour", keep_done: "of how many jobs; empty: 1,000",
 };
 
 let topic = "", loaded = ""; // the config that the form was made of, as text
@@ -41,21 +48,24 @@ export async function openSettings(name) {
 
 export const forgetSettings = () => { topic = loaded = ""; $("settings-fields").replaceChildren(); };
 
+/** Every field, also those that the config does not have. */
+const whole = (config) => ({ ...fields(config), ...Object.fromEntries(ABSENT.filter((name) => !(name in fields(config))).map((name) => [name, "null"])) });
+
 function fill(config) {
   loaded = config.text;
-  const values = fields(config), isQueue = values.type === '"queue"';
+  const values = whole(config), isQueue = values.type === '"queue"';
   const shown = Object.entries(values).filter(([name]) => !FIXED.includes(name) && (isQueue || !OF_QUEUES.includes(name)));
   $("settings-fields").replaceChildren(...shown.map(([name, value]) => field(name, value)));
 }
 
 function field(name, value) {
-  const text = value === "null" ? "" : value[0] === '"' ? JSON.parse(value) : value;
+  const text = value === "null" ? "" : value.text ?? (value[0] === '"' ? JSON.parse(value) : value);
   const input = make(CHOICES[name] ? "select" : "input");
   if (CHOICES[name]) input.append(...CHOICES[name].map((choice) => new Option(choice, choice, false, choice === text)));
   else {
     input.value = text;
     input.spellcheck = false;
-    if (!TEXTS.includes(name)) input.inputMode = "numeric";
+    if (!TEXTS.includes(name) && !OBJECTS.includes(name)) input.inputMode = "numeric";
   }
   input.name = name;
   return make("label", "", make("span", "name", name), input, make("span", "soft", MEANINGS[name] ?? ""));
@@ -63,13 +73,13 @@ function field(name, value) {
 
 /** The config of the form as JSON: fields that it does not show keep what they have. */
 function body() {
-  const values = fields(parse(loaded)), parts = [];
+  const values = whole(parse(loaded)), parts = [];
   for (const [name, before] of Object.entries(values)) {
     if (FIXED.includes(name)) continue;
     const input = $("settings-fields").querySelector(`[name="${CSS.escape(name)}"]`);
-    if (!input) { parts.push(`${JSON.stringify(name)}:${before}`); continue; }
+    if (!input) { parts.push(`${JSON.stringify(name)}:${before.text ?? before}`); continue; }
     const text = input.value.trim();
-    const isRaw = /^-?\d+$|^true$|^false$/.test(text) && !TEXTS.includes(name);
+    const isRaw = OBJECTS.includes(name) ? isJson(text) : /^-?\d+$|^true$|^false$/.test(text) && !TEXTS.includes(name);
     parts.push(`${JSON.stringify(name)}:${text === "" ? "null" : isRaw ? text : JSON.stringify(text)}`);
   }
   return `{${parts.join(",")}}`;

@@ -58,7 +58,7 @@ function openTab() {
   const known = { head: state.head, earliest: state.earliest, isQueue: state.isQueue, partitions: state.partitions };
   if (tab === "records") openRecords(topic, known, wanted);
   if (tab === "live") openTail(topic, known);
-  if (tab === "publish") openPublish(topic);
+  if (tab === "publish") openPublish(topic, state.isQueue);
   if (tab === "settings") openSettings(topic);
   if (tab === "manage") {
     openRemoval(topic, () => refreshTopic());
@@ -167,7 +167,8 @@ const when = (text) => (text === "null" ? "not since the start" : clock(Number(t
 function fillFacts() {
   const { head, earliest, records, bytes, disk, segments, lost, queue, isQueue, config } = state;
   const jobs = queue && [`${digits(queue.ready)} ready`, `${digits(queue.in_flight)} in flight`,
-    ...(queue.delayed ? [`${digits(queue.delayed)} delayed`] : []), `${digits(queue.dead_lettered)} dead-lettered`].join(" · ");
+    ...(queue.delayed ? [`${digits(queue.delayed)} delayed`] : []), ...(queue.blocked ? [`${digits(queue.blocked)} blocked`] : []),
+    `${digits(queue.dead_lettered)} dead-lettered`, ...(queue.expired ? [`${digits(queue.expired)} expired`] : [])].join(" · ");
   const { loss } = oldest;
   const perS = rate();
   fillPartitions();
