@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from topics.protocol.model.job_options import decoded_options
+from topics.protocol.state.job import JobPlace
 
 from .lives import Bug, Lives, Patch, require
 
@@ -36,6 +37,8 @@ class Job(msgspec.Struct):
     deliveries: int = 0
     node: str = ""
     """Whose it is, under a lease that may have run out."""
+    noted: int = 0
+    """Deliveries when it was last given back."""
     until_ms: int = 0
     """Through when it is leased, where it has a node; else from when on it may be claimed again."""
 
@@ -259,10 +262,10 @@ class World(Lives):
         found = self._content(now_ms)
         for each in (self.naive, self.before):
             if each is not None:
-                self._lose_leases(each)
+                may_be = is_new or self._lose_leases(each, now_ms)
                 each.began_ms = each.began_ms if is_new else now_ms
                 each.expire(now_ms)
-                if self._told(each, now_ms) == found:
+                if may_be and self._told(each, now_ms) == found:
                     self.naive, self.before = each, None
                     break
         else:
@@ -271,12 +274,23 @@ class World(Lives):
     def now(self) -> int:
         return self.engine.engine.advance(self.engine.now_ms)
 
-    def _lose_leases(self, naive: Naive) -> None:
+    def _lose_leases(self, naive: Naive, now_ms: int) -> bool:
+        """A crash takes leases that are in no log.  What the log has of jobs that were given back stays, and a
+        checkpoint may have more of their deliveries.  Whether this queue may have become what is found."""
         if self.lasting:
-            return
+            return True
+        kept = self.engine.engine.state.queues[self.engine.topic("q").topic_id].jobs
         for job in naive.jobs.values():
-            if job.deliveries:
-                job.deliveries, job.node, job.until_ms = 0, "", 0
+            found = kept.get(job.seq)
+            deliveries = 0 if found is None else found.deliveries
+            if not job.noted <= deliveries <= job.deliveries:
+                return False
+            is_delayed = found is not None and found.place is JobPlace.DELAYED
+            until_ms = found.until_ms if found is not None and is_delayed else 0
+            if job.deliveries and not job.node and until_ms != job.until_ms > now_ms:
+                return False
+            job.deliveries, job.node, job.until_ms = deliveries, "", until_ms
+        return True
 
     def _content(self, now_ms: int) -> tuple[Any, ...]:
         records = self.engine.diff(name="q", limit=1000)["records"]
@@ -440,6 +454,7 @@ class World(Lives):
             for job in some:
                 rest_ms = naive.rest_ms(job) if delay_ms is None else delay_ms
                 job.node, job.until_ms = "", now_ms + rest_ms
+                job.noted = job.deliveries
             fields = {} if delay_ms is None else {"delay_ms": delay_ms}
             self.engine.nack(*seqs, node=node, **fields)
         else:
