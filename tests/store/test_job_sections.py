@@ -2,13 +2,16 @@
 
 import msgspec
 import pytest
+from protocol.harness import Harness
 from sim.files import SimFiles
 
 from topics.protocol.model.errors import Corrupt, DamagedRun
 from topics.protocol.model.job_options import JobRequest, resolved_options
 from topics.store import segment
 from topics.store.handle import Handle
+from topics.store.inspect import inspect
 from topics.store.layout import JOBS, segment_name
+from topics.store.store import DiskStore
 
 from .ledger import HotRun, entry_of
 from .stores import TEXTS, World, sealed
@@ -84,3 +87,25 @@ def test_a_run_tells_its_damage_with_its_seqs(
     with pytest.raises(DamagedRun) as told:
         run.job_options()
     assert (told.value.first_seq, told.value.last_seq) == (1, 10)
+
+
+def test_an_inspection_names_what_is_damaged() -> None:
+    """Before a start meets it. (FORMAT.md)"""
+    files = SimFiles()
+    engine = Harness(store=DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10))
+    engine.put("q", type="queue")
+    engine.append({"data": 1, "priority": 3}, name="q")
+    engine.sealing.press()
+    engine.seal()
+    engine.sync()
+    left = files.kill()
+    assert inspect(left.kill()).problems == []
+    [name] = [each for each in left.tree() if each.endswith(".seg")]
+    other = bytearray(left.tree()[name])
+    handle = Handle(left, int(name[:10]), bytes.fromhex(engine.store.instance_id))
+    more = segment.read_more(handle.file, name, handle.header)
+    handle.file.close()
+    other[int(more["offset"][-1])] ^= 1
+    left.put(name, bytes(other))
+    [problem] = inspect(left).problems
+    assert "does not verify" in str(problem)

@@ -376,3 +376,18 @@ def test_what_is_asked_and_is_nothing_is_no_option() -> None:
     engine.append(job(delay_ms=0, priority=0), name="q")
     assert engine.engine.state.queues[engine.topic("q").topic_id].backlog is None
     assert engine.claimed() == [1]
+
+
+def test_a_worker_that_waits_is_passed_over_while_none_may_be_started() -> None:
+    """News make no job of a rate that is used up. (133)"""
+    engine = queue(rate={"max": 1, "per_ms": 1000})
+    engine.append(1, 2, name="q")
+    assert engine.claimed() == [1]
+    assert engine.claim(wait_ms=5000) is None
+    engine.append(3, name="q")
+    engine.work_off()
+    assert engine.woken() == []
+    engine.now_ms += 1000
+    engine.work_off()
+    [answer] = engine.woken()
+    assert [each["$seq"] for each in answer["claimed"]] == [2]

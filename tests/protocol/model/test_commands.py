@@ -18,6 +18,7 @@ from topics.protocol.model.commands import (
     FetchBatches,
     FetchOffsets,
     FindPlaces,
+    GetJob,
     GetSchedule,
     Heartbeat,
     JoinGroup,
@@ -75,3 +76,9 @@ def test_a_read_that_does_not_wait_waits_for_no_news(wait_ms: int) -> None:
     """A read that is parked to go on in parts is in flight as any other. (§11)"""
     diff = Diff("t", 0, None, 1, 1, (), None, False, True, wait_ms, None)
     assert waits_for_news(diff) is (wait_ms > 0)
+
+
+def test_a_look_at_a_job_may_wait_for_its_end() -> None:
+    """And counts as a request that waits for news. (§10.9)"""
+    assert waits_for_news(GetJob("q", 1, wait_ms=5))
+    assert not waits_for_news(GetJob("q", 1))

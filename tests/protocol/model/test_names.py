@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from protocol.harness import refusal
 from topics.protocol.faces.http.statuses import STATUSES
-from topics.protocol.model.errors import ErrorCode
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.names import (
     decode_segment,
     is_topic_name,
@@ -16,6 +16,7 @@ from topics.protocol.model.names import (
     partition_of,
     quote,
     require_router_name,
+    require_schedule_name,
     require_topic_name,
 )
 
@@ -92,3 +93,10 @@ def test_a_partition_has_a_name_that_no_topic_has(index: int) -> None:
     name = partition_name("orders", index)
     assert partition_of(name) == ("orders", index)
     assert is_topic_name(name) == (index == 0)
+
+
+def test_a_name_of_a_schedule_is_one_of_a_topic() -> None:
+    """Else 400. (§14)"""
+    assert require_schedule_name("a.b:c-1") == "a.b:c-1"
+    with pytest.raises(Rejection, match="is not a schedule name"):
+        require_schedule_name("a b")

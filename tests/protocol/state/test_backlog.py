@@ -274,3 +274,37 @@ def test_what_was_not_asked_for_is_nothing() -> None:
     assert found.not_before(1) == 0
     assert not found.is_late(1, 1 << 60)
     assert np.array([found.blocked()]).tolist() == [0]
+
+
+def test_records_that_are_gone_before_anybody_asked() -> None:
+    """All of them expired: nothing is looked at."""
+    engine = queue({"priority": 1}, {"priority": 2}, ttl_ms=1000)
+    engine.now_ms += 2000
+    assert engine.claimed(max=9) == []
+    assert engine.counters() == (0, 0, 0)
+
+
+def test_more_is_given_back_than_there_are_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was taken before is in front again, in its order."""
+    monkeypatch.setattr(backlogs, "_SKIPPED", 1)
+    engine = queue()
+    large = "x" * 900_000
+    engine.append(*[{"data": large, "priority": 1} for _ in range(14)], name="q")
+    first = engine.claimed(max=14)
+    assert engine.claimed(max=14) == [*range(len(first) + 1, 15)]
+
+
+def test_a_job_of_a_group_that_was_delivered_before_does_not_fit() -> None:
+    """It is first of its group the next time."""
+    engine = queue(order="group")
+    large = "x" * 900_000
+    engine.append(*[{"data": large, "tag": f"g{n}"} for n in range(12)], name="q")
+    taken = [*engine.claimed(max=12), *engine.claimed(max=12)]
+    engine.nack(*taken)
+    first = engine.claimed(max=12)
+    assert engine.claimed(max=12) == [*range(len(first) + 1, 13)]
+
+
+def test_a_seq_that_never_was_is_not_live() -> None:
+    engine = queue({})
+    assert [engine.topic("q").is_live(seq) for seq in (0, 1, 2)] == [False, True, False]

@@ -1,14 +1,15 @@
 """The body of a schedule (§14)."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from protocol.harness import refusal
-from topics.protocol.faces.http.schedules import parse_put_schedule
+from topics.protocol.faces.http.schedules import _known_name, parse_put_schedule
 from topics.protocol.model.config import TopicConfig
-from topics.protocol.model.errors import ErrorCode
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.schedules import EVERY_MS_MAX, ScheduleConfig, ScheduledRecord
 
@@ -89,3 +90,12 @@ def test_a_record_is_no_larger_than_one_of_an_append() -> None:
     )
     assert refused.code is ErrorCode.RECORD_TOO_LARGE
     assert "`$.record`" in refused.message
+
+
+def test_a_name_that_no_schedule_can_have_is_not_found() -> None:
+    """Where a schedule is only looked for; its length does not come back. (§14)"""
+    asked = SimpleNamespace(name="a b" * 200)
+    with pytest.raises(Rejection) as refused:
+        _known_name(asked)  # type: ignore[arg-type]
+    assert refused.value.code is ErrorCode.SCHEDULE_NOT_FOUND
+    assert len((refused.value.detail or {})["schedule"]) == 256

@@ -47,3 +47,19 @@ def test_a_topic_has_one_to_a_thousand_partitions(count: int) -> None:
     """400 for any other number. (§2.1)"""
     with pytest.raises(Rejection, match="1 to 1000 partitions"):
         parse_put("t", json.dumps({"partitions": count}).encode())
+
+
+@pytest.mark.parametrize(
+    ("config", "place"),
+    [
+        ({"order": "group", "group_max_in_flight": 2}, "group_max_in_flight"),
+        ({"result_ttl_ms": 0}, "result_ttl_ms"),
+        ({"rate": {"max": 0, "per_ms": 1}}, "rate.max"),
+        ({"backoff": {"base_ms": 1, "factor": 0.5}}, "backoff.factor"),
+    ],
+)
+def test_what_a_queue_cannot_promise_is_refused(config: dict[str, object], place: str) -> None:
+    """(133)"""
+    with pytest.raises(Rejection) as refused:
+        parse_put("q", json.dumps({"type": "queue", **config}).encode())
+    assert place in str(refused.value)
