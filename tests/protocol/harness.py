@@ -74,7 +74,9 @@ class Harness:
     ) -> None:
         self.limits = Limits(**limits)
         self.store: Any = store or MemoryStore()
-        self.engine = Engine(self.limits, self.store)
+        self.reports: list[str] = []
+        """Sentences about damage that an operator hears of."""
+        self.engine = Engine(self.limits, self.store, report=self.reports.append)
         self.now_ms = now_ms
         self.commit = GroupCommit(self.engine, self.store, self, self, flush_ms=200)
         self.maintenance = MaintenanceDriver(

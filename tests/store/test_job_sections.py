@@ -109,3 +109,26 @@ def test_an_inspection_names_what_is_damaged() -> None:
     left.put(name, bytes(other))
     [problem] = inspect(left).problems
     assert "does not verify" in str(problem)
+
+
+def test_a_start_tells_of_options_that_it_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And gives the jobs without any. (§0.5)"""
+    files = SimFiles()
+
+    def started(files: SimFiles) -> Harness:
+        return Harness(store=DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10))
+
+    engine = started(files)
+    engine.put("q", type="queue")
+    engine.append({"data": 1}, {"data": 2, "priority": 3}, name="q")
+    engine.sync()
+    engine.drive(engine.schedule.round(checkpoint=True))
+
+    def corrupt(handle: Handle, index: int, kind: int) -> None:
+        raise Corrupt(handle.path, 7, "a section of a run does not verify")
+
+    monkeypatch.setattr(Handle, "section", corrupt)
+    again = started(files.kill())
+    [told] = again.reports
+    assert 'jobs of queue "q" have lost their options' in told
+    assert again.claimed(max=9) == [1, 2]

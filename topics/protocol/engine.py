@@ -101,6 +101,7 @@ class Engine:
         gate: Callable[[Stream], bool] | None = None,
     ) -> None:
         self.limits = limits
+        self._report = report
         self.state = State(limits, store)
         self.active: dict[int, None] = {}
         """Topics that were written to since the start, the last one last."""
@@ -400,13 +401,19 @@ class Engine:
             if is_lossy or first <= last:
                 self._lose_tail(topic, first, last, now_ms)
             self.unit.publication.show_all(topic)
-        self.state.recover_jobs(clean=recovery.is_complete)
+        self._recover_jobs(clean=recovery.is_complete)
         queues = self.state.queues
         queues.next_lease = max(queues.next_lease, recovery.incarnation << LEASES_BITS)
         self.router_commands.on_recovered()
         self.group_commands.begin(now_ms)
         self.schedule_commands.begin()
         self.state.appended_total = 0  # a replay appends what was appended before
+
+    def _recover_jobs(self, *, clean: bool) -> None:
+        self.state.recover_jobs(clean=clean)
+        damages, self.state.queues.damages = self.state.queues.damages, []
+        for damage in damages:
+            self._report(damage)
 
     def _lose_tail(self, topic: Topic, first: int, last: int, now_ms: int) -> None:
         # Every event carries the counts that it left behind.  Those of the last one that is there are
@@ -431,7 +438,7 @@ class Engine:
         self.unit.is_replicated = True
         for topic in self.state.by_id.values():
             self.unit.publication.show_all(topic)
-        self.state.recover_jobs(clean=True)
+        self._recover_jobs(clean=True)
         self.router_commands.on_recovered()
         self.schedule_commands.begin()
         self.state.appended_total = 0
