@@ -49,7 +49,7 @@ public class OpenapiGenerator {
         topics.putTopic("jobs", new ConfigBody().type(TopicType.QUEUE));
         records.appendRecords("jobs", new AppendBody().addRecordsItem(new RecordBody().data(object("mail", 1))), null, null);
         Job job = queues.claimJobs("jobs", new ClaimBody().node("w")).getClaimed().get(0);
-        Acked acked = queues.ackJobs("jobs", new HeldBody().node("w").addSeqsItem(job.get$Seq()).addLeaseIdsItem(job.getLeaseId()));
+        Acked acked = queues.ackJobs("jobs", new AckBody().node("w").addSeqsItem(job.get$Seq()).addLeaseIdsItem(job.getLeaseId()));
 
         AppendBody three = new AppendBody().config(new ConfigBody().capRecords(1L));
         for (int n = 1; n <= 3; n++) three.addRecordsItem(new RecordBody().data(n));

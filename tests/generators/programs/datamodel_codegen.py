@@ -45,7 +45,7 @@ ask(
     models.AppendBody(records=[models.RecordBody(data={"mail": 1})]),
 )
 job = ask(models.Claimed, "POST", "/topics/jobs/claim", models.ClaimBody(node="w")).claimed[0]
-held = models.HeldBody(node="w", seqs=[job.field_seq], lease_ids=[job.lease_id])
+held = models.AckBody(node="w", seqs=[job.field_seq], lease_ids=[job.lease_id])
 acked = ask(models.Acked, "POST", "/topics/jobs/ack", held)
 
 three = [models.RecordBody(data=n) for n in (1, 2, 3)]

@@ -50,7 +50,7 @@ func main() {
 	mail := topics.AppendBody{Records: []topics.RecordBody{{Data: map[string]any{"mail": 1}}}}
 	good(client.AppendRecordsWithResponse(ctx, "jobs", nil, mail))
 	job := good(client.ClaimJobsWithResponse(ctx, "jobs", topics.ClaimBody{Node: "w"})).JSON200.Claimed[0]
-	held := topics.HeldBody{Node: "w", Seqs: []int64{job.Seq}, LeaseIds: &[]string{job.LeaseId}}
+	held := topics.AckBody{Node: "w", Seqs: []int64{job.Seq}, LeaseIds: &[]string{job.LeaseId}}
 	acked := good(client.AckJobsWithResponse(ctx, "jobs", held)).JSON200
 
 	three := topics.AppendBody{

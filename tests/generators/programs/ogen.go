@@ -67,7 +67,7 @@ func main() {
 	mail := &topics.AppendBody{Records: []topics.RecordBody{record(`{"mail":1}`)}}
 	good[*topics.AppendRecordsOK](client.AppendRecords(ctx, mail, topics.AppendRecordsParams{Topic: "jobs"}))
 	job := good[*topics.Claimed](client.ClaimJobs(ctx, &topics.ClaimBody{Node: "w"}, topics.ClaimJobsParams{Topic: "jobs"})).Claimed[0]
-	held := &topics.HeldBody{Node: "w", Seqs: []int64{job.Seq}, LeaseIds: topics.NewOptNilStringArray([]string{job.LeaseID})}
+	held := &topics.AckBody{Node: "w", Seqs: []int64{job.Seq}, LeaseIds: topics.NewOptNilStringArray([]string{job.LeaseID})}
 	acked := good[*topics.Acked](client.AckJobs(ctx, held, topics.AckJobsParams{Topic: "jobs"}))
 
 	three := &topics.AppendBody{

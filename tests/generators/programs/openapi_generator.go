@@ -59,9 +59,9 @@ func main() {
 	mail := topics.NewRecordBody(map[string]any{"mail": 1})
 	good(records.AppendRecords(ctx, "jobs").AppendBody(*topics.NewAppendBody([]topics.RecordBody{*mail})).Execute())
 	job := good(queues.ClaimJobs(ctx, "jobs").ClaimBody(*topics.NewClaimBody("w")).Execute()).Claimed[0]
-	held := topics.NewHeldBody("w", []int64{job.Seq})
+	held := topics.NewAckBody("w", []int64{job.Seq})
 	held.LeaseIds = []string{job.LeaseId}
-	acked := good(queues.AckJobs(ctx, "jobs").HeldBody(*held).Execute())
+	acked := good(queues.AckJobs(ctx, "jobs").AckBody(*held).Execute())
 
 	capped := topics.NewConfigBody()
 	capped.SetCapRecords(1)

@@ -36,7 +36,7 @@ with client.ApiClient(client.Configuration(host=sys.argv[1])) as api:
     topics.put_topic("jobs", client.ConfigBody(type=client.TopicType.QUEUE))
     records.append_records("jobs", client.AppendBody(records=[client.RecordBody(data={"mail": 1})]))
     job = queues.claim_jobs("jobs", client.ClaimBody(node="w")).claimed[0]
-    held = client.HeldBody(node="w", seqs=[job.seq], lease_ids=[job.lease_id])
+    held = client.AckBody(node="w", seqs=[job.seq], lease_ids=[job.lease_id])
     acked = queues.ack_jobs("jobs", held)
 
     three = [client.RecordBody(data=n) for n in (1, 2, 3)]

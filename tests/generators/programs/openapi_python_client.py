@@ -36,7 +36,7 @@ put_topic.sync("jobs", client=client, body=models.ConfigBody(type_=models.TopicT
 mail = models.AppendBody(records=[models.RecordBody({"mail": 1})])
 append_records.sync("jobs", client=client, body=mail)
 job = claim_jobs.sync("jobs", client=client, body=models.ClaimBody(node="w")).claimed[0]
-held = models.HeldBody(node="w", seqs=[job.seq], lease_ids=[job.lease_id])
+held = models.AckBody(node="w", seqs=[job.seq], lease_ids=[job.lease_id])
 acked = ack_jobs.sync("jobs", client=client, body=held)
 
 three = [models.RecordBody(n) for n in (1, 2, 3)]

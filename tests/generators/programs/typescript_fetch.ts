@@ -28,7 +28,7 @@ async function main(): Promise<void> {
   const job = claimed.claimed[0]!;
   const acked = await queues.ackJobs({
     topic: "jobs",
-    heldBody: { node: "w", seqs: [job.$seq], leaseIds: [job.leaseId] },
+    ackBody: { node: "w", seqs: [job.$seq], leaseIds: [job.leaseId] },
   });
 
   await records.appendRecords({
