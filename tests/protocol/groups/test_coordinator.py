@@ -241,6 +241,15 @@ def test_the_last_member_that_leaves_leaves_an_empty_group() -> None:
     assert room.leave(Membership(member_id="x")) == [GroupFault.UNKNOWN_MEMBER]
 
 
+def test_nobody_leaves_a_group_that_has_no_members() -> None:
+    room = Room()
+    assert room.leave(Membership(member_id="x"), Membership(instance_id="i")) == [
+        GroupFault.UNKNOWN_MEMBER,
+        GroupFault.UNKNOWN_MEMBER,
+    ]
+    assert (room.coordinator.live, room.groups.by_name) == ({}, {})
+
+
 def test_members_are_named_by_their_ids_or_instances_each_with_its_own_error() -> None:
     """Also one that has not come yet. (KIP-345)"""
     room = Room(delay_ms=DELAY_MS)
