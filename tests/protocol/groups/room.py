@@ -48,7 +48,7 @@ class Room:
         for image in self.groups.images():
             groups.restore(image)
         room = Room(groups, self.now_ms)
-        room._ids = self._ids  # no id is given twice
+        room._ids, room._tokens = self._ids, self._tokens  # neither is given twice
         return room
 
     # ------------------------------------------------------------------ time
