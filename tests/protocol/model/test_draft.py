@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from topics.protocol.model import draft as module
@@ -49,6 +49,7 @@ def assert_equal(batch: Batch | None, expected: Batch) -> None:
 
 
 @given(RECORDS, LAYOUTS, st.booleans(), SEQS, SEQS, st.integers(0, 5000), st.integers(1, 90))
+@example([([1], None, None, None)] * 6, 1, False, 11, 13, 1, 40)
 def test_a_draft_becomes_what_is_rendered_at_once(
     records: list[Any],
     indent: Any,

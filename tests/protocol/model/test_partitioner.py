@@ -1,7 +1,7 @@
 """Keys go where Java's clients put them (§4, 122)."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from topics.protocol.model import partitioner
@@ -25,6 +25,7 @@ def test_a_hash_is_kafkas(key: bytes) -> None:
 
 
 @given(st.lists(st.none() | st.binary(max_size=9)))
+@example([b"abc", b"abcd", b"abcde", None])
 def test_keys_are_hashed_side_by_side_as_one_by_one(keys: list[bytes | None]) -> None:
     """Whatever their lengths are, and however many have one."""
     many = keys * (partitioner.TOGETHER + 1)

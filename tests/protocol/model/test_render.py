@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from topics.protocol.model.render import project, render_batch
@@ -39,6 +39,7 @@ def one_line(text: bytes) -> bytes:
 
 
 @given(RECORDS, LAYOUTS, st.booleans(), st.integers(1, 2**53))
+@example([([1], None, None, {"x": [2]}), ([], "n", "t", None)], 1, False, 7)
 def test_any_records_render_as_they_are(
     records: list[Any], indent: Any, shared_node: bool, first_seq: int
 ) -> None:
@@ -110,6 +111,7 @@ def test_any_projection_cuts_the_same_text(
 
 
 @given(VALUES, LAYOUTS, NAMES, NAMES)
+@example([1], 1, None, None)
 def test_the_short_way_of_one_record_is_the_long_way(
     value: Any, indent: Any, node: str | None, tag: str | None
 ) -> None:

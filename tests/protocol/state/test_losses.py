@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol.durable import Durable
@@ -43,6 +43,7 @@ def counted(state: State, now_ms: int, name: str = "t") -> dict[str, int]:
 
 
 @given(LOSSES, st.integers(0, 30 * HOUR_MS))
+@example([(0, "cap", 3), (0, "ttl", 2)], 26 * HOUR_MS)
 def test_the_hour_of_now_and_the_23_before_count(
     found: list[tuple[int, str, int]], later: int
 ) -> None:
