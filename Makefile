@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Where it is set, each run of pytest rewrites the asserts of all tests, in each of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve test test-spark brokers cluster sim soak long coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate lock clean
+.PHONY: serve test test-spark brokers cluster sim soak long coverage java screenshots demo bench bench-peers bench-frameworks bench-plots docs newcomer lint format dist generate lock clean
 
 # What the server needs, and no more.
 .venv/runtime: pyproject.toml
@@ -81,6 +81,13 @@ bench-peers: .venv/ready  ## the same jobs beside Redis, NATS, beanstalkd, which
 		apt-get -qq update && apt-get -qq install -y --no-install-recommends redis-server beanstalkd; } >/dev/null || true
 	@for busy in 0 $(BUSY); do \
 		PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m bench.peers --busy $$busy $(if $(OTHER),--command '$(OTHER)'); done
+
+bench-frameworks: .venv/ready  ## jobs through Celery, dramatiq, taskiq on this server and on Redis, and BullMQ, which it installs where it can
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'celery[redis]' 'dramatiq[redis]' taskiq taskiq-redis
+	npm install --silent --no-audit --no-fund --prefix build/frameworks bullmq ioredis || true
+	@type redis-server >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && \
+		apt-get -qq update && apt-get -qq install -y --no-install-recommends redis-server; } >/dev/null || true
+	$(BIN)/python -m bench.frameworks
 
 lint: .venv/ready  ## formatting, lint, types
 	$(BIN)/ruff format --check .
