@@ -1,0 +1,108 @@
+"""`Routes`: the bindings of all exchanges, in one compacted log that every process follows.
+
+A queue that belongs to one consumer (exclusive, or deleted with it and not durable) is not kept at
+the server at all: its consumer reads the log of the exchange from where it was when it was bound.
+So a process that is killed leaves nothing behind.  That an exchange has such readers is a binding,
+too, of the queue "".
+"""
+
+import threading
+from hashlib import blake2b
+from typing import Any, Final
+
+from kombu.transport.virtual.exchange import TopicExchange
+
+from topics.client import Client, Record, TopicNotFound
+
+LOG_CONFIG: Final[Any] = {"ttl_ms": 300_000, "cap_records": 100_000, "durability": "memory"}
+"""Of the log of an exchange: as long as a remote control command may be read late."""
+
+_patterns: Final = TopicExchange(None)
+
+
+def matches(kind: str, bound: str, routing_key: str) -> bool:
+    """Whether an exchange of a kind sends what has a routing key to what is bound with a key."""
+    if kind == "topic":
+        return bool(_patterns._match(_patterns.key_to_pattern(bound), routing_key))
+    return kind == "fanout" or bound == routing_key
+
+
+class Routes:
+    """Bindings, as of the last look; `find` looks first, so that no binding is missed."""
+
+    def __init__(self, client: Client, topic: str) -> None:
+        self._client, self._topic = client, topic
+        self._lock = threading.Lock()
+        self._bound: dict[str, dict[tuple[str, str], bool]] = {}
+        self._cursor, self._epoch = 0, ""
+
+    def find(self, exchange: str, routing_key: str, kind: str) -> set[str]:
+        """Queues that get a message; "" stands for the log of the exchange."""
+        return {
+            queue
+            for queue, bound in self.bindings(exchange)
+            if not queue or matches(kind, bound, routing_key)
+        }
+
+    def bindings(self, exchange: str) -> list[tuple[str, str]]:
+        """Queues of an exchange and the keys that they are bound with."""
+        with self._lock:
+            self._refresh()
+            return list(self._bound.get(exchange, ()))
+
+    @property
+    def exchanges(self) -> list[str]:
+        """Exchanges that have ever had a binding."""
+        with self._lock:
+            self._refresh()
+            return list(self._bound)
+
+    def bind(self, exchange: str, queue: str, routing_key: str) -> None:
+        """Add a binding; one that is there stays."""
+        if (queue, routing_key) not in self.bindings(exchange):
+            self._write(exchange, queue, routing_key, is_bound=True)
+
+    def unbind(self, exchange: str, queue: str, routing_key: str) -> None:
+        """Remove a binding."""
+        if (queue, routing_key) in self.bindings(exchange):
+            self._write(exchange, queue, routing_key, is_bound=False)
+
+    def unbind_queue(self, queue: str) -> None:
+        """Remove all bindings of a queue."""
+        for exchange in self.exchanges:
+            for bound, routing_key in self.bindings(exchange):
+                if bound == queue:
+                    self.unbind(exchange, queue, routing_key)
+
+    def _write(self, exchange: str, queue: str, routing_key: str, *, is_bound: bool) -> None:
+        names = "\0".join((exchange, queue, routing_key))
+        data = {"exchange": exchange, "queue": queue, "routing_key": routing_key, "bound": is_bound}
+        tag = blake2b(names.encode(), digest_size=16).hexdigest()
+        self._client.append(self._topic, data, tag=tag, config={"compact": True})
+
+    def _refresh(self) -> None:
+        is_behind = True
+        while is_behind:
+            try:
+                page = self._client.diff(
+                    self._topic,
+                    from_seq=self._cursor,
+                    epoch=self._epoch or None,
+                    record_type=Record[dict[str, Any]],
+                )
+            except TopicNotFound:
+                self._bound, self._cursor, self._epoch = {}, 0, ""
+                return
+            if page.tombstone and page.tombstone.reason == "recreated":
+                self._bound = {}
+            for record in page.records:
+                self._apply(**record.data)
+            self._cursor, self._epoch = page.next_from_seq, page.epoch or ""
+            is_behind = not page.caught_up
+
+    def _apply(self, *, exchange: str, queue: str, routing_key: str, bound: bool) -> None:
+        table = self._bound.setdefault(exchange, {})
+        if bound:
+            table[queue, routing_key] = True
+        else:
+            table.pop((queue, routing_key), None)
