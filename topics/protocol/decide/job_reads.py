@@ -52,6 +52,7 @@ ENDED_MAX: Final = 1000
 
 Read: TypeAlias = "Callable[[list[Row]], Outcome | None]"
 """What is made of records; None where the answer comes later."""
+Take: TypeAlias = "Callable[[list[Row] | Rejection], None]"
 
 
 class Row(msgspec.Struct, rename={"ts_ms": "$ts", "row": "$seq", "node": "$node"}):
@@ -127,7 +128,7 @@ class JobReads:
         if done is None:
             return JobsListed(topic.name, (), None)
         self._unit.expire(done, moment.now_ms)
-        seqs = _fitting(done, done.first_live(command.after + 1, ENDED_MAX))
+        seqs = fitting(done, done.first_live(command.after + 1, ENDED_MAX))
 
         def listed(rows: list[Row]) -> Outcome:
             found = []
@@ -262,6 +263,17 @@ class JobReads:
             texts.append(text)
         return answer(_rows(texts))
 
+    def fetch(self, done: Topic, seqs: Sequence[int], take: Take) -> None:
+        """Have records read on a thread, whose rows, or the reason why there are none, come in a later turn."""
+
+        def fetched(texts: list[list[Buffer]] | Exception) -> None:
+            if isinstance(texts, Exception):
+                take(_unreadable(texts, seqs))
+            else:
+                take(_rows(texts))
+
+        self._unit.fetches.append(Fetch(done.runs.extents_of(seqs), fetched))
+
     def _fetched(
         self,
         seqs: Sequence[int],
@@ -366,7 +378,7 @@ def _is_wanted(view: JobView, command: ListJobs) -> bool:
     return is_of_state and (command.group is None or view.group == command.group)
 
 
-def _fitting(done: Topic, seqs: Sequence[int]) -> list[int]:
+def fitting(done: Topic, seqs: Sequence[int]) -> list[int]:
     """As many as one page may hold, and the first always."""
     if not seqs:
         return []
