@@ -32,7 +32,7 @@ class Ended(NamedTuple):
     """A job that ends.
 
     Attributes:
-        node: Who was last.
+        node: Who was last; empty where that is not known.
         data: Of the record that is kept of it.
     """
 
@@ -75,7 +75,7 @@ class EndedJobs:
         return [
             Ended(
                 job.seq,
-                job.node,
+                _last_node(job),
                 encode_ended(
                     job.seq, "done", job.deliveries, job.notes, known[job.seq], result=said
                 ),
@@ -101,7 +101,7 @@ class EndedJobs:
         return [
             Ended(
                 job.seq,
-                job.node,
+                _last_node(job),
                 encode_ended(
                     job.seq,
                     "dead",
@@ -172,6 +172,13 @@ class EndedJobs:
         except Rejection:
             return False
         return self.keep(admitted, moment.now_ms)
+
+
+def _last_node(job: Job) -> str:
+    """Who was the last to hold a job; empty where it was given back without a reason, which nobody noted."""
+    if job.node or job.notes is None or not job.notes.reasons:
+        return job.node
+    return job.notes.reasons[-1].node
 
 
 def reconfigured(done: Topic, config: TopicConfigured, now_ms: int) -> TopicConfigured | None:
