@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topics.export import manifest
 from topics.export.manifest import (
     Commit,
     Damaged,
@@ -19,6 +20,7 @@ from topics.export.manifest import (
     Swap,
     decode,
     encode,
+    first_of,
     fold,
 )
 
@@ -108,6 +110,16 @@ def test_a_later_version_is_named() -> None:
         decode(line, "m")
     with pytest.raises(Damaged, match="version 2 is not 1"):
         fold([msgspec.structs.replace(SETTINGS, version=2)], "m")
+
+
+def test_a_later_program_knows_the_first_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A manifest that says no version is of the first, whatever the program writes by then; what it begins says so."""
+    written = encode(first_of(SETTINGS))
+    monkeypatch.setattr(manifest, "VERSION", 2)
+
+    with pytest.raises(Damaged, match="version 1 is not 2"):
+        fold(decode(written, "m")[0], "m")
+    assert b'"version":2' in encode(first_of(SETTINGS))
 
 
 def test_what_the_story_adds_up_to() -> None:

@@ -21,6 +21,9 @@ import msgspec
 from topics.protocol.model.names import PARTITION_MARK, partition_of, public_name
 
 VERSION: Final = 1
+"""Which this program writes and reads."""
+VERSION_UNSAID: Final = 1
+"""Of a manifest that says none, for ever."""
 
 Format = Literal["parquet", "jsonl", "delta", "iceberg"]
 TABLES: Final = ("delta", "iceberg")
@@ -81,7 +84,7 @@ class Settings(msgspec.Struct, frozen=True, tag="export", tag_field="kind", omit
     format: Format
     by: By
     n: int = 0
-    version: int = VERSION
+    version: int = VERSION_UNSAID
     tag_prefix: str | None = None
     fields: dict[str, object] | None = None
     has_variant: bool = False
@@ -345,6 +348,11 @@ class Catalogue:
             del lineage.files[path]
         lineage.files.update((file.path, file) for file in swap.added)
         lineage.erased += swap.erased
+
+
+def first_of(settings: Settings) -> Settings:
+    """The first entry of a manifest that begins."""
+    return msgspec.structs.replace(settings, n=1, version=VERSION)
 
 
 def fold(entries: Sequence[Entry], path: str) -> Catalogue:

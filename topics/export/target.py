@@ -36,6 +36,7 @@ from topics.export.manifest import (
     Swap,
     decode,
     encode,
+    first_of,
     fold,
 )
 from topics.export.parquet import ParquetCodec
@@ -364,7 +365,7 @@ def _loaded(lake: Lake, settings: Settings | None) -> tuple[Catalogue, list[str]
     if not entries:
         if settings is None:
             raise Unusable(f"{lake.path}: its manifest is empty; export to it again")
-        first: Entry = msgspec.structs.replace(settings, n=1)
+        first: Entry = first_of(settings)
         lake.append(MANIFEST, encode(first))
         lake.sync_directory(META)
         entries = [first]

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork, read_only
 from topics.protocol.decide.batches import BatchCommands
+from topics.protocol.decide.ended_erasure import EndedErasure
 from topics.protocol.decide.fetches import Fetches
 from topics.protocol.decide.groups import GroupCommands
 from topics.protocol.decide.job_changes import JobChanges
@@ -130,10 +131,11 @@ class Engine:
         self.latest = LatestReads(self.unit, self.scans)
         self.fetches = Fetches(self.unit, self.watches.connection_shares)
         self.group_commands = GroupCommands(limits, self.unit)
-        self._records = RecordCommands(self.unit, self.scans)
+        self.job_reads = JobReads(self.unit, self.scans)
+        erasure = EndedErasure(self.unit, self.job_reads)
+        self._records = RecordCommands(self.unit, self.scans, erasure)
         self.schedule_commands = ScheduleCommands(limits, self.unit, self._records)
         self._redrives = Redrives(self.unit, self.scans)
-        self.job_reads = JobReads(self.unit, self.scans)
         self._job_changes = JobChanges(
             self.unit, self.scans, self.job_reads, self._redrives, self.queue_commands
         )

@@ -614,3 +614,24 @@ def test_a_queue_before_a_ring_is_not_in_it() -> None:
     engine.nack(*engine.claimed("c"), name="c")
     assert engine.claimed("c") == []
     assert engine.state("a")["count"] == 1
+
+
+@pytest.mark.parametrize(
+    "config", [{}, {"order": "group"}, {"fair": True}, {"group_max_in_flight": 2}]
+)
+def test_a_job_that_is_dead_is_given_to_no_worker(config: dict[str, Any]) -> None:
+    """Whatever the order of claims: a dead-letter topic without room holds it up, and it is tried again. (§10.5)"""
+    engine = queue(dead_letter="d", **config)
+    engine.put("d", cap_records=1, discard="reject")
+    engine.append("full", name="d")
+    engine.append("bad", name="q")
+    engine.claim()
+    engine.nack(1, dead=True)
+
+    for _ in range(8):
+        engine.now_ms += 10_000
+        assert engine.claim()["claimed"] == []
+    engine.purge("d")
+    engine.now_ms += 10_000
+    assert engine.claim()["claimed"] == []
+    assert engine.state("q")["queue"]["dead_lettered"] == 1

@@ -236,6 +236,9 @@ def test_where_a_dead_letter_lies_is_kept_where_ends_are() -> None:
     assert (dead["seq"], dead["state"]) == (1, "dead")
     assert dead["dead_letter"] == {"topic": "d", "seq": 2}
     assert [each["reason"] for each in dead["reasons"]] == ["bad"]
+    assert dead["node"] == "w"
+    engine.nack(2, dead=True)
+    assert engine.job(2)["node"] is None
     assert engine.jobs(state="done")["jobs"] == []
 
     plain = one(dead_letter="d")

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from topics.protocol.model.errors import Rejection
+from topics.protocol.model.job_options import DELAY_MS_MAX
 
-from ..harness import Harness
+from ..harness import START_MS, Harness
 
 HOUR_MS = 3_600_000
 
@@ -332,6 +333,16 @@ def test_a_delay_beyond_the_ttl_is_refused() -> None:
     with pytest.raises(Rejection):
         engine.append(job(delay_ms=1001), name="q")
     engine.append(job(delay_ms=1000), job(), name="q")
+
+
+def test_no_job_waits_for_longer_than_ten_years() -> None:
+    """Neither for a time nor by a delay; what is past is no delay. (132)"""
+    engine = queue()
+    latest_ms = START_MS + DELAY_MS_MAX
+    with pytest.raises(Rejection) as refused:
+        engine.append(job(), job(not_before=latest_ms + 1), name="q")
+    assert "records[1]" in str(refused.value)
+    assert engine.append(job(not_before=latest_ms), job(not_before=1), name="q")["count"] == 2
 
 
 def test_the_first_append_makes_the_queue() -> None:

@@ -333,3 +333,52 @@ def test_who_waits_may_find_what_is_damaged_or_gone(monkeypatch: pytest.MonkeyPa
         engine.engine.job_reads._answer(engine.topic("q"), parse_get("q", "1", {}), "t")
         assert engine.woken() == []
         engine.read_fetches()
+
+
+@pytest.mark.parametrize("config", [{}, {"order": "group"}, {"fair": True}])
+def test_a_job_without_a_group_is_in_that_of_its_tag(config: dict[str, Any]) -> None:
+    """In its queue and after its end, whether claims go by groups or not. (§10.2, §10.9)"""
+    engine = queue(keep_done=9, dead_letter="d", **config)
+    engine.append(
+        {"data": 1, "tag": "acme"},
+        {"data": 2, "tag": "other", "group": "acme", "priority": 3},
+        {"data": 3, "tag": "acme", "group": "other"},
+        {"data": 4},
+        {"data": 5, "tag": "acme"},
+        name="q",
+    )
+
+    assert list(states(engine, group="acme")) == [1, 2, 5]
+    assert list(states(engine, group="other")) == [3]
+    assert [job["group"] for job in engine.jobs()["jobs"]] == [
+        *("acme", "acme", "other"),
+        None,
+        "acme",
+    ]
+    assert engine.job(1)["group"] == "acme"
+    while held := [job["$seq"] for job in engine.claim(max=9)["claimed"]]:
+        engine.ack(*[seq for seq in held if seq != 5])
+        engine.nack(*[seq for seq in held if seq == 5], dead=True)
+
+    assert set(states(engine, group="acme", state="done")) == {1, 2}
+    assert list(states(engine, group="other", state="done")) == [3]
+    assert list(states(engine, group="acme", state="dead")) == [5]
+    assert [engine.job(seq)["group"] for seq in (2, 3, 4)] == ["acme", "other", None]
+    assert [engine.job(seq)["priority"] for seq in (2, 3)] == [3, 0]
+
+
+def test_tags_on_a_disk_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of jobs in sealed records comes when their tags were read. (§10.9)"""
+    engine = queue()
+    engine.append({"data": 1, "tag": "acme"}, {"data": 2}, name="q")
+    engine.seal_all()
+    with cold(monkeypatch):
+        warm = set[int]()
+        monkeypatch.setattr(SealedRun, "is_warm", property(lambda run: run.first_seq in warm))
+        monkeypatch.setattr(SealedRun, "warm", lambda run: warm.add(run.first_seq))
+        assert engine.jobs(group="acme") is None
+        engine.read_fetches()
+        engine.work_off()
+        [page] = engine.woken()
+
+    assert [job["seq"] for job in page["jobs"]] == [1]

@@ -20,8 +20,9 @@ from topics.protocol.model.commands import (
     ResumeSchedule,
     RunSchedule,
 )
-from topics.protocol.model.errors import Corrupt, ErrorCode
+from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.events import Fired, RecordsAppended, ScheduleConfigured
+from topics.protocol.model.job_options import DELAY_MS_MAX
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Gate
 from topics.protocol.model.permission import permitted
@@ -306,10 +307,35 @@ def test_a_tick_whose_unique_job_is_there_makes_no_other(durability: str) -> Non
 
 
 def test_a_log_takes_no_options_of_jobs() -> None:
+    """Neither one that is there nor one that a tick would make; a queue that was made a log blocks its ticks. (115)"""
     engine = Harness()
-    engine.at_times(record={"data": 1, "priority": 7}, every_ms=1000)
+    engine.put("log")
+    urgent: dict[str, object] = {"record": {"data": 1, "priority": 7}, "every_ms": 1000}
+    for topic in ("log", "new"):
+        with pytest.raises(Rejection) as refused:
+            engine.at_times(topic=topic, **urgent)
+        assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert "new" not in engine.engine.state.topics
+    engine.at_times(topic="q", config={"type": "queue"}, **urgent)
     engine.pass_time(START_MS + 1000)
+    assert engine.counters("q")[0] == 1
+    engine.drop("q")
+    engine.put("q")
+    engine.pass_time(START_MS + 2000)
     assert engine.scheduled()["blocked"]["code"] == "invalid_request"
+
+
+def test_the_job_of_a_tick_waits_for_ten_years_at_most() -> None:
+    """As that of an append. (132)"""
+    engine = Harness()
+    config = {"type": "queue"}
+    latest_ms = START_MS + DELAY_MS_MAX
+    with pytest.raises(Rejection) as refused:
+        engine.at_times(
+            record={"data": 1, "not_before": latest_ms + 1}, every_ms=1000, config=config
+        )
+    assert "$.record.not_before" in str(refused.value)
+    engine.at_times(record={"data": 1, "not_before": latest_ms}, every_ms=1000, config=config)
 
 
 # ---------------------------------------------------------------------- missed ticks

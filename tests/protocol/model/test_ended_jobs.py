@@ -6,6 +6,7 @@ import pytest
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.ended_jobs import (
     EndedJob,
+    Known,
     Letter,
     Reason,
     cut_text,
@@ -22,14 +23,17 @@ NOTES = JobNotes((JobReason(5, "w", "no"), JobReason(6, "v", "net")), b'{"at":1}
 
 
 def test_what_has_nothing_to_say_is_left_out() -> None:
-    assert encode_ended(7, "done", 1, None) == b'{"seq":7,"state":"done","deliveries":1}'
-    assert encode_ended(7, "done", 1, JobNotes(), result=b"null").endswith(b'"result":null}')
+    assert encode_ended(7, "done", 1, None, Known()) == b'{"seq":7,"state":"done","deliveries":1}'
+    data = encode_ended(7, "done", 1, JobNotes(), Known(), result=b"null")
+    assert data.endswith(b'"result":null}')
 
 
 def test_it_comes_back_as_it_went() -> None:
-    data = encode_ended(7, "dead", 3, NOTES, letter=Letter("d", 4))
+    known = Known("t", "g", -5)
+    data = encode_ended(7, "dead", 3, NOTES, known, letter=Letter("d", 4))
     found = msgspec.json.decode(data, type=EndedJob)
     assert (found.seq, found.state, found.deliveries) == (7, "dead", 3)
+    assert Known(found.tag, found.group, found.priority) == known
     assert found.reasons == (Reason(5, "w", "no"), Reason(6, "v", "net")) == reasons_of(NOTES)
     assert (text_of(found.progress), text_of(found.result)) == (b'{"at":1}', None)
     assert found.dead_letter == Letter("d", 4)

@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Response
 
 from topics.protocol.cluster.rule.trimming import Bound, NodeNeeds, Wait
+from topics.protocol.cluster.rule.unit import FORMAT
 from topics.protocol.faces.http.append_body import parse_append
 from topics.protocol.faces.http.cluster import TrimBody
 from topics.protocol.faces.http.topics import parse_put
@@ -81,6 +82,7 @@ class FakeStanding:
     term: int = 1
     shard: int = 0
     index: int = 0
+    format: int | None = FORMAT
     ends: bool | None = True
     node: str = "n1"
     nodes: tuple[NodeStatus, ...] = ()

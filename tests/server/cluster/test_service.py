@@ -402,3 +402,31 @@ def test_a_trim_whose_answer_is_none_may_have_been_done() -> None:
             assert answer.json["error"]["detail"] == {"leader": leader.url, "outcome": "unknown"}
 
     run(story())
+
+
+def test_an_older_leader_is_not_asked_for_what_it_does_not_know() -> None:
+    """It would do an ack and drop its result: 409 `upgrade_pending`, and nothing is sent; what it knows is asked. While
+    it is not known how old the nodes are, the client tries again. (§0.6)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            follower, leader = pair.follower, pair.leader
+            await follower.append("q", 1, type="queue")
+            claim = await follower.ask("POST", "/v0/topics/q/claim", {"node": "w"})
+            assert claim.json["count"] == 1
+            ack = {"node": "w", "seqs": [1]}
+            asked: list[tuple[str, dict[str, object]]] = [
+                ("q/ack", {**ack, "result": 1}),
+                ("q/nack", {**ack, "reason": "why"}),
+                ("q/extend", {**ack, "lease_ms": 9000, "progress": 1}),
+                ("q", {"records": [{"data": 2, "delay_ms": 5000}]}),
+                ("q/jobs/1/cancel", {}),
+            ]
+            for known, code in ((1, (409, "upgrade_pending")), (None, (503, "not_leader"))):
+                follower.standing.format = known
+                for path, body in asked:
+                    assert (await follower.ask("POST", f"/v0/topics/{path}", body)).code == code
+            assert leader.shell.engine.state.topics["q"].count == 1
+            assert (await follower.ask("POST", "/v0/topics/q/ack", ack)).json["acked"] == 1
+
+    run(story())

@@ -15,7 +15,9 @@ from server.maintained import keep_up
 from server.runtime.test_runtime import LIMITS, append, diff, told
 from topics.protocol.driver import maintenance
 from topics.protocol.faces.http.append_body import parse_append
+from topics.protocol.faces.http.queues import parse_ack, parse_claim, parse_extend, parse_nack
 from topics.protocol.faces.http.records import parse_delete
+from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.commands import Command, DeleteTopic
 from topics.protocol.model.outcomes import Outcome
 from topics.server.runtime.runtime import Runtime
@@ -272,3 +274,131 @@ def test_dead_space_is_found_after_a_restart(tmp_path: Path) -> None:
     play(tmp_path, story)
     play(tmp_path, next_story)
     play(tmp_path, last_story)
+
+
+SECRETS = [
+    f"{where} secret"
+    for where in ("data", "tag", "group", "worker", "reason", "progress", "result")
+]
+
+
+async def all_done(runtime: Runtime) -> None:
+    """A queue in which a job is kept, and one has ended with a secret in all that was said of it."""
+    raw = {"type": "queue", "keep_done": 10}
+    await told(runtime, parse_put("q", json.dumps(raw).encode()))
+    job = {"data": "data secret", "tag": "tag secret", "group": "group secret"}
+    raw = {
+        "records": [
+            job,
+            {"data": "kept", "tag": "kept tag", "group": "kept group", "delay_ms": 10**9},
+        ]
+    }
+    body = json.dumps(raw).encode()
+    await told(runtime, parse_append("q", body, LIMITS, return_seqs=True, header_key=None))
+    for _ in range(2):
+        await told(runtime, parse_claim("q", b'{"node": "worker secret"}', LIMITS))
+        held = {"node": "worker secret", "seqs": [1]}
+        progress = {**held, "lease_ms": 9000, "progress": "progress secret"}
+        await told(runtime, parse_extend("q", json.dumps(progress).encode(), LIMITS))
+        await told(
+            runtime,
+            parse_nack("q", json.dumps({**held, "reason": "reason secret"}).encode(), LIMITS),
+        )
+    await told(runtime, parse_claim("q", b'{"node": "worker secret"}', LIMITS))
+    await told(
+        runtime, parse_ack("q", json.dumps({**held, "result": "result secret"}).encode(), LIMITS)
+    )
+
+
+def held_secrets(data_dir: Path) -> list[str]:
+    return [secret for secret in SECRETS if holds(data_dir, secret)]
+
+
+@pytest.mark.parametrize("asked", [{"match": "tag secret"}, {"before_seq": 2}], ids=str)
+@pytest.mark.parametrize("sealed", [False, True])
+def test_all_that_was_said_of_a_job_is_erased(
+    tmp_path: Path, asked: dict[str, object], sealed: bool
+) -> None:
+    """Also what is kept of its end; no file has it, nor what gave it a group. Other jobs stay. (§5, §10.9)"""
+
+    async def erasing(runtime: Runtime) -> None:
+        assert held_secrets(tmp_path) == SECRETS
+        await deletion(runtime, delete("q", erase=True, **asked))
+        assert held_secrets(tmp_path) == []
+        assert all(holds(tmp_path, kept) for kept in ("kept", "kept tag", "kept group"))
+
+    async def story(runtime: Runtime) -> None:
+        await all_done(runtime)
+        if not sealed:
+            await erasing(runtime)
+
+    play(tmp_path, story)
+    play(tmp_path, erasing if sealed else _nothing)
+
+
+async def _nothing(runtime: Runtime) -> None:
+    """A start and a stop."""
+
+
+def test_a_job_that_waits_is_erased_with_what_was_said_of_it(tmp_path: Path) -> None:
+    """Its reasons and progress are in no log and in no checkpoint any more. (§5, §10.5)"""
+
+    async def story(runtime: Runtime) -> None:
+        await told(runtime, parse_put("q", b'{"type": "queue"}'))
+        await told(runtime, tagged("data secret", "kept", topic="q"))
+        await told(runtime, parse_claim("q", b'{"node": "worker secret"}', LIMITS))
+        nack = {"node": "worker secret", "seqs": [1], "reason": "reason secret"}
+        await told(runtime, parse_nack("q", json.dumps(nack).encode(), LIMITS))
+        await tidied(runtime)
+        assert holds(tmp_path, "reason secret")
+
+        await deletion(runtime, delete("q", match="x", erase=True))
+
+        assert held_secrets(tmp_path) == []
+
+    play(tmp_path, story)
+
+
+def test_what_no_queue_keeps_any_more_is_erased_with_it(tmp_path: Path) -> None:
+    """Results beyond `keep_done` are deleted records as others are. (§5, §10.9)"""
+
+    async def story(runtime: Runtime) -> None:
+        await all_done(runtime)
+
+    async def next_story(runtime: Runtime) -> None:
+        await told(runtime, parse_put("q", b'{"type": "queue", "keep_done": 1}'))
+        await told(runtime, parse_claim("q", b'{"node": "w"}', LIMITS))
+        await told(runtime, tagged("another", topic="q"))
+        await told(runtime, parse_claim("q", b'{"node": "w"}', LIMITS))
+        await told(runtime, parse_ack("q", b'{"node": "w", "seqs": [3], "result": 1}', LIMITS))
+        assert holds(tmp_path, "result secret")
+
+        await deletion(runtime, delete("q", match="nobody", erase=True))
+
+        assert held_secrets(tmp_path) == []
+
+    play(tmp_path, story)
+    play(tmp_path, next_story)
+
+
+def test_what_a_deleted_topic_left_is_erased_with_the_next_of_its_name(tmp_path: Path) -> None:
+    """Its bytes lie in a file that others share, until somebody asks for an erasure. (§5)"""
+
+    async def story(runtime: Runtime) -> None:
+        await told(runtime, tagged("a secret"))
+        await told(runtime, tagged("of another " + "x" * 1000, topic="other"))
+
+    async def next_story(runtime: Runtime) -> None:
+        await told(runtime, DeleteTopic("jobs", if_empty=False))
+        await told(runtime, tagged("made anew"))
+        await tidied(runtime)
+        assert holds(tmp_path, "a secret")
+
+        await deletion(runtime, delete(match="y", erase=True))
+
+        assert not holds(tmp_path, "a secret")
+        assert "of another" in await texts(runtime, "other")
+        assert "made anew" in await texts(runtime, "jobs")
+
+    play(tmp_path, story)
+    play(tmp_path, next_story)

@@ -4,8 +4,12 @@ Format 1 carries all that records of HTTP need.  Format 2 carries record batches
 producers, the marks of records that came by Kafka, configs of record batches, and trims.  Format 3 carries partitions,
 compaction and groups of consumers.  Format 4 carries options of jobs and what became of them (redrives, reasons, progress,
 results), and schedules.
+
+A node asks its leader for commands over a link, which is of any version.  So it holds back what the leader might not
+know, by the same formats: a field that the leader does not know would be left out in silence.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import UNSET
@@ -16,19 +20,38 @@ from topics.protocol.model.commands import (
     AddPartitions,
     Append,
     AppendBatch,
+    ChangeJobs,
     Command,
     CommitOffsets,
+    CreateWatch,
     DeleteGroup,
     DeleteOffsets,
     DeleteRecords,
     DeleteSchedule,
+    DeleteSeqs,
+    DescribeGroup,
+    DescribeProducers,
+    DescribeTopics,
+    Diff,
     Extend,
+    FetchBatches,
+    FetchOffsets,
+    FindPlaces,
+    GetJob,
+    GetSchedule,
+    Heartbeat,
     JoinGroup,
     LeaveGroup,
+    ListGroups,
+    ListJobs,
+    ListSchedules,
     Nack,
     PauseSchedule,
+    Purge,
     PutSchedule,
     PutTopic,
+    ReadLatest,
+    ReadPage,
     Redrive,
     ReserveProducerIds,
     ResumeSchedule,
@@ -83,6 +106,53 @@ def format_of(command: Command) -> int:
             return FORMAT_OLDEST
 
 
+_KNOWN_FROM: Final[Mapping[type, int]] = {
+    FetchBatches: BATCHES,
+    FindPlaces: BATCHES,
+    DescribeTopics: BATCHES,
+    DescribeProducers: BATCHES,
+    ReadLatest: GROUPS,
+    DeleteSeqs: GROUPS,
+    Heartbeat: GROUPS,
+    FetchOffsets: GROUPS,
+    ListGroups: GROUPS,
+    DescribeGroup: GROUPS,
+    Redrive: JOBS,
+    ListJobs: JOBS,
+    GetJob: JOBS,
+    ChangeJobs: JOBS,
+    GetSchedule: SCHEDULES,
+    ListSchedules: SCHEDULES,
+}
+"""Kinds of commands that an older version does not know, though what they cause, if anything, is in every format."""
+
+
+def asked_format_of(command: Command) -> int:
+    """The oldest format such that each version that reads it knows the command with all its fields.  An older leader
+    that is asked for it would leave out what it does not know, and do the rest."""
+    known_from = _KNOWN_FROM.get(type(command), FORMAT_OLDEST)
+    match command:
+        case Append():
+            known_from = FORMAT_OLDEST if command.partitions is None else GROUPS
+        case Diff() | ReadPage() | DeleteRecords() | Purge():
+            known_from = FORMAT_OLDEST if command.partition is None else GROUPS
+        case CreateWatch():
+            begins = command.topics.values()
+            has_parts = any(begin.partitions is not None or begin.at for begin in begins)
+            known_from = GROUPS if has_parts else FORMAT_OLDEST
+    return max(known_from, format_of(command))
+
+
+def require_known(command: Command, read: int) -> None:
+    """Of a command that the leader is asked for.  Raises Rejection: 409 `upgrade_pending`, where the leader may be of a
+    version that does not know all of it.
+
+    Args:
+        read: The newest format that all nodes read.
+    """
+    _require(asked_format_of(command), read)
+
+
 def _format_of_config(config: TopicConfig) -> int:
     jobs = (
         *(config.order, config.fair, config.rate, config.backoff),
@@ -99,7 +169,10 @@ def _format_of_config(config: TopicConfig) -> int:
 
 def require_format(command: Command, written: int) -> None:
     """Raises Rejection: 409 `upgrade_pending`, where units are written in an older format."""
-    needed = format_of(command)
+    _require(format_of(command), written)
+
+
+def _require(needed: int, written: int) -> None:
     if needed > written:
         raise Rejection(
             ErrorCode.UPGRADE_PENDING,

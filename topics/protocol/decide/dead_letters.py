@@ -19,7 +19,7 @@ from topics.protocol.commit.unit_of_work import UnitOfWork, logs_deletes, no_suc
 from topics.protocol.decide.ended_jobs import EndedJobs
 from topics.protocol.model.backoff import backoff_ms
 from topics.protocol.model.config import TopicConfig
-from topics.protocol.model.ended_jobs import stamps_of
+from topics.protocol.model.ended_jobs import Letter, stamps_of
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.events import DeadLettered, RecordsDeleted, TopicCreated
 from topics.protocol.model.moment import Moment
@@ -199,12 +199,12 @@ class DeadLetters:
             return self._refuse(topic, jobs, moment)
         try:
             dest = self._dest(topic, copies, moment)
-            first_seq = dest.head_seq + 1
+            letter, kept = Letter(dest.name, dest.head_seq + 1), self._ended.known_of(topic, jobs)
             gate = self._unit.copy_into(dest, copies, cause, moment, freed_bytes=size_bytes)
             if not is_logged:
                 gone = RecordsDeleted(moment.now_ms, topic.topic_id, raw, left, left_bytes)
                 self._unit.emit(gone, logged=False)
-            ended = self._ended.of_letters(topic, jobs, dest, first_seq)
+            ended = self._ended.of_letters(topic, jobs, kept, letter)
             if self._ended.try_to_keep(topic, ended, moment):
                 gate = Gate.SYNCED
             return gate

@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork
-from topics.protocol.model.ended_jobs import Letter, encode_ended, ended_config, keeps_ended
+from topics.protocol.decide.job_groups import known_of
+from topics.protocol.model.ended_jobs import (
+    Known,
+    Letter,
+    encode_ended,
+    ended_config,
+    keeps_ended,
+)
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import RecordsAppended, TopicConfigured, TopicCreated
 from topics.protocol.model.moment import Moment
@@ -25,7 +32,7 @@ class Ended(NamedTuple):
     """A job that ends.
 
     Attributes:
-        node: Who was last.
+        node: Who was last; empty where that is not known.
         data: Of the record that is kept of it.
     """
 
@@ -51,37 +58,57 @@ class EndedJobs:
 
     # ------------------------------------------------------------------ what is kept
 
-    @staticmethod
     def of_ack(
-        topic: Topic, jobs: Sequence[Job], result: bytes, results: Sequence[tuple[int, bytes]]
+        self,
+        topic: Topic,
+        jobs: Sequence[Job],
+        result: bytes,
+        results: Sequence[tuple[int, bytes]],
     ) -> list[Ended]:
-        """What is kept of jobs that are done."""
+        """What is kept of jobs that are done, ascending by seq."""
         own, keeps = dict(results), keeps_ended(topic.config)
         if not (result or own or keeps) or topic.config.keep_done == 0:
             return []
-        found = []
-        for job in jobs:
-            said = own.get(job.seq, result)
-            if said or keeps:
-                data = encode_ended(job.seq, "done", job.deliveries, job.notes, result=said)
-                found.append(Ended(job.seq, job.node, data))
-        return found
+        told = [(job, own.get(job.seq, result)) for job in jobs]
+        told = [(job, said) for job, said in told if said or keeps]
+        known = self._known(topic, [job for job, _ in told])
+        return [
+            Ended(
+                job.seq,
+                _last_node(job),
+                encode_ended(
+                    job.seq, "done", job.deliveries, job.notes, known[job.seq], result=said
+                ),
+            )
+            for job, said in told
+        ]
+
+    def known_of(self, topic: Topic, jobs: Sequence[Job]) -> dict[int, Known]:
+        """What is kept of jobs when they have become dead letters, ascending by seq; asked while they are there."""
+        return self._known(topic, jobs) if keeps_ended(topic.config) else {}
+
+    def _known(self, topic: Topic, jobs: Sequence[Job]) -> dict[int, Known]:
+        queue = self._state.queues[topic.topic_id]
+        return known_of(topic, queue, [job.seq for job in jobs])
 
     @staticmethod
-    def of_letters(topic: Topic, jobs: Sequence[Job], dest: Topic, first_seq: int) -> list[Ended]:
-        """What is kept of jobs that are dead letters from `first_seq` on; ascending by seq."""
+    def of_letters(
+        topic: Topic, jobs: Sequence[Job], known: dict[int, Known], letter: Letter
+    ) -> list[Ended]:
+        """What is kept of jobs that are dead letters, of which `letter` is the first; ascending by seq."""
         if not keeps_ended(topic.config):
             return []
         return [
             Ended(
                 job.seq,
-                job.node,
+                _last_node(job),
                 encode_ended(
                     job.seq,
                     "dead",
                     job.deliveries,
                     job.notes,
-                    letter=Letter(dest.name, first_seq + nth),
+                    known[job.seq],
+                    letter=Letter(letter.topic, letter.seq + nth),
                 ),
             )
             for nth, job in enumerate(jobs)
@@ -145,6 +172,13 @@ class EndedJobs:
         except Rejection:
             return False
         return self.keep(admitted, moment.now_ms)
+
+
+def _last_node(job: Job) -> str:
+    """Who was the last to hold a job; empty where it was given back without a reason, which nobody noted."""
+    if job.node or job.notes is None or not job.notes.reasons:
+        return job.node
+    return job.notes.reasons[-1].node
 
 
 def reconfigured(done: Topic, config: TopicConfigured, now_ms: int) -> TopicConfigured | None:

@@ -12,7 +12,7 @@ from topics.protocol.decide.placement import part_of
 from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import AppendRemembered, Fired, RecordsAppended, TopicCreated
-from topics.protocol.model.job_options import JobRequest, resolved_options
+from topics.protocol.model.job_options import DELAY_MS_MAX, JobRequest, resolved_options
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import SYNCED, WRITTEN, Appended, Gate
 from topics.protocol.model.placed import PartitionSpan, Placed, decode_placed, encode_placed
@@ -249,13 +249,16 @@ def require_queue(topic: Topic, requests: Sequence[JobRequest | None]) -> None:
 
 
 def _require_in_time(topic: Topic, requests: Sequence[JobRequest | None], now_ms: int) -> None:
-    """Raises Rejection: 400 where a job would be gone before it may be claimed (132)."""
+    """Raises Rejection: 400 where a job waits longer than any may, or would be gone before it may be claimed (132)."""
     ttl_ms = topic.config.ttl_ms
-    for at, request in enumerate(requests) if ttl_ms else ():
+    for at, request in enumerate(requests):
         if request is None:
             continue
         delay_ms = request.delay_ms or request.not_before - now_ms
-        if delay_ms > ttl_ms:
+        if delay_ms > DELAY_MS_MAX:
+            what = f"`not_before` is {DELAY_MS_MAX} ms from now at most - at `$.records[{at}]`"
+            raise Rejection(ErrorCode.INVALID_REQUEST, what)
+        if ttl_ms and delay_ms > ttl_ms:
             what = f"the job would be gone before: `ttl_ms` is {ttl_ms} - at `$.records[{at}]`"
             raise Rejection(ErrorCode.INVALID_REQUEST, what)
 

@@ -13,8 +13,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from topics.protocol.commit.unit_of_work import UnitOfWork, gate_of, no_such_topic
+from topics.protocol.decide.job_groups import cold_runs, groups_of
 from topics.protocol.decide.leases import Leases
 from topics.protocol.decide.partial_scans import PartialScans, Scan
 from topics.protocol.model.access import Caller
@@ -50,6 +52,7 @@ ENDED_MAX: Final = 1000
 
 Read: TypeAlias = "Callable[[list[Row]], Outcome | None]"
 """What is made of records; None where the answer comes later."""
+Take: TypeAlias = "Callable[[list[Row] | Rejection], None]"
 
 
 class Row(msgspec.Struct, rename={"ts_ms": "$ts", "row": "$seq", "node": "$node"}):
@@ -78,25 +81,44 @@ class JobReads:
 
     def list_jobs(self, command: ListJobs, token: object, moment: Moment) -> Outcome | Parked:
         """Raises Rejection: 404, 409."""
-        topic, queue = self._leases.queue(command.topic, moment.now_ms)
+        topic, _ = self._leases.queue(command.topic, moment.now_ms)
         if command.state in ("done", "dead"):
             return self._list_ended(command, topic, token, moment)
-        backlog, now_ms = queue.backlog, moment.now_ms
-        are_known = command.state == "leased" or backlog is None or not backlog.delayed
-        if command.state in ("leased", "delayed") and are_known and len(queue.jobs) <= LOOKED_MAX:
-            seqs = sorted(seq for seq in queue.jobs if seq > command.after)
-            is_all = True
-        else:
-            seqs = topic.first_live(command.after + 1, LOOKED_MAX)
-            is_all = len(seqs) < LOOKED_MAX
+        scan = self._list_waiting(command, topic, moment)
+        return self._scans.begin(topic, token, scan) or Parked(None)
+
+    def _list_waiting(self, command: ListJobs, topic: Topic, moment: Moment) -> Scan:
+        """By number; the tags that may be their groups are read on a thread where a disk has them."""
+        seqs, after = self._to_look_at(command, topic, moment.now_ms)
+        cold = cold_runs(topic, seqs)
+        if cold:
+            moment = yield cold
+            seqs, after = self._to_look_at(command, topic, moment.now_ms)
+        queue = self._leases.settled(topic, moment.now_ms)
+        groups = groups_of(topic, queue, seqs)
         views: list[JobView] = []
         for seq in seqs:
-            view = view_of(queue, seq, now_ms)
+            view = view_of(queue, seq, moment.now_ms, groups.get(seq))
             if _is_wanted(view, command):
                 if len(views) == command.limit:
                     return JobsListed(topic.name, views, views[-1].seq)
                 views.append(view)
-        return JobsListed(topic.name, views, None if is_all else seqs[-1])
+        return JobsListed(topic.name, views, after)
+
+    def _to_look_at(
+        self, command: ListJobs, topic: Topic, now_ms: int
+    ) -> tuple[Sequence[int], int | None]:
+        """The jobs among which a page is, ascending; and the last one, where there may be more behind it."""
+        queue = self._leases.settled(topic, now_ms)
+        backlog = queue.backlog
+        are_known = command.state == "leased" or backlog is None or not backlog.delayed
+        if command.state in ("leased", "delayed") and are_known and len(queue.jobs) <= LOOKED_MAX:
+            known = sorted(seq for seq in queue.jobs if seq > command.after)
+            return topic.live_among(known), None
+        is_any = command.state is None and command.group is None
+        most = min(command.limit + 1, LOOKED_MAX) if is_any else LOOKED_MAX
+        seqs = topic.first_live(command.after + 1, most)
+        return seqs, None if len(seqs) < most else seqs[-1]
 
     def _list_ended(
         self, command: ListJobs, topic: Topic, token: object, moment: Moment
@@ -106,7 +128,7 @@ class JobReads:
         if done is None:
             return JobsListed(topic.name, (), None)
         self._unit.expire(done, moment.now_ms)
-        seqs = _fitting(done, done.first_live(command.after + 1, ENDED_MAX))
+        seqs = fitting(done, done.first_live(command.after + 1, ENDED_MAX))
 
         def listed(rows: list[Row]) -> Outcome:
             found = []
@@ -131,10 +153,15 @@ class JobReads:
         if not is_there(topic, command.seq):
             return self._find(command, topic, token) or Parked(None)
         if not command.wait_ms:
-            return JobShown(topic.name, view_of(queue, command.seq, moment.now_ms))
+            return JobShown(topic.name, self._view(topic, queue, command.seq, moment.now_ms))
         waiting = self._waiting.setdefault(topic.topic_id, _Waiting(topic))
         waiting.commands[token] = command
         return Parked(command.wait_ms)
+
+    @staticmethod
+    def _view(topic: Topic, queue: Queue, seq: int, now_ms: int) -> JobView:
+        """A job that is in its queue, with its group.  Raises DamagedRun."""
+        return view_of(queue, seq, now_ms, groups_of(topic, queue, [seq]).get(seq))
 
     def _find(self, command: GetJob, topic: Topic, token: object) -> Outcome | None:
         """What became of a job; None where the answer comes later."""
@@ -182,7 +209,7 @@ class JobReads:
         try:
             if is_there(topic, command.seq):
                 queue = self._state.queues[topic.topic_id]
-                view = view_of(queue, command.seq, self._state.now_ms)
+                view = self._view(topic, queue, command.seq, self._state.now_ms)
                 result = JobShown(topic.name, view)
             else:
                 result = self._find(command, topic, token)
@@ -235,6 +262,17 @@ class JobReads:
                 return None
             texts.append(text)
         return answer(_rows(texts))
+
+    def fetch(self, done: Topic, seqs: Sequence[int], take: Take) -> None:
+        """Have records read on a thread, whose rows, or the reason why there are none, come in a later turn."""
+
+        def fetched(texts: list[list[Buffer]] | Exception) -> None:
+            if isinstance(texts, Exception):
+                take(_unreadable(texts, seqs))
+            else:
+                take(_rows(texts))
+
+        self._unit.fetches.append(Fetch(done.runs.extents_of(seqs), fetched))
 
     def _fetched(
         self,
@@ -290,12 +328,10 @@ def search_ended(done: Topic, seq: int) -> "Generator[Sequence[Run], Moment, int
         before_seq = run.first_seq
 
 
-def view_of(queue: Queue, seq: int, now_ms: int) -> JobView:
-    """A job that is in its queue."""
+def view_of(queue: Queue, seq: int, now_ms: int, group: str | None = None) -> JobView:
+    """A job that is in its queue, and in a group (`groups_of`)."""
     job, backlog = queue.jobs.get(seq), queue.backlog
-    group, priority = None, 0
-    if backlog is not None:
-        group, priority = backlog.group_of(seq), backlog.priority_of(seq)
+    priority = 0 if backlog is None else backlog.priority_of(seq)
     if job is None:
         ready_ms = 0 if backlog is None else backlog.not_before(seq)
         if ready_ms > now_ms:
@@ -342,7 +378,7 @@ def _is_wanted(view: JobView, command: ListJobs) -> bool:
     return is_of_state and (command.group is None or view.group == command.group)
 
 
-def _fitting(done: Topic, seqs: Sequence[int]) -> list[int]:
+def fitting(done: Topic, seqs: Sequence[int]) -> list[int]:
     """As many as one page may hold, and the first always."""
     if not seqs:
         return []
@@ -360,10 +396,12 @@ def _rows(texts: Sequence[Sequence[Buffer]]) -> list[Row]:
 
 def _ended_view(row: Row, caller: Caller) -> JobView:
     ended = row.data
-    letter = None if ended.dead_letter is msgspec.UNSET else ended.dead_letter
+    letter = None if ended.dead_letter is UNSET else ended.dead_letter
     return JobView(
         ended.seq,
         ended.state,
+        ended.group if ended.group is not UNSET else None if ended.tag is UNSET else ended.tag,
+        ended.priority,
         deliveries=ended.deliveries,
         node=row.node,
         progress=text_of(ended.progress),

@@ -336,7 +336,7 @@ class QueueCommands:
                 is_first = job is None or not job.deliveries
                 if is_first and backlog.may_expire and backlog.is_late(seq, moment.now_ms):
                     late.append(seq)
-                elif job is not None and most and job.deliveries >= most:
+                elif job is not None and queue.is_over(job, most):
                     exhausted.append(job)
                 else:
                     seqs.append(seq)

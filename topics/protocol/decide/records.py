@@ -1,6 +1,6 @@
 """Record commands that write: append, delete, purge (§2, §5)."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -13,8 +13,16 @@ from topics.protocol.commit.unit_of_work import (
     no_such_partition,
     no_such_topic,
 )
+from topics.protocol.decide.ended_erasure import EndedErasure
 from topics.protocol.decide.job_appends import JobAppends, remembered
-from topics.protocol.decide.partial_scans import Finding, Looks, PartialScans, search_all, told
+from topics.protocol.decide.partial_scans import (
+    Finding,
+    Looks,
+    PartialScans,
+    Scan,
+    search_all,
+    told,
+)
 from topics.protocol.decide.placement import part_of, placement_of
 from topics.protocol.model.access import Scope
 from topics.protocol.model.commands import Append, DeleteRecords, DeleteSeqs, Purge
@@ -37,7 +45,6 @@ from topics.protocol.model.outcomes import (
     Purged,
 )
 from topics.protocol.model.placed import PartitionSpan, Placed, decode_placed, encode_placed
-from topics.protocol.model.ports import Run
 from topics.protocol.model.records import LIVE
 from topics.protocol.state.idempotency import PlacedBatch
 from topics.protocol.state.run_list import seq_spans
@@ -51,10 +58,11 @@ CONFIGURES: Final[frozenset[Scope]] = frozenset({"admin"})
 class RecordCommands:
     """Records of the topics of one engine."""
 
-    def __init__(self, unit: UnitOfWork, scans: PartialScans) -> None:
+    def __init__(self, unit: UnitOfWork, scans: PartialScans, ended: EndedErasure) -> None:
         self._unit = unit
         self._state = unit.state
         self._scans = scans
+        self._ended = ended
         self._jobs = JobAppends(unit)
 
     # ------------------------------------------------------------------ append
@@ -227,10 +235,13 @@ class RecordCommands:
         """§5: point-in-time, silent, idempotent."""
         partitions = self._partitions(command, moment, needs_one=command.before_seq is not None)
 
-        def outcome(deleted: int, gate: Gate) -> Deleted:
+        def outcome(deleted: int, gate: Gate) -> Outcome | None:
             if command.trims and command.before_seq is not None:
                 self._trim(partitions[0], command.before_seq - 1)
-            return _gone(Deleted, partitions, deleted, gate, erases=command.erase)
+            answer = _gone(Deleted, partitions, deleted, gate, erases=command.erase)
+            if not command.erase:
+                return answer
+            return self._ended.begin(partitions[0], command, answer, token, moment)
 
         looks = Looks()
         found = [
@@ -303,13 +314,13 @@ class RecordCommands:
         self,
         findings: Sequence[Finding],
         keep: int,
-        outcome: Callable[[int, Gate], Outcome],
+        outcome: Callable[[int, Gate], Outcome | None],
         token: object,
         moment: Moment,
     ) -> Outcome | Parked:
         """Find what is to go, in as many turns as that takes, and delete it in one of them."""
 
-        def scan() -> Generator[Sequence[Run], Moment, Outcome]:
+        def scan() -> Scan:
             now = moment
             for runs in search_all(findings, self._unit):
                 now = yield runs

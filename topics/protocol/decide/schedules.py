@@ -30,6 +30,7 @@ from topics.protocol.model.commands import (
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.events import Fired, ScheduleConfigured, ScheduleDeleted
+from topics.protocol.model.job_options import DELAY_MS_MAX
 from topics.protocol.model.limits import Limits, throttled
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import (
@@ -132,6 +133,7 @@ class ScheduleCommands:
         next_ms = self._first_tick(command, old, made_ms, now_ms)
         self._require_memory(config, old)
         self._require_topic(config, now_ms)
+        self._require_options(config, now_ms)
         log_bytes = FRAME_BYTES + config.record.size_bytes
         self._unit.require_writable(moment, log_bytes)
         schedule_id = self._schedules.next_id if old is None else old.schedule_id
@@ -179,6 +181,20 @@ class ScheduleCommands:
             if not topic_config.auto_create:
                 raise no_such_topic(config.topic)
             self._unit.admission.creation(config.topic, topic_config, now_ms)
+
+    def _require_options(self, config: ScheduleConfig, now_ms: int) -> None:
+        """Raises Rejection: 400 for options of a job that no tick could give: the topic is a log, or is to be made one;
+        it waits for longer than any job may (115, 132)."""
+        job, topic = config.record.job, self._state.topics.get(config.topic)
+        if job is None:
+            return
+        made = config.config or _DEFAULT
+        if (made if topic is None else topic.config).type != "queue":
+            what = f'topic "{config.topic}" is a log: its records have no options of jobs'
+            raise Rejection(ErrorCode.INVALID_REQUEST, f"{what} - at `$.record`")
+        if job.not_before - now_ms > DELAY_MS_MAX:
+            what = f"`not_before` is {DELAY_MS_MAX} ms from now at most"
+            raise Rejection(ErrorCode.INVALID_REQUEST, f"{what} - at `$.record.not_before`")
 
     def _known(self, command: Named) -> Schedule | None:
         """The schedule of that name, if there is one; 403 where its topic is not the caller's."""

@@ -18,7 +18,8 @@ class Holdings(NamedTuple):
 
     Attributes:
         inspections: The runs that are referred to: they may hold dead text.
-        has_dropped: There are runs that nothing refers to any more: all of their text is dead.
+        has_dropped: There are runs that nothing refers to any more, of these topics or of topics that were deleted:
+            all of their text is dead.
     """
 
     inspections: list[RunInspection]
@@ -34,7 +35,7 @@ class Erasure:
 
     def segments_to_check(self, topic_ids: Iterable[int]) -> list[int]:
         """Segments with runs of these topics, and segments with runs that nothing refers to any
-        more, which may be of these topics."""
+        more, which may be of these topics, or of those that had their names before."""
         segments = self._state.segments
         own = {
             run.ref.segment
@@ -53,5 +54,8 @@ class Erasure:
             if topic.topic_id in topic_ids
         ]
         known = {(each.topic.topic_id, each.run.first_seq) for each in inspections}
-        held = {(t, first) for t, first in contents.runs.tolist() if t in topic_ids}
+        by_id = self._state.by_id
+        held = {
+            (t, first) for t, first in contents.runs.tolist() if t in topic_ids or t not in by_id
+        }
         return Holdings(inspections, bool(held - known))

@@ -4,7 +4,7 @@ Owns the form of its `data`, and how a reason is said in JSON, there and in a de
 record's tag is the job's seq, its node the worker that was last, its time that of the end.
 """
 
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -36,11 +36,18 @@ class Letter(msgspec.Struct, frozen=True):
 
 
 class EndedJob(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The `data` of a record of `q#done`."""
+    """The `data` of a record of `q#done`.
+
+    Attributes:
+        tag, group: As the job had them.
+    """
 
     seq: int
     state: EndedState
     deliveries: int
+    tag: str | UnsetType = UNSET
+    group: str | UnsetType = UNSET
+    priority: int = 0
     reasons: tuple[Reason, ...] = ()
     progress: Raw | UnsetType = UNSET
     result: Raw | UnsetType = UNSET
@@ -56,11 +63,20 @@ def reasons_of(notes: JobNotes | None) -> tuple[Reason, ...]:
     return tuple([Reason(each.now_ms, each.node, each.reason) for each in found])
 
 
+class Known(NamedTuple):
+    """What the queue knows of a job besides its deliveries."""
+
+    tag: str | None = None
+    group: str | None = None
+    priority: int = 0
+
+
 def encode_ended(
     seq: int,
     state: EndedState,
     deliveries: int,
     notes: JobNotes | None,
+    known: Known,
     *,
     result: bytes = b"",
     letter: Letter | None = None,
@@ -70,6 +86,9 @@ def encode_ended(
         seq,
         state,
         deliveries,
+        UNSET if known.tag is None else known.tag,
+        UNSET if known.group is None else known.group,
+        known.priority,
         reasons_of(notes),
         Raw(notes.progress) if notes is not None and notes.progress else UNSET,
         Raw(result) if result else UNSET,

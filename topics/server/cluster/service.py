@@ -14,6 +14,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from topics.protocol.cluster.formats import asked_format_of, require_known
+from topics.protocol.cluster.rule.unit import FORMAT_OLDEST
 from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.driver.streams import Streams
 from topics.protocol.model.commands import (
@@ -147,8 +149,18 @@ class NodeService:
 
     def _elsewhere(self, command: Command, deliver: Deliver, slot: Slot) -> Ticket:
         url = self.require_leader_url()
+        self._require_known(command, url)
         self._note(url, slot)
         return _Asked(self, url, command, deliver, slot).ticket
+
+    def _require_known(self, command: Command, url: str) -> None:
+        """Raises Rejection: 409 `upgrade_pending`, where the leader may be too old for a command; 503, where it is not
+        known yet how old the nodes are."""
+        read = self.standing.format
+        if read is not None:
+            require_known(command, read)
+        elif asked_format_of(command) > FORMAT_OLDEST:
+            raise not_leader("this node has not heard of the others yet", url)
 
     def _note(self, url: str, slot: Slot) -> None:
         """Another node is asked."""

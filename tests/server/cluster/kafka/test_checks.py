@@ -252,7 +252,10 @@ def test_what_no_node_wrote_into_the_log_is_nobodys(settings: KafkaSettings) -> 
             msgspec.json.encode({"cluster": bytes(16).hex(), "shards": 1, "format": 3}),
             "made by a newer version",
         ),
-        (msgspec.json.encode({"cluster": bytes(16).hex(), "shards": 4}), "has 4 shards"),
+        (
+            msgspec.json.encode({"cluster": bytes(16).hex(), "shards": 4, "format": 1}),
+            "has 4 shards",
+        ),
     ],
 )
 def test_a_control_topic_of_something_else_is_refused(

@@ -99,6 +99,23 @@ def test_a_job_is_claimed_once(servers: NodeServers) -> None:
         assert int(job["lease_id"].removeprefix("lease_"), 16) >> 40 == term
 
 
+def test_a_result_is_given_at_one_node_and_read_at_another(servers: NodeServers) -> None:
+    """Every node has heard that all of them know results. (§10.4)"""
+    servers.nodes[0].ask("/v0/topics/r", {"type": "queue"}, method="PUT")
+    append(servers.nodes[0], "r", *range(len(servers.nodes)))
+    for node in servers.nodes:
+        claimed = node.ask("/v0/topics/r/claim", {"node": "w"})["claimed"]
+        for job in claimed:
+            ack = {"node": "w", "seqs": [job["$seq"]], "result": node.url}
+            headers = node.ask_with_headers("/v0/topics/r/ack", ack)[1]
+            for reader in servers.nodes:
+                position = {"x-topics-position": headers["x-topics-position"]}
+                shown, _ = reader.ask_with_headers(
+                    f"/v0/topics/r/jobs/{job['$seq']}", headers=position
+                )
+                assert (shown["state"], shown["result"]) == ("done", node.url)
+
+
 def test_a_node_says_who_is_there_and_not_the_clusters_id(servers: NodeServers) -> None:
     """The id is what nodes know one another by. (§5)"""
     for node in servers.nodes:

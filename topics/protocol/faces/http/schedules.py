@@ -90,7 +90,7 @@ def parse_put_schedule(schedule: str, body: Buffer, limits: Limits = DEFAULT_LIM
         cron=asked.cron,
         every_ms=asked.every_ms,
         at=asked.at,
-        tz=None if asked.cron is None else asked.tz or UTC,
+        tz=_zone_of(asked),
         missed=asked.missed or "one",
         until=asked.until,
     )
@@ -103,6 +103,12 @@ def _require_one_time(asked: ScheduleBody) -> None:
         raise invalid("expected one of cron, every_ms and at", "$")
     if asked.tz is not None and asked.cron is None:
         raise invalid("tz is the time zone of cron", "$.tz")
+
+
+def _zone_of(asked: ScheduleBody) -> str | None:
+    if asked.cron is None:
+        return None
+    return UTC if asked.tz is None else asked.tz
 
 
 def _require_bounds(asked: ScheduleBody) -> None:

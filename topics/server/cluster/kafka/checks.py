@@ -92,7 +92,7 @@ class Control(msgspec.Struct, frozen=True):
 
     cluster: str
     shards: int
-    format: int = CONTROL_FORMAT
+    format: int
     has_base: bool = False
     secret: str = ""
 

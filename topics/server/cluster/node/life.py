@@ -316,6 +316,7 @@ class ClusterNode:
         host, newest = self._standing.host, FORMAT_OLDEST
         if heartbeats.has_read.is_set():
             newest = heartbeats.roster.format(monotonic_ms(), self._standing.retain_ms)
+            self._standing.format = newest
         if host is not None:
             host.write_format(newest)
 

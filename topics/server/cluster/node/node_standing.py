@@ -61,6 +61,7 @@ class NodeStanding:
         self.name = name
         self.shard = shard
         self.host: ClusterHost | None = None
+        self.format: int | None = None
         self.roster = Roster()
         self.waits_for: str | None = "Kafka's brokers"
         self.log_start: int | None = None

@@ -23,6 +23,7 @@ class Standing(Protocol):
         term: Of the last `TermBegan` that was accepted here; 0 before the first.
         shard: Its number; the first part of a position, `shard.index`.
         index: Of the last unit that was applied here: what a read shows.  0 before the first.
+        format: The newest format of units that all nodes read, which were heard of; None before this one has heard.
     """
 
     @property
@@ -39,6 +40,9 @@ class Standing(Protocol):
 
     @property
     def index(self) -> int: ...
+
+    @property
+    def format(self) -> int | None: ...
 
     async def wait_for(self, index: int, wait_ms: int) -> bool:
         """Whether reads here show unit `index` now or after at most `wait_ms`."""

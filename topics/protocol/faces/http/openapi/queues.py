@@ -36,7 +36,7 @@ from topics.protocol.faces.http.watch import (
 )
 from topics.protocol.model.errors import ErrorCode
 
-OF_JOBS: Final = (*OF_A_QUEUE, ErrorCode.BATCH_TOO_LARGE)
+OF_JOBS: Final = (*OF_A_QUEUE, ErrorCode.BATCH_TOO_LARGE, ErrorCode.UPGRADE_PENDING)
 
 _HELD_TEXT: Final = (
     "A number that `node` holds no lease of is in `skipped`, and is no error: another worker may "
@@ -151,7 +151,12 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Dead letters back into a queue.",
         json_of(Redriven),
         body=RedriveBody,
-        refusals=(*OF_A_QUEUE, ErrorCode.TOPIC_FULL, ErrorCode.PARTITION_REQUIRED),
+        refusals=(
+            *OF_A_QUEUE,
+            ErrorCode.TOPIC_FULL,
+            ErrorCode.PARTITION_REQUIRED,
+            ErrorCode.UPGRADE_PENDING,
+        ),
         description=(
             "The oldest letters that match become jobs of the queue `to`, each in one entry of the log: none "
             "is lost or doubled. Keys of `meta` that begin with `$dead_letter_` stay behind. Where the "
