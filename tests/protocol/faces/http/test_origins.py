@@ -148,6 +148,9 @@ def test_what_a_page_is_told() -> None:
     assert headers[b"access-control-allow-origin"] == b"https://app.example"
     assert headers[b"vary"] == b"origin"
     assert b"PUT" in headers[b"access-control-allow-methods"]
-    assert b"authorization" in headers[b"access-control-allow-headers"]
+    allowed = headers[b"access-control-allow-headers"].split(b", ")
+    exposed = headers[b"access-control-expose-headers"].split(b", ")
+    assert {b"authorization", b"if-match", b"prefer", b"x-topics-position"} <= {*allowed}
+    assert {b"preference-applied", b"x-topics-leader", b"x-topics-position"} <= {*exposed}
     assert b"access-control-allow-credentials" not in headers
     assert b"access-control-max-age" not in dict(cors_fields(b"https://app.example"))

@@ -25,11 +25,13 @@ _PREFLIGHT: Final = (
     (b"access-control-allow-methods", b"GET, HEAD, PUT, POST, DELETE"),
     (
         b"access-control-allow-headers",
-        b"authorization, content-encoding, content-type, idempotency-key, if-none-match, "
-        b"last-event-id, prefer",
+        b"authorization, content-encoding, content-type, idempotency-key, if-match, if-none-match, "
+        b"last-event-id, prefer, x-topics-position",
     ),
     (b"access-control-max-age", b"%d" % PREFLIGHT_S),
 )
+_EXPOSED: Final = b"etag, preference-applied, retry-after, x-topics-leader, x-topics-position"
+"""Headers of an answer that a page may read, besides the few that browsers always show."""
 
 
 class OriginRule(msgspec.Struct, frozen=True):
@@ -108,7 +110,7 @@ def cors_fields(origin: bytes, *, preflight: bool = False) -> Sequence[tuple[byt
     credentials are allowed: a key is sent in a header that the page sets."""
     headers = (
         (b"access-control-allow-origin", origin),
-        (b"access-control-expose-headers", b"etag, retry-after"),
+        (b"access-control-expose-headers", _EXPOSED),
         (b"vary", b"origin"),
     )
     return (*headers, *_PREFLIGHT) if preflight else headers
