@@ -47,6 +47,15 @@ def decoder_of(kind: type[T]) -> Callable[[bytes], T]:
     return _DECODERS[kind]
 
 
+def kind_of(kind: Any, decode: Any) -> Any:
+    """The type of a record or a job whose data is to be a `decode`; the type itself where that is None.
+
+    Raises:
+        TypeError: The type says of what its data is already.
+    """
+    return kind if decode is None else kind[decode]
+
+
 def _made(asked: type[T]) -> Callable[[bytes], T]:
     kind: type[T] = readable(asked)
     decode = msgspec.json.Decoder(kind, dec_hook=read).decode
