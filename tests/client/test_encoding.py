@@ -256,17 +256,6 @@ def test_a_shared_part_is_no_circle() -> None:
     )
 
 
-class Text(str):
-    pass
-
-
-def test_a_class_that_is_derived_from_a_type_of_json() -> None:
-    """Where msgspec does not know it, `default` is asked, and without one it is refused."""
-    with pytest.raises(TypeError, match=r"JSON has no form for Text, at data\.a"):
-        encode_record({"a": Text("x")})
-    assert encode_record([Text("x")], default=lambda value: str(value)) == b'{"data":["x"]}'
-
-
 @pytest.mark.parametrize("value", [Holder(object()), Holder(nested(2000))], ids=["type", "depth"])
 def test_a_fault_within_a_class_with_fields(value: Any) -> None:
     """The error has the place of the class."""

@@ -14,21 +14,25 @@ import pytest
 
 from topics.client import (
     AsyncClient,
+    AsyncHeldJob,
     BadAnswer,
     Client,
     Conflict,
+    HeldJob,
     Job,
     LeaseLost,
     Retry,
     ServerFault,
     Throttled,
+    TimeLimitExceeded,
     TopicNotFound,
+    TopicsError,
     Unreachable,
 )
 from topics.client.worker_state import own_node
 
 from .jobs import NODE, Before, Handled, InContext, Queue, gone
-from .script import ONE_TRY, URL, error, ok
+from .script import ONE_TRY, URL, AsyncFace, SyncFace, error, ok
 
 BROKEN = httpx.ReadError("broken")
 BOOM = ValueError("boom")
@@ -103,17 +107,244 @@ def test_the_exception_is_the_reason(face: Any) -> None:
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_what_a_handler_returns_is_the_result(face: Any, keeps: bool) -> None:
-    """Where that is asked for; None is no result, and what JSON cannot say is a failure. (§10.4)"""
-    queue = Queue("a", "b", "c")
-    returned = {"a": {"n": 1}, "b": None, "c": object()}
-    handled = Handled(lambda job: returned[job.data], keep_results=keeps)
+    """None is no result, and a worker may keep none. (§10.4)"""
+    queue = Queue("a", "b")
+    returned = {"a": {"n": 1}, "b": None}
+    options: dict[str, Any] = {} if keeps else {"keep_results": False}
 
-    work(face, queue, handled)
+    work(face, queue, Handled(lambda job: returned[job.data], **options))
 
-    settled = [body for body in queue.bodies if "seqs" in body and "delay_ms" not in body]
-    found = [body.get("result") for body in settled]
-    assert found == ([{"n": 1}, None] if keeps else [None, None, None])
-    assert [seq for seq, _ in handled.errors] == ([3] if keeps else [])
+    found = [body.get("result") for body in settled(queue)]
+    assert found == [{"n": 1} if keeps else None, None]
+
+
+def test_a_result_that_json_has_no_form_for(face: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The job is done all the same, and would else be done again for ever; the log says so once. (§10.4)"""
+    queue = Queue("a", "b")
+    handled = Handled(lambda _job: object())
+
+    with caplog.at_level(logging.WARNING, "topics.client"):
+        assert work(face, queue, handled) == 2
+
+    assert (queue.jobs, handled.errors) == ({}, [])
+    (line,) = caplog.records
+    assert "result is not kept (said once): JSON has no form for object" in line.getMessage()
+
+
+@pytest.mark.parametrize("refusal", [(400, "record_too_large"), (422, "topic_full")], ids=str)
+def test_a_result_that_the_server_refuses(
+    face: Any, refusal: tuple[int, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job is acked without it; where that is refused, too, the worker ends. (§10.4)"""
+    queue = Queue("a", "b")
+    queue.before = lambda _action, body: error(*refusal) if "result" in body else None
+    with caplog.at_level(logging.WARNING, "topics.client"):
+        assert work(face, queue, Handled(lambda _job: "large")) == 2
+    assert queue.jobs == {}
+    assert len(caplog.records) == 1
+
+    for returned in ("large", None):
+        queue = Queue("a")
+        queue.before = lambda action, _body: error(*refusal) if action == "ack" else None
+        with pytest.raises(TopicsError, match=refusal[1]):
+            work(face, queue, Handled(lambda _job: returned))  # noqa: B023
+
+
+def settled(queue: Queue) -> list[dict[str, Any]]:
+    """Bodies of acks."""
+    return [body for body in queue.bodies if "seqs" in body and "delay_ms" not in body]
+
+
+class Image(msgspec.Struct):
+    url: str
+
+
+def test_the_annotation_of_a_handler_is_the_type_of_its_data(face: Any) -> None:
+    """A job that does not fit fails as one of a `decode`, which comes before the annotation. (§10.5)"""
+    seen: list[Any] = []
+    told: list[str] = []
+
+    def use(**options: Any) -> Any:
+        def handler(job: HeldJob[Image]) -> None:
+            seen.append(job.data)
+
+        async def awaited(job: AsyncHeldJob[Image]) -> None:
+            seen.append(job.data)
+
+        def run(client: Any) -> Any:
+            call: Any = handler if isinstance(client, Client) else awaited
+            return client.work(
+                "jobs",
+                call,
+                drain=True,
+                node=NODE,
+                on_error=lambda _job, error: told.append(str(error)),
+                **options,
+            )
+
+        return run
+
+    queue = Queue({"url": "a.png"}, {"n": 1})
+    assert work(face, queue, use()) == 1
+    assert seen == [Image("a.png")]
+    assert "record 2: Object missing required field `url`" in told[0]
+    assert [body["reason"][:9] for body in queue.bodies if "delay_ms" in body] == ["BadAnswer"]
+
+    seen.clear()
+    assert work(face, Queue({"n": 1}), use(decode=dict[str, int])) == 1
+    assert work(face, Queue({"n": 1}), use(job_type=Job[dict[str, float]])) == 1
+    assert seen == [{"n": 1}, {"n": 1.0}]
+
+
+# ---------------------------------------------------------------------- a limit of time
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_handler_that_takes_too_long(face: Any, concurrency: int) -> None:
+    """Its job is given back with the limit as the reason, and its late result does not count. (§10.5)"""
+    queue = Queue("slow", "fast")
+    told: list[Any] = []
+
+    def use(client: Any) -> Any:
+        given_back = threading.Event()
+
+        def note(action: str, body: Any) -> None:
+            if action == "nack":
+                given_back.set()
+
+        queue.before = note
+
+        def handler(job: Any) -> str:
+            if job.data == "slow":
+                assert given_back.wait(60)
+            return "late"
+
+        async def awaited(job: Any) -> str:
+            if job.data == "slow":
+                await asyncio.Event().wait()
+            return "late"
+
+        call: Any = handler if isinstance(client, Client) else awaited
+        return client.work(
+            "jobs",
+            call,
+            drain=True,
+            node=NODE,
+            concurrency=concurrency,
+            time_limit_s=0.05,
+            on_error=lambda job, error: told.append((job.seq, type(error), error.message)),
+        )
+
+    assert work(face, queue, use) == 1
+    assert told == [(1, TimeLimitExceeded, "time limit of 0.05 s")]
+    assert [b["reason"] for b in queue.bodies if "reason" in b] == ["time limit of 0.05 s"]
+    assert [body["seqs"] for body in settled(queue)] == [[2]]
+    assert list(queue.jobs) == [1]
+
+
+def test_a_handler_in_time_is_left_alone(face: Any) -> None:
+    """Done, or failed of itself: also with an error of its own that is named like the limit's."""
+    queue = Queue("good", "bad")
+    errors: list[Any] = []
+
+    def use(client: Any) -> Any:
+        def handler(job: Any) -> None:
+            if job.data == "bad":
+                raise TimeoutError("mine")
+
+        async def awaited(job: Any) -> None:
+            handler(job)
+
+        call: Any = handler if isinstance(client, Client) else awaited
+        return client.work(
+            "jobs",
+            call,
+            drain=True,
+            node=NODE,
+            time_limit_s=60,
+            on_error=lambda _job, error: errors.append(error),
+        )
+
+    assert work(face, queue, use) == 1
+    assert [b["reason"] for b in queue.bodies if "reason" in b] == ["TimeoutError: mine"]
+    assert [str(error) for error in errors] == ["mine"]
+
+
+@pytest.mark.parametrize("end", ["returns", "raises"])
+def test_a_task_that_outlives_its_cancellation(end: str) -> None:
+    """Whatever the handler makes of being cancelled, its job is over its time. (§10.5)"""
+    queue = Queue("a")
+    told: list[Exception] = []
+
+    async def handler(_job: Any) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if end == "raises":
+                raise BOOM from None
+        return "late"
+
+    AsyncFace(Before(queue)).do(
+        lambda client: client.work(
+            "jobs",
+            handler,
+            drain=True,
+            time_limit_s=0.01,
+            on_error=lambda _job, error: told.append(error),
+        )
+    )
+
+    assert [str(error) for error in told] == ["time limit of 0.01 s (time_limit)"]
+    assert settled(queue) == []
+
+
+@pytest.mark.parametrize("end", [None, BOOM, KeyboardInterrupt()], ids=repr)
+def test_a_thread_that_outlives_its_limit(end: BaseException | None) -> None:
+    """However the handler ends at last, nothing more is said of its job; an interrupt goes on. (§10.5)"""
+    queue = Queue("a")
+    given_back = threading.Event()
+    queue.before = lambda action, _body: given_back.set() if action == "nack" else None
+    told: list[Exception] = []
+
+    def handler(_job: Any) -> None:
+        assert given_back.wait(60)
+        if end is not None:
+            raise end
+
+    def use(client: Client) -> Any:
+        return client.work(
+            "jobs",
+            handler,
+            drain=True,
+            time_limit_s=0.01,
+            on_error=lambda _job, error: told.append(error),
+        )
+
+    if isinstance(end, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            SyncFace(Before(queue)).do(use)
+    else:
+        assert SyncFace(Before(queue)).do(use) == 0
+        assert [type(error) for error in told] == [TimeLimitExceeded]
+    assert [said for said in queue.said if "ack 1" in said] == ["nack 1 +1000"]
+
+
+def test_a_listener_that_raises_ends_the_run() -> None:
+    """What `on_error` raises in the worker's thread is raised by the run, as from any other failure."""
+    queue = Queue("a", "b")
+    told = threading.Event()
+
+    def on_error(_job: Any, error: Exception) -> None:
+        told.set()
+        raise error
+
+    with pytest.raises(TimeLimitExceeded):
+        SyncFace(Before(queue)).do(
+            lambda client: client.work(
+                "jobs", lambda _job: told.wait(60), time_limit_s=0.01, on_error=on_error
+            )
+        )
+    assert list(queue.jobs) == [1, 2]
 
 
 @pytest.mark.parametrize("at_once", [1, 3])

@@ -18,6 +18,7 @@ from topics.client.aioschedules import AsyncScheduleCalls
 from topics.client.aiosession import AsyncSession
 from topics.client.aiowatch import AsyncWatch
 from topics.client.batching import Batcher
+from topics.client.decoding import kind_of
 from topics.client.models import (
     Appended,
     AppendedMany,
@@ -54,6 +55,7 @@ from topics.client.watch_state import WatchState, WatchTopics
 if TYPE_CHECKING:
     import httpx
 
+D = TypeVar("D")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -252,15 +254,25 @@ class AsyncClient(
         self, topic: str, *, record_type: type[R], **options: Unpack[DiffOptions]
     ) -> Coroutine[Any, Any, Diff[R]]: ...
 
+    @overload
     def diff(
-        self, topic: str, *, record_type: type[Any] = Record, **options: Unpack[DiffOptions]
+        self, topic: str, *, decode: type[D], **options: Unpack[DiffOptions]
+    ) -> Coroutine[Any, Any, Diff[Record[D]]]: ...
+
+    def diff(
+        self,
+        topic: str,
+        *,
+        record_type: type[Any] = Record,
+        decode: type[Any] | None = None,
+        **options: Unpack[DiffOptions],
     ) -> Coroutine[Any, Any, Diff[Any]]:
         """One page of records after `from_seq`; go on from its `next_from_seq`.
 
-        `record_type=RawRecord` leaves the JSON of a record as it is; `Record[T]` decodes `data`
-        into T.  Options: `DiffOptions`.
+        `decode=T` decodes `data` into T, and is short for `record_type=Record[T]`;
+        `record_type=RawRecord` leaves the JSON of a record as it is.  Options: `DiffOptions`.
         """
-        return self.session.do(endpoints.diff(topic, record_type, options))
+        return self.session.do(endpoints.diff(topic, kind_of(record_type, decode), options))
 
     @overload
     def page(
@@ -281,11 +293,22 @@ class AsyncClient(
         **options: Unpack[StablePageOptions],
     ) -> Coroutine[Any, Any, StablePage[R]]: ...
 
+    @overload
+    def page(
+        self,
+        topic: str,
+        *,
+        decode: type[D],
+        known: StablePage[Record[D]] | None = None,
+        **options: Unpack[StablePageOptions],
+    ) -> Coroutine[Any, Any, StablePage[Record[D]]]: ...
+
     def page(
         self,
         topic: str,
         *,
         record_type: type[Any] = Record,
+        decode: type[Any] | None = None,
         known: StablePage[Any] | None = None,
         **options: Unpack[StablePageOptions],
     ) -> Coroutine[Any, Any, StablePage[Any]]:
@@ -296,9 +319,11 @@ class AsyncClient(
             page = await client.page("jobs", from_seq=7000, known=page)
 
         With `known`, an earlier page of the same options, the server sends nothing while that one
-        still holds, and the call returns it.  Options: `StablePageOptions`.
+        still holds, and the call returns it.  Options: `StablePageOptions`; `decode` and
+        `record_type` as for `diff`.
         """
-        return self.session.do(endpoints.page(topic, record_type, known, options))
+        kind = kind_of(record_type, decode)
+        return self.session.do(endpoints.page(topic, kind, known, options))
 
     @overload
     async def latest(self, topic: str, tag: str, *, include_meta: bool = True) -> Record[Any]: ...
@@ -308,20 +333,29 @@ class AsyncClient(
         self, topic: str, tag: str, *, record_type: type[R], include_meta: bool = True
     ) -> R: ...
 
+    @overload
+    async def latest(
+        self, topic: str, tag: str, *, decode: type[D], include_meta: bool = True
+    ) -> Record[D]: ...
+
     async def latest(
         self,
         topic: str,
         tag: str,
         *,
         record_type: type[Any] = Record,
+        decode: type[Any] | None = None,
         include_meta: bool = True,
     ) -> Any:
         """The newest record of a tag: a topic as a table, compacted or not (§3.5).
 
+        `decode` and `record_type` as for `diff`.
+
         Raises:
             RecordNotFound: No record has the tag.
         """
-        call = endpoints.latest(topic, record_type, tag=tag, include_meta=include_meta)
+        kind = kind_of(record_type, decode)
+        call = endpoints.latest(topic, kind, tag=tag, include_meta=include_meta)
         return (await self.session.do(call)).records[0]
 
     @overload
@@ -334,16 +368,26 @@ class AsyncClient(
         self, topic: str, prefix: str = "", *, record_type: type[R], include_meta: bool = True
     ) -> AsyncIterator[R]: ...
 
+    @overload
+    def latest_all(
+        self, topic: str, prefix: str = "", *, decode: type[D], include_meta: bool = True
+    ) -> AsyncIterator[Record[D]]: ...
+
     def latest_all(
         self,
         topic: str,
         prefix: str = "",
         *,
         record_type: type[Any] = Record,
+        decode: type[Any] | None = None,
         include_meta: bool = True,
     ) -> AsyncIterator[Any]:
-        """The newest record of each tag that begins with a prefix, page by page (§3.5)."""
-        pages = paging.latest(topic, record_type, prefix=prefix, include_meta=include_meta)
+        """The newest record of each tag that begins with a prefix, page by page (§3.5).
+
+        `decode` and `record_type` as for `diff`.
+        """
+        kind = kind_of(record_type, decode)
+        pages = paging.latest(topic, kind, prefix=prefix, include_meta=include_meta)
         return self.session.items(pages)
 
     @overload
@@ -356,22 +400,33 @@ class AsyncClient(
         self, topic: str, *, record_type: type[R], **options: Unpack[ReadOptions]
     ) -> AsyncIterator[R | Tombstone]: ...
 
+    @overload
     def read(
-        self, topic: str, *, record_type: type[Any] = Record, **options: Unpack[ReadOptions]
+        self, topic: str, *, decode: type[D], **options: Unpack[ReadOptions]
+    ) -> AsyncIterator[Record[D] | Tombstone]: ...
+
+    def read(
+        self,
+        topic: str,
+        *,
+        record_type: type[Any] = Record,
+        decode: type[Any] | None = None,
+        **options: Unpack[ReadOptions],
     ) -> AsyncIterator[Any]:
         """The records after `from_seq`, in order, and a `Tombstone` where some were lost.
 
-            async for item in client.read("flights", follow=True, record_type=Record[Departure]):
+            async for item in client.read("flights", follow=True, decode=Departure):
                 ...
 
         Your cursor is the `seq` of the last record you have dealt with: keep it, and give it as
         `from_seq` when you come back (§3.1).  Without `follow` it ends at the head as the first
-        page saw it.  Options: `ReadOptions`; `record_type` as for `diff`.
+        page saw it.  Options: `ReadOptions`; `decode` and `record_type` as for `diff`.
 
         Of a topic with several partitions it reads the `partition` that is given; without one, all of
         them from their beginnings, one after the other.
         """
-        return self.session.items(paging.RecordPages(topic, record_type, **options))
+        kind = kind_of(record_type, decode)
+        return self.session.items(paging.RecordPages(topic, kind, **options))
 
     @overload
     def watch(
@@ -395,10 +450,20 @@ class AsyncClient(
         **options: Unpack[WatchOptions],
     ) -> AsyncWatch[R]: ...
 
+    @overload
+    def watch(
+        self,
+        *topics: WatchTopics,
+        decode: type[D],
+        include_data: bool = True,
+        **options: Unpack[WatchOptions],
+    ) -> AsyncWatch[Record[D]]: ...
+
     def watch(
         self,
         *topics: WatchTopics,
         record_type: type[Any] = Record,
+        decode: type[Any] | None = None,
         include_data: bool = True,
         **options: Unpack[WatchOptions],
     ) -> AsyncWatch[Any]:
@@ -417,12 +482,12 @@ class AsyncClient(
         watch session that the server has forgotten.  Raised is only what fails for as long as
         `retry` allows, and `Conflict` where another stream opened the same session.
 
-        Options: `WatchOptions`; `record_type` as for `diff`; `include_data=False` gives records
+        Options: `WatchOptions`; `decode` and `record_type` as for `diff`; `include_data=False` gives records
         without their data.
         """
         state = WatchState(
             topics,
-            record_type,
+            kind_of(record_type, decode),
             retry=self.session.retry,
             clock=self.session.clock,
             include_data=include_data,

@@ -6,6 +6,7 @@ from typing import Any, TypeVar, Unpack, overload
 from topics.client import endpoints
 from topics.client.aiosession import AsyncSession
 from topics.client.aioworker import AsyncHeldJob, AsyncWork
+from topics.client.decoding import kind_of
 from topics.client.endpoints import Leases
 from topics.client.held_job import OnError, log_error
 from topics.client.models import Acked, Claimed, Extended, Job, Nacked
@@ -48,6 +49,18 @@ class AsyncQueueCalls:
         job_type: type[J],
     ) -> Claimed[J]: ...
 
+    @overload
+    async def claim(
+        self,
+        queue: str,
+        *,
+        node: str,
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int | None = None,
+        decode: type[D],
+    ) -> Claimed[Job[D]]: ...
+
     async def claim(
         self,
         queue: str,
@@ -57,6 +70,7 @@ class AsyncQueueCalls:
         lease_ms: int | None = None,
         wait_ms: int | None = None,
         job_type: type[Any] = Job,
+        decode: type[Any] | None = None,
     ) -> Claimed[Any]:
         """Lease up to `max` jobs of a queue; `work` does this and all that follows in a loop.
 
@@ -73,14 +87,19 @@ class AsyncQueueCalls:
             max: The most jobs to lease; the server grants 1000 by default.
             lease_ms: Length of the leases, within [100, 86,400,000]; by default the queue's.
             wait_ms: Where nothing is ready, wait for a first job, at most 30,000.
-            job_type: `Job[T]` decodes `data` into T.
+            decode: Decodes `data` into that type; short for `job_type=Job[T]`.
 
         Raises:
             TopicNotFound: The queue does not exist.
             Conflict: The topic is not a queue.
         """
         call = endpoints.claim(
-            queue, job_type, node=node, max=max, lease_ms=lease_ms, wait_ms=wait_ms
+            queue,
+            kind_of(job_type, decode),
+            node=node,
+            max=max,
+            lease_ms=lease_ms,
+            wait_ms=wait_ms,
         )
         return await self.session.do(call)
 
@@ -177,12 +196,18 @@ class AsyncQueueCalls:
 
     @overload
     def work(
+        self, queue: str, *, decode: type[D], **options: Unpack[WorkOptions]
+    ) -> AsyncWork[D]: ...
+
+    @overload
+    def work(
         self,
         queue: str,
         handler: Callable[[AsyncHeldJob[Any]], Awaitable[object]],
         *,
         concurrency: int = 1,
         on_error: OnError[AsyncHeldJob[Any]] = log_error,
+        time_limit_s: float | None = None,
         **options: Unpack[WorkOptions],
     ) -> Awaitable[int]: ...
 
@@ -194,7 +219,21 @@ class AsyncQueueCalls:
         *,
         concurrency: int = 1,
         on_error: OnError[AsyncHeldJob[D]] = log_error,
+        time_limit_s: float | None = None,
         job_type: type[Job[D]],
+        **options: Unpack[WorkOptions],
+    ) -> Awaitable[int]: ...
+
+    @overload
+    def work(
+        self,
+        queue: str,
+        handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
+        *,
+        concurrency: int = 1,
+        on_error: OnError[AsyncHeldJob[D]] = log_error,
+        time_limit_s: float | None = None,
+        decode: type[D],
         **options: Unpack[WorkOptions],
     ) -> Awaitable[int]: ...
 
@@ -205,7 +244,9 @@ class AsyncQueueCalls:
         *,
         concurrency: int = 1,
         on_error: OnError[AsyncHeldJob[Any]] = log_error,
+        time_limit_s: float | None = None,
         job_type: type[Job[Any]] = Job,
+        decode: type[Any] | None = None,
         **options: Unpack[WorkOptions],
     ) -> AsyncWork[Any] | Awaitable[int]:
         """Work on a queue: claim its jobs, extend their leases, and ack or nack each.
@@ -218,19 +259,20 @@ class AsyncQueueCalls:
                         await resize(job.data)
 
         With a `handler` it runs `AsyncWork.run`, and returns how many jobs were done.  Without one
-        it returns an `AsyncWork` to iterate over.  Leases are extended in the background.  Every
-        ack and nack carries the job's lease id, so that a worker that comes too late changes
-        nothing.
+        it returns an `AsyncWork` to iterate over, or to run and to stop.  Leases are extended in the
+        background.  Every ack and nack carries the job's lease id, so that a worker that comes too
+        late changes nothing.
 
-        Options: `WorkOptions`; `concurrency` and `on_error` as for `AsyncWork.run`;
-        `job_type=Job[T]` decodes `data` into T.
+        Options: `WorkOptions`; `concurrency`, `on_error` and `time_limit_s` as for `AsyncWork.run`;
+        `decode=T` decodes `data` into T, and is short for `job_type=Job[T]`; without both the
+        annotation of the handler says T.
         """
-        session = self.session
-        state = WorkerState(queue, job_type, retry=session.retry, clock=session.clock, **options)
+        session, kind = self.session, kind_of(job_type, decode)
+        state = WorkerState(queue, kind, retry=session.retry, clock=session.clock, **options)
         work = AsyncWork(session, state)
         if handler is None:
             return work
-        return _run(work, handler, concurrency, on_error)
+        return _run(work, handler, concurrency, on_error, time_limit_s)
 
 
 async def _run(
@@ -238,6 +280,9 @@ async def _run(
     handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
     concurrency: int,
     on_error: OnError[AsyncHeldJob[D]],
+    time_limit_s: float | None,
 ) -> int:
     async with work:
-        return await work.run(handler, concurrency=concurrency, on_error=on_error)
+        return await work.run(
+            handler, concurrency=concurrency, on_error=on_error, time_limit_s=time_limit_s
+        )

@@ -16,7 +16,14 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 from topics.client import termination
 from topics.client.aiosession import AsyncSession
 from topics.client.call import Call, Outcome
-from topics.client.errors import BadAnswer, Conflict, NotFound, TopicsError
+from topics.client.errors import (
+    BadAnswer,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    TopicFull,
+    TopicsError,
+)
 from topics.client.faults import Fault
 from topics.client.held_job import (
     BaseHeldJob,
@@ -25,6 +32,7 @@ from topics.client.held_job import (
     lease_lost,
     log_error,
     reason_of,
+    time_limit_exceeded,
 )
 from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.models import Claimed, Job
@@ -34,6 +42,8 @@ D = TypeVar("D")
 _Found: TypeAlias = "tuple[deque[AsyncHeldJob[D]], float | None]"
 """Jobs, and the pause before the next claim; None where the queue is drained."""
 
+RESULT_REFUSED: Final = (InvalidRequest, TopicFull)
+"""Refusals of an ack that may be of its result: too large, or no room for it."""
 LAST_CLAIM_S: Final = 0.5
 """How long a claim under way may still bring jobs when the work is stopped.  A claim that waits for
 a job is cut off then, and the server forgets it; the answer to any other has arrived by then."""
@@ -135,6 +145,12 @@ class AsyncLeaseKeeper(Generic[D]):
         """Ack jobs, with what came of them; those that are settled already are left out."""
         await self._settle(jobs, lambda held: self._state.ack(held, result))
 
+    async def done(self, job: BaseHeldJob[D], returned: Any) -> None:
+        """As `LeaseKeeper.done`."""
+        result, state = self._state.result_of(returned), self._state
+        bare = None if result is None else state.ack
+        await self._settle([job], lambda held: state.ack(held, result), bare)
+
     async def nack(
         self,
         jobs: Iterable[BaseHeldJob[D]],
@@ -147,17 +163,24 @@ class AsyncLeaseKeeper(Generic[D]):
         await self._settle(jobs, lambda held: self._state.nack(held, delay_ms, reason, dead=dead))
 
     async def _settle(
-        self, jobs: Iterable[BaseHeldJob[D]], call_of: Callable[[list[BaseHeldJob[D]]], Call[Any]]
+        self,
+        jobs: Iterable[BaseHeldJob[D]],
+        call_of: Callable[[list[BaseHeldJob[D]]], Call[Any]],
+        bare: Callable[[list[BaseHeldJob[D]]], Call[Any]] | None = None,
     ) -> None:
         state = self._state
         for some in chunks(list(jobs)):
             held = state.settling(some)
             if not held:
                 continue
-            call = call_of(held)
             answer = None
             try:
-                answer = await self._session.do(call)
+                answer = await self._session.do(call_of(held))
+            except RESULT_REFUSED as error:
+                if bare is None:
+                    raise
+                state.result_refused(held, error)
+                answer = await self._session.do(bare(held))
             finally:
                 state.settled(held, answer)
 
@@ -299,11 +322,22 @@ class AsyncWork(Generic[D]):
         *,
         concurrency: int = 1,
         on_error: OnError[AsyncHeldJob[D]] = log_error,
+        time_limit_s: float | None = None,
     ) -> int:
         """As `Work.run`, in `concurrency` tasks.  When it is cancelled, it cancels them, and gives
-        back their jobs."""
+        back their jobs.
+
+        Args:
+            time_limit_s: A handler that takes longer is cancelled; its job is nacked with that as the
+                reason, and `on_error` is given `TimeLimitExceeded`.
+        """
+        self._state.take_type_of(handler)
+
+        async def handle(job: AsyncHeldJob[D]) -> object:
+            return await _within(time_limit_s, handler(job), job)
+
         with termination.heard_by_task():
-            runs = [asyncio.create_task(self._run(handler, on_error)) for _ in range(concurrency)]
+            runs = [asyncio.create_task(self._run(handle, on_error)) for _ in range(concurrency)]
             try:
                 await asyncio.wait(runs)
             finally:
@@ -337,7 +371,7 @@ class AsyncWork(Generic[D]):
     ) -> bool:
         try:
             job.require_fit()
-            result = self._state.result_of(await handler(job))
+            returned = await handler(job)
         except Exception as error:
             await job.nack(reason=reason_of(error))
             on_error(job, error)
@@ -346,7 +380,7 @@ class AsyncWork(Generic[D]):
                 await job.nack(delay_ms=0)
             raise
         else:
-            await job.ack(result=result)
+            await self._keeper.done(job, returned)
         if job.is_lost:
             on_error(job, lease_lost(job))
         return job.state is JobState.ACKED
@@ -409,3 +443,26 @@ class AsyncWork(Generic[D]):
 
 async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
     return await anext(pieces, None)
+
+
+async def _within(
+    limit_s: float | None, handling: Awaitable[object], job: AsyncHeldJob[Any]
+) -> object:
+    """What a handler returns, if it does so in time.
+
+    Raises:
+        TimeLimitExceeded: It was cancelled, whatever it made of that.
+    """
+    if limit_s is None:
+        return await handling
+    limit = asyncio.timeout(limit_s)
+    try:
+        async with limit:
+            returned = await handling
+    except Exception as error:
+        if not limit.expired():
+            raise
+        raise time_limit_exceeded(job, limit_s) from error
+    if limit.expired():
+        raise time_limit_exceeded(job, limit_s)
+    return returned

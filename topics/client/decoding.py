@@ -21,6 +21,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from topics.client.foreign import read, readable
+
 T = TypeVar("T")
 
 INTEGER_CHARS_MAX: Final = 4300
@@ -45,8 +47,18 @@ def decoder_of(kind: type[T]) -> Callable[[bytes], T]:
     return _DECODERS[kind]
 
 
-def _made(kind: type[T]) -> Callable[[bytes], T]:
-    decode = msgspec.json.Decoder(kind).decode
+def kind_of(kind: Any, decode: Any) -> Any:
+    """The type of a record or a job whose data is to be a `decode`; the type itself where that is None.
+
+    Raises:
+        TypeError: The type says of what its data is already.
+    """
+    return kind if decode is None else kind[decode]
+
+
+def _made(asked: type[T]) -> Callable[[bytes], T]:
+    kind: type[T] = readable(asked)
+    decode = msgspec.json.Decoder(kind, dec_hook=read).decode
 
     def decode_whole(data: bytes) -> T:
         try:
@@ -83,7 +95,7 @@ class _Numbers:
             self._text[end - len(exponent) : end] = exponent
 
     def decode(self, kind: type[T]) -> T:
-        value = msgspec.json.Decoder(kind, float_hook=self._value).decode(self._text)
+        value = msgspec.json.Decoder(kind, dec_hook=read, float_hook=self._value).decode(self._text)
         self._text[:] = self._data
         return value
 

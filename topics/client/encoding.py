@@ -3,7 +3,8 @@
 Owns the rule: a value is sent where the same value comes back from JSON.  What msgspec would
 silently write as text or as a list (bytes, a Decimal, a time, a set) is refused with its place, or
 becomes what a program's own `default` makes of it.  A Struct, a dataclass or an attrs class names
-the types of its fields, so that `Record[T]` reads it back: it is sent.
+the types of its fields, so that `Record[T]` reads it back: it is sent, and so is a model of pydantic, or
+what is derived from a type of JSON (`foreign`).
 
 Invariant: what `encode` returns is one whole JSON value, whatever it was made of.  msgspec copies a
 `msgspec.Raw` as it is, and a text that closes the value around it would write fields and records of
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 import msgspec
 
+from topics.client.foreign import is_foreign, is_model, json_types
 from topics.client.models import NewRecord
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ _NOT_FINITE: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 """The first bytes of a NaN or an infinity in MessagePack.  In the text of a string they cannot
 occur; in another number they may."""
 
-_json: Final = msgspec.json.Encoder().encode
+_json: Final = msgspec.json.Encoder(enc_hook=json_types).encode
 
 
 def encode_record(
@@ -158,9 +160,10 @@ def _is_leaf(value: object) -> bool:
     JSON, or a class with fields."""
     if isinstance(value, msgspec.Raw):
         return why_not_json(value) is None
-    return isinstance(value, str | int | float | None) or (
-        _has_fields(value) and next(_faulty_texts(value), None) is None
-    )
+    if _has_fields(value):
+        # msgspec would write a dataclass of pydantic as any other.
+        return not is_model(value) and next(_faulty_texts(value), None) is None
+    return isinstance(value, str | int | float | None) or is_foreign(value)
 
 
 def _has_fields(value: object) -> bool:
@@ -262,7 +265,7 @@ def _encode_in_steps(root: Any, where: str, default: Default | None) -> bytes:
             pieces.append(b"{" if is_object else b"[")
         elif (text := _leaf(value, where, path)) is not None:
             pieces.append(text)
-        elif default is None:
+        elif default is None and not is_foreign(value):
             raise TypeError(
                 f"JSON has no form for {_kind(value)}, at {_place(where, path)}: "
                 "convert it, or give default="
@@ -271,7 +274,7 @@ def _encode_in_steps(root: Any, where: str, default: Default | None) -> bytes:
             place = _place(where, path)
             raise TypeError(f"default= goes on for ever, or nested too deeply, at {place}")
         else:
-            value = default(value)
+            value = _converted(value, default, where, path)
             conversions += 1
             continue
         while path:
@@ -292,6 +295,19 @@ def _encode_in_steps(root: Any, where: str, default: Default | None) -> bytes:
         conversions = opened.conversions
 
 
+def _converted(value: Any, default: Default | None, where: str, path: list[_Open]) -> Any:
+    """What a foreign value is in JSON, or what `default` makes of another."""
+    if not is_foreign(value):
+        assert default is not None
+        return default(value)
+    try:
+        return json_types(value)
+    except (TypeError, ValueError) as error:
+        what = f"JSON has no form for this {_kind(value)}: {error}"
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{what}, at {_place(where, path)}") from error
+
+
 def _leaf(value: Any, where: str, path: list[_Open]) -> bytes | None:
     """The text of what is no container; None where JSON has no form for it.
 
@@ -302,6 +318,8 @@ def _leaf(value: Any, where: str, path: list[_Open]) -> bytes | None:
         if (fault := why_not_json(value)) is not None:
             raise ValueError(f"{_not_one(fault)}, at {_place(where, path)}")
         return bytes(value)
+    if is_model(value):
+        return None
     if not isinstance(value, str | int | float | None) and not _has_fields(value):
         return None
     inner = ""
@@ -315,9 +333,6 @@ def _leaf(value: Any, where: str, path: list[_Open]) -> bytes | None:
         else:
             return text
     except TypeError as error:
-        # Of a class that is derived from a type of JSON, `default` may know a form.
-        if not _has_fields(value):
-            return None
         raise TypeError(f"{error}, at {_place(where, path)}") from None
     except RecursionError:
         what = "nested too deeply"
@@ -369,7 +384,7 @@ def _place(where: str, path: list[_Open], inner: str = "") -> str:
 def _may_hold_one(value: Any) -> bool:
     """Whether a value may hold a NaN or an infinity, which msgspec writes as null."""
     try:
-        return _NOT_FINITE.search(msgspec.msgpack.encode(value)) is not None
+        return _NOT_FINITE.search(msgspec.msgpack.encode(value, enc_hook=json_types)) is not None
     except OverflowError:
         # MessagePack has no integers beyond 64 bits; the value must be walked.
         return True
@@ -378,7 +393,7 @@ def _may_hold_one(value: Any) -> bool:
 def _not_finite(value: Any) -> tuple[float | None, str]:
     """The first NaN or infinity, with its place in the value; None where there is none."""
     # Dataclasses, sets and the like as msgspec sends them: as dicts, lists and numbers.
-    stack = [(msgspec.to_builtins(value, enc_hook=lambda _part: None), "")]
+    stack = [(msgspec.to_builtins(value, enc_hook=_parts_of), "")]
     while stack:
         part, where = stack.pop()
         if isinstance(part, dict):
@@ -388,3 +403,7 @@ def _not_finite(value: Any) -> tuple[float | None, str]:
         elif isinstance(part, float) and not isfinite(part):
             return part, where
     return None, ""
+
+
+def _parts_of(value: Any) -> Any:
+    return json_types(value) if is_foreign(value) else None

@@ -147,6 +147,33 @@ class LeaseLost(TopicsError):
     """
 
 
+class JobFailed(TopicsError):
+    """The job of a `call` is a dead letter: no worker could do it.
+
+    Attributes:
+        reasons: Why its workers gave it back, the last five, the oldest first.
+    """
+
+    @property
+    def reasons(self) -> list[str]:
+        return list(self.detail["reasons"])
+
+
+class CallTimeout(TopicsError):
+    """The job of a `call` did not end in time.
+
+    `detail["state"]` is "cancelled" where no worker had begun it, which none will any more, and "gone"
+    where it has left the queue; else the job goes on.
+    """
+
+
+class TimeLimitExceeded(TopicsError):
+    """A handler took longer than the `time_limit_s` of its worker, which gave the job back.
+
+    It is given to `on_error`, and never raised.
+    """
+
+
 class NotSent(TopicsError):
     """A record of a producer that was not sent, because a batch before it failed (its `__cause__`).
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
-from topics.client.errors import LeaseLost
+from topics.client.errors import LeaseLost, TimeLimitExceeded
 from topics.client.models import Job
 from topics.client.unfit import UnfitJob
 
@@ -127,6 +127,8 @@ REASON_CHARS: Final = 1024
 
 def reason_of(error: BaseException) -> str:
     """Why a job failed, as its nack says it: the type of the exception and its text."""
+    if isinstance(error, TimeLimitExceeded):
+        return error.message
     try:
         text = str(error)
     except Exception:
@@ -157,3 +159,9 @@ def lease_lost(job: BaseHeldJob[Any]) -> LeaseLost:
     """What `on_error` is given for a job that is lost."""
     message = f"the lease of job {job.seq} of {job.queue} ran out: another has it, or had it"
     return LeaseLost("lease_lost", 0, message, {"seq": job.seq, "lease_id": job.lease_id})
+
+
+def time_limit_exceeded(job: BaseHeldJob[Any], limit_s: float) -> TimeLimitExceeded:
+    """What `on_error` is given for a job whose handler took too long."""
+    message = f"time limit of {limit_s:g} s"
+    return TimeLimitExceeded("time_limit", 0, message, {"seq": job.seq})

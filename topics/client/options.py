@@ -106,6 +106,25 @@ class AppendOptions(WriteOptions, JobOptions, total=False):
     default: Default | None
 
 
+class CallOptions(JobOptions, total=False):
+    """Options of `call`; those of `JobOptions`, too.  `expires_ms` is by default the time of the call.
+
+    Attributes:
+        node: Writer of the job.
+        tag: Its tag.
+        meta: Its meta.
+        idempotency_key: Give the same key where the program repeats this call, which then waits for the
+            same job; by default each call has a new one.
+        default: As for `append`.
+    """
+
+    node: str | None
+    tag: str | None
+    meta: Mapping[str, Any] | None
+    idempotency_key: str | None
+    default: Default | None
+
+
 class BatchOptions(WriteOptions, total=False):
     """Options of `append_many`.
 
@@ -291,7 +310,9 @@ class WorkOptions(TypedDict, total=False):
         drain: End when no job is ready, instead of waiting for more.  Jobs that wait for the queue's
             `rate` or `max_in_flight` are ready, and those behind others of their group are not.
         limit: End after so many jobs.
-        keep_results: What a handler returns, unless it is None, is the job's result (`Client.job`).
+        keep_results: What a handler returns, unless it is None, is the job's result (`Client.job`,
+            `Client.call`).  True by default.  Where JSON has no form for it, or the server refuses it,
+            the job is done without one, and the log says so once.
     """
 
     node: str | None

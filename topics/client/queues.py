@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack, overload
 
 from topics.client import endpoints
+from topics.client.decoding import kind_of
 from topics.client.endpoints import Leases
 from topics.client.held_job import OnError, log_error
 from topics.client.models import Acked, Claimed, Extended, Job, Nacked
@@ -49,6 +50,18 @@ class QueueCalls:
         job_type: type[J],
     ) -> Claimed[J]: ...
 
+    @overload
+    def claim(
+        self,
+        queue: str,
+        *,
+        node: str,
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int | None = None,
+        decode: type[D],
+    ) -> Claimed[Job[D]]: ...
+
     def claim(
         self,
         queue: str,
@@ -58,6 +71,7 @@ class QueueCalls:
         lease_ms: int | None = None,
         wait_ms: int | None = None,
         job_type: type[Any] = Job,
+        decode: type[Any] | None = None,
     ) -> Claimed[Any]:
         """Lease up to `max` jobs of a queue; `work` does this and all that follows in a loop.
 
@@ -74,14 +88,19 @@ class QueueCalls:
             max: The most jobs to lease; the server grants 1000 by default.
             lease_ms: Length of the leases, within [100, 86,400,000]; by default the queue's.
             wait_ms: Where nothing is ready, wait for a first job, at most 30,000.
-            job_type: `Job[T]` decodes `data` into T.
+            decode: Decodes `data` into that type; short for `job_type=Job[T]`.
 
         Raises:
             TopicNotFound: The queue does not exist.
             Conflict: The topic is not a queue.
         """
         call = endpoints.claim(
-            queue, job_type, node=node, max=max, lease_ms=lease_ms, wait_ms=wait_ms
+            queue,
+            kind_of(job_type, decode),
+            node=node,
+            max=max,
+            lease_ms=lease_ms,
+            wait_ms=wait_ms,
         )
         return self.session.do(call)
 
@@ -177,6 +196,9 @@ class QueueCalls:
     ) -> Work[D]: ...
 
     @overload
+    def work(self, queue: str, *, decode: type[D], **options: Unpack[WorkOptions]) -> Work[D]: ...
+
+    @overload
     def work(
         self,
         queue: str,
@@ -184,6 +206,7 @@ class QueueCalls:
         *,
         concurrency: int = 1,
         on_error: OnError[HeldJob[Any]] = log_error,
+        time_limit_s: float | None = None,
         **options: Unpack[WorkOptions],
     ) -> int: ...
 
@@ -195,7 +218,21 @@ class QueueCalls:
         *,
         concurrency: int = 1,
         on_error: OnError[HeldJob[D]] = log_error,
+        time_limit_s: float | None = None,
         job_type: type[Job[D]],
+        **options: Unpack[WorkOptions],
+    ) -> int: ...
+
+    @overload
+    def work(
+        self,
+        queue: str,
+        handler: Callable[[HeldJob[D]], object],
+        *,
+        concurrency: int = 1,
+        on_error: OnError[HeldJob[D]] = log_error,
+        time_limit_s: float | None = None,
+        decode: type[D],
         **options: Unpack[WorkOptions],
     ) -> int: ...
 
@@ -206,7 +243,9 @@ class QueueCalls:
         *,
         concurrency: int = 1,
         on_error: OnError[HeldJob[Any]] = log_error,
+        time_limit_s: float | None = None,
         job_type: type[Job[Any]] = Job,
+        decode: type[Any] | None = None,
         **options: Unpack[WorkOptions],
     ) -> Work[Any] | int:
         """Work on a queue: claim its jobs, extend their leases, and ack or nack each.
@@ -219,19 +258,20 @@ class QueueCalls:
                         resize(job.data)
 
         With a `handler` it runs `Work.run`, and returns how many jobs were done.  Without one
-        it returns a `Work` to iterate over.  Leases are extended in the background.  Every
-        ack and nack carries the job's lease id, so that a worker that comes too late changes
-        nothing.
+        it returns a `Work` to iterate over, or to run and to stop.  Leases are extended in the
+        background.  Every ack and nack carries the job's lease id, so that a worker that comes too
+        late changes nothing.
 
-        Options: `WorkOptions`; `concurrency` and `on_error` as for `Work.run`;
-        `job_type=Job[T]` decodes `data` into T.
+        Options: `WorkOptions`; `concurrency`, `on_error` and `time_limit_s` as for `Work.run`;
+        `decode=T` decodes `data` into T, and is short for `job_type=Job[T]`; without both the
+        annotation of the handler says T.
         """
-        session = self.session
-        state = WorkerState(queue, job_type, retry=session.retry, clock=session.clock, **options)
+        session, kind = self.session, kind_of(job_type, decode)
+        state = WorkerState(queue, kind, retry=session.retry, clock=session.clock, **options)
         work = Work(session, state)
         if handler is None:
             return work
-        return _run(work, handler, concurrency, on_error)
+        return _run(work, handler, concurrency, on_error, time_limit_s)
 
 
 def _run(
@@ -239,6 +279,9 @@ def _run(
     handler: Callable[[HeldJob[D]], object],
     concurrency: int,
     on_error: OnError[HeldJob[D]],
+    time_limit_s: float | None,
 ) -> int:
     with work:
-        return work.run(handler, concurrency=concurrency, on_error=on_error)
+        return work.run(
+            handler, concurrency=concurrency, on_error=on_error, time_limit_s=time_limit_s
+        )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from topics.client import endpoints, paging
 from topics.client.batching import Batcher
+from topics.client.decoding import kind_of
 from topics.client.groups import GroupCalls
 from topics.client.jobs import JobCalls
 from topics.client.models import (
@@ -52,6 +53,7 @@ from topics.client.watch_state import WatchState, WatchTopics
 if TYPE_CHECKING:
     import httpx
 
+D = TypeVar("D")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -234,15 +236,25 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         self, topic: str, *, record_type: type[R], **options: Unpack[DiffOptions]
     ) -> Diff[R]: ...
 
+    @overload
     def diff(
-        self, topic: str, *, record_type: type[Any] = Record, **options: Unpack[DiffOptions]
+        self, topic: str, *, decode: type[D], **options: Unpack[DiffOptions]
+    ) -> Diff[Record[D]]: ...
+
+    def diff(
+        self,
+        topic: str,
+        *,
+        record_type: type[Any] = Record,
+        decode: type[Any] | None = None,
+        **options: Unpack[DiffOptions],
     ) -> Diff[Any]:
         """One page of records after `from_seq`; go on from its `next_from_seq`.
 
-        `record_type=RawRecord` leaves the JSON of a record as it is; `Record[T]` decodes `data`
-        into T.  Options: `DiffOptions`.
+        `decode=T` decodes `data` into T, and is short for `record_type=Record[T]`;
+        `record_type=RawRecord` leaves the JSON of a record as it is.  Options: `DiffOptions`.
         """
-        return self.session.do(endpoints.diff(topic, record_type, options))
+        return self.session.do(endpoints.diff(topic, kind_of(record_type, decode), options))
 
     @overload
     def page(
@@ -263,11 +275,22 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         **options: Unpack[StablePageOptions],
     ) -> StablePage[R]: ...
 
+    @overload
+    def page(
+        self,
+        topic: str,
+        *,
+        decode: type[D],
+        known: StablePage[Record[D]] | None = None,
+        **options: Unpack[StablePageOptions],
+    ) -> StablePage[Record[D]]: ...
+
     def page(
         self,
         topic: str,
         *,
         record_type: type[Any] = Record,
+        decode: type[Any] | None = None,
         known: StablePage[Any] | None = None,
         **options: Unpack[StablePageOptions],
     ) -> StablePage[Any]:
@@ -278,9 +301,11 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
             page = client.page("jobs", from_seq=7000, known=page)
 
         With `known`, an earlier page of the same options, the server sends nothing while that one
-        still holds, and the call returns it.  Options: `StablePageOptions`.
+        still holds, and the call returns it.  Options: `StablePageOptions`; `decode` and
+        `record_type` as for `diff`.
         """
-        return self.session.do(endpoints.page(topic, record_type, known, options))
+        kind = kind_of(record_type, decode)
+        return self.session.do(endpoints.page(topic, kind, known, options))
 
     @overload
     def latest(self, topic: str, tag: str, *, include_meta: bool = True) -> Record[Any]: ...
@@ -290,20 +315,29 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         self, topic: str, tag: str, *, record_type: type[R], include_meta: bool = True
     ) -> R: ...
 
+    @overload
+    def latest(
+        self, topic: str, tag: str, *, decode: type[D], include_meta: bool = True
+    ) -> Record[D]: ...
+
     def latest(
         self,
         topic: str,
         tag: str,
         *,
         record_type: type[Any] = Record,
+        decode: type[Any] | None = None,
         include_meta: bool = True,
     ) -> Any:
         """The newest record of a tag: a topic as a table, compacted or not (§3.5).
 
+        `decode` and `record_type` as for `diff`.
+
         Raises:
             RecordNotFound: No record has the tag.
         """
-        call = endpoints.latest(topic, record_type, tag=tag, include_meta=include_meta)
+        kind = kind_of(record_type, decode)
+        call = endpoints.latest(topic, kind, tag=tag, include_meta=include_meta)
         return (self.session.do(call)).records[0]
 
     @overload
@@ -316,16 +350,26 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         self, topic: str, prefix: str = "", *, record_type: type[R], include_meta: bool = True
     ) -> Iterator[R]: ...
 
+    @overload
+    def latest_all(
+        self, topic: str, prefix: str = "", *, decode: type[D], include_meta: bool = True
+    ) -> Iterator[Record[D]]: ...
+
     def latest_all(
         self,
         topic: str,
         prefix: str = "",
         *,
         record_type: type[Any] = Record,
+        decode: type[Any] | None = None,
         include_meta: bool = True,
     ) -> Iterator[Any]:
-        """The newest record of each tag that begins with a prefix, page by page (§3.5)."""
-        pages = paging.latest(topic, record_type, prefix=prefix, include_meta=include_meta)
+        """The newest record of each tag that begins with a prefix, page by page (§3.5).
+
+        `decode` and `record_type` as for `diff`.
+        """
+        kind = kind_of(record_type, decode)
+        pages = paging.latest(topic, kind, prefix=prefix, include_meta=include_meta)
         return self.session.items(pages)
 
     @overload
@@ -338,22 +382,33 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         self, topic: str, *, record_type: type[R], **options: Unpack[ReadOptions]
     ) -> Iterator[R | Tombstone]: ...
 
+    @overload
     def read(
-        self, topic: str, *, record_type: type[Any] = Record, **options: Unpack[ReadOptions]
+        self, topic: str, *, decode: type[D], **options: Unpack[ReadOptions]
+    ) -> Iterator[Record[D] | Tombstone]: ...
+
+    def read(
+        self,
+        topic: str,
+        *,
+        record_type: type[Any] = Record,
+        decode: type[Any] | None = None,
+        **options: Unpack[ReadOptions],
     ) -> Iterator[Any]:
         """The records after `from_seq`, in order, and a `Tombstone` where some were lost.
 
-            for item in client.read("flights", follow=True, record_type=Record[Departure]):
+            for item in client.read("flights", follow=True, decode=Departure):
                 ...
 
         Your cursor is the `seq` of the last record you have dealt with: keep it, and give it as
         `from_seq` when you come back (§3.1).  Without `follow` it ends at the head as the first
-        page saw it.  Options: `ReadOptions`; `record_type` as for `diff`.
+        page saw it.  Options: `ReadOptions`; `decode` and `record_type` as for `diff`.
 
         Of a topic with several partitions it reads the `partition` that is given; without one, all of
         them from their beginnings, one after the other.
         """
-        return self.session.items(paging.RecordPages(topic, record_type, **options))
+        kind = kind_of(record_type, decode)
+        return self.session.items(paging.RecordPages(topic, kind, **options))
 
     @overload
     def watch(
@@ -377,10 +432,20 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         **options: Unpack[WatchOptions],
     ) -> Watch[R]: ...
 
+    @overload
+    def watch(
+        self,
+        *topics: WatchTopics,
+        decode: type[D],
+        include_data: bool = True,
+        **options: Unpack[WatchOptions],
+    ) -> Watch[Record[D]]: ...
+
     def watch(
         self,
         *topics: WatchTopics,
         record_type: type[Any] = Record,
+        decode: type[Any] | None = None,
         include_data: bool = True,
         **options: Unpack[WatchOptions],
     ) -> Watch[Any]:
@@ -399,12 +464,12 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         watch session that the server has forgotten.  Raised is only what fails for as long as
         `retry` allows, and `Conflict` where another stream opened the same session.
 
-        Options: `WatchOptions`; `record_type` as for `diff`; `include_data=False` gives records
+        Options: `WatchOptions`; `decode` and `record_type` as for `diff`; `include_data=False` gives records
         without their data.
         """
         state = WatchState(
             topics,
-            record_type,
+            kind_of(record_type, decode),
             retry=self.session.retry,
             clock=self.session.clock,
             include_data=include_data,

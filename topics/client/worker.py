@@ -12,13 +12,21 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from topics.client import termination
 from topics.client.answer import StreamedAnswer
 from topics.client.call import Call, Outcome
-from topics.client.errors import BadAnswer, Conflict, NotFound, TopicsError
+from topics.client.errors import (
+    BadAnswer,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    TopicFull,
+    TopicsError,
+)
 from topics.client.faults import Fault
 from topics.client.held_job import (
     BaseHeldJob,
@@ -27,15 +35,21 @@ from topics.client.held_job import (
     lease_lost,
     log_error,
     reason_of,
+    time_limit_exceeded,
 )
 from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.models import Claimed, Job
 from topics.client.session import Session
+from topics.client.time_limit import TimeLimit
 from topics.client.worker_state import Claim, WorkerState, chunks
 
 D = TypeVar("D")
 _Found: TypeAlias = "tuple[deque[HeldJob[D]], float | None]"
 """Jobs, and the pause before the next claim; None where the queue is drained."""
+
+
+RESULT_REFUSED: Final = (InvalidRequest, TopicFull)
+"""Refusals of an ack that may be of its result: too large, or no room for it."""
 
 
 class HeldJob(BaseHeldJob[D]):
@@ -160,6 +174,12 @@ class LeaseKeeper(Generic[D]):
         """Ack jobs, with what came of them; those that are settled already are left out."""
         self._settle(jobs, lambda held: self._state.ack(held, result))
 
+    def done(self, job: BaseHeldJob[D], returned: Any) -> None:
+        """Ack a job whose handler has returned; without its result where the server refuses that."""
+        result, state = self._state.result_of(returned), self._state
+        bare = None if result is None else state.ack
+        self._settle([job], lambda held: state.ack(held, result), bare)
+
     def nack(
         self,
         jobs: Iterable[BaseHeldJob[D]],
@@ -172,18 +192,26 @@ class LeaseKeeper(Generic[D]):
         self._settle(jobs, lambda held: self._state.nack(held, delay_ms, reason, dead=dead))
 
     def _settle(
-        self, jobs: Iterable[BaseHeldJob[D]], call_of: Callable[[list[BaseHeldJob[D]]], Call[Any]]
+        self,
+        jobs: Iterable[BaseHeldJob[D]],
+        call_of: Callable[[list[BaseHeldJob[D]]], Call[Any]],
+        bare: Callable[[list[BaseHeldJob[D]]], Call[Any]] | None = None,
     ) -> None:
+        """Send the call of jobs that are held, and where the server refuses it, the `bare` one."""
         state = self._state
         for some in chunks(list(jobs)):
             with self.lock:
                 held = state.settling(some)
             if not held:
                 continue
-            call = call_of(held)
             answer = None
             try:
-                answer = self._session.do(call)
+                answer = self._session.do(call_of(held))
+            except RESULT_REFUSED as error:
+                if bare is None:
+                    raise
+                state.result_refused(held, error)
+                answer = self._session.do(bare(held))
             finally:
                 with self.lock:
                     state.settled(held, answer)
@@ -227,6 +255,15 @@ def _extend_leases(
             return
         pause_s = keeper.extend()
         del keeper
+
+
+@dataclass(frozen=True, slots=True)
+class _Handling(Generic[D]):
+    """What one run does with each job."""
+
+    handler: Callable[[HeldJob[D]], object]
+    on_error: OnError[HeldJob[D]]
+    limit: TimeLimit | None
 
 
 class Work(Generic[D]):
@@ -355,41 +392,70 @@ class Work(Generic[D]):
         *,
         concurrency: int = 1,
         on_error: OnError[HeldJob[D]] = log_error,
+        time_limit_s: float | None = None,
     ) -> int:
         """Call `handler` with each job, in `concurrency` threads; returns how many jobs were done.
 
         A job is acked where the handler returns.  Where it raises, the job is nacked, with a delay
         that grows, and the next one is handled.  A handler may ack or nack the job itself; that
-        stands.  Ends after `stop`, at `limit`, or when a queue is drained; at ^C and, unless the program
+        stands.  What it returns, unless it is None, is the job's result (`keep_results`).  Where its
+        parameter is annotated `HeldJob[T]`, data are decoded into T, unless the worker was given a type.
+
+        Ends after `stop`, at `limit`, or when a queue is drained; at ^C and, unless the program
         handles it, at SIGTERM, with its jobs given back (`termination`).
 
         Args:
             on_error: Called for each failure, and for each job whose lease ended; by default these
                 are logged, under "topics.client".
+            time_limit_s: A job that takes longer is nacked with that as the reason, and `on_error` is
+                given `TimeLimitExceeded`, in a thread of the worker.  The handler's thread cannot be
+                ended: it runs on beside the next delivery, and what it returns then does not count.
 
         Raises:
+            TypeError: The annotation of the handler cannot be read.
             TopicsError: A claim or an ack did not succeed for as long as `retry` allows; the jobs
                 that other threads have in hand are finished first.
         """
+        self._state.take_type_of(handler)
+        handling = _Handling(handler, on_error, self._limit(time_limit_s, on_error))
+        try:
+            return self._run_all(handling, concurrency)
+        finally:
+            if handling.limit is not None:
+                handling.limit.close()
+
+    def _limit(self, time_limit_s: float | None, on_error: OnError[HeldJob[D]]) -> TimeLimit | None:
+        if time_limit_s is None:
+            return None
+
+        def over(job: HeldJob[D]) -> None:
+            error = time_limit_exceeded(job, time_limit_s)
+            with suppress(TopicsError):  # its lease ends, as it is not extended any more
+                job.nack(reason=reason_of(error))
+            on_error(job, error)
+
+        return TimeLimit(time_limit_s, over)
+
+    def _run_all(self, handling: "_Handling[D]", concurrency: int) -> int:
         if concurrency == 1:
-            return self._run(handler, on_error)
+            return self._run(handling)
         # With logging behind it, it is a part of what a command without threads would load.
         from concurrent.futures import ThreadPoolExecutor
 
         name = f"work-{self.queue}"
         with termination.heard(), ThreadPoolExecutor(concurrency, thread_name_prefix=name) as pool:
             try:  # from the first thread on: ^C may come while the others are started
-                runs = [pool.submit(self._run, handler, on_error) for _ in range(concurrency)]
+                runs = [pool.submit(self._run, handling) for _ in range(concurrency)]
                 return sum(run.result() for run in runs)
             finally:
                 self.stop()
 
-    def _run(self, handler: Callable[[HeldJob[D]], object], on_error: OnError[HeldJob[D]]) -> int:
+    def _run(self, handling: "_Handling[D]") -> int:
         done = 0
         jobs = iter(self)
         try:
             for job in jobs:
-                done += self._handle(job, handler, on_error)
+                done += self._handle(job, handling)
         except BaseException:
             self.stop()
             raise
@@ -397,24 +463,30 @@ class Work(Generic[D]):
             jobs.close()
         return done
 
-    def _handle(
-        self,
-        job: HeldJob[D],
-        handler: Callable[[HeldJob[D]], object],
-        on_error: OnError[HeldJob[D]],
-    ) -> bool:
+    def _handle(self, job: HeldJob[D], handling: "_Handling[D]") -> bool:
+        limit, on_error = handling.limit, handling.on_error
+        timed = None if limit is None else limit.begin(job)
+
+        def is_in_time() -> bool:
+            return limit is None or timed is None or limit.end(timed)
+
         try:
             job.require_fit()
-            result = self._state.result_of(handler(job))
+            returned = handling.handler(job)
         except Exception as error:
+            if not is_in_time():
+                return False
             job.nack(reason=reason_of(error))
             on_error(job, error)
         except BaseException:
+            is_in_time()
             with suppress(TopicsError):
                 job.nack(delay_ms=0)
             raise
         else:
-            job.ack(result=result)
+            if not is_in_time():
+                return False
+            self._keeper.done(job, returned)
         if job.is_lost:
             on_error(job, lease_lost(job))
         return job.state is JobState.ACKED

@@ -9,7 +9,7 @@ the lease id that the job was claimed under, so that a worker that comes too lat
 
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -20,6 +20,8 @@ from topics.client import endpoints, unfit
 from topics.client.call import Call
 from topics.client.encoding import encode
 from topics.client.endpoints import WAIT_MS_MAX
+from topics.client.errors import TopicsError
+from topics.client.handlers import job_type_of
 from topics.client.held_job import BaseHeldJob, H, JobState
 from topics.client.job_stream import JobStream
 from topics.client.models import Acked, Claimed, Extended, Job, Nacked, TopicState
@@ -85,7 +87,7 @@ class WorkerState(Generic[D]):
         push: bool = False,
         drain: bool = False,
         limit: int | None = None,
-        keep_results: bool = False,
+        keep_results: bool = True,
     ) -> None:
         if max < 1:
             raise ValueError("a worker claims at least one job")
@@ -112,8 +114,18 @@ class WorkerState(Generic[D]):
         self.drains = drain
         self.pushes = push
         self.keeps_results = keep_results
+        self._has_told = False
         self._left = limit
         self._idle_backoff = Backoff(retry, clock)
+
+    def take_type_of(self, handler: Callable[..., Any]) -> None:
+        """Decode data as the annotation of a handler says, unless the program has named a type.
+
+        Raises:
+            TypeError: The annotation cannot be read.
+        """
+        if self._job_type is Job:
+            self._job_type = job_type_of(handler)
 
     # ------------------------------------------------------------------ claiming
 
@@ -291,12 +303,30 @@ class WorkerState(Generic[D]):
     def result_of(self, returned: Any) -> Any:
         """The result of a job whose handler returned that, as JSON; None where it is not kept.
 
-        Raises:
-            TypeError, ValueError: JSON has no form for it.
+        What JSON has no form for is not kept: the job is done all the same, and were it given back it
+        would be done again for ever.
         """
         if not self.keeps_results or returned is None:
             return None
-        return msgspec.Raw(encode(returned, "result"))
+        try:
+            return msgspec.Raw(encode(returned, "result"))
+        except (TypeError, ValueError) as error:
+            self._no_result(str(error))
+            return None
+
+    def result_refused(self, jobs: Sequence[BaseHeldJob[D]], error: TopicsError) -> None:
+        """The server does not take the result of jobs, which are acked without it."""
+        self._no_result(f"of job {jobs[0].seq}: {error}")
+
+    def _no_result(self, why: str) -> None:
+        """Told once: it is most likely the same for every job."""
+        if self._has_told:
+            return
+        self._has_told = True
+        import logging
+
+        told = "%s: a job was done, and its result is not kept (said once): %s"
+        logging.getLogger("topics.client").warning(told, self.queue, why)
 
     def settled(self, jobs: Iterable[BaseHeldJob[D]], answer: Acked | Nacked | None) -> None:
         """Take the answer of an ack or a nack; None where none came, and its effect is unknown."""
