@@ -1,0 +1,1 @@
+"""Brokers for task frameworks, each on the public client and under the framework's own extra."""
