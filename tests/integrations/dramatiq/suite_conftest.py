@@ -1,0 +1,169 @@
+"""The `conftest.py` that dramatiq's own tests are run with: its brokers and backends are those of topics.
+
+`test_suite` puts it beside dramatiq's tests, in the place of dramatiq's own, with the table of tests that are left
+out.  The environment says where the server is (`TOPICS_URL`).
+"""
+
+import json
+import logging
+import os
+import random
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+# What tests of other brokers import; no test that is run uses any of it.
+for name in ("pika", "pika.exceptions", "redis", "pylibmc", "prometheus_client"):
+    sys.modules.setdefault(name, MagicMock(__spec__=None))
+import dramatiq  # noqa: E402
+from dramatiq import Worker  # noqa: E402
+from dramatiq.brokers.stub import StubBroker  # noqa: E402
+
+from topics.integrations.dramatiq import (  # noqa: E402
+    TopicsBackend,
+    TopicsBroker,
+    TopicsRateLimiterBackend,
+)
+
+for name in ("dramatiq.brokers.redis", "dramatiq.brokers.rabbitmq"):
+    made = {"RedisBroker": StubBroker, "RabbitmqBroker": lambda **_: StubBroker()}
+    sys.modules[name] = MagicMock(__spec__=None, **made)
+
+LEFT_OUT: dict[str, str] = json.loads((Path(__file__).parent / "left_out.json").read_text())
+logging.basicConfig(level=logging.INFO)
+random.seed(1337)
+dramatiq.set_broker(StubBroker())  # of actors that modules of tests declare
+
+
+class SuiteBroker(TopicsBroker):
+    """With the arguments of `join` that dramatiq's brokers have for tests."""
+
+    def join(self, queue_name: str, *, timeout: int | None = None, **_: Any) -> None:
+        super().join(queue_name, timeout=timeout, interval=20)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        name = item.nodeid.partition("/")[2].partition("[")[0]
+        file = name.partition("::")[0]
+        if reason := LEFT_OUT.get(name) or LEFT_OUT.get(file):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def fresh(kind: str) -> str:
+    return f"{kind}-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def broker() -> Iterator[SuiteBroker]:
+    broker = SuiteBroker(namespace=fresh("suite"))
+    broker.emit_after("process_boot")
+    dramatiq.set_broker(broker)
+    yield broker
+    broker.flush_all()
+    broker.close()
+
+
+@pytest.fixture
+def stub_broker(broker: SuiteBroker) -> SuiteBroker:
+    return broker
+
+
+@pytest.fixture
+def redis_broker(broker: SuiteBroker) -> SuiteBroker:
+    return broker
+
+
+@pytest.fixture
+def rabbitmq_broker(broker: SuiteBroker) -> SuiteBroker:
+    return broker
+
+
+@pytest.fixture
+def worker_of_suite(broker: SuiteBroker) -> Iterator[Worker]:
+    worker = Worker(broker, worker_timeout=100, worker_threads=32)
+    worker.start()
+    yield worker
+    worker.stop()
+
+
+@pytest.fixture
+def stub_worker(worker_of_suite: Worker) -> Worker:
+    return worker_of_suite
+
+
+@pytest.fixture
+def redis_worker(worker_of_suite: Worker) -> Worker:
+    return worker_of_suite
+
+
+@pytest.fixture
+def rabbitmq_worker(worker_of_suite: Worker) -> Worker:
+    return worker_of_suite
+
+
+@pytest.fixture
+def result_backend() -> TopicsBackend:
+    return TopicsBackend(namespace=fresh("results"))
+
+
+@pytest.fixture
+def stub_result_backend(result_backend: TopicsBackend) -> TopicsBackend:
+    return result_backend
+
+
+@pytest.fixture
+def result_backends(result_backend: TopicsBackend) -> dict[str, TopicsBackend]:
+    return {"topics": result_backend}
+
+
+@pytest.fixture
+def rate_limiter_backend() -> TopicsRateLimiterBackend:
+    return TopicsRateLimiterBackend(namespace=fresh("limits"))
+
+
+@pytest.fixture
+def stub_rate_limiter_backend(
+    rate_limiter_backend: TopicsRateLimiterBackend,
+) -> TopicsRateLimiterBackend:
+    return rate_limiter_backend
+
+
+@pytest.fixture
+def rate_limiter_backends(
+    rate_limiter_backend: TopicsRateLimiterBackend,
+) -> dict[str, TopicsRateLimiterBackend]:
+    return {"topics": rate_limiter_backend}
+
+
+@pytest.fixture
+def info_logging() -> Iterator[None]:
+    logging.getLogger().setLevel(logging.INFO)
+    yield
+    logging.getLogger().setLevel(logging.DEBUG)
+
+
+@pytest.fixture
+def start_cli() -> Iterator[Any]:
+    started = []
+
+    def run(broker_module: str, *, extra_args: Any = None, **options: Any) -> Any:
+        line = [sys.executable, "-m", "dramatiq", broker_module, *(extra_args or [])]
+        started.append(subprocess.Popen(line, **{"bufsize": 0, **options}))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+os.environ.setdefault("dramatiq_restart_delay", "200")
