@@ -42,7 +42,6 @@ def fill(api: Api) -> None:
     api.put("orders", durability="fsync", cap_records=5000, ttl_ms=86_400_000)
     for name, more in (
         ("payments", {"type": "queue", "max_deliveries": 2, "dead_letter": "payments-failed"}),
-        ("mails", {"type": "queue"}),
         ("archive", {"cap_records": 3, "discard": "reject"}),
         ("eu.orders", {}),
         ("pageviews", {"durability": "memory", "cap_records": 500}),
@@ -51,6 +50,7 @@ def fill(api: Api) -> None:
     for i in range(40):
         api.put(f"tenant{i:02}.events", durability=("disk", "memory", "fsync")[i % 3])
         api.append(f"tenant{i:02}.events", *range(1 + i * 7 % 23))
+    fill_jobs(api)
     for source, dest, more in (
         ("orders", "eu.orders", {"filter": "eu.*"}),
         ("orders", "payments", {"guarantee": "exactly_once"}),
@@ -58,6 +58,27 @@ def fill(api: Api) -> None:
         ("orders", "archive", {}),
     ):
         api.ok("PUT", f"/v0/routers/{source}->{dest}", {"source": source, "dest": dest, **more})
+
+
+def fill_jobs(api: Api) -> None:
+    """A queue with jobs in every state."""
+    api.put("mails", type="queue", max_deliveries=3, dead_letter="mails-failed", keep_done=100)
+    letters = [
+        {"data": {"to": f"c{n}@example.org"}, "tag": f"acme:{n % 3}", "group": f"customer-{n % 4}"}
+        for n in range(9)
+    ]
+    api.append("mails", *letters)
+    api.append("mails", *({"data": n, "delay_ms": 3_600_000 * n, "priority": n} for n in (1, 2, 3)))
+    asked = {"node": "worker-1", "max": 4, "lease_ms": 600_000}
+    held = api.ok("POST", "/v0/topics/mails/claim", asked)["claimed"]
+    for call, job, fields in (
+        ("extend", held[0], {"lease_ms": 600_000, "progress": {"percent": 40}}),
+        ("ack", held[1], {"result": {"message": "<7f3a@example.org>"}}),
+        ("nack", held[2], {"delay_ms": 300_000, "reason": "mx.example.org does not answer"}),
+        ("nack", held[3], {"dead": True, "reason": "no such address"}),
+    ):
+        body = {"node": "worker-1", "seqs": [job["$seq"]], **fields}
+        api.ok("POST", f"/v0/topics/mails/{call}", body)
 
 
 def live(api: Api, seconds: float) -> None:
@@ -109,6 +130,7 @@ def main() -> None:
             shoot(page, url, "topic", "#/topics/orders", ".record")
             page.locator(".record button.line").nth(3).click()
             page.screenshot(path=IMAGES / "console-topic.png")
+            shoot(page, url, "jobs", "#/topics/mails/jobs", "#jobs tr")
             shoot(page, url, "manage", "#/topics/payments-failed/manage", "#redrive")
             page.locator("#delete-tag").fill("eu.*")
             page.locator("#delete-records button").click()

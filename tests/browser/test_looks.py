@@ -17,6 +17,10 @@ PLACES = {
     "/topics/jobs": ".record",
     "/topics/jobs/live": ".row",
     "/topics/jobs/publish": "#publish",
+    "/topics/q/jobs": "#jobs tr",
+    "/topics/q/jobs/1": "#job-facts dd",
+    "/topics/q/publish": "#publish-priority",
+    "/schedules": "#schedule-list tr",
     "/topics/jobs/settings": "[name=ttl_ms]",
     "/topics/jobs/manage": "#drop",
 }
@@ -30,7 +34,9 @@ def filled(api: Api) -> Api:
         "jobs", *({"data": {"n": n, "text": "word " * 40}, "tag": "eu.de"} for n in range(60))
     )
     api.put("q", type="queue")
-    api.append("q", 1)
+    api.append("q", {"data": 1, "group": "customer-of-a-long-name", "delay_ms": 3_600_000})
+    record = {"data": 1}
+    api.ok("PUT", "/v0/schedules/s", {"topic": "jobs", "record": record, "cron": "0 6 * * 1-5"})
     for dest in ("copy", "other"):
         api.ok("PUT", f"/v0/routers/jobs->{dest}", {"source": "jobs", "dest": dest})
     return api

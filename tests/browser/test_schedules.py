@@ -66,3 +66,99 @@ def test_what_blocks_a_schedule_is_shown(page: Any, at: At, console: Console) ->
     trouble = page.locator("#schedules-trouble")
     trouble.wait_for(state="visible")
     assert "does not exist" in trouble.inner_text()
+
+
+def test_a_schedule_is_made_changed_and_deleted(server: Any, page: Any, at: At) -> None:
+    """By a form: a change keeps what it does not show of the record, digit for digit. (§14.1, §14.6)"""
+    base = f"http://127.0.0.1:{server.port}/v0/schedules"
+    at("/schedules")
+    page.locator("#schedule-new").click()
+    page.locator("#schedule-name").fill("report")
+    page.locator("#schedule-topic").fill("jobs")
+    page.locator("#schedule-record").fill('{"data": {"n": 12345678901234567890}, "tag": "daily"}')
+    page.locator("#schedule-cron").fill("0 6 * * 1-5")
+    page.locator("#schedule-tz").fill("Europe/Berlin")
+    page.locator("#schedule-config").fill('{"type": "queue"}')
+    page.locator("#schedule-save").click()
+    page.locator("#schedule-done", has_text="report is saved; its next tick is at ").wait_for()
+    text = httpx.get(f"{base}/report").text
+    assert '"data":{"n": 12345678901234567890}' in text
+    made = httpx.get(f"{base}/report").json()
+    assert (made["cron"], made["tz"], made["missed"]) == ("0 6 * * 1-5", "Europe/Berlin", "one")
+    assert made["config"]["type"] == "queue"
+
+    page.get_by_role("button", name="edit report").click()
+    assert page.locator("#schedule-name").input_value() == "report"
+    page.locator("#schedule-kind").select_option("every_ms")
+    page.locator("#schedule-every-ms").fill("90000")
+    page.locator("#schedule-missed").select_option("none")
+    page.locator("#schedule-save").click()
+    page.locator("#schedule-list tr", has_text="every 1.5 min").wait_for()
+    changed = httpx.get(f"{base}/report").json()
+    assert (changed["every_ms"], changed["cron"], changed["missed"]) == (90_000, None, "none")
+    assert '"data":{"n": 12345678901234567890}' in httpx.get(f"{base}/report").text
+
+    page.get_by_role("button", name="delete report").click()
+    page.get_by_role("button", name="keep it").click()
+    page.get_by_role("button", name="delete report").click()
+    page.locator("#schedule-list .sure").click()
+    shows(page, "#schedule-done", "report is deleted")
+    assert httpx.get(f"{base}/report").status_code == 404
+
+
+def test_a_schedule_that_happens_once_is_paused_and_keeps_its_moment(
+    server: Any, page: Any, at: At
+) -> None:
+    """To the millisecond, where the field was not touched; a paused schedule stays paused. (§14.1)"""
+    base = f"http://127.0.0.1:{server.port}/v0/schedules"
+    moment = {"at": 2_000_000_000_123, "until": 2_100_000_000_456}
+    once = {"topic": "t", "record": {"data": 1}, "paused": True, **moment}
+    httpx.put(f"{base}/once", json=once).raise_for_status()
+    at("/schedules")
+    page.get_by_role("button", name="edit once").click()
+    page.locator("#schedule-topic").fill("u")
+    page.locator("#schedule-save").click()
+    page.locator("#schedule-done", has_text="once is saved; it has no next tick").wait_for()
+
+    found = httpx.get(f"{base}/once").json()
+
+    assert (found["topic"], found["paused"]) == ("u", True)
+    assert {name: found[name] for name in moment} == moment
+
+
+def test_what_a_form_of_a_schedule_refuses(
+    server: Any, page: Any, at: At, console: Console
+) -> None:
+    """A name that is taken, a record that is none, a refusal of the server, and a change meanwhile; the form
+    stays. (§14.1)"""
+    console.forgives_failures = True
+    base = f"http://127.0.0.1:{server.port}/v0/schedules"
+    hourly = {"topic": "t", "record": {"data": 1}, "cron": "0 * * * *"}
+    httpx.put(f"{base}/hourly", json=hourly).raise_for_status()
+    at("/schedules")
+    page.locator("#schedule-new").click()
+    trouble = "#schedule-form-trouble"
+    for name, value in {
+        "name": "hourly",
+        "topic": "t",
+        "record": "1",
+        "cron": "61 * * * *",
+    }.items():
+        page.locator(f"#schedule-{name}").fill(value)
+    page.locator("#schedule-save").click()
+    shows(page, trouble, "The record is not a JSON object.")
+    page.locator("#schedule-record").fill('{"data": 1}')
+    page.locator("#schedule-save").click()
+    shows(page, trouble, "There is a schedule hourly already.")
+    page.locator("#schedule-name").fill("other")
+    page.locator("#schedule-save").click()
+    page.locator(trouble, has_text="$.cron").wait_for()
+    page.locator("#schedule-cancel").click()
+
+    page.get_by_role("button", name="edit hourly").click()
+    page.locator("#schedule-cron").wait_for(state="visible")
+    httpx.put(f"{base}/hourly", json={**hourly, "cron": "5 * * * *"}).raise_for_status()
+    page.locator("#schedule-save").click()
+
+    shows(page, trouble, "It was changed by another meanwhile. The form has what is in force now.")
+    assert page.locator("#schedule-cron").input_value() == "5 * * * *"

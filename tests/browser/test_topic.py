@@ -144,6 +144,38 @@ def test_a_job_is_published_with_its_options(api: Api, page: Any, at: At, consol
     page.locator("#publish-trouble", has_text="$.records[0].priority").wait_for()
 
 
+def test_a_time_and_a_unique_key_are_published(api: Api, page: Any, at: At) -> None:
+    """A time in the zone that the page names; what a key does where it is held is asked once there is one.
+    (§2, §10.2)"""
+    api.put("mails", type="queue")
+    at("/topics/mails/publish")
+    page.locator("#publish-unique").wait_for()
+    assert (
+        page.text_content("#zone")
+        in page.locator("#publish label", has_text="Not before").text_content()
+    )
+    assert not page.locator("#publish-on-conflict").is_visible()
+    page.locator("#publish-data").fill("1")
+    page.locator("#publish-not-before").fill("2031-05-06T12:00:07")
+    page.locator("#publish-unique").fill("k")
+    page.locator("#publish-send").click()
+    shows(page, "#published li:first-child", "Record 1 written.")
+    at_ms = page.evaluate("new Date('2031-05-06T12:00:07').getTime()")
+    assert api.ok("GET", "/v0/topics/mails/jobs/1")["ready_at"] == at_ms
+
+    page.locator("#publish-on-conflict").select_option("replace")
+    page.locator("#publish-for-ms").fill("60000")
+    page.locator("#publish-send").click()
+
+    shows(page, "#published li:first-child", "Record 2 written, in place of 1.")
+    api.ok("POST", "/v0/topics/mails/jobs/2/promote")
+    api.ok("POST", "/v0/topics/mails/claim", {"node": "w"})
+    api.ok("POST", "/v0/topics/mails/ack", {"node": "w", "seqs": [2]})
+    page.locator("#publish-on-conflict").select_option("keep")
+    page.locator("#publish-send").click()
+    shows(page, "#published li:first-child", "Record 2 was there already.")
+
+
 def test_a_queue_s_order_is_set(api: Api, page: Any, at: At, console: Console) -> None:
     """Fields that a config does not have are there to be given, and are taken away again. (§0.10)"""
     console.forgives_failures = True

@@ -103,8 +103,13 @@ def test_changes(face: Any, action: str) -> None:
 
 def test_a_redrive(face: Any) -> None:
     """How many were moved, and whether there are more. (§10.6)"""
-    script = Script(ok({"topic": "d", "to": "jobs", "moved": 2, "more": True}))
+    answer = ok({"topic": "d", "to": "jobs", "moved": 2, "more": True})
+    script = Script(answer, answer)
     found = face(script).do(lambda c: c.redrive("d", "jobs", match="a", max=2))
     assert script.lines == ["POST /v0/topics/d/redrive"]
-    assert script.bodies == [{"to": "jobs", "match": "a", "max": 2}]
+    face(script).do(lambda c: c.redrive("d", "jobs", seqs=[4, 7]))
+    assert script.bodies == [
+        {"to": "jobs", "match": "a", "max": 2},
+        {"to": "jobs", "seqs": [4, 7]},
+    ]
     assert (found.moved, found.more) == (2, True)

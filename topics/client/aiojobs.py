@@ -121,10 +121,13 @@ class AsyncJobCalls:
         to: str,
         *,
         match: Match | None = None,
+        seqs: list[int] | None = None,
         max: int | None = None,
         dry_run: bool = False,
     ) -> Redriven:
         """Move dead letters back to a queue, the oldest first, at most 1,000 in one call.
+
+        With `seqs` these letters alone, without `match` and `max`; those that are not there are left out.
 
             while (await client.redrive("jobs-dead", "jobs")).more:
                 pass
@@ -136,5 +139,5 @@ class AsyncJobCalls:
             Conflict: `to` is not a queue.
             TopicFull: The queue takes none of them.
         """
-        call = endpoints.redrive(dead_letters, to, match=match, max=max, dry_run=dry_run)
+        call = endpoints.redrive(dead_letters, to, match=match, seqs=seqs, max=max, dry_run=dry_run)
         return await self.session.do(call)

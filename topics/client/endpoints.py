@@ -406,10 +406,16 @@ def change_jobs(
 
 
 def redrive(
-    topic: str, to: str, *, match: Match | None, max: int | None, dry_run: bool
+    topic: str,
+    to: str,
+    *,
+    match: Match | None,
+    seqs: list[int] | None,
+    max: int | None,
+    dry_run: bool,
 ) -> Call[Redriven]:
     """Not repeatable: a second attempt would move others (§10.6)."""
-    body = _body({"to": to, "match": match, "max": max, "dry_run": dry_run or None})
+    body = _body({"to": to, "match": match, "seqs": seqs, "max": max, "dry_run": dry_run or None})
     path = topic_path(topic, "redrive")
     return Call("POST", path, decoder_of(Redriven), body=body, is_repeatable=dry_run)
 

@@ -236,6 +236,40 @@ def test_every_class_of_both_ends(source: str, dest: str) -> None:
     assert len(deletes) == (source == "memory" and dest == "ephemeral")
 
 
+def test_letters_that_are_named() -> None:
+    """These alone, each once, whatever the order in which they are named; those that are not there are left
+    out. (§10.6)"""
+    engine = buried("a", "b", "c", "d")
+
+    assert engine.redrive(seqs=[9, 3, 1, 3, 2**64 - 1], dry_run=True)["moved"] == 2
+    assert engine.redrive(seqs=[9, 3, 1, 3]) == {"topic": "d", "to": "q", "moved": 2, "more": False}
+
+    assert (datas(engine, "d"), datas(engine, "q")) == (["b", "d"], ["a", "c"])
+    assert engine.redrive(seqs=[1, 3])["moved"] == 0
+    assert engine.redrive(seqs=[])["moved"] == 0
+    assert refusal(engine, seqs=[2], max=1) is ErrorCode.INVALID_REQUEST
+    assert refusal(engine, seqs=[2], match="a") is ErrorCode.INVALID_REQUEST
+    assert refusal(engine, seqs=[*range(1001)]) is ErrorCode.INVALID_REQUEST
+
+
+def test_letters_that_are_named_among_runs_on_the_disk() -> None:
+    """What is needed of their runs is read from the disk first, some runs at a time. (§5)"""
+    engine = Harness(segment_max_records=1)
+    queue(engine)
+    for n in range(40):
+        engine.append(n, name="d")
+        engine.seal_all()
+    assert not any(run.is_warm for run in engine.topic("d").runs)
+    engine.auto = False
+
+    assert engine.redrive(seqs=[*range(1, 40, 2)]) is None
+    engine.auto = True
+    engine.work_off()
+
+    assert [each["moved"] for each in engine.woken()] == [20]
+    assert datas(engine, "q") == [*range(0, 40, 2)]
+
+
 def test_refusals() -> None:
     """What is not there, is no queue, or has several partitions; a body that says more than is known.
     (§10.6)"""

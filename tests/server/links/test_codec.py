@@ -78,6 +78,7 @@ ONE_OF_EACH: list[Command] = [
     commands.DeleteSeqs("t", "e-1", b"12345678"),
     commands.Purge("t", 1, 2, SUBJECT),
     commands.Redrive("t", "q", SUBJECT, 5, is_dry=True),
+    commands.Redrive("t", "q", None, 5, seqs=[1, 4]),
     commands.CreateWatch(
         "w",
         {"t": Begin(3, 4, True, SUBJECT, ("n",), (1, 2), {1: 5})},

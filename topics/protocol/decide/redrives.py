@@ -37,7 +37,7 @@ from topics.protocol.model.ports import Extent, Run
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.job import WAITING, JobPlace
 from topics.protocol.state.run_list import seq_spans
-from topics.protocol.state.topic import Topic, look_cost
+from topics.protocol.state.topic import WARMED_MAX, Topic, look_cost
 
 STAMPS: Final = "$dead_letter_"
 """Keys of `meta` that begin so are the server's (§10.6)."""
@@ -71,6 +71,8 @@ class Redrives:
         source = self._source(command, moment.now_ms)
         self._queue(command, moment.now_ms)
         scan = self._scan(command, source, token, moment)
+        if command.seqs is not None:
+            scan = self._named(command, source, token, moment)
         return self._scans.begin(source, token, scan) or Parked(None)
 
     def _source(self, command: Redrive, now_ms: int) -> Topic:
@@ -123,6 +125,16 @@ class Redrives:
                 break
             moment = yield search.cold()
         return self._read(command, source, token, found, moment, _as_it_is)
+
+    def _named(self, command: Redrive, source: Topic, token: object, moment: Moment) -> Scan:
+        """Move the letters that the command names, once what is needed of their runs is in memory."""
+        seqs = [seq for seq in command.seqs or () if seq <= source.published_seq]
+        live = source.live_among(seqs)
+        runs = [extent.run for extent in source.runs.extents_of(live)] if live else []
+        cold = [run for run in runs if not run.is_warm]
+        for first in range(0, len(cold), WARMED_MAX):
+            moment = yield cold[first : first + WARMED_MAX]
+        return self._read(command, source, token, live, moment, _as_it_is)
 
     def _claimable(self, source: Topic, seqs: Sequence[int]) -> Sequence[int]:
         queue = self._state.queues.get(source.topic_id)

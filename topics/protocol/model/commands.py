@@ -323,7 +323,8 @@ class Purge(msgspec.Struct, frozen=True):
 class Redrive(msgspec.Struct, frozen=True):
     """Move dead letters back to a queue, the oldest first: at most `limit`, of those that match.
 
-    With `is_dry` nothing changes, and the outcome says what would be moved.
+    With `is_dry` nothing changes, and the outcome says what would be moved.  `seqs`, ascending, names the
+    letters; those that are not there are left out.
     """
 
     topic: str
@@ -331,6 +332,7 @@ class Redrive(msgspec.Struct, frozen=True):
     match: Match | None
     limit: int
     is_dry: bool = False
+    seqs: Sequence[int] | None = None
 
 
 class View(msgspec.Struct, frozen=True, cache_hash=True):

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from topics.protocol.faces.http.checks import (
     DEFAULT_LIMITS,
+    U64_MAX,
     check_lengths,
     clamp,
     clamped_lease,
@@ -87,6 +88,7 @@ class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
 
     to: str
     match: TagPattern = ABSENT
+    seqs: list[Natural] | None = None
     max: Natural | None = None
     dry_run: bool | None = None
 
@@ -186,8 +188,16 @@ def parse_redrive(topic: str, body: Buffer, limits: Limits = DEFAULT_LIMITS) -> 
     to = require_topic_name(asked.to, path="$.to")
     if to == topic:
         raise invalid("a topic cannot be redriven to itself", "$.to")
-    limit = clamp(asked.max or REDRIVEN_MAX, 1, REDRIVEN_MAX)
-    return Redrive(topic, to, tag_match(asked.match, limits), limit, bool(asked.dry_run))
+    match, is_dry = tag_match(asked.match, limits), bool(asked.dry_run)
+    if asked.seqs is None:
+        limit = clamp(asked.max or REDRIVEN_MAX, 1, REDRIVEN_MAX)
+        return Redrive(topic, to, match, limit, is_dry)
+    if match is not None or asked.max is not None:
+        raise invalid("seqs stands alone", "$.seqs")
+    if len(asked.seqs) > REDRIVEN_MAX:
+        raise invalid(f"{len(asked.seqs)} letters exceed {REDRIVEN_MAX}", "$.seqs")
+    seqs = sorted({seq for seq in asked.seqs if seq <= U64_MAX})
+    return Redrive(topic, to, None, REDRIVEN_MAX, is_dry, seqs)
 
 
 H = TypeVar("H", bound=HeldBody)

@@ -3,7 +3,7 @@
 // Its size is in pixels of the element that holds it, so that lines and letters keep theirs.  Colours
 // are classes, which the style sheet has for light and dark.
 
-import { clock, make, set, svg } from "./dom.js";
+import { clock, make, set, svg, toSecond } from "./dom.js";
 
 const PAD = { left: 50, right: 8, top: 8, bottom: 18 };
 
@@ -97,6 +97,6 @@ export class Chart {
     }
     if (this.cursor) this.cursor.style.display = x === null || n < 0 ? "none" : "";
     this.values.forEach((value, i) => set(value, n < 0 ? "–" : this.format(this.columns[i][n])));
-    set(this.when, x === null || n < 0 ? "" : clock(times[n]).replace(/\.\d+$/, ""));
+    set(this.when, x === null || n < 0 ? "" : toSecond(times[n]));
   }
 }

@@ -82,6 +82,9 @@ export function span(ms) {
   return `${Math.round(ms)} ms`;
 }
 
+/** The time zone of every time on the page, by its name. */
+export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
 const local = (ms) => new Date(ms - 60000 * new Date(ms).getTimezoneOffset()).toISOString().slice(0, -1).split("T");
 
 /** The time of day, and the date before it where that is not today. */
@@ -91,6 +94,15 @@ export function clock(ms) {
   const [day, time] = local(ms);
   return day === local(Date.now())[0] ? time : `${day} ${time}`;
 }
+
+/** The same without milliseconds. */
+export const toSecond = (ms) => clock(ms).replace(/\.\d+$/, "");
+
+/** Of a field for a date and a time, in milliseconds since the epoch; null where it is empty. */
+export const momentOf = (input) => (input.value ? new Date(input.value).getTime() : null);
+
+/** The value of such a field. */
+export const fieldOf = (ms) => (ms === null ? "" : local(ms).join("T").slice(0, 19));
 
 /** Copy to the clipboard; where a page over plain HTTP has none, by way of a selection. */
 export async function copy(text, from) {

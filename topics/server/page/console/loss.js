@@ -3,7 +3,7 @@
 // Loss is told by tombstones, with a reason.  A delete is silent: of a seq that no record has and no
 // tombstone names, one can say that it was deleted, or, in a queue, that its job was done.
 
-import { clock, count, digits } from "./dom.js";
+import { count, digits, toSecond } from "./dom.js";
 
 export const REASONS = {
   cap: "the topic reached its cap", ttl: "expired", mixed: "by cap and expiry", crash: "in a crash",
@@ -18,7 +18,7 @@ export const lossText = (from, to, reason) => `Lost ${range(from, to)}: ${REASON
 export function dayText(lost) {
   const parts = lost.map((each) => {
     const reason = JSON.parse(each.reason), unit = reason === "crash" || reason === "source_trim" ? "number" : "record";
-    return `${count(Number(each.records), unit)} by ${reason}, last at ${clock(Number(each.last_ts)).replace(/\.\d+$/, "")}`;
+    return `${count(Number(each.records), unit)} by ${reason}, last at ${toSecond(Number(each.last_ts))}`;
   });
   return parts.join("; ") || "nothing";
 }

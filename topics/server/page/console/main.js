@@ -3,7 +3,7 @@
 
 import { getJson, onKey, onKeyAsked, Refused, useKey } from "./api.js";
 import { findCluster, forgetCluster, refreshCluster } from "./cluster.js";
-import { $, duration, set, show, visible } from "./dom.js";
+import { $, duration, set, show, visible, ZONE } from "./dom.js";
 import { openGroup, refreshGroups } from "./groups.js";
 import { forgetOverview, refreshOverview } from "./overview.js";
 import { markTopic, refreshRouters } from "./routers.js";
@@ -88,6 +88,7 @@ function phaseOf(error) {
   return ["warn", error.message];
 }
 
+for (const each of document.querySelectorAll(".zone")) set(each, ZONE);
 onKeyAsked(() => show($("access"), true));
 $("access").onsubmit = (event) => {
   event.preventDefault();

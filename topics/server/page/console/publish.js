@@ -1,21 +1,48 @@
 // The publish box: one record, as it is typed.
 
 import { curl, sendJson, why } from "./api.js";
-import { $, copy, digits, link, make, set } from "./dom.js";
+import { $, copy, digits, link, make, momentOf, set, show } from "./dom.js";
 import { isJson } from "./json.js";
 
 let topic = "";
 
-const OF_JOBS = ["delay_ms", "priority", "group", "unique", "expires_ms"];
-const TEXTS = ["group", "unique"];
-const input = (name) => $("publish-" + name.replace("_", "-"));
+const OF_JOBS = ["delay_ms", "priority", "group", "expires_ms"];
+const SHOWN = [...OF_JOBS, "not_before", "unique", "on_conflict", "for_ms"];
+const OF_KEY = ["on_conflict", "for_ms"];
+const input = (name) => $("publish-" + name.replaceAll("_", "-"));
+
+let isOfQueue = false;
 
 export function openPublish(name, isQueue) {
-  for (const each of OF_JOBS) input(each).parentElement.hidden = !isQueue;
+  isOfQueue = isQueue;
+  for (const each of SHOWN) input(each).parentElement.hidden = !isQueue;
+  showKey();
   if (topic === name) return;
   topic = name;
   $("published").replaceChildren();
   set($("publish-trouble"), "");
+}
+
+/** What a unique key does is asked where there is one. */
+function showKey() {
+  for (const each of OF_KEY) show(input(each).parentElement, isOfQueue && input("unique").value !== "");
+}
+
+const number = (text) => (/^-?\d+$/.test(text) ? text : JSON.stringify(text)); // the server says what is wrong with another
+
+/** Fields of a job. */
+function jobParts() {
+  const parts = [];
+  for (const name of OF_JOBS) {
+    const value = input(name).value.trim();
+    if (value) parts.push(`"${name}":${name === "group" ? JSON.stringify(value) : number(value)}`);
+  }
+  const at = momentOf(input("not_before")), key = input("unique").value, held = input("for_ms").value.trim();
+  if (at !== null) parts.push(`"not_before":${at}`);
+  if (!key) return parts;
+  const isReplaced = input("on_conflict").value === "replace", shown = JSON.stringify(key);
+  const more = [isReplaced && '"on_conflict":"replace"', held && `"for_ms":${number(held)}`].filter(Boolean);
+  return [...parts, `"unique":${more.length ? `{"key":${[shown, ...more].join(",")}}` : shown}`];
 }
 
 /** The body as text: data and meta go out byte for byte. */
@@ -26,10 +53,7 @@ function body() {
     const value = $("publish-" + name).value;
     if (value) parts.push(`${JSON.stringify(name)}:${JSON.stringify(value)}`);
   }
-  for (const name of OF_JOBS) {
-    const value = input(name).value.trim(), isNumber = !TEXTS.includes(name) && /^-?\d+$/.test(value);
-    if (value && !input(name).parentElement.hidden) parts.push(`"${name}":${isNumber ? value : JSON.stringify(value)}`);
-  }
+  if (isOfQueue) parts.push(...jobParts());
   const meta = $("publish-meta").value.trim();
   if (meta) parts.push(`"meta":${meta}`);
   return `{"records":[{${parts.join(",")}}],"create":false}`;
@@ -65,6 +89,7 @@ $("publish-curl").onclick = (event) => {
   set($("publish-trouble"), found);
   if (!found) copy(curl("POST", `/v0/topics/${topic}`, body()), event.currentTarget);
 };
+input("unique").oninput = showKey;
 $("publish-data").onkeydown = (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("publish").requestSubmit();
 };

@@ -3,7 +3,7 @@
 // The nested lists are the graph for text, keyboard and screen reader; the lines are drawn behind them.
 
 import { getJson, onKey, why } from "./api.js";
-import { $, clock, count, digits, make, set, svg } from "./dom.js";
+import { $, clock, count, digits, make, set, svg, toSecond } from "./dom.js";
 import { REASONS } from "./loss.js";
 import { anyLog, known, summary } from "./topics.js";
 import { trees } from "./trees.js";
@@ -249,7 +249,7 @@ $("grip").onkeydown = (event) => {
 $("router-pause").onclick = () => {
   isPaused = !isPaused;
   set($("router-pause"), isPaused ? "Resume view" : "Pause view");
-  set($("router-paused"), isPaused ? `as of ${clock(Date.now()).replace(/\.\d+$/, "")}` : "");
+  set($("router-paused"), isPaused ? `as of ${toSecond(Date.now())}` : "");
   $("router-pause").setAttribute("aria-pressed", isPaused);
   if (!isPaused) refreshRouters();
 };

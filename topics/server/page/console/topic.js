@@ -1,7 +1,8 @@
 // One topic's page: its counters, how far it is from losing something, and its parts as tabs.
 
 import { ask, why } from "./api.js";
-import { $, clock, count, digits, make, set, short, show, size, span } from "./dom.js";
+import { $, clock, count, digits, make, set, short, show, size, span, toSecond } from "./dom.js";
+import { forgetJobs, leaveJobs, noteQueue, openJobs, refreshJobs } from "./jobs.js";
 import { fields, parse } from "./json.js";
 import { dayText, lossText } from "./loss.js";
 import { openPublish } from "./publish.js";
@@ -12,7 +13,7 @@ import { openRemoval } from "./removal.js";
 import { forgetSettings, openSettings } from "./settings.js";
 import { forgetTail, leaveTail, openTail } from "./tail.js";
 
-export const TABS = ["records", "live", "publish", "settings", "manage"];
+export const TABS = ["records", "live", "jobs", "publish", "settings", "manage"];
 const OLDEST_AGAIN_MS = 10000;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$/; // (§1.1)
 
@@ -23,6 +24,7 @@ export function openTopic(name, part = "records", seq) {
   if (name !== topic) {
     forgetTail();
     forgetRecords();
+    forgetJobs();
     forgetSettings();
     state = null;
     oldest = {};
@@ -40,24 +42,31 @@ export function openTopic(name, part = "records", seq) {
   wanted = seq;
   for (const each of TABS) {
     show($("tab-" + each), false); // until it is known that there is such a topic
-    const anchor = $("to-" + each);
+    const anchor = $(each === "jobs" ? "to-jobs-tab" : "to-" + each);
     anchor.href = `#/topics/${name}` + (each === "records" ? "" : "/" + each);
     if (each === tab) anchor.setAttribute("aria-current", "page");
     else anchor.removeAttribute("aria-current");
   }
   if (tab !== "live") leaveTail();
+  if (tab !== "jobs") leaveJobs();
   if (state) openTab();
 }
 
-export function leaveTopic() { leaveTail(); }
+export function leaveTopic() { leaveTail(); leaveJobs(); }
 
-export function forgetTopic() { forgetRecords(); forgetSettings(); state = null; }
+export function forgetTopic() { forgetRecords(); forgetJobs(); forgetSettings(); state = null; }
+
+/** Of a queue: its counters, and where its dead letters go. */
+const jobsOf = () => ({ queue: state.queue, letters: JSON.parse(state.config.dead_letter ?? "null") });
 
 function openTab() {
+  if (tab === "jobs" && !state.isQueue) tab = "records"; // a log has none
+  show($("to-jobs-tab"), state.isQueue);
   for (const each of TABS) show($("tab-" + each), each === tab);
   const known = { head: state.head, earliest: state.earliest, isQueue: state.isQueue, partitions: state.partitions };
   if (tab === "records") openRecords(topic, known, wanted);
   if (tab === "live") openTail(topic, known);
+  if (tab === "jobs" && state.isQueue) openJobs(topic, jobsOf(), wanted);
   if (tab === "publish") openPublish(topic, state.isQueue);
   if (tab === "settings") openSettings(topic);
   if (tab === "manage") {
@@ -92,6 +101,10 @@ export async function refreshTopic(isCurrent = () => true) {
     if (!isCurrent() || name !== topic) return;
     fillFacts();
     if (tab === "manage") openRedrive(topic, oldest.record);
+    if (tab === "jobs" && state.isQueue) {
+      noteQueue(jobsOf());
+      if (!isFirst) await refreshJobs();
+    }
   } catch (error) {
     if (!isCurrent() || name !== topic) return;
     set($("topic-trouble"), why(error));
@@ -181,7 +194,7 @@ function fillFacts() {
     ["On disk", size(disk)],
     ["Segments", digits(segments)],
     ["New per second", perS ? short(perS) : "0"],
-    ["Oldest record", oldest.record && records ? clock(oldest.record.ts).replace(/\.\d+$/, "") : "none"],
+    ["Oldest record", oldest.record && records ? toSecond(oldest.record.ts) : "none"],
     ["Last write", when(state.written).replace(/\.\d+$/, "")],
     ["Jobs", jobs ?? ""],
     ["Distance to loss", distance()],

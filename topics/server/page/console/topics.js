@@ -5,7 +5,7 @@
 // time, and shown as of then.
 
 import { getJson, why } from "./api.js";
-import { $, clock, count, digits, link, make, set, short, show, size, visible } from "./dom.js";
+import { $, count, digits, link, make, set, short, show, size, toSecond, visible } from "./dom.js";
 
 const PAGE_SIZE = 200, ALL_SIZE = 1000, ALL_SHOWN_EACH = 10000, ALL_AGAIN_MS = 30000, ROW_PX = 29, SPARE_ROWS = 10, TOPICS_MAX = 100000;
 
@@ -141,7 +141,7 @@ function draw() {
   body.parentNode.setAttribute("aria-rowcount", topics.length);
   const isMore = all ? !all.isDone : pages.some((page) => !page.isLoaded);
   const isLoading = !all && !pages[0].isLoaded;
-  const asOf = all?.isDone && all.topics.length > ALL_SIZE ? `, as of ${clock(all.at).replace(/\.\d+$/, "")}` : "";
+  const asOf = all?.isDone && all.topics.length > ALL_SIZE ? `, as of ${toSecond(all.at)}` : "";
   set($("count"), isLoading ? "" : digits(topics.length) + (isMore ? (all ? ", loading" : "+") : "") + asOf);
   const isEmpty = !topics.length && $("trouble").hidden && !isLoading && !(all && !all.isDone);
   show($("none"), isEmpty);

@@ -160,7 +160,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         description=(
             "The oldest letters that match become jobs of the queue `to`, each in one entry of the log: none "
             "is lost or doubled. Keys of `meta` that begin with `$dead_letter_` stay behind. Where the "
-            "letters are jobs of a queue, those that are leased or delayed stay. With `more`, call again."
+            "letters are jobs of a queue, those that are leased or delayed stay. With `more`, call again. `seqs` "
+            "names letters; those that are not there are left out."
         ),
         takes="Which letters, and which queue.",
         gives="How many letters were moved, and whether there are more.",
@@ -214,6 +215,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     RedriveBody: {
         "to": says("The queue that they go to."),
         "match": says("Only letters of these tags; as a delete has it."),
+        "seqs": says("Only these letters, without `match` and `max`; at most 1000."),
         "max": says("Letters at most; up to 1000, which is the default.", default=1000),
         "dry_run": says("Move nothing, and say how many would be moved.", default=False),
     },
