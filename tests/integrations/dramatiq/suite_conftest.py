@@ -24,6 +24,7 @@ for name in ("pika", "pika.exceptions", "redis", "pylibmc", "prometheus_client")
 import dramatiq  # noqa: E402
 from dramatiq import Worker  # noqa: E402
 from dramatiq.brokers.stub import StubBroker  # noqa: E402
+from dramatiq.common import xq_name  # noqa: E402
 
 from topics.integrations.dramatiq import (  # noqa: E402
     TopicsBackend,
@@ -41,11 +42,51 @@ random.seed(1337)
 dramatiq.set_broker(StubBroker())  # of actors that modules of tests declare
 
 
-class SuiteBroker(TopicsBroker):
-    """With the arguments of `join` that dramatiq's brokers have for tests."""
+class Rejected(dramatiq.Middleware):
+    """Remembers what rejected messages ended with; no exception itself, which would hold its frames."""
 
-    def join(self, queue_name: str, *, timeout: int | None = None, **_: Any) -> None:
+    def __init__(self) -> None:
+        self.ends: list[tuple[type[BaseException], tuple[Any, ...], dict[str, Any]]] = []
+
+    def before_nack(self, broker: Any, message: Any) -> None:
+        error = message._exception or Exception("rejected")
+        self.ends.append((type(error), error.args, vars(error)))
+
+    def pop(self) -> BaseException:
+        kind, args, values = self.ends.pop()
+        error = kind.__new__(kind, *args)
+        vars(error).update(values)
+        return error
+
+
+class SuiteBroker(TopicsBroker):
+    """With what tests ask of dramatiq's other brokers: errors at a `join`, and counts of messages."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.fail_fast_default = False
+        self.rejected = Rejected()
+        self.add_middleware(self.rejected)
+
+    def join(
+        self,
+        queue_name: str,
+        *,
+        timeout: int | None = None,
+        fail_fast: bool | None = None,
+        **_: Any,
+    ) -> None:
         super().join(queue_name, timeout=timeout, interval=20)
+        fails = self.fail_fast_default if fail_fast is None else fail_fast
+        if fails and self.rejected.ends:
+            raise self.rejected.pop()
+
+    def get_queue_message_counts(self, queue_name: str) -> tuple[int, int, int]:
+        """Messages of the queue, of its delay queue, and dead letters."""
+        counts = self.client.topic(self.topic(queue_name)).queue
+        assert counts is not None
+        dead = self.client.topic(self.topic(xq_name(queue_name))).count
+        return counts.ready + counts.in_flight, counts.delayed, dead
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -72,6 +113,7 @@ def broker() -> Iterator[SuiteBroker]:
 
 @pytest.fixture
 def stub_broker(broker: SuiteBroker) -> SuiteBroker:
+    broker.fail_fast_default = True
     return broker
 
 
@@ -115,6 +157,11 @@ def result_backend() -> TopicsBackend:
 
 @pytest.fixture
 def stub_result_backend(result_backend: TopicsBackend) -> TopicsBackend:
+    return result_backend
+
+
+@pytest.fixture
+def redis_result_backend(result_backend: TopicsBackend) -> TopicsBackend:
     return result_backend
 
 

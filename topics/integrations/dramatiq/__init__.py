@@ -8,7 +8,7 @@
 - `broker`: `TopicsBroker`, which appends messages as jobs of queues.
 - `consumer`: what a worker reads messages from: claims, the leases of messages in hand, acks.
 - `results`, `rate_limits`: `TopicsBackend` and `TopicsRateLimiterBackend`, each over a log (`log`).
-- `wire`: messages as records, names of topics, and errors of the client as errors of dramatiq.
+- `errors`: errors of the client as errors of dramatiq; `..wire`: messages as records, names of topics.
 
 All of it uses the public client and the public API of dramatiq.  The extra is `dramatiq`.
 """

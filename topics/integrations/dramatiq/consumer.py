@@ -20,7 +20,8 @@ from dramatiq.errors import DecodeError
 from dramatiq.logging import get_logger
 
 from topics.client import Client, Conflict, Job, NotFound, TopicNotFound, TopicsError
-from topics.integrations.dramatiq.wire import connection_errors, from_data
+from topics.integrations.dramatiq.errors import connection_errors
+from topics.integrations.wire import from_data
 
 EXTENSIONS_PER_LEASE: Final = 3
 """Two of them may fail before a lease ends."""

@@ -3,11 +3,9 @@
 Owns the topic's `ttl_ms`, which it raises where a record is to be kept for longer, and never lowers.
 """
 
-import hashlib
 from typing import Any, Final
 
 from topics.client import Client, Config, NewRecord, TopicNotFound
-from topics.integrations.dramatiq.wire import tag_of
 
 FIRST_TTL_MS: Final = 86_400_000
 """How long a log that is created keeps its records; more, where more is asked for."""
@@ -45,8 +43,3 @@ class Log:
     def append(self, data: Any, tag: str, **meta: Any) -> int:
         """Append a record, exactly once; its seq."""
         return self.client.append(self.topic, NewRecord(data, tag=tag, meta=meta or None)).first_seq
-
-
-def tag_for(key: str) -> str:
-    """The tag of a key: the key itself, or a digest where it is too long for a tag."""
-    return tag_of(key) or hashlib.sha256(key.encode()).hexdigest()

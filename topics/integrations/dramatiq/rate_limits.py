@@ -19,8 +19,9 @@ import msgspec
 from dramatiq.rate_limits import RateLimiterBackend
 
 from topics.client import Client, Record, RecordNotFound, Tombstone
-from topics.integrations.dramatiq.log import Log, tag_for
-from topics.integrations.dramatiq.wire import connection_errors, require_namespace
+from topics.integrations.dramatiq.errors import connection_errors
+from topics.integrations.dramatiq.log import Log
+from topics.integrations.wire import require_namespace, tag_for
 
 DAY_MS: Final = 86_400_000
 BASE_AGE_MAX_S: Final = 600.0

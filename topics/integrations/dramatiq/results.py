@@ -13,13 +13,9 @@ from dramatiq.results import Missing, ResultBackend, ResultMissing, ResultTimeou
 from dramatiq.results.backend import DEFAULT_TIMEOUT
 
 from topics.client import Client, Record, RecordNotFound, TopicNotFound
-from topics.integrations.dramatiq.log import Log, tag_for
-from topics.integrations.dramatiq.wire import (
-    connection_errors,
-    from_data,
-    require_namespace,
-    to_data,
-)
+from topics.integrations.dramatiq.errors import connection_errors
+from topics.integrations.dramatiq.log import Log
+from topics.integrations.wire import from_data, require_namespace, tag_for, to_data
 
 WAIT_MS_MAX: Final = 30_000
 """The longest long poll that a server grants (§3)."""

@@ -1,26 +1,20 @@
-"""Messages as records, names of queues as names of topics, errors of the client as errors of dramatiq.
+"""Messages of any framework as records, names of its queues as names of topics.
 
-Knows no broker and sends nothing.  Invariant: bytes that were encoded are decoded to the same bytes.
+Knows no framework and sends nothing.  Invariant: bytes that were encoded are decoded to the same bytes.
 """
 
 import base64
+import hashlib
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import msgspec
-from dramatiq.errors import ConnectionClosed
-
-from topics.client import BadAnswer, NotReady, ServerFault, Throttled, Unreachable
 
 TAG_BYTES_MAX: Final = 256
 """The longest tag that a server takes by default (§2)."""
 
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 _OTHER: Final = re.compile(r"[^A-Za-z0-9._-]")
-_PASSING: Final = (Unreachable, NotReady, Throttled, ServerFault, BadAnswer)
-"""Errors that end when the server, or the way to it, is well again."""
 
 
 def require_namespace(namespace: str) -> str:
@@ -52,7 +46,7 @@ def to_data(encoded: bytes) -> msgspec.Raw | str:
         try:
             msgspec.json.decode(encoded)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            pass  # NaN and infinities, say, which the encoder of dramatiq writes
+            pass  # NaN and infinities, say, which Python's json writes
         else:
             return msgspec.Raw(encoded)
     return base64.b64encode(encoded).decode()
@@ -78,10 +72,6 @@ def tag_of(text: str) -> str | None:
     return text if 0 < len(text.encode()) <= TAG_BYTES_MAX else None
 
 
-@contextmanager
-def connection_errors() -> Iterator[None]:
-    """Raise errors that pass as dramatiq's `ConnectionClosed`, after which workers try again."""
-    try:
-        yield
-    except _PASSING as error:
-        raise ConnectionClosed(error) from error
+def tag_for(key: str) -> str:
+    """The tag of a key: the key itself, or a digest where it is too long for a tag."""
+    return tag_of(key) or hashlib.sha256(key.encode()).hexdigest()

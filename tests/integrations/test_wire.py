@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topics.client.names import is_topic
-from topics.integrations.dramatiq.wire import (
+from topics.integrations.wire import (
     from_data,
     require_namespace,
     tag_of,

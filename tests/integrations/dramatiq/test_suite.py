@@ -1,0 +1,179 @@
+"""dramatiq's own tests, over the broker and the backends of topics, and the page that says which pass.
+
+The tests come out of dramatiq's source distribution, of the version that is installed; none of them is in this
+repository.  They take two minutes and a registry: they run where `TOPICS_TESTS_SUITES=1` asks for them.  With
+`TOPICS_TESTS_SUITES=write` the page is written anew.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import xml.etree.ElementTree as ET
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+HERE: Final = Path(__file__).parent
+PAGE: Final = HERE / "SUITE.md"
+LIMIT_S: Final = 900
+
+pytestmark = [
+    pytest.mark.skipif("TOPICS_TESTS_SUITES" not in os.environ, reason="it gets dramatiq's tests"),
+    pytest.mark.timeout(LIMIT_S),
+]
+
+STUB = "it looks into the `StubBroker`'s own queues"
+RABBIT = "it is about connections, channels and declarations of RabbitMQ"
+REDIS = "it reads or changes keys of Redis"
+PROCESS = "it starts processes with brokers of their own, none of them this one"
+LEFT_OUT: Final[dict[str, str]] = {
+    "test_cli.py": PROCESS,
+    "test_pidfile.py": PROCESS,
+    "test_watch.py": PROCESS,
+    "test_broker.py::test_broker_uses_rabbitmq_if_not_set": "it is about dramatiq's default broker",
+    "test_broker.py::test_can_instantiate_brokers_without_middleware": "it makes the other brokers",
+    **{
+        f"test_actors.py::{name}": STUB
+        for name in (
+            "test_actors_can_be_sent_messages",
+            "test_worker_handles_non_numeric_eta_and_logs_warning",
+            "test_worker_handles_none_eta",
+        )
+    },
+    **{
+        f"test_stub_broker.py::test_stub_broker_{name}": STUB
+        for name in (
+            "can_be_flushed",
+            "flush_all_does_not_break_dead_letters",
+            "respects_prefetch",
+        )
+    },
+    **{
+        f"test_stub_broker.py::test_stub_broker_raises_queue_error_when_{name}": (
+            "a queue may be declared by another program: it need not be declared to be sent to"
+        )
+        for name in (
+            "enqueueing_messages_on_undeclared_queues",
+            "joining_on_undeclared_queues",
+        )
+    },
+    **{
+        f"test_rabbitmq.py::test_{name}": RABBIT
+        for name in (
+            "rabbitmq_broker_raises_an_error_if_given_invalid_parameter_combinations",
+            "rabbitmq_broker_can_be_passed_a_semicolon_separated_list_of_uris",
+            "rabbitmq_broker_can_be_passed_a_list_of_uri_for_failover",
+            "rabbitmq_broker_can_be_passed_a_list_of_parameters_for_failover",
+            "rabbitmq_broker_stops_retrying_declaring_queues_when_max_attempts_reached",
+            "rabbitmq_broker_reconnects_after_enqueue_failure",
+            "rabbitmq_workers_handle_rabbit_failures_gracefully",
+            "rabbitmq_connections_can_be_deleted_multiple_times",
+            "rabbitmq_channels_can_be_deleted_multiple_times",
+            "rabbitmq_consumers_ignore_unknown_messages_in_ack_and_nack",
+            "ignore_scary_logs_filter_ignores_logs",
+            "rabbitmq_close_only_registers_ignore_filter_once",
+            "rabbitmq_broker_retries_declaring_queues_when_connection_related_errors_occur",
+            "rabbitmq_broker_consuming_messages_re_declares_queues_when_declared_queue_disappears",
+            "rabbitmq_broker_enqueueing_message_re_declares_queues_when_declared_queue_disappears",
+            "rabbitmq_messages_that_failed_to_decode_are_rejected",
+        )
+    },
+    **{
+        f"test_redis.py::test_redis_{name}": REDIS
+        for name in (
+            "unacked_messages_can_be_requeued",
+            "messages_can_be_dead_lettered",
+            "dead_lettered_messages_are_cleaned_up",
+            "messages_belonging_to_missing_actors_are_rejected",
+            "requeues_unhandled_messages_on_shutdown",
+            "requeues_unhandled_delay_messages_on_shutdown",
+            "broker_can_connect_via_url",
+            "broker_can_connect_via_client",
+            "consumer_ack_can_retry_on_connection_error",
+            "consumer_nack_can_retry_on_connection_error",
+            "join_race_condition",
+        )
+    },
+}
+"""Tests that are not run, or files of them, and why."""
+
+HEAD: Final = """# dramatiq's own tests
+
+What dramatiq {version} tests of its brokers and backends, run over those of topics: its fixtures `stub_broker`,
+`redis_broker` and `rabbitmq_broker` are a `TopicsBroker`, `result_backend` is a `TopicsBackend`, and
+`rate_limiter_backend` a `TopicsRateLimiterBackend`. `test_suite.py` runs them (`TOPICS_TESTS_SUITES=1`), writes this page
+(`TOPICS_TESTS_SUITES=write`) and holds it against what it saw.
+
+{passed} pass, {skipped} are left out.
+
+| left out | why |
+|---|---|
+"""
+
+
+@pytest.fixture
+def tests(tmp_path: Path) -> Path:
+    """dramatiq's tests, with a `conftest.py` of ours."""
+    line = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    line += ["--no-deps", "--no-binary", "dramatiq", f"dramatiq=={version('dramatiq')}"]
+    got = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if got.returncode:
+        pytest.skip(f"dramatiq's source distribution cannot be had: {got.stderr[-300:]}")
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path, filter="data")
+    (found,) = tmp_path.glob("*/tests")
+    shutil.copy(HERE / "suite_conftest.py", found / "conftest.py")
+    shutil.copy(HERE / "suite_common.py", found / "common.py")
+    (found / "__init__.py").touch()
+    (found / "left_out.json").write_text(json.dumps(LEFT_OUT))
+    return found
+
+
+def test_dramatiqs_tests_pass(tests: Path, url: str) -> None:
+    """All but those that are left out pass, and the page says which."""
+    report = tests.parent / "report.xml"
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:topics"]
+    line += ["-o", "addopts=", f"--junitxml={report}", "--timeout=90", "--tb=short", "tests"]
+    ran = subprocess.run(
+        line,
+        cwd=tests.parent,
+        env=os.environ | {"TOPICS_URL": url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-20_000:]
+
+    page = told(report)
+
+    if os.environ["TOPICS_TESTS_SUITES"] == "write":
+        PAGE.write_text(page)
+    assert PAGE.read_text() == page
+
+
+def told(report: Path) -> str:
+    """The page, from what pytest reported."""
+    cases = list(ET.parse(report).getroot().iter("testcase"))
+    left_out = {named(case): case.find("skipped") for case in cases}
+    why = {
+        name: LEFT_OUT.get(name) or LEFT_OUT.get(name.partition("::")[0]) or found.get("message")
+        for name, found in left_out.items()
+        if found is not None
+    }
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    rows = [f"| `{name}` | {reason} |" for name, reason in sorted(why.items())]
+    passed = [f"- `{name}`" for name in sorted({named(case) for case in cases} - why.keys())]
+    head = HEAD.format(version=version("dramatiq"), passed=len(cases) - skipped, skipped=skipped)
+    return head + "\n".join([*rows, "", "What passes:", "", *passed, ""])
+
+
+def named(case: ET.Element) -> str:
+    """`test_file.py::test_name`, without parameters."""
+    file = case.get("classname", "").rpartition(".")[2]
+    return f"{file}.py::{case.get('name', '').partition('[')[0]}"
