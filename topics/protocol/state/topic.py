@@ -40,6 +40,8 @@ RESERVE_MAX: Final = 65_536
 second."""
 LAG_RUNS_MAX: Final = 32
 """Runs that are looked at for how far a reader is behind."""
+_SPANS_FEW: Final = 64
+"""Spans up to which a loop costs less than numpy."""
 WARMED_MAX: Final = 16
 """Runs whose columns a thread reads in one go for one command."""
 
@@ -480,11 +482,10 @@ class Topic:
         """What the live records of some seqs, ascending, add to the topic's bytes."""
         size_bytes = 0
         for run, spans in self.runs.extents_of(seqs):
-            if run.form == TEXT and run.is_warm and len(spans) == 1:
-                lo, hi = spans[0]
-                size_bytes += sum(
-                    run.columns.size[lo:hi].tolist()
-                )  # of a few, faster than in numpy
+            if run.form == TEXT and run.is_warm and len(spans) <= _SPANS_FEW:
+                sizes = run.columns.size
+                for lo, hi in spans:
+                    size_bytes += sum(sizes[lo:hi].tolist())  # of a few, faster than in numpy
             else:
                 size_bytes += self.weight(run, rows_in(spans))
         return size_bytes
