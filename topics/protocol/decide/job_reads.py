@@ -82,7 +82,8 @@ class JobReads:
         if command.state in ("done", "dead"):
             return self._list_ended(command, topic, token, moment)
         backlog, now_ms = queue.backlog, moment.now_ms
-        are_known = command.state == "leased" or backlog is None or not backlog.delayed
+        may_wait = backlog is not None and (backlog.delayed > 0 or backlog.is_behind)
+        are_known = command.state == "leased" or not may_wait
         if command.state in ("leased", "delayed") and are_known and len(queue.jobs) <= LOOKED_MAX:
             seqs = sorted(seq for seq in queue.jobs if seq > command.after)
             is_all = True
@@ -295,7 +296,7 @@ def view_of(queue: Queue, seq: int, now_ms: int) -> JobView:
     job, backlog = queue.jobs.get(seq), queue.backlog
     group, priority = None, 0
     if backlog is not None:
-        group, priority = backlog.group_of(seq), backlog.priority_of(seq)
+        priority, group = backlog.options_of(seq)
     if job is None:
         ready_ms = 0 if backlog is None else backlog.not_before(seq)
         if ready_ms > now_ms:
