@@ -512,16 +512,16 @@ def _differ(found: tuple[Any, ...], told: tuple[Any, ...]) -> str:
 
 def bugs() -> Iterator[Bug]:
     def two_of_a_group_in_flight(patch: Patch) -> None:
-        from topics.protocol.state.backlog import Backlog
+        from topics.protocol.state.claim_order import ClaimOrder
 
-        own = Backlog._begin
+        own = ClaimOrder.__init__
 
-        def begun(self: Any) -> None:
-            own(self)
+        def begun(self: Any, *of: Any) -> None:
+            own(self, *of)
             self.group_max = self.group_max and self.group_max + 1
             self.is_ordered = False
 
-        patch.setattr(Backlog, "_begin", begun)
+        patch.setattr(ClaimOrder, "__init__", begun)
 
     yield Bug(two_of_a_group_in_flight, "claimed|may not be|blocked", 2)
 

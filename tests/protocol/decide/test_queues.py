@@ -10,7 +10,9 @@ from topics.protocol.decide import queues
 from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.statuses import STATUSES
+from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.outcomes import Gate
+from topics.protocol.state import backlog
 from topics.server.observing.metrics import Measured, Process, families
 
 # ---------------------------------------------------------------------- claim (§10.2)
@@ -795,3 +797,99 @@ def test_a_stop_and_a_delete_reach_claims_and_streams_alike() -> None:
             assert STATUSES[refused.code] == 404
             assert worker.stream.ended_by is not None
         assert worker.news
+
+
+# ---------------------------------------------------------------------- a backlog that lags
+
+
+@pytest.fixture
+def lagging(monkeypatch: pytest.MonkeyPatch) -> Harness:
+    """A queue of 20 jobs that are to be looked at anew, 4 a turn; the last is the most urgent."""
+    monkeypatch.setattr(backlog, "ABSORBED_ROWS", 4)
+    engine = Harness()
+    engine.put("q", type="queue")
+    engine.append(*[{"data": 0} for _ in range(19)], {"data": 0, "priority": 9}, name="q")
+    engine.work_off()
+    engine.put("q", type="queue", fair=True)
+    return engine
+
+
+def turns(engine: Harness) -> int:
+    """Turns until nothing is left to do."""
+    count = 0
+    while engine.engine.has_work():
+        engine.engine.work_off(engine.moment)
+        engine.sync()
+        count += 1
+    return count
+
+
+def test_a_claim_waits_until_all_records_were_looked_at(lagging: Harness) -> None:
+    """Each turn looks at a part of them; then the first in the order is given, though it came last. (§10.2)"""
+    assert lagging.claim(max=2) is None
+    assert turns(lagging) == 4
+    [answer] = lagging.woken()
+    assert [job["$seq"] for job in answer["claimed"]] == [20, 1]
+    assert answer["ready"] == 18
+    assert lagging.claimed(max=1) == [2]
+
+
+def test_so_does_a_claim_whose_time_is_over_meanwhile(lagging: Harness) -> None:
+    """It gets what there is, or nothing where others came first. (§10.2)"""
+    assert lagging.claim(node="a", max=20, wait_ms=5) is None
+    assert lagging.claim(node="b", max=1, wait_ms=0) is None
+    lagging.now_ms += 10
+    turns(lagging)
+    first, second = lagging.woken()
+    assert len(first["claimed"]) + len(second["claimed"]) == 20
+    assert lagging.claim(max=1)["claimed"] == []
+
+
+def test_what_is_held_is_acked_meanwhile(lagging: Harness) -> None:
+    """And what was given back, or removed, stands where it should. (§10.4)"""
+    turns(lagging)
+    assert lagging.claimed(max=4) == [20, 1, 2, 3]
+    lagging.put("q", type="queue")
+    lagging.ack(1)
+    lagging.nack(2)
+    lagging.delete("q", before_seq=6)
+    assert lagging.counters() == (14, 1, 0)
+    turns(lagging)
+    lagging.nack(20)
+    assert lagging.claimed(max=3) == [20, 6, 7]
+
+
+def test_a_queue_that_is_deleted_meanwhile_is_forgotten(lagging: Harness) -> None:
+    assert lagging.claim(max=1) is None
+    lagging.drop("q")
+    assert turns(lagging) == 0
+    [refusal] = lagging.woken()
+    assert refusal.code is ErrorCode.TOPIC_NOT_FOUND
+
+
+def test_queues_take_turns_to_catch_up(lagging: Harness) -> None:
+    """One part of one queue a turn."""
+    lagging.put("r", type="queue", fair=True)
+    lagging.append(*[{"data": 0} for _ in range(12)], name="r")
+    assert lagging.claim(max=1) is None
+    assert lagging.claim(name="r", max=1) is None
+    seen = []
+    while lagging.engine.has_work():
+        lagging.engine.work_off(lagging.moment)
+        queues = lagging.engine.state.queues
+        seen.append(tuple(each.backlog.seen for each in queues.values() if each.backlog))
+    assert seen[:4] == [(4, 0), (4, 4), (8, 4), (8, 12)]
+    assert len(lagging.woken()) == 2
+
+
+def test_jobs_that_expire_are_found_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that nobody asks ends them all the same. (132)"""
+    monkeypatch.setattr(backlog, "ABSORBED_ROWS", 4)
+    engine = Harness()
+    engine.put("q", type="queue")
+    engine.append(*[{"data": 0, "expires_ms": 50} for _ in range(18)], name="q")
+    turns(engine)
+    engine.now_ms += 60
+    engine.engine.advance(engine.now_ms)
+    turns(engine)
+    assert engine.state("q")["queue"]["expired"] == 18

@@ -12,7 +12,7 @@ from topics.protocol.model.job_options import (
     resolved_options,
 )
 from topics.protocol.state import job_table
-from topics.protocol.state.job_table import GONE, SEQ_MAX, JobTable
+from topics.protocol.state.job_table import DELAYED, EXPIRING, GONE, SEQ_MAX, JobTable
 
 
 def options(first_seq: int, *requests: JobRequest | None) -> Any:
@@ -48,12 +48,21 @@ def test_rows_are_found_by_seq_over_all_chunks() -> None:
     for first in range(1, 31, 3):
         table.add(options(first, urgent(first), None, urgent(-1)))
     for first in range(1, 31, 3):
-        row = table.find(first)
+        row = table.row(first)
         assert row is not None
-        assert row["priority"].tolist() == [first]
-        assert table.find(first + 1) is None
-    assert (table.find(0), table.find(31), table.live) == (None, None, 20)
-    assert JobTable().find(1) is None
+        assert (row.seq, row.priority) == (first, first)
+        assert table.row(first + 1) is None
+    assert (table.row(0), table.row(31), table.live) == (None, None, 20)
+    assert JobTable().row(1) is None
+
+
+def test_flags_are_cleared() -> None:
+    """The flags that a job had are returned; a job without options has none."""
+    table = JobTable()
+    table.add(options(1, urgent(1), None, urgent(3)))
+    for rows, _ in table.pieces(3, 3):
+        rows["flags"] = DELAYED | EXPIRING
+    assert [table.clear(seq, DELAYED) for seq in (0, 1, 2, 3, 3, 4)] == [0, 0, 0, 3, 2, 0]
 
 
 def test_rows_between_two_seqs() -> None:
@@ -114,9 +123,9 @@ def test_rows_of_earlier_times_come_between() -> None:
     table.insert([options(1, urgent(1), urgent(2)), options(5, urgent(9), JobRequest(group="h"))])
     assert seqs(table) == [1, 2, 6]
     assert table.live == 3
-    row = table.find(6)
+    row = table.row(6)
     assert row is not None
-    assert table.groups[int(row["group"][0]) - 1] == "g"
+    assert table.groups[row.group - 1] == "g"
     assert table.digest(6) == b"k" * 16
 
     table.insert([])

@@ -123,6 +123,42 @@ def test_seqs_that_follow_each_other_are_found_as_others_are(
     assert packed_spans(seqs) == spans_around(seqs).astype("<u8").tobytes()
 
 
+@pytest.mark.parametrize("count", [3, 64, 65])
+def test_a_few_scattered_seqs_are_found_as_many_are(count: int) -> None:
+    """On either side of the number from which columns cost less: the spans of a run are together. (§10.4)"""
+    runs = listed([(0, 50), (10, 150)])
+    seqs = [1, 2, *range(5, 50, 2), *range(61, 180, 2)][:count]
+
+    extents = runs.extents_of(seqs)
+
+    assert [run.first_seq for run, _ in extents] == [1, 61][: len(extents)]
+    rows = [(run, row) for run, spans in extents for lo, hi in spans for row in range(lo, hi)]
+    assert [run.first_seq + row for run, row in rows] == seqs
+    assert packed_spans(seqs) == spans_around(seqs).astype("<u8").tobytes()
+
+
+def test_seqs_are_found_in_the_order_in_which_they_come() -> None:
+    """An extent ends where they descend or the run does; a seq that no run has is left out. (§10.2)"""
+    runs = listed([(2, 10), (5, 10)])
+
+    found = runs.extents_in_order([1, 5, 6, 9, 4, 14, 18, 12, 40])
+
+    assert [(run.first_seq, spans) for run, spans in found] == [
+        (3, [(2, 4), (6, 7)]),
+        (3, [(1, 2)]),
+        (18, [(0, 1)]),
+        (3, [(9, 10)]),
+    ]
+
+
+def test_a_delete_of_seqs_that_no_run_has_reaches_none() -> None:
+    """A span before a run, one between two, one behind all. (§5)"""
+    runs = listed([(2, 10), (5, 10)])
+
+    assert [*runs.delete(np.array([[1, 2], [13, 17], [28, 40]], np.uint64))] == []
+    assert alive(runs) == seqs_in(runs)
+
+
 @given(SHAPES, st.sets(st.integers(1, 260), min_size=1), st.booleans())
 def test_seqs_are_deleted_by_spans_and_by_marks(
     shape: list[tuple[int, int]], seqs: set[int], by_marks: bool
@@ -143,7 +179,7 @@ def test_seqs_are_deleted_by_spans_and_by_marks(
     assert all(any(run is other for other in hit) for run in changed)
 
 
-@pytest.mark.parametrize("spans", [1, 17])
+@pytest.mark.parametrize("spans", [1, 3, 17])
 @pytest.mark.parametrize("size", [1024, 1025])
 def test_a_large_delete_is_a_mask_of_the_run(spans: int, size: int) -> None:
     """On either side of the size at which row numbers cost more than a mask, the same rows go. (§5)"""

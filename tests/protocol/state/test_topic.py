@@ -410,3 +410,23 @@ def test_a_reader_far_behind_is_told_how_many_seqs(monkeypatch: pytest.MonkeyPat
     engine.engine.unit.remove(topic, [3, 4, 7], engine.moment)
     engine.sync()
     assert [topic.live_behind(seq) for seq in (1, 3, 4)] == [5, 5, 3]
+
+
+def test_the_last_seqs_before_some_times() -> None:
+    """Each as a walk finds it, over runs and their ends, in any order; before all records is the first place. (131)"""
+    engine = Harness()
+    start = engine.now_ms
+    for step in range(30):
+        engine.now_ms = start + 10 * step
+        engine.append({"data": step}, {"data": step})
+        if step in (9, 19):
+            engine.seal()
+    topic = engine.topic("t")
+    times = [*range(start - 15, start + 320, 5), start]
+    expected = [sum(start + 10 * step < each for step in range(30)) * 2 for each in times]
+
+    assert topic.last_before(np.array(times)).tolist() == expected
+
+    engine.delete("t", before_seq=61)
+    engine.put("none")
+    assert engine.topic("none").last_before(np.array([start, start + 900])).tolist() == [0, 0]

@@ -49,6 +49,8 @@ def known_of(topic: Topic, queue: Queue, seqs: Sequence[int]) -> dict[int, Known
     tags, backlog = tags_of(topic, seqs), queue.backlog
     if backlog is None or not backlog.table.live:
         return {seq: Known(tags.get(seq)) for seq in seqs}
-    return {
-        seq: Known(tags.get(seq), backlog.group_of(seq), backlog.priority_of(seq)) for seq in seqs
-    }
+    found: dict[int, Known] = {}
+    for seq in seqs:
+        priority, group = backlog.options_of(seq)
+        found[seq] = Known(tags.get(seq), group, priority)
+    return found

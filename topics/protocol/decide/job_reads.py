@@ -111,7 +111,8 @@ class JobReads:
         """The jobs among which a page is, ascending; and the last one, where there may be more behind it."""
         queue = self._leases.settled(topic, now_ms)
         backlog = queue.backlog
-        are_known = command.state == "leased" or backlog is None or not backlog.delayed
+        may_wait = backlog is not None and (backlog.delayed > 0 or backlog.is_behind)
+        are_known = command.state == "leased" or not may_wait
         if command.state in ("leased", "delayed") and are_known and len(queue.jobs) <= LOOKED_MAX:
             known = sorted(seq for seq in queue.jobs if seq > command.after)
             return topic.live_among(known), None
@@ -331,7 +332,7 @@ def search_ended(done: Topic, seq: int) -> "Generator[Sequence[Run], Moment, int
 def view_of(queue: Queue, seq: int, now_ms: int, group: str | None = None) -> JobView:
     """A job that is in its queue, and in a group (`groups_of`)."""
     job, backlog = queue.jobs.get(seq), queue.backlog
-    priority = 0 if backlog is None else backlog.priority_of(seq)
+    priority = 0 if backlog is None else backlog.options_of(seq)[0]
     if job is None:
         ready_ms = 0 if backlog is None else backlog.not_before(seq)
         if ready_ms > now_ms:

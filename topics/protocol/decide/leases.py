@@ -22,8 +22,6 @@ from topics.protocol.state.job import Job
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.topic import Topic
 
-FEW: Final = 64
-"""Jobs of a claim that lie far apart, up to which each is looked up alone."""
 LEASE_BYTES: Final = 64
 """Room that one lease may take in a frame."""
 
@@ -202,14 +200,14 @@ def options_of(queue: Queue, seqs: Sequence[int]) -> Sequence[tuple[int, str | N
     backlog = queue.backlog
     if backlog is None or not backlog.table.live:
         return ()
-    return [(backlog.priority_of(seq), backlog.group_of(seq)) for seq in seqs]
+    return list(map(backlog.options_of, seqs))
 
 
 def jobs_of(topic: Topic, grant: Grant) -> Jobs:
     """The jobs of a grant, and where their text lies."""
     seqs = grant.seqs
-    if any(map(gt, seqs, seqs[1:])) or len(seqs) <= FEW < seqs[-1] - seqs[0]:
-        return Jobs(grant, list(map(topic.runs.extent_at, seqs)))
+    if any(map(gt, seqs, seqs[1:])):
+        return Jobs(grant, topic.runs.extents_in_order(seqs))
     return Jobs(grant, topic.runs.extents_of(seqs))
 
 

@@ -98,8 +98,10 @@ class QueueCommands:
     def on_published(self, topic: Topic) -> None:
         """A topic shows more."""
         queue = self._state.queues.get(topic.topic_id)
-        if queue is not None and queue.backlog is not None and queue.backlog.may_expire:
-            self._state.queues.ending[topic.topic_id] = None
+        if queue is not None and queue.backlog is not None:
+            if queue.backlog.may_expire:
+                self._state.queues.ending[topic.topic_id] = None
+            self._state.queues.note_lag(topic.topic_id)
         self._waiting.look_soon(topic.topic_id)
 
     def on_removed(self, topic: Topic) -> None:
@@ -167,7 +169,8 @@ class QueueCommands:
 
     def is_due(self) -> bool:
         """Whether `step` has something to do now."""
-        return bool(self._waiting.due) or self._exhausted.is_due()
+        is_behind = bool(self._state.queues.behind)
+        return is_behind or bool(self._waiting.due) or self._exhausted.is_due()
 
     def alarm_ms(self) -> int | None:
         """When `step` has something to do though nothing happens until then."""
@@ -175,6 +178,10 @@ class QueueCommands:
 
     def step(self, moment: Moment) -> None:
         """Serve the waiters of queues where something has changed or the time has come."""
+        if self._state.queues.behind:
+            caught_up = self._state.queues.catch_up(moment.now_ms)
+            if caught_up is not None:
+                self._waiting.look_soon(caught_up)
         for topic_id, waiting in self._waiting.take_due(moment.now_ms):
             if not self._unit.read_only:
                 self._serve(self._state.by_id[topic_id], waiting, moment)
@@ -185,6 +192,8 @@ class QueueCommands:
         claims whose time is over."""
         self._unit.expire(topic, moment.now_ms)
         queue = self._leases.settled(topic, moment.now_ms)
+        if _lags(queue):
+            return  # and it is looked at again once it does not
         self.streams.free(queue)  # before it is asked which of them may take more
         jitter_ms = topic.config.claim_jitter_ms
         is_idle = waiting.closes_ms is None
@@ -228,7 +237,7 @@ class QueueCommands:
                 grant = self._leases.grant(topic, queue, who, share, moment.now_ms)
                 granted.append((token, who, grant))
         if queue.backlog is not None:
-            queue.backlog.end_take()
+            queue.backlog.order.end_take()
         for token, who, grant in granted:
             if who.stream is None:
                 self._answer(token, topic, grant)
@@ -244,7 +253,7 @@ class QueueCommands:
         waiting = self._waiting.find(topic.topic_id)
         if waiting is not None and (waiting.waiters or waiting.closes_ms is not None):
             self._serve(topic, waiting, moment)  # first come, first served
-        if not topic.config.claim_jitter_ms:
+        if not topic.config.claim_jitter_ms and not _lags(queue):
             limit, waits = command.limit, ""
             if queue.is_paced(topic.config):
                 allowed, waits = self._leases.allowed(topic, queue, moment.now_ms)
@@ -255,9 +264,9 @@ class QueueCommands:
                 if seqs:
                     grant = self._leases.grant(topic, queue, command, seqs, moment.now_ms)
                 if queue.backlog is not None:
-                    queue.backlog.end_take()
+                    queue.backlog.order.end_take()
                     if len(seqs) < limit:
-                        waits = "group" if queue.backlog.is_capped else ""
+                        waits = "group" if queue.backlog.order.is_capped else ""
                 self.streams.free(queue)
                 # Waiters are woken when these leases run out.
                 self._waiting.look_soon(topic.topic_id)
@@ -265,7 +274,7 @@ class QueueCommands:
                 is_short = len(seqs) < command.limit
                 return self._granted(topic, grant, at_least=gate, waits=waits if is_short else "")
             if queue.backlog is not None:
-                queue.backlog.end_take()
+                queue.backlog.order.end_take()
         self._wait(topic, queue, command, token, moment.now_ms)
         return Parked(None)
 
@@ -328,7 +337,7 @@ class QueueCommands:
         late: list[int] = []
         most = topic.config.max_deliveries if topic.config.dead_letter is not None else 0
         while len(seqs) < limit and len(exhausted) + len(late) < MOVED_MAX:
-            taken = backlog.take(limit - len(seqs))
+            taken = backlog.order.take(limit - len(seqs))
             if not taken:
                 break
             for seq in taken:
@@ -348,7 +357,7 @@ class QueueCommands:
             gate = max(gate, moved, key=GATES.index)
         fits = self._fitting(topic, seqs, budget_bytes)
         if fits < len(seqs):
-            backlog.give_back(seqs[fits:])
+            backlog.order.give_back(seqs[fits:])
         if fits < len(seqs) or len(exhausted) + len(late) >= MOVED_MAX:
             self._waiting.look_anyway(topic.topic_id)
         return seqs[:fits], gate
@@ -601,6 +610,11 @@ class QueueCommands:
         queue.pushed.difference_update(self.streams.forget(stream))
         self._waiting.set_alarm(topic.topic_id, queue.next_ms())
         self._waiting.look_soon(topic.topic_id)
+
+
+def _lags(queue: Queue) -> bool:
+    """Whether nobody claims before more of the queue's records were looked at."""
+    return queue.backlog is not None and queue.backlog.lags
 
 
 def _still_held(queue: Queue, grant: Grant) -> Grant:

@@ -6,7 +6,7 @@ its chunk goes with the last one.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,25 @@ TAGGED: Final = 8
 SEQ_MAX: Final = 2**63 - 1
 CHUNK_ROWS: Final = 1 << 16
 _FIRST_ROWS: Final = 64
+_FEW: Final = 32
+"""Seqs up to which each is looked up alone: arrays cost more."""
+
+
+class JobRow(NamedTuple):
+    """The options of one job, as `ROW` has them.  A group that is that of the tag is a group, too (`TAGGED`)."""
+
+    seq: int
+    ready_ms: int
+    expires_ms: int
+    hold_ms: int
+    group: int
+    priority: int
+    flags: int
+
+    @property
+    def given_group(self) -> int:
+        """The group that was asked for; 0: none."""
+        return 0 if self.flags & TAGGED else self.group
 
 
 class _Chunk:
@@ -42,6 +61,25 @@ class _Chunk:
     @property
     def seqs(self) -> NDArray[np.int64]:
         return self._seqs[: self.count]
+
+    def find(self, seq: int) -> int:
+        """The row of a seq; -1: it has none."""
+        seqs = self._seqs
+        row = seq - seqs.item(0)  # mostly all jobs have options, or none has
+        if 0 <= row < self.count and seqs.item(row) == seq:
+            return row
+        row = int(self.seqs.searchsorted(seq))
+        return row if row < self.count and seqs.item(row) == seq else -1
+
+    def rows_in(self, spans: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of seqs in spans of shape (k, 2), both ends inclusive, ascending."""
+        if len(spans) <= _FEW and (spans[:, 0] == spans[:, 1]).all():
+            found = [row for seq in spans[:, 0].tolist() if (row := self.find(seq)) >= 0]
+            return np.array(found, np.int64)
+        seqs = self.seqs
+        begins, ends = seqs.searchsorted(spans[:, 0]), seqs.searchsorted(spans[:, 1], "right")
+        hit = ends > begins
+        return rows_of(begins[hit], ends[hit]) if hit.any() else np.empty(0, np.int64)
 
     def append(self, rows: NDArray[np.void], digests: NDArray[np.uint8] | None) -> None:
         end = self.count + len(rows)
@@ -103,34 +141,44 @@ class JobTable:
         self.live += len(rows)
 
     def insert(self, options: Sequence[DecodedOptions]) -> None:
-        """Take in rows that may lie before others, or be there already: those that are there stay."""
-        known = list(self.pieces(0, SEQ_MAX))
-        parts: list[NDArray[np.void]] = [rows.copy() for rows, _ in known]
-        keys = [
-            d if d is not None else np.zeros((len(r), DIGEST_BYTES), np.uint8) for r, d in known
-        ]
+        """Take in rows that may lie before others, or be there already: those that are there stay.
+
+        Args:
+            options: Each behind the last one.
+        """
+        before, chunks = JobTable(), self._chunks
+        first_seq = self._firsts[0] if chunks else SEQ_MAX
+        merged: list[DecodedOptions] = []
         for each in options:
-            rows = each.rows
             ids = np.array([0, *map(self.group_id, each.groups)], np.uint32)
-            rows["group"] = ids[rows["group"]]
-            parts.append(rows)
-            keys.append(
-                np.zeros((len(rows), DIGEST_BYTES), np.uint8)
-                if each.digests is None
-                else each.digests
-            )
-        if not parts:
-            return
-        rows, digests = np.concatenate(parts), np.concatenate(keys)
+            each.rows["group"] = ids[each.rows["group"]]
+            if not len(each.rows):
+                continue
+            if int(each.rows["seq"][-1]) < first_seq:
+                before._append(each.rows, each.digests)
+            else:
+                merged.append(each)
+        if merged:
+            chunks = self._merged(merged)
+        self._chunks = before._chunks + chunks
+        self._firsts = [int(chunk.seqs[0]) for chunk in self._chunks]
+        self.live = sum(chunk.count - chunk.gone for chunk in self._chunks)
+
+    def _merged(self, options: Sequence[DecodedOptions]) -> list[_Chunk]:
+        """The chunks with rows that lie among theirs."""
+        known = [DecodedOptions(rows, (), digests) for rows, digests in self.pieces(0, SEQ_MAX)]
+        every = [*known, *options]
+        rows = np.concatenate([each.rows for each in every])
+        digests = np.concatenate([_digests_of(each) for each in every])
         _, first = np.unique(rows["seq"], return_index=True)
         rows, digests = rows[first], digests[first]
-        self._chunks, self._firsts, self.live = [], [], 0
+        merged = JobTable()
         for lo in range(0, len(rows), CHUNK_ROWS):
             some = digests[lo : lo + CHUNK_ROWS]
-            self._append(rows[lo : lo + CHUNK_ROWS], some if some.any() else None)
-        for chunk in self._chunks:
+            merged._append(rows[lo : lo + CHUNK_ROWS], some if some.any() else None)
+        for chunk in merged._chunks:
             chunk.gone = int(np.count_nonzero(chunk.rows["flags"][: chunk.count] & GONE))
-            self.live -= chunk.gone
+        return merged._chunks
 
     def pieces(
         self, first_seq: int, last_seq: int
@@ -146,15 +194,26 @@ class JobTable:
             elif int(seqs[0]) > last_seq:
                 return
 
-    def find(self, seq: int) -> NDArray[np.void] | None:
-        """The row of a job, of shape (1,), as a view that may be written; None where it has none."""
+    def row(self, seq: int) -> JobRow | None:
+        """The options of a job; None where it has none."""
         at = bisect_right(self._firsts, seq) - 1
         if at < 0:
             return None
         chunk = self._chunks[at]
-        seqs = chunk.seqs
-        row = int(seqs.searchsorted(seq))
-        return chunk.rows[row : row + 1] if row < len(seqs) and seqs[row] == seq else None
+        row = chunk.find(seq)
+        return None if row < 0 else JobRow._make(chunk.rows.item(row))
+
+    def clear(self, seq: int, flags: int) -> int:
+        """Clear flags of a job; returns its flags before, 0 where it has no options."""
+        at = bisect_right(self._firsts, seq) - 1
+        chunk = self._chunks[at] if at >= 0 else None
+        row = -1 if chunk is None else chunk.find(seq)
+        if chunk is None or row < 0:
+            return 0
+        column = chunk.rows["flags"]
+        before = int(column[row])
+        column[row] = before & ~flags & 0xFF
+        return before
 
     def digest(self, seq: int) -> bytes:
         """Of the job's unique key; empty where it has none."""
@@ -178,19 +237,7 @@ class JobTable:
             seqs = chunk.seqs
             if seqs[0] > last_seq:
                 break
-            if len(spans) == 1:
-                lo, hi = (
-                    int(seqs.searchsorted(first_seq)),
-                    int(seqs.searchsorted(last_seq, "right")),
-                )
-                rows = np.arange(lo, hi)
-            else:
-                begins, ends = (
-                    seqs.searchsorted(spans[:, 0]),
-                    seqs.searchsorted(spans[:, 1], "right"),
-                )
-                hit = ends > begins
-                rows = rows_of(begins[hit], ends[hit]) if hit.any() else begins[hit]
+            rows = chunk.rows_in(spans)
             if len(rows):
                 rows = rows[chunk.rows["flags"][rows] & GONE == 0]
             if not len(rows):
@@ -203,3 +250,9 @@ class JobTable:
         if is_empty:
             kept = [c for c in self._chunks if c.gone < c.count]
             self._chunks, self._firsts = kept, [int(c.seqs[0]) for c in kept]
+
+
+def _digests_of(options: DecodedOptions) -> NDArray[np.uint8]:
+    if options.digests is None:
+        return np.zeros((len(options.rows), DIGEST_BYTES), np.uint8)
+    return options.digests

@@ -30,7 +30,7 @@ from topics.protocol.model.events import (
     QueueImage,
 )
 from topics.protocol.model.job_options import DecodedOptions
-from topics.protocol.state.backlog import Backlog, is_arranged
+from topics.protocol.state.backlog import Backlog
 from topics.protocol.state.job import (
     AGAIN,
     FELL_DUE,
@@ -45,6 +45,7 @@ from topics.protocol.state.job import (
     JobPlace,
     JobStep,
 )
+from topics.protocol.state.job_groups import is_arranged
 from topics.protocol.state.job_starts import JobStarts
 from topics.protocol.state.topic import Topic
 from topics.protocol.state.unique_jobs import UniqueJobs
@@ -233,7 +234,7 @@ class Queue:
             job = self.jobs[seq] = Job(seq)
             heappush(self._known, seq)
             if self.backlog is not None:
-                self.backlog.known([seq])
+                self.backlog.known(seq)
             if seq >= self.fresh_from:
                 self.fresh_from = seq + 1
         return job
@@ -242,8 +243,9 @@ class Queue:
         until_ms, node = event.until_ms, event.node
         if self._doubtful:
             self._doubtful.difference_update(event.seqs)
-        is_fresh = bool(event.seqs) and event.seqs[0] >= self.fresh_from
-        if is_fresh and self.backlog is None:
+        if event.seqs and (
+            event.seqs[0] >= self.fresh_from or self.jobs.keys().isdisjoint(event.seqs)
+        ):
             self._begin(event)
             self._trim()
             return
@@ -279,10 +281,15 @@ class Queue:
         )
         self.jobs.update(zip(seqs, made, strict=True))
         self.in_flight += len(made)
-        self.fresh_from = seqs[-1] + 1
-        # They are above all that were known before, so the heaps stay heaps.
-        self._known += seqs
-        self._held += seqs
+        if seqs[0] >= self.fresh_from:
+            # They are above all that were known before, so the heaps stay heaps.
+            self._known += seqs
+            self._held += seqs
+        else:
+            for seq in seqs:
+                heappush(self._known, seq)
+                heappush(self._held, seq)
+        self.fresh_from = max(self.fresh_from, seqs[-1] + 1)
         if ends_ms >= self._last_ms:
             self._last_ms = ends_ms
             self._times += zip(repeat(ends_ms), seqs)
@@ -292,6 +299,8 @@ class Queue:
         if self._most:
             for job in made:
                 self._note_end(job)
+        if self.backlog is not None:
+            self.backlog.begun(made)
 
     def _note_time(self, at_ms: int, seq: int) -> None:
         heappush(self._times, (at_ms, seq))
@@ -521,11 +530,13 @@ class Queue:
                 self._move(jobs[seq], REMOVE_STEP)
             self._trim()
             return
+        gone: list[Job] = []
         for first, last in spans.tolist():
             if last - first < len(jobs):
-                self._remove([job for seq in range(first, last + 1) if (job := jobs.get(seq))])
+                gone += [job for seq in range(first, last + 1) if (job := jobs.get(seq))]
             else:
-                self._remove([job for job in jobs.values() if first <= job.seq <= last])
+                gone += [job for job in jobs.values() if first <= job.seq <= last]
+        self._remove(gone)
         self._trim()
 
     def _free_options(self, spans: NDArray[np.int64]) -> None:
@@ -537,20 +548,22 @@ class Queue:
                 self.unique.free(digest, seq)
 
     def _remove(self, gone: Sequence[Job]) -> None:
-        if self.taking is not None or self.pushed or self.backlog is not None:
+        if self.taking is not None or self.pushed:
             for job in gone:
                 self._move(job, REMOVE_STEP)
             return
         # As `_move`, of which most acks need little.
-        jobs, ended = self.jobs, 0
+        jobs, ended = self.jobs, list[Job]()
         for job in gone:
             if job.place is LEASED and job.notes is None:
                 job.place = _LAST_PLACE
-                ended += 1
+                ended.append(job)
                 del jobs[job.seq]
             else:
                 self._move(job, REMOVE_STEP)
-        self.in_flight -= ended
+        self.in_flight -= len(ended)
+        if self.backlog is not None:
+            self.backlog.ended(ended)
 
     def remove_marked(self, marks: Sequence[Marks]) -> None:
         """Remove the jobs of the seqs that marks mean."""

@@ -23,6 +23,7 @@ class Queues(Mapping[int, Queue]):
     Attributes:
         by_id: What the mapping holds.
         ending: Ids of queues of which a job may end sooner than was known at the last `take_ending`.
+        behind: Ids of queues whose backlog lags, or did: each gets its turns to catch up.
         noted: What is held of what workers said of jobs.
         next_lease: No lease from this number on was ever given.
         damages: What of sealed jobs' options could not be read, a sentence each.
@@ -32,6 +33,7 @@ class Queues(Mapping[int, Queue]):
         self._limits = limits
         self.by_id: dict[int, Queue] = {}
         self.ending: dict[int, None] = {}
+        self.behind: dict[int, None] = {}
         self.next_lease = 1
         self.noted = Noted()
         self.damages: list[str] = []
@@ -63,6 +65,7 @@ class Queues(Mapping[int, Queue]):
         if queue is not None:
             queue.forget_notes()
         self.ending.pop(topic_id, None)
+        self.behind.pop(topic_id, None)
 
     def note_options(self, topic: Topic, jobs: bytes, first_seq: int) -> None:
         """Jobs were appended of which some have options."""
@@ -102,6 +105,7 @@ class Queues(Mapping[int, Queue]):
             after_ms = self._limits.dead_letter_after_ms
             queue.end_after(most if after_ms else 0, after_ms, has_letters=has_letters)
             self.note_ends(topic.topic_id)
+            self.note_lag(topic.topic_id)
 
     def note_ends(self, topic_id: int) -> None:
         """Note that a job of the queue may end sooner than was known."""
@@ -116,6 +120,25 @@ class Queues(Mapping[int, Queue]):
         """The ids of queues of which a job may end sooner than was known when this was last called."""
         ending, self.ending = self.ending, {}
         return ending
+
+    # ------------------------------------------------------------------ catching up
+
+    def note_lag(self, topic_id: int) -> None:
+        """Records were shown, or are to be absorbed anew."""
+        backlog = self.by_id[topic_id].backlog
+        if backlog is not None and backlog.lags:
+            self.behind[topic_id] = None
+
+    def catch_up(self, now_ms: int) -> int | None:
+        """Absorb a part of the records of one backlog that lags; returns the id of a queue that lags no more."""
+        topic_id = next(iter(self.behind))
+        del self.behind[topic_id]
+        backlog = self.by_id[topic_id].backlog
+        if backlog is not None and backlog.lags:
+            backlog.catch_up(now_ms)
+            self.note_ends(topic_id)
+        self.note_lag(topic_id)
+        return None if topic_id in self.behind else topic_id
 
     # ------------------------------------------------------------------ recovery
 

@@ -8,6 +8,8 @@ Invariants: runs ascend and do not overlap; `starts` are their first seqs.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from struct import Struct
 from typing import Final, overload
 
@@ -26,6 +28,8 @@ SEALED_ROW_BYTES: Final = sum(np.dtype(dtype).itemsize for dtype in COLUMN_DTYPE
 _SPAN: Final = Struct("<QQ")
 _SPANS_FEW: Final = 16
 """Spans up to which a loop costs less than columns."""
+_SEQS_FEW: Final = 64
+"""Seqs up to which it does."""
 _ROWS_FEW: Final = 1024
 """Rows of a run up to which an array of row numbers costs less than a mask of the run."""
 
@@ -148,13 +152,8 @@ class RunList(Sequence[Run]):
         """Delete the rows that seq spans of shape (k, 2), both ends inclusive, cover; gives each run
         that they reach."""
         if len(spans) <= _SPANS_FEW:
-            for run, lo, hi in self._pieces(spans.tolist()):
-                if hi - lo <= _ROWS_FEW:
-                    run.delete_span(lo, hi)
-                else:
-                    marked = np.zeros(run.count, np.bool_)
-                    marked[lo:hi] = True
-                    run.delete_marked(marked)
+            for run, pieces in groupby(self._pieces(spans.tolist()), itemgetter(0)):
+                _delete_few(run, [(lo, hi) for _, lo, hi in pieces])
                 yield run
             return
         for run, starts, ends in self._parts(spans):
@@ -184,17 +183,35 @@ class RunList(Sequence[Run]):
     def _pieces(self, spans: Sequence[Sequence[int]]) -> Iterator[tuple[Run, int, int]]:
         """(run, lo, hi) of every part of a run that seq spans, both ends inclusive, cover; as
         `rows_of`, for a few of them."""
+        runs, starts = self._runs, self.starts
         for first, last in spans:
-            for run, lo in self.reaching(first):
-                if run.first_seq > last:
-                    break
-                yield run, lo, min(last + 1 - run.first_seq, run.count)
+            at = max(bisect_right(starts, first) - 1, 0)
+            while at < len(runs) and starts[at] <= last:
+                run, run_first = runs[at], starts[at]
+                lo, hi = max(first - run_first, 0), min(last + 1 - run_first, run.count)
+                if lo < hi:
+                    yield run, lo, hi
+                at += 1
 
-    def extent_at(self, seq: int) -> Extent:
-        """The row of a seq that a run has."""
-        run = self._runs[bisect_right(self.starts, seq) - 1]
-        row = seq - run.first_seq
-        return Extent(run, [(row, row + 1)])
+    def extents_in_order(self, seqs: Sequence[int]) -> list[Extent]:
+        """The rows of seqs in any order, as they come; runs that have them.  A loop: for a few, or where they descend."""
+        extents: list[Extent] = []
+        spans: list[Span] = []
+        first = end = row = 0
+        for seq in seqs:
+            if not first + row < seq < end:
+                at = bisect_right(self.starts, seq) - 1
+                if at < 0 or seq >= self.starts[at] + self._runs[at].count:
+                    continue  # no run has it
+                run, spans = self._runs[at], []
+                first, end = run.first_seq, run.first_seq + run.count
+                extents.append(Extent(run, spans))
+            row = seq - first
+            if spans and spans[-1][1] == row:
+                spans[-1] = spans[-1][0], row + 1
+            else:
+                spans.append((row, row + 1))
+        return extents
 
     def extents_of(self, seqs: Sequence[int]) -> list[Extent]:
         """The rows of some seqs, ascending, run by run."""
@@ -204,6 +221,8 @@ class RunList(Sequence[Run]):
             row = first_seq - run.first_seq
             if row >= 0 and row + len(seqs) <= run.count:
                 return [Extent(run, [(row, row + len(seqs))])]
+        if len(seqs) <= _SEQS_FEW:
+            return self.extents_in_order(seqs)
         return self.extents(seq_spans(np.array(seqs, np.uint64)))
 
     def extents(self, spans: NDArray[np.uint64]) -> list[Extent]:
@@ -216,6 +235,19 @@ class RunList(Sequence[Run]):
 def _disk_bytes(run: Run) -> int:
     ref = run.ref
     return 0 if ref is None else ref.text_bytes + ref.count * SEALED_ROW_BYTES
+
+
+def _delete_few(run: Run, spans: Sequence[Span]) -> None:
+    """Delete rows of a run that lie in a few half-open spans."""
+    if sum(hi - lo for lo, hi in spans) > _ROWS_FEW:
+        marked = np.zeros(run.count, np.bool_)
+        for lo, hi in spans:
+            marked[lo:hi] = True
+        run.delete_marked(marked)
+    elif len(spans) == 1:
+        run.delete_span(*spans[0])
+    else:
+        run.delete(np.array([row for lo, hi in spans for row in range(lo, hi)], np.int64))
 
 
 def rows_of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -250,7 +282,19 @@ def packed_spans(seqs: Sequence[int]) -> bytes:
     """Spans of adjacent seqs of an ascending sequence, as `RecordsDeleted` has them."""
     if seqs[-1] - seqs[0] == len(seqs) - 1:
         return _SPAN.pack(seqs[0], seqs[-1])
+    if len(seqs) <= _SEQS_FEW:
+        return b"".join([_SPAN.pack(first, last) for first, last in _few_spans(seqs)])
     return seq_spans(np.array(seqs, np.uint64)).astype("<u8", copy=False).tobytes()
+
+
+def _few_spans(seqs: Sequence[int]) -> list[Span]:
+    spans: list[Span] = []
+    for seq in seqs:
+        if spans and spans[-1][1] + 1 == seq:
+            spans[-1] = spans[-1][0], seq
+        else:
+            spans.append((seq, seq))
+    return spans
 
 
 def seq_spans(seqs: NDArray[np.uint64]) -> NDArray[np.uint64]:

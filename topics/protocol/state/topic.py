@@ -40,6 +40,8 @@ RESERVE_MAX: Final = 65_536
 second."""
 LAG_RUNS_MAX: Final = 32
 """Runs that are looked at for how far a reader is behind."""
+_SPANS_FEW: Final = 64
+"""Spans up to which a loop costs less than numpy."""
 WARMED_MAX: Final = 16
 """Runs whose columns a thread reads in one go for one command."""
 
@@ -270,13 +272,23 @@ class Topic:
         row = seq - run.first_seq
         return row < run.count and bool(run.flags[row] == LIVE)
 
-    def last_before(self, ts_ms: int) -> int:
-        """The last seq that was given out before a time."""
-        at = bisect_left(range(len(self.runs)), ts_ms, key=self._first_time)
-        if not at:
-            return (self.runs[0].first_seq if self.runs else self.head_seq + 1) - 1
-        run = self.runs[at - 1]
-        return run.first_seq + int(self._times(run).searchsorted(ts_ms, "left")) - 1
+    def last_before(self, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The last seqs that were given out before some times, each; shape (n,) as `times_ms`."""
+        times, places = np.unique(times_ms, return_inverse=True)
+        found = np.full(len(times), self.head_seq, np.int64)
+        runs, lo, end = self.runs, 0, int(times.searchsorted(self.last_ts_ms, "right"))
+        while lo < end:
+            at = bisect_left(range(len(runs)), int(times[lo]), key=self._first_time)
+            hi = end
+            if at < len(runs):
+                hi = int(times.searchsorted(self._first_time(at), "right"))
+            if at:
+                run = runs[at - 1]
+                found[lo:hi] = self._times(run).searchsorted(times[lo:hi]) + (run.first_seq - 1)
+            else:
+                found[lo:hi] = (runs[0].first_seq if runs else self.head_seq + 1) - 1
+            lo = hi
+        return found[places]
 
     def _first_time(self, at: int) -> int:
         return int(self._times(self.runs[at])[0])
@@ -480,11 +492,10 @@ class Topic:
         """What the live records of some seqs, ascending, add to the topic's bytes."""
         size_bytes = 0
         for run, spans in self.runs.extents_of(seqs):
-            if run.form == TEXT and run.is_warm and len(spans) == 1:
-                lo, hi = spans[0]
-                size_bytes += sum(
-                    run.columns.size[lo:hi].tolist()
-                )  # of a few, faster than in numpy
+            if run.form == TEXT and run.is_warm and len(spans) <= _SPANS_FEW:
+                sizes = run.columns.size
+                for lo, hi in spans:
+                    size_bytes += sum(sizes[lo:hi].tolist())  # of a few, faster than in numpy
             else:
                 size_bytes += self.weight(run, rows_in(spans))
         return size_bytes

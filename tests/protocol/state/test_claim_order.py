@@ -1,0 +1,166 @@
+"""The order in which jobs are claimed, part by part: sources, lanes, groups and what leaves them (131, 133).
+
+What a queue gives over all of it is held against a naive queue in `sim/test_ordering.py`.
+"""
+
+import pytest
+
+from topics.protocol.state import claim_order
+
+from .queued import backlog, queue, sealed
+
+
+def test_a_config_may_ask_for_one_later_and_do_without_its_order_again() -> None:
+    """Jobs that are there take their places anew."""
+    engine = queue({"tag": "a"}, {"tag": "a"}, {"group": "b"}, {"priority": 1})
+    assert engine.claimed(max=1) == [4]
+    engine.put("q", type="queue", order="group")
+    assert engine.claimed(max=9) == [1, 3]
+    assert engine.state("q")["queue"]["blocked"] == 1
+    engine.put("q", type="queue")
+    assert engine.claimed(max=9) == [2]
+
+
+def test_a_group_that_got_an_order_late_waits_for_what_is_in_flight() -> None:
+    """Its second job is with a worker, so its first is not given."""
+    engine = queue({"group": "a"}, {"group": "a", "priority": 1})
+    assert engine.claimed(max=1) == [2]
+    engine.put("q", type="queue", order="group")
+    assert engine.claimed(max=9) == []
+    engine.nack(2)
+    assert engine.claimed(max=9) == [1]
+
+
+def test_jobs_that_are_gone_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One by one, and many at once."""
+    monkeypatch.setattr(claim_order, "_SKIPPED", 4)
+    engine = queue(*[{"tag": "a" if n % 20 else "b", "priority": 1} for n in range(60)], {})
+    engine.delete("q", match="a")
+    assert engine.claimed(max=2) == [1, 21]
+    assert engine.claimed(max=9) == [41, 61]
+    assert engine.claimed(max=9) == []
+
+
+def test_many_at_once_and_one_of_them_is_gone() -> None:
+    engine = queue(*[{"priority": 1} for _ in range(200)])
+    engine.delete("q", before_seq=101)
+    assert engine.claimed(max=90) == [*range(101, 191)]
+    assert engine.claimed(max=90) == [*range(191, 201)]
+
+
+@pytest.mark.parametrize("kept", [1, 1024])
+def test_what_does_not_fit_into_an_answer_is_given_next(
+    kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each kind: fresh, delayed before, delivered before, of a group."""
+    monkeypatch.setattr(claim_order, "_SKIPPED", kept)
+    large = "x" * 700_000
+    many = [{"data": large, "priority": 1} for _ in range(14)]
+    engine = queue()
+    engine.append(*many[:7], name="q")
+    engine.append(*[{**each, "delay_ms": 5} for each in many[:7]], name="q")
+    engine.now_ms += 10
+    first = engine.claimed(max=14)
+    assert first == [*range(1, len(first) + 1)]
+    assert len(first) < 14
+    assert engine.claimed(max=14) == [*range(len(first) + 1, 15)]
+
+    engine.nack(*range(1, 15))
+    again = engine.claimed(max=14)
+    assert again == first
+    assert engine.claimed(max=14) == [*range(len(first) + 1, 15)]
+
+
+def test_a_group_in_order_whose_job_does_not_fit() -> None:
+    large = "x" * 1_000_000
+    engine = queue(order="group")
+    engine.append(*[{"data": large, "tag": f"g{n}"} for n in range(12)], name="q")
+    first = engine.claimed(max=12)
+    assert len(first) < 12
+    assert engine.claimed(max=12) == [*range(len(first) + 1, 13)]
+
+
+def test_a_job_that_is_promoted_is_not_first() -> None:
+    """It was released and never delivered: it comes where its time is. (133)"""
+    from topics.protocol.model.events import JobsReleased
+
+    engine = queue({"delay_ms": 1000}, {})
+    engine.now_ms += 10
+    assert engine.counters() == (1, 0, 1)
+    topic_id = engine.topic("q").topic_id
+    engine.engine.unit.emit(JobsReleased(engine.now_ms, topic_id, 0, [1], [0]))
+    assert engine.counters() == (2, 0, 0)
+    assert engine.claimed(max=9) == [2, 1]
+
+
+def test_a_delay_that_ended_before_other_jobs_came() -> None:
+    """Nobody asked meanwhile; it stands where its time was all the same. (131)"""
+    engine = queue()
+    engine.append({"data": 0}, {"data": 0, "delay_ms": 100}, name="q")
+    engine.now_ms += 50
+    engine.append({"data": 0}, name="q")
+    sealed(engine)
+    engine.now_ms += 100
+    engine.append({"data": 0}, name="q")
+    assert engine.claimed(max=9) == [1, 3, 2, 4]
+
+
+def test_the_same_where_all_that_came_before_is_gone() -> None:
+    engine = queue({"delay_ms": 100})
+    engine.now_ms += 200
+    engine.append({"data": 0}, name="q")
+    engine.delete("q", before_seq=2)
+    engine.append({"data": 0, "delay_ms": 1}, name="q")
+    engine.now_ms += 5
+    assert engine.claimed(max=9) == [2, 3]
+
+
+def test_a_lane_does_not_grow_by_what_left_it() -> None:
+    """The first of a group is deleted again and again, behind another that nobody claims."""
+    jobs = [{"group": "b", "tag": f"t{n}"} for n in range(150)]
+    engine = queue({"group": "a"}, *jobs, order="group")
+    assert engine.claimed(max=1) == [1]
+    engine.nack(1)
+    for n in range(149):
+        engine.delete("q", match=f"t{n}")
+    assert len(backlog(engine).order._lanes[0]) <= 72
+    assert engine.claimed(max=9) == [1, 151]
+
+
+def test_consumed_places_of_a_source_are_given_back() -> None:
+    engine = queue(*[{"priority": 1} for _ in range(5000)])
+    for _ in range(45):
+        engine.ack(*engine.claimed(max=100))
+    [source] = backlog(engine).order._sources.values()
+    assert len(source.fresh) < 4000
+
+
+def test_a_delete_of_all_finds_the_heads_of_groups() -> None:
+    """Many groups by few seqs, and few groups by many."""
+    engine = queue(*[{"group": f"g{n}"} for n in range(50)], order="group")
+    assert engine.claimed(max=1) == [1]
+    engine.delete("q", before_seq=4)
+    engine.delete("q", before_seq=40)
+    engine.append({"data": 0, "group": "g3", "delay_ms": 5}, name="q")
+    assert engine.claimed(max=50) == [*range(40, 51)]
+
+
+def test_more_is_given_back_than_there_are_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was taken before is in front again, in its order."""
+    monkeypatch.setattr(claim_order, "_SKIPPED", 1)
+    engine = queue()
+    large = "x" * 900_000
+    engine.append(*[{"data": large, "priority": 1} for _ in range(14)], name="q")
+    first = engine.claimed(max=14)
+    assert engine.claimed(max=14) == [*range(len(first) + 1, 15)]
+
+
+def test_a_job_of_a_group_that_was_delivered_before_does_not_fit() -> None:
+    """It is first of its group the next time."""
+    engine = queue(order="group")
+    large = "x" * 900_000
+    engine.append(*[{"data": large, "tag": f"g{n}"} for n in range(12)], name="q")
+    taken = [*engine.claimed(max=12), *engine.claimed(max=12)]
+    engine.nack(*taken)
+    first = engine.claimed(max=12)
+    assert engine.claimed(max=12) == [*range(len(first) + 1, 13)]
