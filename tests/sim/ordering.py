@@ -15,7 +15,7 @@ import msgspec
 from topics.protocol.model.job_options import decoded_options
 from topics.protocol.state.job import JobPlace
 
-from .lives import Bug, Lives, Patch, require
+from .lives import SECONDS, Bug, Lives, Patch, require
 
 GROUPS = ("a", "b", "c")
 KEYS = ("k", "l", "m")
@@ -206,7 +206,7 @@ class World(Lives):
     """One queue and its workers."""
 
     LIMITS: ClassVar[dict[str, int]] = {"segment_max_records": 16, "dead_letter_after_ms": 10**9}
-    jumps = True
+    jumps = SECONDS
 
     def __init__(self, seed: int, *, harsh: bool) -> None:
         super().__init__(seed, harsh=harsh)
