@@ -19,6 +19,7 @@ from .history import (
     ENDLESS,
     Ack,
     Append,
+    Claim,
     Delete,
     Filter,
     Grant,
@@ -266,8 +267,9 @@ class Reads:
         return max(since) <= min(until)
 
 
-def _ascend(numbers: Sequence[int]) -> bool:
-    return all(one < following for one, following in pairwise(numbers))
+def _ascend(numbers: Sequence[int], *, strictly: bool = True) -> bool:
+    least = 1 if strictly else 0
+    return all(one + least <= following for one, following in pairwise(numbers))
 
 
 def _asked(records: Records, read: Read) -> Sequence[int]:
@@ -381,3 +383,116 @@ def _endings(seq: int, found: list[tuple[Grant, int, int]], acks: list[Ack]) -> 
         newer = [g for g, _, returned in found if g.lease > ack.lease and returned < ack.invoked]
         if newer:
             yield f"job {seq} was done under lease {ack.lease}, after {newer[0].lease} was given"
+
+
+# -- the order of claims -------------------------------------------------------------------------
+
+
+def check_ordered(history: QueueHistory) -> list[str]:
+    """Violations in a queue of order "group", besides those of any queue: of a group one job is in flight, and its
+    jobs are done in the order of their seqs."""
+    return list(_order_violations(history))
+
+
+def _order_violations(history: QueueHistory) -> Iterator[str]:
+    ended: dict[int, int] = {}
+    acks: dict[int, int] = {}
+    for ack in history.acks:
+        if ack.is_done is not False:
+            ended[ack.seq] = min(ended.get(ack.seq, ENDLESS), ack.invoked)
+            acks[ack.lease] = ack.invoked
+    groups: dict[str, list[tuple[Grant, Claim]]] = defaultdict(list)
+    members: dict[str, set[int]] = defaultdict(set)
+    for claim in history.claims:
+        for grant in claim.grants:
+            groups[grant.group].append((grant, claim))
+            members[grant.group].add(grant.seq)
+    for append in history.appends:
+        if append.first_seq is not None:
+            last_seq = append.first_seq + len(append.texts) - 1
+            members[append.tag].update(range(append.first_seq, last_seq + 1))
+    for group, given in groups.items():
+        given.sort(key=lambda one: one[0].lease)
+        yield from _in_flight(group, given, acks)
+        yield from _in_line(group, given, sorted(members[group]), ended)
+
+
+def _in_flight(group: str, given: list[tuple[Grant, Claim]], acks: dict[int, int]) -> Iterator[str]:
+    """Who was given a job of a group held the only one."""
+    for at, (grant, claim) in enumerate(given):
+        # Leases last equally long, so those that may still hold lie next to it.
+        for other, _ in reversed(given[:at]):
+            if other.until_ms < grant.since_ms:
+                break
+            is_held = acks.get(other.lease, ENDLESS) >= claim.returned
+            if other.seq != grant.seq and is_held:
+                yield f"jobs {other.seq} and {grant.seq} of group {group} were in flight at once"
+
+
+def _in_line(
+    group: str, given: list[tuple[Grant, Claim]], seqs: list[int], ended: dict[int, int]
+) -> Iterator[str]:
+    """Every job of a group that came before one that was given was done, or might have been."""
+    latest = list(accumulate((ended.get(seq, ENDLESS) for seq in seqs), max))
+    for grant, claim in given:
+        before = bisect_left(seqs, grant.seq)
+        if before and latest[before - 1] >= claim.returned:
+            first = next(seq for seq in seqs if ended.get(seq, ENDLESS) >= claim.returned)
+            yield f"job {grant.seq} of group {group} was given before {first} was done"
+
+
+def check_urgent(history: QueueHistory) -> list[str]:
+    """Violations in a queue whose jobs have priorities, besides those of any queue: no claim gets a job while a more
+    urgent one is there, that was appended before it and given to nobody before or while it was asked."""
+    return list(_urgency_violations(history))
+
+
+def _urgency_violations(history: QueueHistory) -> Iterator[str]:
+    first_given: dict[int, int] = {}
+    told: dict[int, int] = {}
+    for claim in history.claims:
+        if not _ascend([-grant.priority for grant in claim.grants], strictly=False):
+            yield f"a claim has jobs {[grant.seq for grant in claim.grants]}, the less urgent first"
+        for grant in claim.grants:
+            told[grant.seq] = grant.priority
+            if grant.deliveries == 1:
+                first_given[grant.seq] = claim.invoked
+    # (until when it was surely there for anybody, since when, its seq), by priority
+    free: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for append in history.appends:
+        if append.first_seq is None:
+            continue
+        for seq in range(append.first_seq, append.first_seq + len(append.texts)):
+            if told.get(seq, append.priority) != append.priority:
+                yield f"job {seq} was given with priority {told[seq]}, not {append.priority}"
+            elif seq in first_given:
+                free[append.priority].append((first_given[seq], append.returned, seq))
+    spans = {priority: Spans(found) for priority, found in free.items()}
+    for claim in history.claims:
+        if not claim.grants:
+            continue
+        least = min(claim.grants, key=lambda grant: grant.priority)
+        for priority, found in spans.items():
+            if priority > least.priority and (other := found.over(claim)) is not None:
+                yield (
+                    f"job {least.seq} of priority {least.priority} was given, and {other} of {priority}"
+                    " was there"
+                )
+
+
+class Spans:
+    """Times in which jobs were surely there for anybody."""
+
+    def __init__(self, found: list[tuple[int, int, int]]) -> None:
+        ordered = sorted(found)
+        self._ends = [end for end, _, _ in ordered]
+        # From each on: the one that began first.
+        behind = accumulate(((since, seq) for _, since, seq in reversed(ordered)), min)
+        self._first = list(behind)[::-1]
+
+    def over(self, claim: Claim) -> int | None:
+        """A job that was there from before a claim was sent until after it was answered."""
+        at = bisect_right(self._ends, claim.returned)
+        if at < len(self._first) and self._first[at][0] < claim.invoked:
+            return self._first[at][1]
+        return None

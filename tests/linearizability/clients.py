@@ -8,7 +8,7 @@ idempotency key, it is repeated until it has one, and is one call.
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -33,6 +33,19 @@ from .history import (
 LOGS: Final = ("memory", "disk", "fsync")
 """One log of each class that a kill may take nothing from."""
 QUEUE: Final = "jobs"
+ORDERED: Final = "ordered"
+"""Its jobs are done in order by group."""
+URGENT: Final = "urgent"
+"""Its jobs have priorities."""
+QUEUES: Final[Mapping[str, Mapping[str, object]]] = {
+    QUEUE: {},
+    ORDERED: {"order": "group"},
+    URGENT: {},
+}
+"""Their configs."""
+GROUPS: Final = 12
+"""Of the ordered queue."""
+PRIORITIES: Final = (0, 0, 0, 3, 9)
 SHARED: Final = 6
 """Tags are `s0.17`: the batch alone has it, and shares what is before the dot with others."""
 NODES: Final = ("n0", "n1", "n2")
@@ -58,7 +71,7 @@ class Run:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.logs = {name: LogHistory() for name in LOGS}
-        self.queue = QueueHistory()
+        self.queues = {name: QueueHistory() for name in QUEUES}
         self.is_up = threading.Event()
         self.is_over = threading.Event()
         self.calls = 0
@@ -171,10 +184,10 @@ def append(run: Run, wire: Wire, topic: str, texts: tuple[str, ...], tag: str, n
         run.batches[topic].append((tag, range(first_seq, first_seq + len(texts))))
 
 
-def claim(wire: Wire, node: str, most: int, now: Callable[[], int]) -> Claim:
+def claim(wire: Wire, queue: str, node: str, most: int, now: Callable[[], int]) -> Claim:
     invoked = now()
     body: dict[str, object] = {"node": node, "max": most, "lease_ms": LEASE_MS}
-    told = asked(wire, f"/v0/topics/{QUEUE}/claim", body)
+    told = asked(wire, f"/v0/topics/{queue}/claim", body)
     grants = tuple(
         Grant(
             job["$seq"],
@@ -182,13 +195,15 @@ def claim(wire: Wire, node: str, most: int, now: Callable[[], int]) -> Claim:
             job["deliveries"],
             job["deadline"] - LEASE_MS,
             job["deadline"],
+            job.get("$tag", ""),
+            job.get("priority", 0),
         )
         for job in told["claimed"]
     )
     return Claim(invoked, now(), grants)
 
 
-def ack(wire: Wire, node: str, grant: Grant, now: Callable[[], int]) -> Ack:
+def ack(wire: Wire, queue: str, node: str, grant: Grant, now: Callable[[], int]) -> Ack:
     """An ack, with an answer or without one."""
     invoked = now()
     body: dict[str, object] = {
@@ -197,7 +212,7 @@ def ack(wire: Wire, node: str, grant: Grant, now: Callable[[], int]) -> Ack:
         "lease_ids": [f"lease_{grant.lease:x}"],
     }
     try:
-        told = asked(wire, f"/v0/topics/{QUEUE}/ack", body)
+        told = asked(wire, f"/v0/topics/{queue}/ack", body)
     except (Ended, OSError):
         return Ack(invoked, ENDLESS, grant.seq, grant.lease, None)
     assert told["acked"] + len(told["skipped"]) == 1
@@ -240,28 +255,34 @@ class Client(threading.Thread):
 
     def _call(self, wire: Wire) -> None:
         rng, topic = self._rng, self._rng.choice(LOGS)
-        match rng.randrange(8):
+        match rng.randrange(10):
             case 0 | 1 | 2:
                 self._append(wire, topic)
             case 3 | 4:
                 self._read(wire, topic)
             case 5:
                 self._delete_some(wire, topic)
-            case 6:
-                self._work(wire)
+            case 6 | 7:
+                self._work(wire, rng.choice([*QUEUES]))
             case _:
-                self._append(wire, QUEUE)
+                self._append(wire, rng.choice([*QUEUES]))
 
     def _append(self, wire: Wire, topic: str) -> None:
         rng = self._rng
         size = rng.choice((1, 1, 2, 5, 40))
         filling = "x" * rng.choice((0, 30, 424, 3000))
-        if topic != QUEUE and rng.random() < 0.15:
+        if topic not in QUEUES and rng.random() < 0.15:
             self._fill(wire, topic)
-        tag = f"s{rng.randrange(SHARED)}.{self._run.number()}"
-        node = rng.choice(NODES)
-        texts = tuple(f"{tag}/{i}{filling}" for i in range(size))
-        records = [{"data": text, "tag": tag, "node": node} for text in texts]
+        number = self._run.number()
+        tag = f"s{rng.randrange(SHARED)}.{number}"
+        if topic == ORDERED:
+            tag, size = f"g{rng.randrange(GROUPS)}", min(size, 5)
+        node, priority = rng.choice(NODES), rng.choice(PRIORITIES) if topic == URGENT else 0
+        texts = tuple(f"{number}/{i}{filling}" for i in range(size))
+        of_all: dict[str, object] = {"tag": tag, "node": node}
+        if priority:
+            of_all["priority"] = priority
+        records = [{"data": text, **of_all} for text in texts]
         body: dict[str, object] = {"records": records}
         if rng.random() < 0.5:
             body["idempotency_key"] = f"k{self._run.number()}"
@@ -273,14 +294,14 @@ class Client(threading.Thread):
         except (Ended, OSError):
             if "idempotency_key" in body:
                 first_seq, returned = self._repeated(topic, body)
-        known = self._run.queue if topic == QUEUE else self._run.logs[topic]
-        known.appends.append(Append(invoked, returned, texts, first_seq, tag, node))
-        if topic != QUEUE and first_seq is not None:
+        known = self._run.queues[topic] if topic in QUEUES else self._run.logs[topic]
+        known.appends.append(Append(invoked, returned, texts, first_seq, tag, node, priority))
+        if topic not in QUEUES and first_seq is not None:
             self._run.saw(topic, first_seq + size - 1)
             self._run.batches[topic].append((tag, range(first_seq, first_seq + size)))
         if first_seq is None:
             raise Ended("an append without an answer")
-        if topic != QUEUE and rng.random() < 0.3:
+        if topic not in QUEUES and rng.random() < 0.3:
             self._look_back(wire, topic, tag)
 
     def _look_back(self, wire: Wire, topic: str, tag: str) -> None:
@@ -374,28 +395,28 @@ class Client(threading.Thread):
         if deleted is None:
             raise Ended("a delete without an answer")
 
-    def _work(self, wire: Wire) -> None:
-        rng = self._rng
-        claimed = claim(wire, self._node, rng.randint(1, 30), time.monotonic_ns)
-        self._run.queue.claims.append(claimed)
+    def _work(self, wire: Wire, queue: str) -> None:
+        rng, history = self._rng, self._run.queues[queue]
+        claimed = claim(wire, queue, self._node, rng.randint(1, 30), time.monotonic_ns)
+        history.claims.append(claimed)
         for grant in claimed.grants:
             if rng.random() < 0.02:
                 return  # this worker leaves the rest to time
-            done = ack(wire, self._node, grant, time.monotonic_ns)
-            self._run.queue.acks.append(done)
+            done = ack(wire, queue, self._node, grant, time.monotonic_ns)
+            history.acks.append(done)
             if done.is_done is None:
                 raise Ended("an ack without an answer")
 
 
-def drain(run: Run, wire: Wire) -> None:
+def drain(run: Run, wire: Wire, queue: str) -> None:
     """Do all jobs that are left, those too whose leases have yet to end."""
-    end = time.monotonic() + DEADLINE_S
-    while asked(wire, f"/v0/topics/{QUEUE}/diff", {"from_seq": 0, "limit": 1})["records"]:
+    end, history = time.monotonic() + DEADLINE_S, run.queues[queue]
+    while asked(wire, f"/v0/topics/{queue}/diff", {"from_seq": 0, "limit": 1})["records"]:
         assert time.monotonic() < end, "jobs are left that nobody can claim"
         try:
-            claimed = claim(wire, "last", 1000, time.monotonic_ns)
-            run.queue.claims.append(claimed)
+            claimed = claim(wire, queue, "last", 1000, time.monotonic_ns)
+            history.claims.append(claimed)
             for grant in claimed.grants:
-                run.queue.acks.append(ack(wire, "last", grant, time.monotonic_ns))
+                history.acks.append(ack(wire, queue, "last", grant, time.monotonic_ns))
         except Refused:
             time.sleep(0.005)

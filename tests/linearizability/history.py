@@ -38,6 +38,7 @@ class Append:
 
     Attributes:
         first_seq: The seq of `texts[0]`; the others follow it.  None without an answer.
+        priority: Of its jobs, in a queue.
     """
 
     invoked: int
@@ -46,6 +47,7 @@ class Append:
     first_seq: int | None
     tag: str = ""
     node: str = ""
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +79,24 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A lease that a claim returned; its times are those of the server, in milliseconds."""
+    """A lease that a claim returned; its times are those of the server, in milliseconds.
+
+    Attributes:
+        group: That of the job, which is its tag.
+    """
 
     seq: int
     lease: int
     deliveries: int
     since_ms: int
     until_ms: int
+    group: str = ""
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim, and the leases that it got."""
+    """A claim, and the leases that it got, in the order of its answer."""
 
     invoked: int
     returned: int

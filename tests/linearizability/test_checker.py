@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from .checker import check_log, check_queue
+from .checker import check_log, check_ordered, check_queue, check_urgent
 from .history import (
     ALL,
     ENDLESS,
@@ -345,4 +345,115 @@ def test_an_error_of_a_queue_is_found(name: str) -> None:
 
     found = check_queue(seed(queue()))
 
+    assert any(expected in violation for violation in found), found
+
+
+def ordered() -> QueueHistory:
+    """A sound history of groups: `a` has jobs 1, 2 and 4, `b` 3; 1 was given again after its lease, 2 once that was done,
+    and 4 while an ack of 2 had no answer."""
+    return QueueHistory(
+        appends=[
+            Append(0, 10, ("1", "2"), 1, "a"),
+            Append(11, 12, ("3",), 3, "b"),
+            Append(13, 14, ("4",), 4, "a"),
+            Append(13, ENDLESS, ("5",), None, "a"),
+        ],
+        claims=[
+            Claim(20, 25, (Grant(1, 100, 1, 1000, 1400, "a"), Grant(3, 101, 1, 1000, 1400, "b"))),
+            Claim(30, 35, (Grant(1, 102, 2, 1401, 1801, "a"),)),
+            Claim(50, 55, (Grant(2, 103, 1, 1500, 1900, "a"),)),
+            Claim(70, 75, (Grant(4, 104, 1, 1600, 2000, "a"),)),
+        ],
+        acks=[
+            Ack(26, 28, 3, 101, True),
+            Ack(36, 38, 1, 100, False),
+            Ack(40, 45, 1, 102, True),
+            Ack(60, ENDLESS, 2, 103, None),
+            Ack(80, 85, 4, 104, True),
+        ],
+    )
+
+
+def urgent() -> QueueHistory:
+    """A sound history of priorities: 3, the most urgent, comes while a claim is under way that takes 1; 2 was held by
+    a claim without an answer."""
+    return QueueHistory(
+        appends=[
+            Append(0, 10, ("1",), 1),
+            Append(11, 12, ("2",), 2, priority=3),
+            Append(25, 35, ("3",), 3, priority=9),
+            Append(26, ENDLESS, ("x",), None, priority=9),
+            Append(36, 37, ("4",), 4),
+        ],
+        claims=[
+            Claim(30, 40, (Grant(1, 101, 1, 1000, 1400),)),
+            Claim(50, 60, (Grant(3, 102, 1, 1500, 1900, "", 9), Grant(4, 104, 1, 1500, 1900))),
+            Claim(70, 75, (Grant(2, 103, 2, 1600, 2000, "", 3),)),
+        ],
+    )
+
+
+def test_sound_orders_have_no_violation() -> None:
+    """What is not known is not held against a queue."""
+    assert check_ordered(ordered()) == check_ordered(QueueHistory()) == []
+    assert check_urgent(urgent()) == check_urgent(QueueHistory()) == []
+
+
+def claimed(history: QueueHistory, at: int, *grants: Grant, **changes: object) -> QueueHistory:
+    changes = {**changes, "grants": grants}
+    history.claims[at] = replace(history.claims[at], **changes)  # type: ignore[arg-type]
+    return history
+
+
+ORDER_ERRORS: dict[str, tuple[Callable[[QueueHistory], QueueHistory], str]] = {
+    "two of a group at once": (
+        lambda h: acked(h, 3, invoked=77),
+        "jobs 2 and 4 of group a were in flight at once",
+    ),
+    "two of a group in one claim": (
+        lambda h: claimed(h, 2, Grant(2, 103, 1, 1500, 1900, "a"), Grant(4, 104, 1, 1500, 1900, "a")),
+        "jobs 2 and 4 of group a were in flight at once",
+    ),
+    "a job before one of its group that was never given": (
+        lambda h: claimed(acked(h, 3, seq=9), 2),
+        "job 4 of group a was given before 2 was done",
+    ),
+    "a job before one whose lease ran out": (
+        lambda h: acked(acked(h, 2, is_done=False), 1, invoked=90),
+        "job 2 of group a was given before 1 was done",
+    ),
+}  # fmt: skip
+URGENCY_ERRORS: dict[str, tuple[Callable[[QueueHistory], QueueHistory], str]] = {
+    "a less urgent job while another was there": (
+        lambda h: claimed(h, 0, Grant(1, 101, 1, 1000, 1400), invoked=36),
+        "job 1 of priority 0 was given, and 3 of 9 was there",
+    ),
+    "a less urgent job while one was there that was never held": (
+        lambda h: claimed(h, 2, Grant(2, 103, 1, 1600, 2000, "", 3)),
+        "job 1 of priority 0 was given, and 2 of 3 was there",
+    ),
+    "an answer in another order": (
+        lambda h: claimed(h, 1, Grant(4, 104, 1, 1500, 1900), Grant(3, 102, 1, 1500, 1900, "", 9)),
+        "a claim has jobs [4, 3], the less urgent first",
+    ),
+    "a priority that is lost": (
+        lambda h: claimed(h, 1, Grant(3, 102, 1, 1500, 1900, "", 0)),
+        "job 3 was given with priority 0, not 9",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ORDER_ERRORS)
+def test_an_error_of_groups_is_found(name: str) -> None:
+    """One change of the sound history, and the violation that names it."""
+    seed, expected = ORDER_ERRORS[name]
+    found = check_ordered(seed(ordered()))
+    assert any(expected in violation for violation in found), found
+
+
+@pytest.mark.parametrize("name", URGENCY_ERRORS)
+def test_an_error_of_priorities_is_found(name: str) -> None:
+    """One change of the sound history, and the violation that names it."""
+    seed, expected = URGENCY_ERRORS[name]
+    found = check_urgent(seed(urgent()))
     assert any(expected in violation for violation in found), found

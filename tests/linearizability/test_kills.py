@@ -16,9 +16,21 @@ from contract.api import Api
 from contract.server import Server, until
 from contract.wire import Http1
 
-from .checker import check_log, check_queue
-from .clients import LEASE_MS, LOGS, QUEUE, Client, Run, drain, prepare, read_all
-from .history import ALL, ENDLESS, Append, LogHistory
+from .checker import check_log, check_ordered, check_queue, check_urgent
+from .clients import (
+    LEASE_MS,
+    LOGS,
+    ORDERED,
+    PRIORITIES,
+    QUEUES,
+    URGENT,
+    Client,
+    Run,
+    drain,
+    prepare,
+    read_all,
+)
+from .history import ALL, ENDLESS, Append, LogHistory, QueueHistory
 
 KILLS: Final = int(os.environ.get("TOPICS_TESTS_KILLS", "6"))
 CLIENTS: Final = 8
@@ -48,7 +60,8 @@ def lived(home: Path, *, kills: int, seed: int, readers: int = 0) -> Run:
         api = Api(server.connect(Http1))
         for name in LOGS:
             api.put(name, durability=name)
-        api.put(QUEUE, type="queue", lease_ms=LEASE_MS, leases_durable=True)
+        for queue, config in QUEUES.items():
+            api.put(queue, type="queue", lease_ms=LEASE_MS, leases_durable=True, **config)
         prepare(run, server.connect(Http1))
         clients = [Client(run, n) for n in range(CLIENTS)]
         for client in clients:
@@ -79,7 +92,8 @@ def lived(home: Path, *, kills: int, seed: int, readers: int = 0) -> Run:
             if client.failure is not None:
                 raise client.failure
         last = server.connect(Http1)
-        drain(run, last)
+        for name in QUEUES:
+            drain(run, last, name)
         read_all(run, last)
         assert server.stop() == 0
         server.assert_log_is_quiet()
@@ -99,7 +113,8 @@ def is_answered(append: Append) -> bool:
 def test_concurrent_clients_and_kills(tmp_path: Path, readers: int) -> None:
     """Nothing acknowledged is missing, nothing is doubled or comes back, no batch is in part there,
     and no call shows what another could not have left: reads with filters and deletes by tag
-    included, which take several turns. (F1, F25)"""
+    included, which take several turns. Jobs of a group are given one after another, and urgent ones first.
+    (F1, F25, §10.2)"""
     seed, kills = random.randrange(1 << 32), max(KILLS // 2, 1)
     print(f"seed {seed}, {kills} kills, {readers} readers")
 
@@ -112,8 +127,30 @@ def test_concurrent_clients_and_kills(tmp_path: Path, readers: int) -> None:
         assert any(read.filter != ALL and read.records for read in history.reads)
         lose_one_record(name, history)
         assert check_log(history), "a loss from a real history is not seen"
-    assert check_queue(run.queue) == [], seed
-    assert sum(ack.is_done is True for ack in run.queue.acks) > kills
+    for name, queue in run.queues.items():
+        assert check_queue(queue) == [], (name, seed)
+        assert sum(ack.is_done is True for ack in queue.acks) > kills
+    ordered, urgent = run.queues[ORDERED], run.queues[URGENT]
+    assert check_ordered(ordered) == [], seed
+    assert check_urgent(urgent) == [], seed
+    lose_an_ack(ordered)
+    assert check_ordered(ordered), "a real history of which an ack is taken out is not seen"
+    assert {grant.priority for claim in urgent.claims for grant in claim.grants} == {*PRIORITIES}
+
+
+def lose_an_ack(history: QueueHistory) -> None:
+    """Take out that a job was done of which a later one of the group was given."""
+    last: dict[str, int] = {}
+    for claim in history.claims:
+        for grant in claim.grants:
+            last[grant.group] = max(last.get(grant.group, 0), grant.seq)
+    before = {
+        grant.seq
+        for claim in history.claims
+        for grant in claim.grants
+        if grant.seq < last[grant.group]
+    }
+    history.acks = [ack for ack in history.acks if ack.seq != min(before)]
 
 
 def lose_one_record(topic: str, history: LogHistory) -> None:

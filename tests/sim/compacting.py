@@ -18,7 +18,7 @@ from topics.protocol.batches.header import BatchError, checked_header
 from topics.protocol.maintenance.steps import Task
 from topics.protocol.model.commands import AppendBatch
 
-from .lives import Bug, Lives, Patch, require
+from .lives import SECONDS, Bug, Lives, Patch, require
 
 KEYS = (b"a", b"b", b"c", b"d", b"\xff\xfe")
 """Of which the last is no tag."""
@@ -55,7 +55,7 @@ class World(Lives):
         task, result: A pass on its way, and what its last step came to.
     """
 
-    jumps = True
+    jumps = SECONDS
 
     def __init__(self, seed: int, *, harsh: bool) -> None:
         super().__init__(seed, harsh=harsh)

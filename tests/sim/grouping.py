@@ -37,7 +37,7 @@ from topics.protocol.model.outcomes import (
     Parked,
 )
 
-from .lives import Bug, Lives, Patch, require
+from .lives import SECONDS, Bug, Lives, Patch, require
 
 TOPICS = ("t0", "t1", "t2")
 SESSION_MS = 6000
@@ -100,7 +100,7 @@ class World(Lives):
         ghosts: Members that were given up by their clients.
     """
 
-    jumps = True
+    jumps = SECONDS
     steps = 120
 
     def __init__(self, seed: int, *, harsh: bool) -> None:

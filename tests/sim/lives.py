@@ -8,7 +8,7 @@ import copy
 import random
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from protocol.harness import START_MS, Harness
 
@@ -20,6 +20,9 @@ from topics.store.store import DiskStore
 from .files import Cut, SimFiles
 
 FILE_BYTES = 64 << 10
+
+SECONDS: Final = (0, 0, 3000, -5000)
+"""Jumps of a clock that is set right."""
 
 Patch = Any
 
@@ -49,8 +52,8 @@ class Lives:
     """
 
     LIMITS: ClassVar[dict[str, int]] = {"segment_max_records": 32}
-    jumps = False
-    """The clock may be another at each start."""
+    jumps: ClassVar[tuple[int, ...]] = ()
+    """By how many milliseconds the clock may be another at a start."""
     steps = 40
     """Of a life."""
 
@@ -122,7 +125,7 @@ class Lives:
         self.lives += 1
         now_ms = self.now_ms
         if self.jumps:
-            now_ms += self.dice.choice((0, 0, 3000, -5000))
+            now_ms += self.dice.choice(self.jumps)
         store = DiskStore(self.files, wal_file_bytes=FILE_BYTES, reserve_bytes=FILE_BYTES)
         self.opened = Harness(store=store, auto=False, now_ms=now_ms, **self.LIMITS)
         self.note_time()

@@ -2,7 +2,8 @@
 
 The naive queue has every job in one list and sorts it at each claim.  A world draws how its queue orders jobs: by
 priority and time alone, by group one after another, by groups in turn, with bounds on what is in flight or started.  Jobs
-have delays, priorities, groups, unique keys and a time to be started in, all at once.
+have delays, priorities, groups, unique keys and a time to be started in, all at once; the queue may have a cap, and
+keep no job for longer than a while.
 """
 
 import copy
@@ -12,10 +13,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.job_options import decoded_options
 from topics.protocol.state.job import JobPlace
 
-from .lives import Bug, Lives, Patch, require
+from .lives import SECONDS, Bug, Lives, Patch, require
 
 GROUPS = ("a", "b", "c")
 KEYS = ("k", "l", "m")
@@ -81,7 +83,15 @@ class Naive(msgspec.Struct):
     def is_ready(self, job: Job, now_ms: int) -> bool:
         return self.may_start_ms(job) <= now_ms
 
+    def outlive(self, now_ms: int) -> None:
+        """Jobs that the queue keeps no longer are gone, whoever holds them."""
+        ttl_ms = self.config.get("ttl_ms")
+        for job in list(self.jobs.values()) if ttl_ms else ():
+            if now_ms - job.ts_ms > ttl_ms:
+                self.end(job)
+
     def expire(self, now_ms: int) -> None:
+        self.outlive(now_ms)
         for job in list(self.jobs.values()):
             if not job.deliveries and 0 < job.ends_ms <= now_ms:
                 self.end(job)
@@ -94,6 +104,21 @@ class Naive(msgspec.Struct):
         del self.jobs[job.seq]
         if job.key is not None and self.keys.get(job.key) == job.seq:
             del self.keys[job.key]
+
+    def pushed_out(self, more: int, now_ms: int) -> list[int] | None:
+        """The jobs that so many others push out, the oldest, and none from the first that is held on; None where they
+        are refused."""
+        cap = self.config.get("cap_records")
+        over = 0 if cap is None else len(self.jobs) + more - cap
+        if over <= 0:
+            return []
+        if self.config["discard"] == "reject":
+            return None
+        held = [job.seq for job in self.jobs.values() if job.is_leased(now_ms)]
+        gone = [seq for seq in sorted(self.jobs) if not held or seq < min(held)][:over]
+        if held and len(self.jobs) + more - len(gone) > 2 * cap:
+            return None
+        return gone
 
     def counters(self, now_ms: int) -> tuple[int, int, int]:
         leased = sum(job.is_leased(now_ms) for job in self.jobs.values())
@@ -206,7 +231,7 @@ class World(Lives):
     """One queue and its workers."""
 
     LIMITS: ClassVar[dict[str, int]] = {"segment_max_records": 16, "dead_letter_after_ms": 10**9}
-    jumps = True
+    jumps = SECONDS
 
     def __init__(self, seed: int, *, harsh: bool) -> None:
         super().__init__(seed, harsh=harsh)
@@ -230,6 +255,10 @@ class World(Lives):
             self.config |= {"dead_letter": "dead", "max_deliveries": MOST}
         if dice.random() < 0.3:
             self.config["backoff"] = {"base_ms": 100, "factor": 2, "max_ms": 300}
+        if dice.random() < 0.25:
+            self.config["ttl_ms"] = 1500
+        if dice.random() < 0.25:
+            self.config |= {"cap_records": 12, "discard": dice.choice(("old", "reject"))}
         self.lasting = dice.random() < 0.6
         self.naive = Naive(self.config)
         self.before: Naive | None = None
@@ -262,6 +291,7 @@ class World(Lives):
         found = self._content(now_ms)
         for each in (self.naive, self.before):
             if each is not None:
+                each.outlive(now_ms)
                 may_be = is_new or self._lose_leases(each, now_ms)
                 each.began_ms = each.began_ms if is_new else now_ms
                 each.expire(now_ms)
@@ -384,15 +414,32 @@ class World(Lives):
             records.append(record)
         head = self.engine.topic("q").head_seq
         expected, replaced = self._note(records, now_ms, head)
+        if expected is None:
+            self._refused(records)
+            return
         found = self.engine.append(*records, name="q")
         require(found["seqs"] == expected, f"seqs {found['seqs']}, and not {expected}")
         require(found.get("replaced", []) == sorted(replaced), "another job was replaced")
         self.acted()
 
+    def _refused(self, records: list[dict[str, Any]]) -> None:
+        """The queue is full, and stays as it is."""
+        assert self.before is not None
+        self.naive = copy.deepcopy(self.before)
+        try:
+            self.engine.append(*records, name="q")
+        except Rejection as refusal:
+            require(refusal.code is ErrorCode.TOPIC_FULL, str(refusal))
+        else:
+            require(False, "a full queue takes more")
+        self.acted()
+
     def _note(
         self, records: list[dict[str, Any]], now_ms: int, head: int
-    ) -> tuple[list[int], list[int]]:
-        naive, seqs, replaced, own = self.naive, list[int](), list[int](), dict[str, int]()
+    ) -> tuple[list[int] | None, list[int]]:
+        """The seqs of these records, None where they are refused, and which jobs they replace."""
+        naive, first_seq, there = self.naive, head + 1, copy.deepcopy(self.naive)
+        seqs, replaced, own = list[int](), list[int](), dict[str, int]()
         for record in records:
             unique = record.get("unique")
             key = None if unique is None else unique["key"]
@@ -422,7 +469,10 @@ class World(Lives):
                 if unique["for_ms"]:
                     naive.holds[key] = (head, now_ms + unique["for_ms"])
             seqs.append(head)
-        for seq in replaced:
+        gone = there.pushed_out(head + 1 - first_seq, now_ms)
+        if gone is None:
+            return None, []
+        for seq in {*gone, *replaced}:
             naive.end(naive.jobs[seq])
         return seqs, replaced
 
@@ -575,6 +625,27 @@ def bugs() -> Iterator[Bug]:
         _without(patch, "expires_ms")
 
     yield Bug(expiry_forgotten_after_a_start, "found", 0)
+
+    def keys_outlive_what_caps_and_time_take(patch: Patch) -> None:
+        from topics.protocol.state.queue import Queue
+
+        own = Queue.pass_through
+
+        def passed(self: Any, gone_through: int) -> None:
+            unique, self.unique = self.unique, None
+            own(self, gone_through)
+            self.unique = unique
+
+        patch.setattr(Queue, "pass_through", passed)
+
+    yield Bug(keys_outlive_what_caps_and_time_take, "seqs", 0)
+
+    def caps_take_leased_jobs(patch: Patch) -> None:
+        from topics.protocol.commit.admission import Admission
+
+        patch.setattr(Admission, "first_held", lambda *_: None)
+
+    yield Bug(caps_take_leased_jobs, "found|cannot ack", 0)
 
     def removed_jobs_count_as_delayed(patch: Patch) -> None:
         from topics.protocol.state.backlog import Backlog

@@ -35,7 +35,7 @@ from topics.protocol.model.names import partition_name
 from topics.protocol.model.outcomes import Parked
 from topics.protocol.state.frames import CaughtUpFrame, Frame, RecordFrame
 
-from .lives import Bug, Lives, Patch, require
+from .lives import SECONDS, Bug, Lives, Patch, require
 
 KEYS = (b"a", b"b.1", b"key-three", b"\xc3\xa9t\xc3\xa9", b"k" * 40)
 PARTITIONS_MAX = 6
@@ -91,7 +91,7 @@ class World(Lives):
         keyed: Appends with an idempotency key, by that.
     """
 
-    jumps = True
+    jumps = SECONDS
 
     def __init__(self, seed: int, *, harsh: bool) -> None:
         super().__init__(seed, harsh=harsh)

@@ -187,12 +187,13 @@ def test_only_dead_jobs_come_back() -> None:
 
 
 def test_a_letter_outside_of_a_keys_prefixes_stays() -> None:
-    """403, as for any name that the key may not touch. (§0.2)"""
+    """403, as for any name that the key may not touch; and no answer has that name. (§0.2)"""
     engine = dead()
     command = parse_change("q", "retry", "1", b"{}")
     with pytest.raises(Rejection) as refused:
         engine.ask(msgspec.structs.replace(command, caller=Caller("k", prefixes=("q",))))
     assert refused.value.code is ErrorCode.FORBIDDEN
+    assert '"d"' not in refused.value.message
 
 
 def test_a_letter_whose_text_is_cold(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,10 @@ class JobChanges:
         letter = row.data.dead_letter
         if letter is UNSET:
             raise no_such_job(topic, row.data.seq)
-        command.caller.require_name(letter.topic)
+        if not command.caller.covers(letter.topic):
+            # No answer has a name that its key may not touch (§0.2).
+            what = f'the dead letters of queue "{topic.name}" are in a topic that the key may not touch'
+            raise Rejection(ErrorCode.FORBIDDEN, what)
         redrive = Redrive(letter.topic, topic.name, None, 1, command.is_dry)
         moment = Moment(self._state.now_ms, moment.room)
 
