@@ -125,4 +125,4 @@ lock: .venv/ready  ## deploy/image.lock and deploy/build.lock anew
 	    $(LOCK) - -o deploy/build.lock
 
 clean:
-	rm -rf .venv build dist *.egg-info
+	rm -rf .venv build dist *.egg-info clients/typescript/node_modules clients/typescript/dist

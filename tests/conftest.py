@@ -30,7 +30,13 @@ def is_full(request: pytest.FixtureRequest) -> bool:
 
 
 SLOWEST: tuple[str, ...] = (
-    *("tests/docs/", "tests/browser/", "tests/server/cluster/", "tests/server/readers/"),
+    *(
+        "tests/clients/",
+        "tests/docs/",
+        "tests/browser/",
+        "tests/server/cluster/",
+        "tests/server/readers/",
+    ),
     *("tests/sim/", "tests/contract/", "tests/cluster/", "tests/linearizability/", "tests/export/"),
     *("tests/server/", "tests/arrow/", "tests/faults/", "tests/client/", "tests/cli/", "bench/"),
 )

@@ -10,7 +10,7 @@ comments that no reader sees, each a line:
     <!-- until: WORDS -->     each of its commands goes on until it has printed them, then comes ^C
     <!-- meanwhile: COMMAND --> what is done again and again until then
 
-A block of a kind that is not code has `skip` or `file`.
+A block of a kind that is not code has `skip` or `file`. Those in TypeScript are one module (`typescript`).
 """
 
 import re

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from . import typescript
 from .answers import agree
 from .pages import DIRECTIVES, PAGES, ROOT, Block, blocks, commands, transcript
 from .place import Place
 
 TOOLS = Path(sys.executable).parent
-RUN = ("sh", "python", "console")
+RUN = ("sh", "python", "console", "ts")
 DRAWN = re.compile(r"\b(?:wid|lease)_[\w-]+")
 """Names that the server draws: a reader types those that the answer before had."""
 COUNTING = ("README.md", "api.md", "backup.md", "tutorial.md", "upgrade.md")
@@ -41,6 +42,8 @@ def test_a_page_is_true(page: Path, toured: Path, tmp_path: Path) -> None:
     """What it says to type can be typed, in its order, and does what it says."""
     if page.name not in COUNTING:
         shutil.copytree(toured, tmp_path / "topics-data")
+    if any(map(is_module, blocks(page))):
+        typescript.require_node()
     with Place(tmp_path, TOOLS) as place:
         read(page, place)
 
@@ -48,6 +51,8 @@ def test_a_page_is_true(page: Path, toured: Path, tmp_path: Path) -> None:
 def read(page: Path, place: Place) -> None:
     """Follow a page from its first block to its last."""
     drawn: dict[str, str] = {}
+    modules = [block.code for block in blocks(page) if is_module(block)]
+    told_by_modules = iter(typescript.printed(modules, place) if modules else ())
     for block in blocks(page):
         where = f"{page.name}:{block.line}"
         if block.said("skip") is not None:
@@ -67,6 +72,8 @@ def read(page: Path, place: Place) -> None:
                 drawn.update(zip(DRAWN.findall(shown), DRAWN.findall(told), strict=False))
                 assert not shown or agree(shown, told), f"{where}\n$ {typed}\n{told}"
                 printed += told
+        elif is_module(block):
+            printed = next(told_by_modules)
         elif block.kind == "python":
             printed = place.python(block.code, block.said("until"), block.said("meanwhile"))
         elif block.said("until") is not None:
@@ -75,6 +82,11 @@ def read(page: Path, place: Place) -> None:
             printed = place.shell(block.code)
         for words in block.directives.get("prints", ()):
             assert words in printed, f"{where}\n{printed}"
+
+
+def is_module(block: Block) -> bool:
+    """Whether it is a part of the page's one module, which is run before the page's other blocks."""
+    return block.kind == "ts" and block.said("skip") is None
 
 
 def until(place: Place, command: str, block: Block) -> str:

@@ -1,0 +1,230 @@
+// `Session`: sends calls to one server, and sends again those that are worth repeating.
+//
+// Owns the headers, timeouts and retry policy of one client. The client and its watches, producers and
+// workers share a session. It does not know what a call means.
+
+import { badAnswer, errorOf, unreachable, type TopicsError } from "./errors.js";
+import { decode, encode } from "./json.js";
+import { LastPosition, POSITION_HEADER } from "./position.js";
+import { Attempts, Fault, isWorthRepeating, serverPause } from "./retry.js";
+import type { Answer, Outcome, Repeating, Retry } from "./retry.js";
+import type { Target } from "./target.js";
+import { Deadline, sleep } from "./waiting.js";
+
+/** One request, and how its answer is read. */
+export interface Call extends Repeating {
+  method: "GET" | "PUT" | "POST" | "DELETE";
+  /** From the root, names escaped. */
+  path: string;
+  /** Query; what is undefined or null is left out. */
+  params?: { [name: string]: unknown };
+  /** Becomes JSON; a property that is undefined or null is left out, and the server's default holds. */
+  body?: { [name: string]: unknown };
+  /** In place of `body`: JSON already. */
+  text?: string;
+  headers?: { [name: string]: string };
+  /** How long the server may hold the answer back on purpose, in milliseconds (§3). */
+  wait_ms?: number;
+  /** Ends the call, which rejects with its reason. */
+  signal?: AbortSignal;
+}
+
+/** What a session is made of. */
+export interface SessionOptions {
+  target: Target;
+  timeout_ms: number;
+  retry: Retry;
+  bigint: boolean;
+  fetch: typeof fetch;
+}
+
+/** What Node, Deno and Bun say where no connection was made. */
+const UNSENT = /ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|CONNECT_TIMEOUT|ConnectionRefused|tcp connect error|Unable to connect/;
+
+export class Session {
+  readonly target: Target;
+  readonly retry: Retry;
+  readonly timeout_ms: number;
+  readonly position = new LastPosition();
+  readonly #options: SessionOptions;
+
+  constructor(options: SessionOptions) {
+    this.#options = options;
+    this.target = options.target;
+    this.retry = options.retry;
+    this.timeout_ms = options.timeout_ms;
+  }
+
+  /** A JSON text's value, with exact integers where the client was asked for them. */
+  decode(text: string): any {
+    return decode(text, this.#options.bigint);
+  }
+
+  /**
+   * The value of a call's answer. The call is sent again for as long as the retry policy allows.
+   *
+   * @throws TopicsError the last attempt did not succeed
+   */
+  async do(call: Call): Promise<any> {
+    return this.read(call, await this.settle(call));
+  }
+
+  /** The last outcome of a call that is sent again where that is worth it. */
+  async settle(call: Call): Promise<Outcome> {
+    const attempts = new Attempts(this.retry);
+    for (;;) {
+      const outcome = await this.send(call);
+      if (!isWorthRepeating(call, outcome)) return outcome;
+      const pause_ms = attempts.pause(serverPause(outcome) ?? 0);
+      if (pause_ms === undefined) return outcome;
+      await sleep(pause_ms, call.signal);
+    }
+  }
+
+  /** The value of an outcome; throws its error where it is none. */
+  read(call: Call, outcome: Outcome): any {
+    const error = errorOfOutcome(outcome);
+    if (error !== undefined) throw error;
+    const { status, text } = outcome as Answer;
+    try {
+      return this.decode(text);
+    } catch (cause) {
+      throw badAnswer(`${call.method} ${call.path}: ${cause}`, status, cause);
+    }
+  }
+
+  /** What came of one attempt. */
+  async send(call: Call): Promise<Outcome> {
+    const deadline = new Deadline(call.signal);
+    try {
+      deadline.start(this.timeout_ms + (call.wait_ms ?? 0));
+      const response = await this.#request(call, deadline.signal);
+      deadline.start(this.timeout_ms);
+      return await whole(response);
+    } catch (error) {
+      return this.#fault(call, deadline, error);
+    } finally {
+      deadline.end();
+    }
+  }
+
+  /**
+   * An event stream, which the caller closes; or the outcome that is none.
+   *
+   * @param idle_ms how long the server may send nothing
+   */
+  async open(call: Call, idle_ms: number): Promise<Stream | Outcome> {
+    const deadline = new Deadline(call.signal);
+    const fault = (error: unknown) => this.#fault(call, deadline, error);
+    try {
+      deadline.start(this.timeout_ms);
+      const response = await this.#request(call, deadline.signal);
+      if (isEvents(response)) return new Stream(response.body!, deadline, idle_ms, fault);
+      const answer = await whole(response);
+      deadline.end();
+      return answer;
+    } catch (error) {
+      deadline.end();
+      return fault(error);
+    }
+  }
+
+  async #request(call: Call, signal: AbortSignal): Promise<Response> {
+    const { target } = this;
+    const body = call.text ?? (call.body && encode(given(call.body)));
+    const headers: { [name: string]: string } = { ...target.headers, ...call.headers };
+    if (body !== undefined) headers["content-type"] = "application/json";
+    if (this.position.text !== undefined) headers[POSITION_HEADER] = this.position.text;
+    const query = String(new URLSearchParams(given(call.params ?? {}) as { [name: string]: string }));
+    const { fetch } = this.#options;
+    const response = await fetch(target.url + call.path + (query && `?${query}`), {
+      ...{ method: call.method, headers, body, signal },
+      // A key is for this server, and for no other that it names.
+      ...{ redirect: "manual", credentials: "omit", cache: "no-store" },
+    });
+    this.position.note(response.headers.get(POSITION_HEADER));
+    return response;
+  }
+
+  /** Why no answer came; throws the reason of a signal that the program has aborted. */
+  #fault(call: Call, deadline: Deadline, error: unknown): Fault {
+    call.signal?.throwIfAborted();
+    const { target, timeout_ms } = this;
+    if (deadline.isOver) {
+      return new Fault(`${target.url}: nothing came for ${timeout_ms} ms`, false, true, error);
+    }
+    const words = wordsOf(error);
+    return new Fault(`${target.url}: ${words}`, UNSENT.test(words), false, error);
+  }
+}
+
+/** An event stream that is read as it comes. */
+export class Stream {
+  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
+  readonly #deadline: Deadline;
+  readonly #idle_ms: number;
+  readonly #fault: (error: unknown) => Fault;
+
+  constructor(body: ReadableStream<Uint8Array>, deadline: Deadline, idle_ms: number, fault: (error: unknown) => Fault) {
+    this.#reader = body.getReader();
+    this.#deadline = deadline;
+    this.#idle_ms = idle_ms;
+    this.#fault = fault;
+  }
+
+  /** The next bytes; null at the end, and the reason where the connection broke. */
+  async next(): Promise<Uint8Array | null | Fault> {
+    this.#deadline.start(this.#idle_ms);
+    try {
+      const { value } = await this.#reader.read();
+      return value ?? null;
+    } catch (error) {
+      return this.#fault(error);
+    } finally {
+      this.#deadline.stop();
+    }
+  }
+
+  /** End the connection. */
+  close(): void {
+    this.#reader.cancel().catch(() => {});
+    this.#deadline.abort();
+  }
+}
+
+function isEvents({ status, headers }: Response): boolean {
+  return status === 200 && /^text\/event-stream/.test(headers.get("content-type") ?? "");
+}
+
+async function whole(response: Response): Promise<Answer> {
+  const { status, headers } = response;
+  return { status, headers, text: await response.text() };
+}
+
+/** The error that an outcome is; undefined for an answer of 2xx. */
+export function errorOfOutcome(outcome: Outcome): TopicsError | undefined {
+  if (outcome instanceof Fault) return unreachable(outcome.message, outcome.cause);
+  if (outcome.status >= 200 && outcome.status < 300) return undefined;
+  return errorOf(outcome.status, outcome.text, serverPause(outcome));
+}
+
+/** The properties that are neither undefined nor null. */
+export function given(fields: { [name: string]: unknown }): { [name: string]: unknown } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value != null));
+}
+
+/** A path with names in it, each escaped. */
+export function path(parts: TemplateStringsArray, ...names: (string | number)[]): string {
+  return parts.reduce((made, part, at) => made + segment(names[at - 1]!) + part);
+}
+
+function segment(name: string | number): string {
+  // A name of dots would change the path.
+  if (/^\.{0,2}$/.test(String(name))) throw new TypeError(`"${name}" is not a name`);
+  return encodeURIComponent(name).replaceAll("%3A", ":");
+}
+
+function wordsOf(error: any): string {
+  const { message = String(error), code = "", cause } = error ?? {};
+  return [message, code, cause === undefined ? "" : wordsOf(cause)].filter(Boolean).join(", ");
+}

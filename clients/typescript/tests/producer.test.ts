@@ -1,0 +1,82 @@
+// A producer's batches, over a real server and over answers from a script.
+
+import { expect, test } from "vitest";
+import { Client, InvalidRequest, NotSent, Producer, Unreachable } from "../src/index.js";
+import { all, fresh, useServer } from "./server.js";
+
+const server = useServer();
+
+test("records are sent in batches and in order, each with its number", async () => {
+  const topic = server.client().topic<number>(fresh());
+  const sent = [];
+
+  {
+    await using producer = new Producer<number>(topic, { batch_records: 100 });
+    for (let n = 0; n < 1050; n++) sent.push(await producer.send(n, { tag: `t${n % 3}` }));
+  }
+
+  expect(await sent.at(-1)!.seq).toBe(1050);
+  const pages = await all(topic.read({ include_tags: true }));
+  expect(pages.flatMap(({ records }) => records.map(({ data }) => data))).toEqual(Array.from({ length: 1050 }, (_, n) => n));
+  expect(pages[0]!.records[4]!.tag).toBe("t1");
+});
+
+test("a record that is alone goes when it has waited, or at once by `flush`", async () => {
+  const topic = server.client().topic<number>(fresh());
+  const patient = new Producer<number>(topic, { linger_ms: 1_000_000 });
+  const prompt = new Producer<number>(topic, { linger_ms: 1 });
+
+  const waits = await patient.send(1);
+  await patient.flush();
+  const goes = await prompt.send(2);
+
+  expect([await waits.seq, await goes.seq]).toEqual([1, 2]);
+  await patient.close();
+  await prompt.close();
+});
+
+test("`send` waits while too much is not acknowledged, and keeps the order of calls", async () => {
+  const topic = server.client().topic<string>(fresh());
+  const producer = new Producer<string>(topic, { buffer_chars: 50, linger_ms: 1_000_000 });
+
+  const sends = Array.from({ length: 20 }, (_, n) => producer.send(`${n}:${"x".repeat(20)}`));
+  const sent = await Promise.all(sends);
+  await producer.close();
+  const seqs = await Promise.all(sent.map(({ seq }) => seq));
+
+  expect(seqs).toEqual(Array.from({ length: 20 }, (_, n) => n + 1));
+  expect((await topic.page()).records.map(({ data }) => parseInt(data))).toEqual(Array.from({ length: 20 }, (_, n) => n));
+});
+
+test("a value that JSON cannot say affects no other record", async () => {
+  const producer = new Producer(server.client().topic(fresh()));
+
+  await expect(producer.send({ n: NaN })).rejects.toThrow(TypeError);
+  await expect((await producer.send(1)).seq).resolves.toBe(1);
+  await producer.close();
+  await expect(producer.send(2)).rejects.toThrow(TypeError);
+});
+
+test("after a batch that failed nothing more is sent", async () => {
+  const topic = server.client().topic(fresh());
+  const producer = new Producer(topic, { batch_records: 1, create: false });
+
+  const first = await producer.send(1);
+  const second = await producer.send(2);
+
+  await expect(first.seq).rejects.toThrow(/does not exist/);
+  await expect(second.seq).rejects.toThrow(NotSent);
+  await expect(producer.send(3)).rejects.toThrow(NotSent);
+  await expect(producer.flush()).rejects.toThrow(/does not exist/);
+  await producer.close();
+});
+
+test("a batch that failed is told by `close`, where nobody asked before", async () => {
+  const client = new Client("http://127.0.0.1:9", { retry: { for_ms: 0 } });
+  const producer = new Producer(client.topic("jobs"));
+
+  await producer.send(1);
+
+  await expect(producer.close()).rejects.toThrow(Unreachable);
+  await expect(new Producer(server.client().topic(fresh()), { config: { cap: 1 } as {} }).send(1).then(({ seq }) => seq)).rejects.toThrow(InvalidRequest);
+});

@@ -1,0 +1,186 @@
+// Queues and workers over a real server.
+
+import { expect, test } from "vitest";
+import { Conflict, JobNotFound, LeaseLost, Queue, TopicNotFound, type HeldJob } from "../src/index.js";
+import { all, fresh, until, useServer } from "./server.js";
+
+const server = useServer();
+
+async function queueOf(count: number, config = {}): Promise<Queue<number>> {
+  const queue = new Queue<number>(server.client(), fresh("q"));
+  await queue.put(config);
+  if (count > 0) await queue.appendBatch(Array.from({ length: count }, (_, data) => ({ data })));
+  return queue;
+}
+
+test("jobs are claimed, extended, acked and given back by single calls (§10.2-§10.6)", async () => {
+  const queue = await queueOf(3);
+
+  const { claimed } = await queue.claim({ node: "w1", max: 3 });
+  const extended = await queue.extend(claimed, { node: "w1", lease_ms: 60_000, progress: "half" });
+  const acked = await queue.ack(claimed[0]!, { node: "w1", result: { size: 7 } });
+  const nacked = await queue.nack([2, 3], { node: "w1", delay_ms: 60_000, reason: "later" });
+
+  expect(claimed.map(({ seq, data, deliveries }) => [seq, data, deliveries])).toEqual([[1, 0, 1], [2, 1, 1], [3, 2, 1]]);
+  expect([extended.extended, acked.acked, nacked.nacked]).toEqual([3, 1, 2]);
+  expect(await queue.job(1)).toMatchObject({ state: "done", result: { size: 7 } });
+  expect((await all(queue.jobs({ state: "delayed" }))).map(({ seq }) => seq)).toEqual([2, 3]);
+  expect((await queue.job(2)).reasons).toMatchObject([{ node: "w1", reason: "later" }]);
+  expect((await queue.promote({ seq: 2 })).done).toBe(1);
+  expect((await queue.retry({ state: "delayed", dry_run: true })).done).toBe(1);
+  expect((await queue.cancel({ seq: 3 })).done).toBe(1);
+  await expect(queue.job(3)).rejects.toThrow(JobNotFound);
+});
+
+test("a worker does jobs by turns, and keeps their results (§10.4)", async () => {
+  const queue = await queueOf(10);
+  let most = 0;
+  let now = 0;
+
+  const worker = queue.work(
+    async ({ data }) => {
+      most = Math.max(most, ++now);
+      await new Promise((resolve) => setImmediate(resolve));
+      now -= 1;
+      return data * 2;
+    },
+    { concurrency: 3, drain: true, keep_results: true },
+  );
+
+  expect(await worker.done).toBe(10);
+  expect(most).toBeGreaterThan(1);
+  expect(most).toBeLessThanOrEqual(3);
+  expect((await queue.job(4)).result).toBe(6);
+});
+
+test("jobs with options are done by priority, once for a key (§2)", async () => {
+  const queue = await queueOf(0);
+  await queue.append(1);
+  await queue.append(2, { priority: 5 });
+  await queue.append(3, { unique: "k" });
+  const { unique } = await queue.append(4, { unique: "k" });
+  await queue.append(5, { delay_ms: 3_600_000 });
+  const seen: number[] = [];
+
+  await queue.work(({ data }) => void seen.push(data), { drain: true }).done;
+
+  expect(unique).toEqual([3]);
+  expect(seen).toEqual([2, 1, 3]);
+});
+
+test("a job that failed is given back with its reason and a delay that doubles (§10.5)", async () => {
+  const queue = await queueOf(1);
+  const failures: [string, number][] = [];
+
+  const worker = queue.work(
+    () => {
+      throw new RangeError("too large");
+    },
+    { first_delay_ms: 3, longest_delay_ms: 5, limit: 3, on_error: (error, job) => failures.push([String(error), job.deliveries]) },
+  );
+
+  expect(await worker.done).toBe(0);
+  expect(failures.map(([, deliveries]) => deliveries)).toEqual([1, 2, 3]);
+  expect((await queue.job(1)).reasons.at(-1)).toMatchObject({ reason: "RangeError: too large", node: worker.node });
+});
+
+test("a queue's own backoff decides, and `dead` ends a job (§0.10, §10.5)", async () => {
+  const dead = fresh("dead");
+  const queue = await queueOf(2, { dead_letter: dead, backoff: { base_ms: 3_600_000 } });
+
+  const worker = queue.work(async (job) => {
+    if (job.data === 0) await job.nack({ dead: true, reason: "never" });
+    else throw new Error("later");
+  }, { limit: 2, on_error: () => {} });
+  await worker.done;
+
+  const [job] = await all(queue.jobs());
+  expect(job!.ready_at).toBeGreaterThan(Date.now() + 3_000_000);
+  expect((await server.client().topic(dead).page()).records.length).toBe(1);
+  expect((await queue.redrive(dead)).moved).toBe(1);
+});
+
+test("a lease is extended for as long as its job takes (§10.6)", async () => {
+  const queue = await queueOf(1, { lease_ms: 300 });
+
+  const worker = queue.work(async (job) => {
+    const begun = job.deadline;
+    await job.progress({ at: 1 });
+    await until("it was extended five times", () => job.deadline > begun + 500);
+  }, { limit: 1 });
+
+  expect(await worker.done).toBe(1);
+});
+
+test("a job whose lease is lost is told so, and its ack does not count (§10.4)", async () => {
+  const queue = await queueOf(1);
+  const errors: unknown[] = [];
+  let lost: HeldJob | undefined;
+
+  const worker = queue.work(
+    async (job) => {
+      lost = job;
+      await queue.nack(job, { node: job === undefined ? "" : worker.node, delay_ms: 3_600_000 });
+    },
+    { limit: 1, on_error: (error) => errors.push(error) },
+  );
+
+  expect(await worker.done).toBe(0);
+  expect(lost!.state).toBe("lost");
+  expect(lost!.signal.aborted).toBe(true);
+  expect(errors[0]).toBeInstanceOf(LeaseLost);
+});
+
+test("a worker that is stopped finishes what it has, and takes no more", async () => {
+  const queue = await queueOf(5);
+  const seen: number[] = [];
+  let release = () => {};
+  const gate = new Promise<void>((resolve) => (release = resolve));
+
+  const worker = queue.work(async ({ data }) => {
+    seen.push(data);
+    await gate;
+  }, { concurrency: 2 });
+  await until("two are in hand", () => seen.length === 2);
+  const stopped = worker.stop();
+  release();
+
+  expect(await stopped).toBe(2);
+  expect((await queue.state()).queue).toMatchObject({ ready: 3, in_flight: 0 });
+});
+
+test.each([false, true])("an aborted worker gives its jobs back at once (push: %s)", async (push) => {
+  const queue = await queueOf(2);
+  const controller = new AbortController();
+  const held: HeldJob[] = [];
+
+  const worker = queue.work((job) => {
+    held.push(job);
+    return new Promise(() => {});
+  }, { concurrency: 2, push, signal: controller.signal });
+  await until("two are in hand", () => held.length === 2);
+  controller.abort(new Error("enough"));
+
+  expect(await worker.done).toBe(0);
+  expect(held.every(({ signal }) => signal.reason.message === "enough")).toBe(true);
+  await until("both are back", async () => (await queue.state({ touch: false })).queue!.ready === 2);
+});
+
+test("pushed jobs are done, up to a limit (§10.8)", async () => {
+  const queue = await queueOf(5);
+  const seen: number[] = [];
+
+  const worker = queue.work(({ data }) => void seen.push(data), { push: true, limit: 3 });
+
+  expect(await worker.done).toBe(3);
+  expect(seen).toEqual([0, 1, 2]);
+  await until("the rest is back", async () => (await queue.state({ touch: false })).queue!.ready === 2);
+});
+
+test.each([false, true])("a queue that is none ends its worker (push: %s)", async (push) => {
+  const log = fresh();
+  await server.client().topic(log).put();
+
+  await expect(new Queue(server.client(), "none").work(() => {}, { push }).done).rejects.toThrow(TopicNotFound);
+  await expect(new Queue(server.client(), log).work(() => {}, { push }).done).rejects.toThrow(Conflict);
+});
