@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from topics.cli.asking import confirm, dry_run_option, yes_option
-from topics.cli.exits import REFUSED, UNUSABLE, Stop, counted, output
+from topics.cli.exits import REFUSED, UNUSABLE, Guarded, Stop, counted, output
 from topics.cli.printing import print_table, say, say_json
 from topics.cli.target import with_client
 from topics.cli.topic import json_option, print_json
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from topics.client import Client
 
 
-@click.group("cluster")
+@click.group("cluster", cls=Guarded)
 def group() -> None:
     """The cluster that a server is in: its nodes, its leader, and how far each replica is.
 

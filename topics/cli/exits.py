@@ -105,6 +105,19 @@ class Guarded(click.Group):
             # would end with 1.
             raise click.exceptions.Exit(_unwritten(error)) from None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if not ctx.resilient_parsing and word[:1] != "-" and self.get_command(ctx, word) is None:
+            from topics.cli.suggestions import sentence, suggested
+
+            found = suggested(word, self.list_commands(ctx), is_top=ctx.parent is None)
+            # However this program was called, `python -m topics` among the ways.
+            path = ctx.command_path.replace(ctx.find_root().command_path, "topics", 1)
+            raise click.UsageError(sentence(word, path, found), ctx)
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             code = super().invoke(ctx)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from topics.cli.exits import OK, UNUSABLE, Stop, counted, refusals
+from topics.cli.exits import OK, UNUSABLE, Guarded, Stop, counted, refusals
 from topics.cli.printing import say
 from topics.cli.target import with_server
 from topics.distribution import install
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group("job")
+@click.group("job", cls=Guarded)
 def command() -> None:
     """Jobs of Spark that come with topics: sessions of a stream, and the newest record of each tag."""
 

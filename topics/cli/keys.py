@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from topics.cli.exits import UNUSABLE, Stop, output
+from topics.cli.exits import UNUSABLE, Guarded, Stop, output
 from topics.cli.printing import say, say_json
 from topics.server.access.keys import BadKeys, Entry, parse_line
 
@@ -40,7 +40,7 @@ def rights(function: Any) -> Any:
     return scopes(prefix(function))
 
 
-@click.group("keys")
+@click.group("keys", cls=Guarded)
 def command() -> None:
     """Make API keys, and digests that a server may be given in place of them.
 

@@ -14,6 +14,7 @@ from topics.cli.asking import confirm, dry_run_option, rehearsed, yes_option
 from topics.cli.completion import topic_argument
 from topics.cli.exits import UNUSABLE, Stop, counted, output, were
 from topics.cli.job_options import chosen, job_options
+from topics.cli.moments import moment_text
 from topics.cli.printing import in_partition, record_filter, say
 from topics.cli.target import with_client
 from topics.cli.topic import (
@@ -118,6 +119,7 @@ def value_of(given: str, where: str, *, is_text: bool) -> Any:
 @click.option("--tag", metavar="TAG", help="Those of exactly this tag.")
 @click.option("--match", metavar="GLOB", help="Those of this tag; a final * is any rest.")
 @partition_option
+@click.option("--erase", is_flag=True, help="Wait until their bytes have left the server's files.")
 @dry_run_option
 @yes_option
 @json_option
@@ -129,6 +131,7 @@ def rm(
     tag: str | None,
     match: str | None,
     partition: int | None,
+    erase: bool,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -140,8 +143,10 @@ def rm(
     \b
     topics rm chat --match 'room-42:*' --dry-run
     topics rm orders --before 480001 --yes
+    topics rm users --tag ada --erase --timeout 600 --yes
 
-    Of a topic with several partitions --before is of the one that --partition names.
+    Of a topic with several partitions --before is of the one that --partition names.  --erase takes
+    as long as the server needs to rewrite the files that have the records: give it a --timeout.
     """
     if tag is not None and match is not None:
         raise Stop("--tag and --match exclude each other", UNUSABLE)
@@ -154,11 +159,45 @@ def rm(
         rehearsed(f"{what} would be removed", as_json=as_json, topic=topic, records=count)
         return
     confirm(f"This removes {what}, without a trace", yes=yes)
-    done = client.delete(topic, before_seq=before, match=asked, partition=partition)
+    done = _delete(client, topic, before, asked, partition, erase=erase)
     if as_json:
         print_json(done)
-    else:
-        say(f"{were(done.deleted, 'record')} removed from {topic}", err=True)
+        return
+    verb = "removed and erased" if erase else "removed"
+    say(f"{were(done.deleted, 'record')} {verb} from {topic}", err=True)
+    if done.log_retained_until is not None:
+        until = moment_text(done.log_retained_until)
+        say(f"the log of the cluster may have their bytes until {until}", err=True)
+
+
+def _delete(
+    client: "Client",
+    topic: str,
+    before_seq: int | None,
+    match: Any,
+    partition: int | None,
+    *,
+    erase: bool,
+) -> Any:
+    """Delete records (§5); the answer also has `log_retained_until` (ms since the epoch), which is
+    None but where a node of a cluster erased."""
+    import msgspec
+
+    from topics.client import Deleted
+    from topics.client.call import Call
+    from topics.client.decoding import decoder_of
+    from topics.client.endpoints import topic_path
+
+    class Erased(Deleted, frozen=True, kw_only=True, omit_defaults=True):
+        log_retained_until: int | None = None
+
+    asked = {"before_seq": before_seq, "match": match, "partition": partition, "erase": erase}
+    body = msgspec.json.encode({k: v for k, v in asked.items() if v is not None and v is not False})
+    # Not repeatable: a second attempt would remove records that were appended since the first.
+    call = Call(
+        "POST", topic_path(topic, "delete"), decoder_of(Erased), body=body, is_repeatable=False
+    )
+    return client.session.do(call)
 
 
 def _glob(match: str | None) -> Any:

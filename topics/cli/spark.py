@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from topics.cli.exits import OK, UNUSABLE, Stop
+from topics.cli.exits import OK, UNUSABLE, Guarded, Stop
 from topics.cli.printing import say, say_json, shown
 from topics.distribution import install
 from topics.protocol.model.names import partition_of, public_name
 
 
-@click.group("spark")
+@click.group("spark", cls=Guarded)
 def command() -> None:
     """Spark beside topics: what a session needs, and where a stream is (docs/spark.md)."""
 
