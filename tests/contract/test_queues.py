@@ -198,14 +198,14 @@ def pushing(request: pytest.FixtureRequest, server: Server) -> Iterator[Callable
         client.socket.close()
 
 
-def jobs(client: Client, n: int) -> list[News]:
-    """The next n jobs."""
+def jobs(client: Client, n: int, *, or_more: bool = False) -> list[News]:
+    """The next n jobs; where that is allowed, also those that came with them."""
     found = []
     while len(found) < n:
         for each in read(client)[1]:
             assert each.kind == "job", each
             found.append(each)
-    assert len(found) == n
+    assert or_more or len(found) == n
     return found
 
 
@@ -242,13 +242,15 @@ def test_a_job_that_was_given_up_is_pushed_again(
     api.put(name, type="queue")
     api.append(name, "x")
     client = pushing(name, "node=w&max=1&lease_ms=100")
-    for deliveries in (1, 2, 3):
-        (job,) = jobs(client, 1)
-        assert job.fields["deliveries"] == deliveries
+    given: list[News] = []
+    while len(given) < 3:  # on a busy machine several come at once
+        given += jobs(client, 1, or_more=True)
+    assert [job.fields["deliveries"] for job in given[:3]] == [1, 2, 3]
     call(api, name, "extend", seqs=[1], lease_ms=60_000)
     call(api, name, "nack", seqs=[1], delay_ms=100)
 
-    assert jobs(client, 1)[0].fields["deliveries"] >= 4
+    (job, *_) = jobs(client, 1, or_more=True)
+    assert job.fields["deliveries"] >= 4
 
 
 @pytest.mark.every_server

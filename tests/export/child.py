@@ -2,8 +2,9 @@
 
     python -m export.child DATA_DIR LAKE FORMAT BY
 
-For each line of standard input it starts one and prints its id; the export prints the name of each
-call that touches the disk, before it does it; when it has ended, `end` and its status are printed.
+For each line of standard input it starts an export and prints its id. The export prints the name of each
+call that touches the disk, and waits for a byte of standard input before it makes the call. When the export has
+ended, `end` and its status are printed.
 """
 
 import os
@@ -24,12 +25,13 @@ TOLD = ("create", "append", "rename", "sync_directory", "unlink")
 
 
 class Telling(OsLake):
-    """A lake of the operating system that tells of its calls before it does them."""
+    """A lake of the operating system whose calls wait until the test has heard of them."""
 
     def __getattribute__(self, name: str) -> Any:
         if name in TOLD:
             # In one call: `print` may write the line and its end in two, with a kill between them.
             os.write(sys.stdout.fileno(), f"{name}\n".encode())
+            os.read(sys.stdin.fileno(), 1)
         return super().__getattribute__(name)
 
 
