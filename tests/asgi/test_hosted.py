@@ -13,6 +13,7 @@ from contract.hosts import GRANIAN, HYPERCORN, STOCK, UVICORN, Host, unused_port
 from contract.server import environment
 
 from topics.asgi import hosted as module
+from topics.asgi import signals as signals_module
 from topics.asgi.hosted import FAILED, NO_LIFESPAN, ONE_OWNER, STARTING, STOPPED, Hosted
 from topics.asgi.signals import Signals
 from topics.protocol.model.errors import Corrupt, InUse, Unusable
@@ -281,6 +282,9 @@ def test_a_message_is_bounded_as_a_body_is(max_body_bytes: int, message_bytes: i
 # ---------------------------------------------------------------------- signals
 
 
+async def at_once() -> None: ...
+
+
 def test_a_signal_is_heard_before_the_shutdown() -> None:
     """A host waits for its open streams before it sends `lifespan.shutdown`, and they would not
     end: so they are ended at the signal, and the host's own handler is called as before. (§7.3)"""
@@ -301,6 +305,58 @@ def test_a_signal_is_heard_before_the_shutdown() -> None:
         assert signal.getsignal(signal.SIGTERM) is handler
 
     before = signal.signal(signal.SIGTERM, handler)
+    try:
+        within(story())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_the_host_has_the_signal_when_streams_are_closed() -> None:
+    """A host that closes connections at the signal would keep the last frame from a client. (§7.5)
+    A second signal does not wait."""
+
+    told: list[str] = []
+
+    async def story() -> None:
+        quiet = asyncio.Event()
+
+        async def closed() -> None:
+            await quiet.wait()
+
+        for ends in (quiet.set, lambda: signal.raise_signal(signal.SIGTERM)):
+            quiet.clear()
+            told.clear()
+            signals = Signals()
+            signals.hear(lambda: told.append("application"), closed)
+            signal.raise_signal(signal.SIGTERM)
+            await settle()
+            assert told == ["application"]
+            ends()
+            await settle()
+            assert told[-1] == "host"
+            quiet.set()
+            signals.close()
+
+    before = signal.signal(signal.SIGTERM, lambda *_: told.append("host"))
+    try:
+        within(story())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_the_host_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that reads nothing keeps its stream open."""
+    monkeypatch.setattr(signals_module, "QUIET_S", 0)
+    heard = asyncio.Event()
+
+    async def story() -> None:
+        signals = Signals()
+        signals.hear(lambda: None, asyncio.Event().wait)
+        signal.raise_signal(signal.SIGTERM)
+        await heard.wait()
+        signals.close()
+
+    before = signal.signal(signal.SIGTERM, lambda *_: heard.set())
     try:
         within(story())
     finally:
@@ -339,7 +395,7 @@ def test_a_signal_without_a_handler_is_left_alone() -> None:
 
     async def story() -> None:
         signals = Signals()
-        signals.hear(lambda: None)
+        signals.hear(lambda: None, at_once)
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         signals.close()
 
@@ -360,7 +416,7 @@ def test_signals_are_the_main_threads() -> None:
 
     async def hear_in_vain() -> None:
         signals = Signals()
-        signals.hear(lambda: None)
+        signals.hear(lambda: None, at_once)
         signals.close()
 
     within(story())
@@ -372,7 +428,7 @@ def test_a_signal_after_the_loop_has_ended_is_the_hosts_alone() -> None:
     signals = Signals()
 
     async def hear() -> None:
-        signals.hear(lambda: heard.append(0))
+        signals.hear(lambda: heard.append(0), at_once)
 
     before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
     try:

@@ -120,7 +120,7 @@ class Hosted:
         self.is_ending = False
         self._serve(App(_Closed(STARTING)))
         if self._signals is not None:
-            self._signals.hear(self.drain)
+            self._signals.hear(self.drain, self.wait_quiet)
         try:
             self.failure = await self._start()
             if self.failure is not None:
