@@ -80,11 +80,11 @@ def test_a_result_is_forgotten(app: Celery, backend: TopicsBackend) -> None:
     """And so is one with an id that is too long for a tag. (§0.10)"""
     for task_id in ("t1", "x" * 500):
         backend.store_result(task_id, 1, states.SUCCESS)
-        assert backend.task_result_exists(task_id)
+        assert backend.get_state(task_id) == states.SUCCESS
 
         AsyncResult(task_id, app=app).forget()
 
-        assert not backend.task_result_exists(task_id)
+        assert backend.get(backend.get_key_for_task(task_id)) is None
 
 
 def test_another_expiry_is_taken_over(
@@ -269,7 +269,7 @@ def test_a_chord_that_was_given_up_is_cleaned_up(
     app: Celery, backend: TopicsBackend, client: Client, prefix: str
 ) -> None:
     """Once its records have expired: `celery.backend_cleanup` deletes its log."""
-    backend._chord_expires = 1
+    backend.expires = backend._chord_expires = 1
     Chord(app).part("t0", 0)
     log = f"{prefix}celery.chord.g"
     backend.cleanup()

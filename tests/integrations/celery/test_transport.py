@@ -224,6 +224,7 @@ def test_a_queue_is_deleted_with_its_bindings(
         ("topic", "a.*", "a.b", True),
         ("topic", "a.*", "a.b.c", False),
         ("topic", "a.#", "a.b.c", True),
+        ("topic", "a.#.d", "a.d", True),
         ("fanout", "", "anything", True),
     ],
 )

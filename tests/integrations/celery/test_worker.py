@@ -151,16 +151,16 @@ def test_events_are_heard(running: Application) -> None:
     with running.app.connection_for_read() as connection:
 
         def hear(event: Any) -> None:
-            seen.append(event["type"])
-            if event["type"] == "task-succeeded":
+            seen.append((event.get("uuid"), event["type"]))
+            if seen[-1] == ("heard", "task-succeeded"):
                 receiver.should_stop = True
 
         receiver = running.app.events.Receiver(connection, handlers={"*": hear})
         with receiver.consumer_context():
-            running.tasks.add.delay(1, 1)
+            running.tasks.add.apply_async((1, 1), task_id="heard")
             receiver.capture(limit=None, timeout=PATIENCE_S, wakeup=False)
 
-    assert [one for one in seen if one.startswith("task-")] == [
+    assert [kind for task_id, kind in seen if task_id == "heard"] == [
         "task-received",
         "task-started",
         "task-succeeded",
@@ -188,13 +188,20 @@ def alone(tmp_path: Path) -> Iterator[Application]:
         yield application
 
 
+def _lives(pid: int) -> bool:
+    """Whether a process runs; one that was killed may wait for its parent."""
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
 def test_a_killed_worker_loses_no_task(alone: Application, tmp_path: Path) -> None:
     """Its tasks come back after their leases. (§10.3)"""
     out, gate = tmp_path / "out", tmp_path / "gate"
     result = alone.tasks.held.delay(str(out), str(gate))
     with alone.worker("a", "-c", "1") as worker:
-        until("started", out.exists)
+        until("started", lambda: out.exists() and out.read_text())
         os.killpg(worker.pid, signal.SIGKILL)
+        until("dead", lambda: not _lives(int(out.read_text())))
     gate.touch()
 
     with alone.worker("b", "-P", "solo"):
@@ -207,7 +214,7 @@ def test_a_killed_process_of_a_pool_loses_no_task(alone: Application, tmp_path: 
     out, gate = tmp_path / "out", tmp_path / "gate"
     result = alone.tasks.held.delay(str(out), str(gate))
     with alone.worker("a", "-c", "1"):
-        until("started", out.exists)
+        until("started", lambda: out.exists() and out.read_text())
         os.kill(int(out.read_text()), signal.SIGKILL)
         gate.touch()
 

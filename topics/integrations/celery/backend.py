@@ -177,10 +177,12 @@ class TopicsBackend(KeyValueStoreBackend):
             if left_s <= 0:
                 raise TimeoutError(f"Operation timed out ({timeout})")
             if on_interval is not None:
-                on_interval()
                 left_s = min(left_s, 0.5 if interval is None else interval)
             found, cursor = self._next(pending, cursor, min(WAIT_MS_MAX, int(left_s * 1000)))
             rounds += 1
+            if on_interval is not None:
+                # Here, as with Redis: it raises what a parent raised, and a chord's error comes after.
+                on_interval()
 
     def _known(self, pending: dict[str, str]) -> list[tuple[str, Any]]:
         metas = ((tag, self.get_task_meta(task_id)) for tag, task_id in list(pending.items()))
@@ -252,7 +254,8 @@ class TopicsBackend(KeyValueStoreBackend):
 
     @property
     def _chord_config(self) -> Any:
-        expires_ms = int((self.chord_expires or 0) * 1000)
+        # Celery 5.7 brings `result_chord_expires`.
+        expires_ms = int((getattr(self, "chord_expires", self.expires) or 0) * 1000)
         window_ms = min(expires_ms or CHORD_MS_MAX, CHORD_MS_MAX)
         return {"ttl_ms": expires_ms, "idempotency_window_ms": window_ms}
 

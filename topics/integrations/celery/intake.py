@@ -93,8 +93,8 @@ class Source:
         except TopicsError as error:
             if self.is_wanted:
                 self._inbox.put(error)
-        except RuntimeError:
-            # The client was closed meanwhile.
+        except Exception:
+            # The client may have been closed meanwhile, and its sockets with it.
             if not self._client.is_closed:
                 raise
 

@@ -195,7 +195,8 @@ class QoS:
                 self._inbox.put(error)
                 if self.is_closed:
                     return
-            except RuntimeError:
+            except Exception:
+                # The client may have been closed meanwhile, and its sockets with it.
                 if self._client.is_closed:
                     return
                 raise

@@ -6,25 +6,32 @@ So a process that is killed leaves nothing behind.  That an exchange has such re
 too, of the queue "".
 """
 
+import re
 import threading
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
-
-from kombu.transport.virtual.exchange import TopicExchange
 
 from topics.client import Client, Record, TopicNotFound
 
 LOG_CONFIG: Final[Any] = {"ttl_ms": 300_000, "cap_records": 100_000, "durability": "memory"}
 """Of the log of an exchange: as long as a remote control command may be read late."""
 
-_patterns: Final = TopicExchange(None)
+_WORDS: Final = {"*": r"\.[^.]*", "#": r"(\.[^.]*)*"}
+"""What stands for one word of a routing key, and for any number of them, each with the dot before it."""
 
 
 def matches(kind: str, bound: str, routing_key: str) -> bool:
     """Whether an exchange of a kind sends what has a routing key to what is bound with a key."""
     if kind == "topic":
-        return bool(_patterns._match(_patterns.key_to_pattern(bound), routing_key))
+        return _pattern(bound).fullmatch(f".{routing_key}") is not None
     return kind == "fanout" or bound == routing_key
+
+
+@lru_cache(maxsize=1000)
+def _pattern(bound: str) -> re.Pattern[str]:
+    words = (_WORDS.get(word) or rf"\.{re.escape(word)}" for word in bound.split("."))
+    return re.compile("".join(words))
 
 
 class Routes:
