@@ -81,6 +81,16 @@ class SuiteBroker(TopicsBroker):
         if fails and self.rejected.ends:
             raise self.rejected.pop()
 
+    @property
+    def dead_letters(self) -> list[dramatiq.Message[Any]]:
+        """The dead letters of all queues."""
+        topics = [self.topic(xq_name(queue_name)) for queue_name in sorted(self.queues)]
+        return [
+            dramatiq.Message.decode(json.dumps(record.data).encode())
+            for topic in topics
+            for record in self.client.read(topic)
+        ]
+
     def get_queue_message_counts(self, queue_name: str) -> tuple[int, int, int]:
         """Messages of the queue, of its delay queue, and dead letters."""
         counts = self.client.topic(self.topic(queue_name)).queue

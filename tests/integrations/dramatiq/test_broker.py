@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from dramatiq import Message
 from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
 
+from bench.flights import Server
 from topics.client import Client, Retry
 from topics.integrations.dramatiq import TopicsBroker
 from topics.testing import MemoryTopics
@@ -372,6 +374,29 @@ def test_a_server_that_is_away_is_a_closed_connection() -> None:
         next(broker.consume("default"))
     with pytest.raises(ConnectionClosed):
         broker.flush("default")
+
+
+def test_an_ack_can_be_repeated(tmp_path: Path) -> None:
+    """The lease is kept while the server is away, so that the worker's next attempt counts."""
+    server = Server(tmp_path)
+    server.start()
+    with Client(server.url, retry=Retry(for_s=0)) as client:
+        broker = TopicsBroker(client=client)
+        broker.declare_queue("default")
+        broker.enqueue(Message("default", "a", (), {}, {}))
+        consumer = broker.consume("default")
+        found = next(consumer)
+        assert found is not None
+        server.kill()
+
+        with pytest.raises(ConnectionClosed):
+            consumer.ack(found)
+        server.start(server.url.rpartition(":")[2])
+        consumer.ack(found)
+
+        assert client.topic("dramatiq:default").count == 0
+        consumer.close()
+    server.end()
 
 
 def test_a_worker_that_stops_gives_back_what_it_did_not_begin(

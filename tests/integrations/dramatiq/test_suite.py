@@ -109,7 +109,8 @@ What dramatiq {version} tests of its brokers and backends, run over those of top
 `rate_limiter_backend` a `TopicsRateLimiterBackend`. `test_suite.py` runs them (`TOPICS_TESTS_SUITES=1`), writes this page
 (`TOPICS_TESTS_SUITES=write`) and holds it against what it saw.
 
-{passed} pass, {skipped} are left out.
+{passed} pass, {skipped} are left out. The source distribution has no tests of middleware; those of the repository of
+dramatiq (`tests/middleware`) were run by hand in the same way with 2.2.1: 53 passed, 2 need gevent.
 
 | left out | why |
 |---|---|

@@ -2,13 +2,15 @@
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from taskiq import AckableMessage, AsyncBroker, SimpleRetryMiddleware, SmartRetryMiddleware
 from taskiq.acks import AcknowledgeType
 
-from topics.client import Client, Config
+from bench.flights import Server
+from topics.client import AsyncClient, Client, Config, Retry
 from topics.integrations.taskiq import TopicsBroker
 
 from .working import WAIT_S, drained, started, until, working
@@ -233,6 +235,57 @@ def test_a_queue_that_is_deleted_comes_back(url: str, namespace: str) -> None:
             return message.data
 
     assert b'"args":[2]' in asyncio.run(story()).replace(b" ", b"")
+
+
+def test_an_ack_waits_for_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that is away for longer than the client tries gets the ack when it is back; the job is
+    not another worker's before."""
+    monkeypatch.setattr("topics.integrations.taskiq.broker.PAUSE_S", 0.01)
+    server = Server(tmp_path)
+    server.start()
+
+    async def story() -> int:
+        client = AsyncClient(server.url, retry=Retry(for_s=0))
+        async with client, started(TopicsBroker(client=client)) as broker, asyncio.timeout(WAIT_S):
+            await broker.register_task(lambda: None, task_name="put").kiq()
+            message = await anext(broker.listen())
+            server.kill()
+            acking = asyncio.ensure_future(message.ack())
+            await until(lambda: _now("does not answer" in caplog.text))
+            await asyncio.to_thread(server.start, server.url.rpartition(":")[2])
+            await acking
+            return (await broker.client.topic(broker.topic())).count
+
+    try:
+        assert asyncio.run(story()) == 0
+    finally:
+        server.end()
+
+
+def test_an_ack_that_comes_too_late_changes_nothing(
+    url: str, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The task is another worker's by then, or its queue was deleted. (§10.4)"""
+    broker = broker_of(url, namespace, prefetch=2)
+    put = broker.register_task(lambda: None, task_name="put")
+
+    async def story() -> None:
+        async with started(broker):
+            await put.kiq()
+            await put.kiq()
+            listening = broker.listen()
+            first, second = await anext(listening), await anext(listening)
+            jobs = [job.seq async for job in broker.client.jobs(broker.topic())]
+            await first.ack()
+            await first.ack()
+            assert f"job {jobs[0]} of {namespace}:default had ended" in caplog.text
+            await broker.client.delete_topic(broker.topic())
+            await second.ack()
+            assert f"job {jobs[1]} of {namespace}:default had ended" in caplog.text
+
+    asyncio.run(story())
 
 
 def test_a_broker_can_be_started_in_several_loops(url: str, namespace: str) -> None:

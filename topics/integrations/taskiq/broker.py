@@ -22,6 +22,7 @@ from topics.client import (
     Conflict,
     Job,
     NewRecord,
+    NotFound,
     NotReady,
     ServerFault,
     Throttled,
@@ -188,13 +189,17 @@ class TopicsBroker(AsyncBroker):
             await self._steadily(lambda: self._bury(job, node, reason))
             return None
 
-        async def ack() -> None:
-            await self._steadily(job.ack)
-            if job.is_lost:
-                what = "The lease of job %d of %s had ended: another worker has it, or had it."
-                logger.warning(what, job.seq, job.queue)
+        return AckableMessage(data=data, ack=lambda: self._steadily(lambda: self._ack(job, node)))
 
-        return AckableMessage(data=data, ack=ack)
+    async def _ack(self, job: "AsyncHeldJob[msgspec.Raw]", node: str) -> None:
+        # An ack by the job itself ends its lease here also where no answer comes, and is not repeated.
+        try:
+            is_lost = bool((await self.client.ack(job.queue, [job], node=node)).skipped)
+        except (NotFound, Conflict):
+            is_lost = True  # the queue was deleted, and its leases with it
+        if is_lost:
+            what = "The lease of job %d of %s had ended: another worker has it, or had it."
+            logger.warning(what, job.seq, job.queue)
 
     async def _bury(self, job: "AsyncHeldJob[msgspec.Raw]", node: str, reason: str) -> None:
         """Move a job to the dead letters; of a queue that has none, drop it."""
