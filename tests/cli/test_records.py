@@ -1,12 +1,15 @@
 """`topics publish`, `rm`, `purge`, `peek` and `drain`."""
 
+import functools
 import json
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import topics.client
 from topics.cli.records import subject
 from topics.client import NewRecord, RawRecord, Record
 from topics.protocol.model.errors import Rejection
@@ -135,6 +138,34 @@ def test_records_are_removed_and_were_counted_before(
     verb = "was" if hit == 1 else "were"
     assert (done.exit_code, done.stderr) == (0, f"{hit} {word} {verb} removed from chat\n")
     assert live(chat, "chat") == left
+
+
+def test_an_erasure(chat: MemoryTopics, run: Any) -> None:
+    """The command ends when the bytes are gone. (§5)"""
+    done = run("rm", "chat", "--before", "4", "--erase", "--yes")
+
+    assert done.stderr == "3 records were removed from chat, and the bytes are erased\n"
+    assert live(chat, "chat") == [4, 5, 6, 7, 8, 9]
+
+
+def test_an_erasure_in_a_cluster(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says until when the cluster's log has the bytes. (§5)"""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        counts = {"head_seq": 3, "earliest_seq": 4, "count": 0, "bytes": 0}
+        if request.method == "GET":
+            return httpx.Response(200, json={"topic": "t", **counts, "next_seq": 4, "config": {}})
+        until = {"deleted": 3, "log_retained_until": 86_400_000}
+        return httpx.Response(200, json={"topic": "t", **counts, **until})
+
+    client = functools.partial(topics.client.Client, transport=httpx.MockTransport(answer))
+    monkeypatch.setattr(topics.client, "Client", client)
+
+    done = run("rm", "t", "--before", "9", "--erase", "--yes")
+
+    assert done.stderr.splitlines()[1].startswith(
+        "the log of the cluster has dropped them by 1970-01-0"
+    )
 
 
 @pytest.mark.parametrize("args", [[], ["--tag", "a", "--match", "b"]])

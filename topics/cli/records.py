@@ -14,6 +14,7 @@ from topics.cli.asking import confirm, dry_run_option, rehearsed, yes_option
 from topics.cli.completion import topic_argument
 from topics.cli.exits import UNUSABLE, Stop, counted, output, were
 from topics.cli.job_options import chosen, job_options
+from topics.cli.moments import moment_text
 from topics.cli.printing import in_partition, record_filter, say
 from topics.cli.target import with_client
 from topics.cli.topic import (
@@ -117,6 +118,7 @@ def value_of(given: str, where: str, *, is_text: bool) -> Any:
 @click.option("--before", type=click.IntRange(min=1), metavar="SEQ", help="Those below this seq.")
 @click.option("--tag", metavar="TAG", help="Those of exactly this tag.")
 @click.option("--match", metavar="GLOB", help="Those of this tag; a final * is any rest.")
+@click.option("--erase", is_flag=True, help="Wait until their bytes have left the files, too.")
 @partition_option
 @dry_run_option
 @yes_option
@@ -128,6 +130,7 @@ def rm(
     before: int | None,
     tag: str | None,
     match: str | None,
+    erase: bool,
     partition: int | None,
     dry_run: bool,
     yes: bool,
@@ -140,6 +143,7 @@ def rm(
     \b
     topics rm chat --match 'room-42:*' --dry-run
     topics rm orders --before 480001 --yes
+    topics rm users --tag user-42 --erase --yes
 
     Of a topic with several partitions --before is of the one that --partition names.
     """
@@ -154,11 +158,15 @@ def rm(
         rehearsed(f"{what} would be removed", as_json=as_json, topic=topic, records=count)
         return
     confirm(f"This removes {what}, without a trace", yes=yes)
-    done = client.delete(topic, before_seq=before, match=asked, partition=partition)
+    done = client.delete(topic, before_seq=before, match=asked, erase=erase, partition=partition)
     if as_json:
         print_json(done)
-    else:
-        say(f"{were(done.deleted, 'record')} removed from {topic}", err=True)
+        return
+    erased = ", and the bytes are erased" if erase else ""
+    say(f"{were(done.deleted, 'record')} removed from {topic}{erased}", err=True)
+    if done.log_retained_until_ms is not None:
+        until = moment_text(done.log_retained_until_ms)
+        say(f"the log of the cluster has dropped them by {until}", err=True)
 
 
 def _glob(match: str | None) -> Any:

@@ -477,7 +477,12 @@ class AppendedMany(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of `delete`: how many records went, and the topic's state after it."""
+    """Answer of `delete`: how many records went, and the topic's state after it.
+
+    Attributes:
+        log_retained_until_ms: Of a delete with `erase` on a node of a cluster: when the log of the cluster
+            has dropped the bytes, too.
+    """
 
     topic: str
     deleted: int
@@ -485,6 +490,7 @@ class Deleted(msgspec.Struct, frozen=True, kw_only=True):
     earliest_seq: int
     count: int
     bytes: int
+    log_retained_until_ms: int | None = msgspec.field(name="log_retained_until", default=None)
 
 
 class Purged(msgspec.Struct, frozen=True, kw_only=True):

@@ -483,6 +483,7 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         *,
         before_seq: int | None = None,
         match: Match | None = None,
+        erase: bool = False,
         partition: int | None = None,
     ) -> Deleted:
         """Remove records: those below `before_seq`, or whose tag matches, or of which both is true.
@@ -494,10 +495,16 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         They leave no tombstone (§5).
 
         Args:
+            erase: Return when their bytes have left the files, too, and those of all records of the
+                topic that were deleted before.  An erasure that cannot be finished is `ServerFault`, or
+                `Throttled` where there is no space for it; the records are deleted all the same, and
+                the same call erases what is left.
             partition: Only of this one, without it of all; with `before_seq`, a topic of several
                 partitions needs it.
         """
-        call = endpoints.delete(topic, before_seq=before_seq, match=match, partition=partition)
+        call = endpoints.delete(
+            topic, before_seq=before_seq, match=match, erase=erase, partition=partition
+        )
         return self.session.do(call)
 
     def purge(
