@@ -106,7 +106,7 @@ def with_server(command: F) -> F:
         envvar="TOPICS_URL",
         show_default="that of the profile, or http://127.0.0.1:4000",
         show_envvar=True,
-        help="The server.",
+        help="The server; of a cluster, several nodes with commas between.",
     )
     key = click.option("--api-key", envvar="TOPICS_API_KEY", show_envvar=True, help="The API key.")
 
