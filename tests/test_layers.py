@@ -49,7 +49,8 @@ ALLOWED: dict[str, set[str]] = {
     | BATCHES
     | {"os", "mmap", "threading", "time", "io", "pathlib", "xxhash", "topics.store"},
     "client": STDLIB
-    | {"certifi", "httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"},
+    | {"certifi", "httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"}
+    | {"pydantic", "pydantic_core"},  # where the program has a model, and so has imported them
     "server": STDLIB
     | {"uvloop", "httptools", "h2", "hpack", "websockets"}
     | {"msgspec", "orjson", "opentelemetry", "confluent_kafka"}

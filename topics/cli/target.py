@@ -19,10 +19,10 @@ from topics.visible import without_password
 
 if TYPE_CHECKING:
     from topics.client import AsyncClient, Client
-    from topics.client.aiosession import AsyncConnections
+    from topics.client.aiofailover import AsyncConnections
     from topics.client.answer import Answer, AsyncStreamedAnswer, StreamedAnswer
     from topics.client.call import Call
-    from topics.client.session import Connections
+    from topics.client.failover import Connections
     from topics.client.target import PreparedRequest
 
 F = TypeVar("F", bound=Callable[..., Any])

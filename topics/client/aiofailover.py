@@ -1,12 +1,12 @@
-"""`AsyncFailover`: the connections of a client that knows several nodes of one cluster.
+"""`AsyncConnections`: what carries the calls of a client; `AsyncFailover`: to several nodes of one cluster.
 
 Owns which node is asked: the same one until it is away, and then the next.  It does not know what a call
 means; whether one may be sent again is `retry`'s to say.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
 
 from topics.client.answer import Answer, AsyncStreamedAnswer
 from topics.client.call import Call, Outcome
@@ -14,8 +14,20 @@ from topics.client.faults import Fault
 from topics.client.retry import is_away, is_worth_repeating
 from topics.client.target import PreparedRequest
 
-if TYPE_CHECKING:
-    from topics.client.aiosession import AsyncConnections
+
+class AsyncConnections(Protocol):
+    """What carries requests; raises `Fault` where no answer came."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    async def aclose(self) -> None: ...
+
+    async def request(self, call: Call[Any], prepared: PreparedRequest) -> Answer: ...
+
+    def stream(
+        self, call: Call[Any], prepared: PreparedRequest
+    ) -> AbstractAsyncContextManager[AsyncStreamedAnswer]: ...
 
 
 class AsyncFailover:
@@ -25,7 +37,7 @@ class AsyncFailover:
         nodes: The connections of each.
     """
 
-    def __init__(self, nodes: "Sequence[AsyncConnections]") -> None:
+    def __init__(self, nodes: Sequence[AsyncConnections]) -> None:
         self._nodes = nodes
         self._at = 0
 

@@ -7,11 +7,11 @@ call means.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from topics.client.aiofailover import AsyncFailover
+from topics.client.aiofailover import AsyncConnections, AsyncFailover
 from topics.client.aiopool import AsyncPool
-from topics.client.answer import Answer, AsyncStreamedAnswer
+from topics.client.answer import AsyncStreamedAnswer
 from topics.client.call import Call, Outcome
 from topics.client.errors import TopicsError
 from topics.client.faults import Fault
@@ -25,21 +25,6 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 T = TypeVar("T")
-
-
-class AsyncConnections(Protocol):
-    """What carries requests; raises `Fault` where no answer came."""
-
-    @property
-    def is_closed(self) -> bool: ...
-
-    async def aclose(self) -> None: ...
-
-    async def request(self, call: Call[Any], prepared: PreparedRequest) -> Answer: ...
-
-    def stream(
-        self, call: Call[Any], prepared: PreparedRequest
-    ) -> AbstractAsyncContextManager[AsyncStreamedAnswer]: ...
 
 
 class AsyncSession:

@@ -1,13 +1,13 @@
 # Generated from aiofailover.py by topics/client/_generate.py; do not edit, run `make generate`.
-"""`Failover`: the connections of a client that knows several nodes of one cluster.
+"""`Connections`: what carries the calls of a client; `Failover`: to several nodes of one cluster.
 
 Owns which node is asked: the same one until it is away, and then the next.  It does not know what a call
 means; whether one may be sent again is `retry`'s to say.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
 
 from topics.client.answer import Answer, StreamedAnswer
 from topics.client.call import Call, Outcome
@@ -15,8 +15,20 @@ from topics.client.faults import Fault
 from topics.client.retry import is_away, is_worth_repeating
 from topics.client.target import PreparedRequest
 
-if TYPE_CHECKING:
-    from topics.client.session import Connections
+
+class Connections(Protocol):
+    """What carries requests; raises `Fault` where no answer came."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+    def request(self, call: Call[Any], prepared: PreparedRequest) -> Answer: ...
+
+    def stream(
+        self, call: Call[Any], prepared: PreparedRequest
+    ) -> AbstractContextManager[StreamedAnswer]: ...
 
 
 class Failover:
@@ -26,7 +38,7 @@ class Failover:
         nodes: The connections of each.
     """
 
-    def __init__(self, nodes: "Sequence[Connections]") -> None:
+    def __init__(self, nodes: Sequence[Connections]) -> None:
         self._nodes = nodes
         self._at = 0
 

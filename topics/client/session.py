@@ -8,12 +8,12 @@ call means.
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from topics.client.answer import Answer, StreamedAnswer
+from topics.client.answer import StreamedAnswer
 from topics.client.call import Call, Outcome
 from topics.client.errors import TopicsError
-from topics.client.failover import Failover
+from topics.client.failover import Connections, Failover
 from topics.client.faults import Fault
 from topics.client.paging import Pages
 from topics.client.pool import Pool
@@ -26,21 +26,6 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 T = TypeVar("T")
-
-
-class Connections(Protocol):
-    """What carries requests; raises `Fault` where no answer came."""
-
-    @property
-    def is_closed(self) -> bool: ...
-
-    def close(self) -> None: ...
-
-    def request(self, call: Call[Any], prepared: PreparedRequest) -> Answer: ...
-
-    def stream(
-        self, call: Call[Any], prepared: PreparedRequest
-    ) -> AbstractContextManager[StreamedAnswer]: ...
 
 
 class Session:
