@@ -128,6 +128,11 @@ class AsyncClient(
             targets, transport, retry=retry, clock=clock, sleep=sleep, on_retry=on_retry
         )
 
+    def __repr__(self) -> str:
+        # Without paths, which may hold a password that was not escaped.
+        nodes = ", ".join(target.origin for target in self.session.targets)
+        return f"<{type(self).__name__} {nodes}{', closed' if self.is_closed else ''}>"
+
     async def __aenter__(self) -> Self:
         return self
 

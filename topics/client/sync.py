@@ -120,6 +120,11 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
             targets, transport, retry=retry, clock=clock, sleep=sleep, on_retry=on_retry
         )
 
+    def __repr__(self) -> str:
+        # Without paths, which may hold a password that was not escaped.
+        nodes = ", ".join(target.origin for target in self.session.targets)
+        return f"<{type(self).__name__} {nodes}{', closed' if self.is_closed else ''}>"
+
     def __enter__(self) -> Self:
         return self
 
