@@ -50,7 +50,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"os", "mmap", "threading", "time", "io", "pathlib", "xxhash", "topics.store"},
     "client": STDLIB
     | {"certifi", "httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"}
-    | {"pydantic", "pydantic_core"},  # where the program has a model, and so has imported them
+    # Where the program has imported them: it has a model, or traces itself.
+    | {"pydantic", "pydantic_core", "opentelemetry"},
     "server": STDLIB
     | {"uvloop", "httptools", "h2", "hpack", "websockets"}
     | {"msgspec", "orjson", "opentelemetry", "confluent_kafka"}

@@ -20,6 +20,7 @@ from topics.client.pool import Pool
 from topics.client.position import HEADER, LastPosition
 from topics.client.retry import Attempts, Clock, OnRetry, Retry
 from topics.client.target import PreparedRequest, Target, prepare_stream
+from topics.client.tracing import trace_headers
 
 if TYPE_CHECKING:
     import httpx
@@ -96,9 +97,10 @@ class Session:
         return outcome
 
     def _placed(self, prepared: PreparedRequest) -> PreparedRequest:
-        """The request, with the position of what this client has written to a cluster."""
+        """The request, with the position of what this client has written to a cluster, and its trace."""
         if self._position.text:
             prepared.headers[HEADER] = self._position.text
+        prepared.headers.update(trace_headers())
         return prepared
 
     def open(
