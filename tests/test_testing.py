@@ -2,11 +2,12 @@
 
 import asyncio
 import gzip
+from typing import Any
 
 import httpx
 import pytest
 
-from topics import Record, Tombstone, TopicsError, Unreachable
+from topics import CallTimeout, Job, JobFailed, Record, Tombstone, TopicsError, Unreachable
 from topics.protocol.model.limits import Limits
 from topics.testing import START_MS, MemoryTopics
 
@@ -144,5 +145,77 @@ def test_there_are_no_streams_to_await(memory_topics: MemoryTopics) -> None:
                 await anext(client.watch("jobs"))
             with pytest.raises(Unreachable, match=NO_STREAM):
                 await client.work("jobs", handle, push=True)
+
+    asyncio.run(story())
+
+
+def test_a_call_is_answered_by_a_handler(memory_topics: MemoryTopics) -> None:
+    """Jobs are done while a call waits, by a handler whose annotation is the type of the data. (§10.9)"""
+    client = memory_topics.client
+    client.put_topic("sums", type="queue")
+    client.put_topic("doubles", type="queue")
+
+    def total(job: Job[list[int]]) -> int:
+        return sum(job.data)
+
+    memory_topics.answer("sums", total)
+    # A handler that calls, too: the job of the inner call is done while the outer one is.
+    memory_topics.answer("doubles", lambda job: 2 * client.call("sums", job.data))
+
+    assert client.call("sums", [1, 2]) == 3
+    assert client.call("doubles", [1, 2], decode=int) == 6
+
+
+def test_a_handler_that_fails_is_tried_again(memory_topics: MemoryTopics) -> None:
+    """Its job rests by the test's clock, and is a dead letter in the end. (§10.5)"""
+    client = memory_topics.client
+    client.put_topic("jobs", type="queue", max_deliveries=3, dead_letter="dead", keep_done=10)
+    began_ms = memory_topics.now_ms
+
+    def fail(job: Any) -> None:
+        raise ValueError(f"delivery {job.deliveries}")
+
+    memory_topics.answer("jobs", fail)
+    with pytest.raises(JobFailed) as raised:
+        client.call("jobs", 1)
+
+    assert raised.value.reasons == [f"ValueError: delivery {n}" for n in (1, 2, 3)]
+    assert memory_topics.now_ms - began_ms >= 3000
+
+
+def test_a_call_that_nobody_answers(memory_topics: MemoryTopics) -> None:
+    """It gives up by the test's clock, and its job is gone. (§10.9)"""
+    client = memory_topics.client
+    client.put_topic("jobs", type="queue")
+    began_ms = memory_topics.now_ms
+
+    with pytest.raises(CallTimeout):
+        client.call("jobs", 1, wait_s=90)
+
+    assert memory_topics.now_ms - began_ms == 90_000
+    assert client.topic("jobs").count == 0
+
+
+def test_an_awaited_call_is_answered_by_a_task(memory_topics: MemoryTopics) -> None:
+    """A worker beside the call does the job; without one, the clock ends the call. (§10.9)"""
+    memory_topics.client.put_topic("jobs", type="queue")
+
+    async def double(job: Any) -> int:
+        return int(2 * job.data)
+
+    async def story() -> None:
+        async with memory_topics.async_client() as client:
+            working = asyncio.ensure_future(client.work("jobs", double, limit=1))
+            assert await client.call("jobs", 21) == 42
+            assert await working == 1
+
+            calling = asyncio.ensure_future(client.call("jobs", 1, wait_s=20))
+            while not memory_topics.client.topic("jobs").count:
+                await asyncio.sleep(0)
+            while not calling.done():
+                memory_topics.advance(ms=20_000)
+                await asyncio.sleep(0)
+            with pytest.raises(CallTimeout):
+                await calling
 
     asyncio.run(story())

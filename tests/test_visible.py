@@ -77,6 +77,9 @@ def test_json_keeps_its_value(value: list[object]) -> None:
         ("//ada:pass@a.test", "//a.test"),
         ("http:///ada:pass@a.test", "http://a.test"),
         ("", ""),
+        ("https://a:p@a.test, http://b:q@b.test:1/x", "https://a.test, http://b.test:1/x"),
+        ("http://a.test,http://b.test", "http://a.test,http://b.test"),
+        ("http://ada:pa,http://ss@a.test", "http://a.test"),
     ],
 )
 def test_no_url_is_shown_with_its_password(url: str, shown: str) -> None:

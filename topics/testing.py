@@ -17,13 +17,16 @@ import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 
-from topics.client import AsyncClient, Client
+from topics.client import AsyncClient, Client, Job
+from topics.client.handlers import job_type_of
+from topics.client.held_job import reason_of
 from topics.client.retry import Clock, Retry
+from topics.client.worker_state import FIRST_DELAY_MS
 from topics.distribution import needs
 
 with needs("server", of="topics.testing"):
@@ -53,7 +56,8 @@ class MemoryTopics:
 
     Attributes:
         client: A `topics.Client` whose calls are answered at once.  A long poll that finds no record
-            moves the clock by its `wait_ms` instead of waiting.
+            moves the clock by its `wait_ms` instead of waiting, once the handlers of `answer` have done
+            all jobs that are ready.
         app: An ASGI application, e.g. for `httpx.ASGITransport(app=topics.app)`.  There a long poll
             waits until another task writes, or `advance` passes its deadline.
     """
@@ -62,18 +66,35 @@ class MemoryTopics:
         self._shell = _Shell(limits or Limits(), start_ms)
         exchange = TopicsExchange(self._shell)
         self.app = App(exchange)
+        self._clock = Clock(now_s=lambda: self._shell.now_ms / 1000)
         self.client = Client(
             "http://memory",
             transport=_Transport(exchange, self._shell),
             retry=Retry(for_s=0),
-            clock=Clock(),
+            clock=self._clock,
+            sleep=lambda pause_s: self.advance(ms=round(pause_s * 1000)),
         )
 
     def async_client(self) -> AsyncClient:
         """A new `topics.AsyncClient` over `app`."""
         return AsyncClient(
-            "http://memory", transport=_AsyncTransport(app=self.app), retry=Retry(for_s=0)
+            "http://memory",
+            transport=_AsyncTransport(app=self.app),
+            retry=Retry(for_s=0),
+            clock=self._clock,
         )
+
+    def answer(self, queue: str, handler: Callable[[Job[Any]], object]) -> None:
+        """Have jobs of a queue done by a handler whenever a call of `client` waits for something.
+
+            topics.client.put_topic("sizes", type="queue")
+            topics.answer("sizes", lambda job: {"pixels": len(job.data["image"])})
+            assert topics.client.call("sizes", {"image": "abc"}) == {"pixels": 3}
+
+        As in a worker, what the handler returns is the job's result, and a job whose handler raises is
+        nacked with the exception as its reason, and done again later.
+        """
+        self._shell.workers.append(_Worker(self.client, queue, handler))
 
     @property
     def now_ms(self) -> int:
@@ -100,6 +121,45 @@ class MemoryTopics:
         self.close()
 
 
+class _Worker:
+    """Does the jobs of one queue with a handler, one after the other."""
+
+    def __init__(self, client: Client, queue: str, handler: Callable[[Job[Any]], object]) -> None:
+        self._client = client
+        self._queue = queue
+        self._handler = handler
+        self._job_type = job_type_of(handler)
+        self._is_at_work = False
+
+    def works(self) -> bool:
+        """Do the jobs that are ready; False where there are none, or a handler itself waits."""
+        if self._is_at_work:
+            return False
+        self._is_at_work = True
+        try:
+            kind = self._job_type
+            claimed = self._client.claim(self._queue, node=_NODE, max=100, job_type=kind).jobs
+            for job in claimed:
+                self._handle(job)
+        finally:
+            self._is_at_work = False
+        return bool(claimed)
+
+    def _handle(self, job: Job[Any]) -> None:
+        try:
+            returned = self._handler(job)
+        except Exception as error:
+            rest_ms = FIRST_DELAY_MS << min(job.deliveries - 1, 8)
+            self._client.nack(
+                self._queue, job, node=_NODE, delay_ms=rest_ms, reason=reason_of(error)
+            )
+        else:
+            self._client.ack(self._queue, job, node=_NODE, result=returned)
+
+
+_NODE: Final = "answer"
+
+
 class _Shell:
     """Implements `exchange.Shell`: each command is a turn of its own, written and synced at
     once."""
@@ -114,6 +174,7 @@ class _Shell:
         self.engine = self.driver.engine
         self._start_ms = start_ms
         self._later: list[Callable[[], object]] | None = None
+        self.workers: list[_Worker] = []
         self.driver.recover()
         self.driver.start()
 
@@ -265,6 +326,8 @@ class _Transport(httpx.BaseTransport):
         answers: list[Answer] = []
         answer.then(answers.append)  # type: ignore[attr-defined]
         while not answers:
+            if any(worker.works() for worker in self._shell.workers):
+                continue
             self._shell.advance(max(self._shell.next_ms() - self._shell.now_ms, 0))
         return answers[0]
 

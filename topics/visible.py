@@ -17,6 +17,7 @@ _HIDDEN_IN_JSON: Final = re.compile(
 )
 _AUTHORITY: Final = re.compile(r"(?P<before>[^/?#]*//)[^/?#]*@")
 _HOST: Final = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.%]*\])(:\d*)?")
+_NEXT_URL: Final = re.compile(r",(?=\s*https?://)", re.IGNORECASE)
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -46,11 +47,14 @@ def _escape_in_json(found: re.Match[str]) -> str:
 
 def without_password(url: str) -> str:
     """A URL, or what was meant to be one, without its user name and password: for everything that is
-    printed, logged, stored or handed to another program.
+    printed, logged, stored or handed to another program.  Of several with commas between, each.
 
     What cannot be parsed loses all that an `@` may have been behind: a password with a `/` in it, which
     should have been escaped, is shown as little as any other.
     """
+    urls = _NEXT_URL.split(url)
+    if urls[1:] and all(map(_names_host, urls)):
+        return ",".join(map(without_password, urls))
     found = _AUTHORITY.match(url)
     if found is not None:
         return found["before"] + url[found.end() :]
@@ -60,3 +64,9 @@ def without_password(url: str) -> str:
     # An @ in a path is no password's end, where what is before the path is a host and its port.
     host = re.split(r"[/?#]", rest, maxsplit=1)[0]
     return url if _HOST.fullmatch(host) else f"{scheme}//{rest.rpartition('@')[2]}"
+
+
+def _names_host(url: str) -> bool:
+    """Whether it is a whole URL, and no part of one that was cut at a comma of its password."""
+    authority = re.split(r"[/?#]", url.partition("//")[2], maxsplit=1)[0]
+    return _HOST.fullmatch(authority.rpartition("@")[2]) is not None

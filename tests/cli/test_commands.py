@@ -40,6 +40,7 @@ def test_each_command_explains_itself(run: Any, command: str) -> None:
 
 
 NOT_JSON: Final = {
+    "call": "prints a result, which is JSON",
     "completion": "prints a script",
     "drain": "prints records, a JSON object a line",
     "job compact": "runs until it is done; spark.md says what it writes",
@@ -94,6 +95,7 @@ bring many others."""
 CLIENT = "topics.client"
 LOADED = {
     "--version": "",
+    "call x 1": CLIENT,
     "completion bash": "",
     "config jobs": CLIENT,
     "create jobs": CLIENT,

@@ -231,7 +231,7 @@ def test_what_a_command_can_know() -> None:
     assert known.keys() - variables(job(meta=b"null")).keys() == missing
     assert known.keys() - variables(job()).keys() == missing
     environ = {b"HOME": b"/home/me", b"TOPICS_JOB_TAG": b"of another job", b"ODD\xff": b"\xff"}
-    assert inherited(environ, None) == {b"HOME": b"/home/me", b"ODD\xff": b"\xff"}
+    assert inherited(environ, ()) == {b"HOME": b"/home/me", b"ODD\xff": b"\xff"}
 
 
 URL = "https://ada:pass@topics.test/base"
@@ -241,7 +241,7 @@ def test_a_command_has_no_key_and_no_password() -> None:
     """It works on data of others: what lets it be the worker stays with the worker."""
     environ = {name.encode(): b"secret" for name in SECRETS}
 
-    found = inherited({**environ, b"TOPICS_URL": URL.encode(), b"PATH": b"/bin"}, None)
+    found = inherited({**environ, b"TOPICS_URL": URL.encode(), b"PATH": b"/bin"}, ())
 
     assert found == {b"PATH": b"/bin", b"TOPICS_URL": b"https://topics.test/base"}
     assert {b"TOPICS_API_KEY", b"TOPICS_API_KEYS"} <= environ.keys()
@@ -254,9 +254,12 @@ def test_a_command_has_the_key_where_it_is_passed() -> None:
     )
     environ = {b"TOPICS_URL": b"https://other.test", b"TOPICS_API_KEY": b"of another"}
 
-    found = inherited(environ, target)
+    found = inherited(environ, [target])
 
     assert found == {b"TOPICS_URL": b"https://topics.test", b"TOPICS_API_KEY": b"tk_1"}
+    assert inherited(environ, [target, target])[b"TOPICS_URL"] == b",".join(
+        [target.url.encode()] * 2
+    )
 
 
 @pytest.mark.parametrize("passes", [True, False])

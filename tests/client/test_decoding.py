@@ -132,3 +132,17 @@ def test_what_is_no_json_is_refused(text: bytes) -> None:
     """A large number in it makes no other error of it."""
     with pytest.raises(msgspec.DecodeError):
         decoder_of(list[Any])(text)
+
+
+def test_a_record_is_read_however_deep_the_program_is() -> None:
+    """What a server took is read, though the program has used up most of the interpreter's stack. (§0.3)"""
+    levels = 900
+    text = b'{"$seq":1,"$ts":2,"data":%b}' % (b"[" * levels + b"]" * levels)
+
+    def called(calls: int) -> Any:
+        return called(calls - 1) if calls else decoder_of(Record[Any])(text)
+
+    found = called(500).data
+    for _ in range(levels - 1):
+        (found,) = found
+    assert found == []

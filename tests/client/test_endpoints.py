@@ -13,11 +13,12 @@ from topics.client import (
     NewRecord,
     RawRecord,
     Record,
+    Throttled,
     TopicConfig,
 )
 from topics.client.endpoints import merged
 
-from .script import Script, appended, ok, page, record
+from .script import Script, appended, error, ok, page, record
 
 STATE = {
     "topic": "jobs",
@@ -260,6 +261,22 @@ def test_delete(face: Any) -> None:
         {"match": "t"},
         {"before_seq": 3, "match": ["tag", "Glob", "t*"]},
     ]
+
+
+def test_an_erasure(face: Any) -> None:
+    """It may take as long as files take to be rewritten, and a refusal may come after the delete: such a call
+    is sent once. (§5)"""
+    script = Script(ok({**REMOVED, "deleted": 2, "log_retained_until": 9}))
+
+    done = face(script).do(lambda c: c.delete("jobs", match="t", erase=True))
+
+    assert (done.deleted, done.log_retained_until_ms) == (2, 9)
+    assert script.bodies == [{"match": "t", "erase": True}]
+    assert script.requests[0].extensions["timeout"]["read"] > 3600
+    script.answers = [error(429, "throttled", {"limit": "disk"})]
+    with pytest.raises(Throttled):
+        face(script).do(lambda c: c.delete("jobs", match="t", erase=True))
+    assert script.pauses_s == []
 
 
 @pytest.mark.parametrize(

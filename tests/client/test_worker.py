@@ -32,7 +32,7 @@ from topics.client import (
 from topics.client.worker_state import own_node
 
 from .jobs import NODE, Before, Handled, InContext, Queue, gone
-from .script import ONE_TRY, URL, AsyncFace, SyncFace, error, ok
+from .script import ONE_TRY, URL, AsyncFace, error, ok
 
 BROKEN = httpx.ReadError("broken")
 BOOM = ValueError("boom")
@@ -296,55 +296,6 @@ def test_a_task_that_outlives_its_cancellation(end: str) -> None:
 
     assert [str(error) for error in told] == ["time limit of 0.01 s (time_limit)"]
     assert settled(queue) == []
-
-
-@pytest.mark.parametrize("end", [None, BOOM, KeyboardInterrupt()], ids=repr)
-def test_a_thread_that_outlives_its_limit(end: BaseException | None) -> None:
-    """However the handler ends at last, nothing more is said of its job; an interrupt goes on. (§10.5)"""
-    queue = Queue("a")
-    given_back = threading.Event()
-    queue.before = lambda action, _body: given_back.set() if action == "nack" else None
-    told: list[Exception] = []
-
-    def handler(_job: Any) -> None:
-        assert given_back.wait(60)
-        if end is not None:
-            raise end
-
-    def use(client: Client) -> Any:
-        return client.work(
-            "jobs",
-            handler,
-            drain=True,
-            time_limit_s=0.01,
-            on_error=lambda _job, error: told.append(error),
-        )
-
-    if isinstance(end, KeyboardInterrupt):
-        with pytest.raises(KeyboardInterrupt):
-            SyncFace(Before(queue)).do(use)
-    else:
-        assert SyncFace(Before(queue)).do(use) == 0
-        assert [type(error) for error in told] == [TimeLimitExceeded]
-    assert [said for said in queue.said if "ack 1" in said] == ["nack 1 +1000"]
-
-
-def test_a_listener_that_raises_ends_the_run() -> None:
-    """What `on_error` raises in the worker's thread is raised by the run, as from any other failure."""
-    queue = Queue("a", "b")
-    told = threading.Event()
-
-    def on_error(_job: Any, error: Exception) -> None:
-        told.set()
-        raise error
-
-    with pytest.raises(TimeLimitExceeded):
-        SyncFace(Before(queue)).do(
-            lambda client: client.work(
-                "jobs", lambda _job: told.wait(60), time_limit_s=0.01, on_error=on_error
-            )
-        )
-    assert list(queue.jobs) == [1, 2]
 
 
 @pytest.mark.parametrize("at_once", [1, 3])

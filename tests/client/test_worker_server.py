@@ -13,7 +13,17 @@ from typing import Any
 import pytest
 
 from bench.flights import Server
-from topics.client import AsyncClient, Client, Conflict, LeaseLost, Retry, TopicNotFound
+from topics.client import (
+    AsyncClient,
+    CallTimeout,
+    Client,
+    Conflict,
+    InvalidRequest,
+    JobFailed,
+    LeaseLost,
+    Retry,
+    TopicNotFound,
+)
 from topics.testing import MemoryTopics
 
 from .jobs import Handled
@@ -435,3 +445,76 @@ def test_the_clock_of_a_test_decides_about_leases(memory_topics: MemoryTopics) -
 
     assert entered.is_set()
     assert client.ack("jobs", other, node="other").acked == 1
+
+
+# ---------------------------------------------------------------------- calls
+
+
+def test_a_call_is_answered_by_a_worker(do: Any, client: Client, queue: str) -> None:
+    """Request and reply, over workers that other threads are. (§10.9)"""
+    with client.work(queue, decode=int) as work:
+        working = Thread(target=work.run, args=(lambda job: job.data * 2,))
+        working.start()
+        assert [do(lambda c: c.call(queue, n, decode=int)) for n in (1, 2)] == [2, 4]  # noqa: B023
+        work.stop()
+        client.append(queue, 3)
+        working.join()
+
+
+def test_a_call_whose_job_fails(do: Any, client: Client, queue: str) -> None:
+    """Where the queue keeps what became of its jobs, the caller is told. (§10.9)"""
+    options = {"max_deliveries": 2, "dead_letter": f"{queue}:dead", "keep_done": 10}
+    client.put_topic(queue, type="queue", **options)
+
+    def fail(job: Any) -> None:
+        raise ValueError(f"delivery {job.deliveries}")
+
+    with client.work(queue, first_delay_ms=0, wait_ms=100) as work:
+        working = Thread(target=work.run, args=(fail,), kwargs={"on_error": lambda *_told: None})
+        working.start()
+        with pytest.raises(JobFailed) as raised:
+            do(lambda c: c.call(queue, 1))
+        work.stop()
+        working.join()
+
+    assert raised.value.reasons == ["ValueError: delivery 1", "ValueError: delivery 2"]
+    assert raised.value.detail["dead_letter"]["topic"] == f"{queue}:dead"
+
+
+def test_a_call_that_nobody_answers(do: Any, client: Client, queue: str) -> None:
+    """Its job is gone when it ends, so no worker begins it later. (§10.9)"""
+    with pytest.raises(CallTimeout):
+        do(lambda c: c.call(queue, 1, wait_s=0.2))
+
+    assert client.topic(queue).count == 0
+
+
+def test_a_call_whose_job_takes_too_long(do: Any, client: Client, queue: str) -> None:
+    """The job that a worker has goes on; a call that is repeated under its key waits for the same one. (§10.9)"""
+    client.append(queue, 1, idempotency_key="call-1")
+    claimed = client.claim(queue, node="w", lease_ms=60_000)
+
+    with pytest.raises(CallTimeout) as raised:
+        do(lambda c: c.call(queue, 1, wait_s=0.1, idempotency_key="call-1"))
+
+    assert raised.value.detail == {"seq": 1, "state": "leased"}
+    assert client.ack(queue, claimed.jobs, node="w").acked == 1
+
+
+def test_a_call_of_what_is_no_queue(do: Any, client: Client) -> None:
+    """No queue is made by a call, and a log takes none. (§10)"""
+    client.put_topic("a-log")
+
+    with pytest.raises(TopicNotFound):
+        do(lambda c: c.call("nothing", 1))
+    with pytest.raises(InvalidRequest):
+        do(lambda c: c.call("a-log", 1))
+
+
+def test_a_result_that_is_too_large(do: Any, client: Client, queue: str) -> None:
+    """The job is done without it, on a server as it is. (§10.4)"""
+    client.append(queue, 1)
+    limit = client.limits()["max_record_bytes"]
+
+    assert do(jobs_of(queue, lambda _job: "x" * limit)) == 1
+    assert client.topic(queue).count == 0

@@ -35,7 +35,7 @@ from topics.arrow.payload import (
     fit,
     is_rounded,
 )
-from topics.client.encoding import deep
+from topics.client.decoding import deep
 
 Mask = NDArray[np.bool_]
 

@@ -16,6 +16,7 @@ from topics.version import VERSION
 COMMANDS: Final = {
     "append": "append:command",
     "backup": "backup:command",
+    "call": "call:command",
     "cluster": "cluster:group",
     "completion": "completion:command",
     "config": "topic:configure",
@@ -102,7 +103,7 @@ Exit codes:
   2    usage, settings, a file, or the server cannot be reached
   3    the data is corrupt
   4    records were lost (read --strict, export)
-  5    jobs failed (work --drain, work --max-jobs)
+  5    jobs failed (work --drain, work --max-jobs, call)
   130  interrupted; but for watch, the last line says how far it came
   143  the same by SIGTERM
 """,
@@ -127,6 +128,7 @@ def main(profile: str | None) -> None:
     topics read jobs --follow                    records as they come, one a line
     topics watch jobs audit --tail               records of several topics, for a person
     topics work jobs -- ./resize                 a command for each job of a queue
+    topics call sizes '{"image": "a.png"}'       a job, and the result that its worker gives
     topics jobs list jobs --state delayed        the jobs of a queue; show, promote, retry, cancel
     topics redrive jobs-dead --to jobs           dead letters, back to their queue
     topics rm jobs --match 'old:*'               records, away without a trace; purge, drain

@@ -118,8 +118,8 @@ def value_of(given: str, where: str, *, is_text: bool) -> Any:
 @click.option("--before", type=click.IntRange(min=1), metavar="SEQ", help="Those below this seq.")
 @click.option("--tag", metavar="TAG", help="Those of exactly this tag.")
 @click.option("--match", metavar="GLOB", help="Those of this tag; a final * is any rest.")
+@click.option("--erase", is_flag=True, help="Wait until their bytes have left the files, too.")
 @partition_option
-@click.option("--erase", is_flag=True, help="Wait until their bytes have left the server's files.")
 @dry_run_option
 @yes_option
 @json_option
@@ -130,8 +130,8 @@ def rm(
     before: int | None,
     tag: str | None,
     match: str | None,
-    partition: int | None,
     erase: bool,
+    partition: int | None,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -143,10 +143,9 @@ def rm(
     \b
     topics rm chat --match 'room-42:*' --dry-run
     topics rm orders --before 480001 --yes
-    topics rm users --tag ada --erase --timeout 600 --yes
+    topics rm users --tag user-42 --erase --yes
 
-    Of a topic with several partitions --before is of the one that --partition names.  --erase takes
-    as long as the server needs to rewrite the files that have the records: give it a --timeout.
+    Of a topic with several partitions --before is of the one that --partition names.
     """
     if tag is not None and match is not None:
         raise Stop("--tag and --match exclude each other", UNUSABLE)
@@ -159,45 +158,15 @@ def rm(
         rehearsed(f"{what} would be removed", as_json=as_json, topic=topic, records=count)
         return
     confirm(f"This removes {what}, without a trace", yes=yes)
-    done = _delete(client, topic, before, asked, partition, erase=erase)
+    done = client.delete(topic, before_seq=before, match=asked, erase=erase, partition=partition)
     if as_json:
         print_json(done)
         return
-    verb = "removed and erased" if erase else "removed"
-    say(f"{were(done.deleted, 'record')} {verb} from {topic}", err=True)
-    if done.log_retained_until is not None:
-        until = moment_text(done.log_retained_until)
-        say(f"the log of the cluster may have their bytes until {until}", err=True)
-
-
-def _delete(
-    client: "Client",
-    topic: str,
-    before_seq: int | None,
-    match: Any,
-    partition: int | None,
-    *,
-    erase: bool,
-) -> Any:
-    """Delete records (§5); the answer also has `log_retained_until` (ms since the epoch), which is
-    None but where a node of a cluster erased."""
-    import msgspec
-
-    from topics.client import Deleted
-    from topics.client.call import Call
-    from topics.client.decoding import decoder_of
-    from topics.client.endpoints import topic_path
-
-    class Erased(Deleted, frozen=True, kw_only=True, omit_defaults=True):
-        log_retained_until: int | None = None
-
-    asked = {"before_seq": before_seq, "match": match, "partition": partition, "erase": erase}
-    body = msgspec.json.encode({k: v for k, v in asked.items() if v is not None and v is not False})
-    # Not repeatable: a second attempt would remove records that were appended since the first.
-    call = Call(
-        "POST", topic_path(topic, "delete"), decoder_of(Erased), body=body, is_repeatable=False
-    )
-    return client.session.do(call)
+    erased = ", and the bytes are erased" if erase else ""
+    say(f"{were(done.deleted, 'record')} removed from {topic}{erased}", err=True)
+    if done.log_retained_until_ms is not None:
+        until = moment_text(done.log_retained_until_ms)
+        say(f"the log of the cluster has dropped them by {until}", err=True)
 
 
 def _glob(match: str | None) -> Any:

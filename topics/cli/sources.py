@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, Final, Literal, Protocol, cast
 
 import msgspec
 
-from topics.client.decoding import decoder_of
-from topics.client.encoding import deep, why_not_json
+from topics.client.decoding import decoder_of, deep
+from topics.client.encoding import why_not_json
 from topics.client.models import NewRecord, Unique
 
 Format = Literal["ndjson", "csv", "records", "raw"]

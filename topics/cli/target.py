@@ -19,10 +19,10 @@ from topics.visible import without_password
 
 if TYPE_CHECKING:
     from topics.client import AsyncClient, Client
-    from topics.client.aiosession import AsyncConnections
+    from topics.client.aiofailover import AsyncConnections
     from topics.client.answer import Answer, AsyncStreamedAnswer, StreamedAnswer
     from topics.client.call import Call
-    from topics.client.session import Connections
+    from topics.client.failover import Connections
     from topics.client.target import PreparedRequest
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -106,7 +106,7 @@ def with_server(command: F) -> F:
         envvar="TOPICS_URL",
         show_default="that of the profile, or http://127.0.0.1:4000",
         show_envvar=True,
-        help="The server.",
+        help="The server; of a cluster, several nodes with commas between.",
     )
     key = click.option("--api-key", envvar="TOPICS_API_KEY", show_envvar=True, help="The API key.")
 

@@ -14,7 +14,7 @@ import errno
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,8 +135,8 @@ async def command(
         drain=drain,
         limit=max_jobs,
     )
-    target = client.session.target
-    runner = Runner(work, words, inherited(os.environb, target if pass_key else None))
+    targets = client.session.targets if pass_key else ()
+    runner = Runner(work, words, inherited(os.environb, targets))
     return await runner.run(jobs, ends_by_itself=drain or max_jobs is not None)
 
 
@@ -258,19 +258,19 @@ class _Failed(Exception):
     """A command that did not end with 0."""
 
 
-def inherited(environ: Mapping[bytes, bytes], target: "Target | None") -> dict[bytes, bytes]:
+def inherited(environ: Mapping[bytes, bytes], targets: "Sequence[Target]") -> dict[bytes, bytes]:
     """The environment that every command has.
 
     Args:
         environ: That of this process.
-        target: The server and the key that the command is to have; None: no key.
+        targets: The server, or nodes of a cluster, and the key that the command is to have; none: no key.
     """
     left_out = {os.fsencode(name) for name in (*VARIABLES, *SECRETS)}
     kept = {name: value for name, value in environ.items() if name not in left_out}
-    if target is not None:
-        kept[b"TOPICS_URL"] = target.url.encode()
-        if target.api_key is not None:
-            kept[b"TOPICS_API_KEY"] = target.api_key.encode()
+    if targets:
+        kept[b"TOPICS_URL"] = ",".join(target.url for target in targets).encode()
+        if targets[0].api_key is not None:
+            kept[b"TOPICS_API_KEY"] = targets[0].api_key.encode()
     elif b"TOPICS_URL" in kept:
         text = kept[b"TOPICS_URL"].decode("utf-8", "surrogateescape")
         kept[b"TOPICS_URL"] = without_password(text).encode("utf-8", "surrogateescape")

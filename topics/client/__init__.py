@@ -4,8 +4,9 @@ The package knows the contract, and nothing of the server's own code.  From the 
 
 - `aio`, `sync`: the clients; their calls for queues, jobs, routers, schedules and groups are in `aioqueues`, `aiojobs`,
   `aiorouters`, `aioschedules`, `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
-  what they return for longer work.  `sync` and eight more are generated (`_generate`).
+  what they return for longer work.  `sync` and nine more are generated (`_generate`).
 - `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
+- `aiofailover`, `failover`: connections to several nodes of one cluster, one of which is asked.
 - `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
 - What comes back: an `answer`, or one of the `faults`.  Where the server is: `target`, `address`.
 - Without I/O, for both: the calls (`endpoints`, `call`), the JSON of records (`encoding`, `decoding`), pages

@@ -78,6 +78,7 @@ MODULES: Final[Mapping[str, Phrases]] = {
             "            yield response"
         ),
     },
+    "aiofailover.py": {},
     "aiogroups.py": {},
     "aiojobs.py": {},
     "aioqueues.py": {},

@@ -4,7 +4,15 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Sequence,
+)
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
@@ -48,8 +56,8 @@ from topics.client.options import (
     WatchOptions,
     require,
 )
-from topics.client.retry import Clock, Retry
-from topics.client.target import parse_target
+from topics.client.retry import Clock, OnRetry, Retry
+from topics.client.target import parse_targets
 from topics.client.watch_state import WatchState, WatchTopics
 
 if TYPE_CHECKING:
@@ -63,7 +71,7 @@ R = TypeVar("R")
 class AsyncClient(
     AsyncQueueCalls, AsyncJobCalls, AsyncRouterCalls, AsyncScheduleCalls, AsyncGroupCalls
 ):
-    """A client of one server, for one event loop at a time and any number of its tasks.
+    """A client of one server or cluster, for one event loop at a time and any number of its tasks.
 
         async with AsyncClient("http://127.0.0.1:4000") as client:
             await client.append("jobs", {"url": "s3://b/a.png"}, tag="tenant42:job-9001")
@@ -80,7 +88,9 @@ class AsyncClient(
     own, so that it takes effect once however often it is sent.
 
     Args:
-        url: The server; by default `TOPICS_URL` of the environment, else http://127.0.0.1:4000.
+        url: The server; by default `TOPICS_URL` of the environment, else http://127.0.0.1:4000.  Several
+            nodes of one cluster are a list, or have commas between: one is asked until it is away, and
+            then the next.
         api_key: Sent as a bearer token; by default `TOPICS_API_KEY` of the environment, if set.
         timeout_s: For connecting, and for each time that the server sends nothing; a long poll adds
             its wait.
@@ -89,6 +99,8 @@ class AsyncClient(
         compress: gzip bodies both ways: for a slow link, not for a local server.
         transport: What answers the requests, for tests: `httpx.MockTransport(handler)`, or
             `httpx.ASGITransport(app)` to call an application without a socket.
+        on_retry: Called before a call is sent again, with the error and the pause in seconds; for logs
+            and metrics.
         clock, sleep: Time and chance, for tests.
 
     Attributes:
@@ -97,7 +109,7 @@ class AsyncClient(
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Sequence[str] | None = None,
         *,
         api_key: str | None = None,
         timeout_s: float = 30.0,
@@ -105,13 +117,21 @@ class AsyncClient(
         http2: bool = False,
         compress: bool = False,
         transport: "httpx.AsyncBaseTransport | None" = None,
+        on_retry: OnRetry | None = None,
         clock: Clock = Clock(),  # noqa: B008  (frozen)
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        target = parse_target(
+        targets = parse_targets(
             url, api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
         )
-        self.session = AsyncSession(target, transport, retry=retry, clock=clock, sleep=sleep)
+        self.session = AsyncSession(
+            targets, transport, retry=retry, clock=clock, sleep=sleep, on_retry=on_retry
+        )
+
+    def __repr__(self) -> str:
+        # Without paths, which may hold a password that was not escaped.
+        nodes = ", ".join(target.origin for target in self.session.targets)
+        return f"<{type(self).__name__} {nodes}{', closed' if self.is_closed else ''}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -501,6 +521,7 @@ class AsyncClient(
         *,
         before_seq: int | None = None,
         match: Match | None = None,
+        erase: bool = False,
         partition: int | None = None,
     ) -> Deleted:
         """Remove records: those below `before_seq`, or whose tag matches, or of which both is true.
@@ -512,10 +533,16 @@ class AsyncClient(
         They leave no tombstone (§5).
 
         Args:
+            erase: Return when their bytes have left the files, too, and those of all records of the
+                topic that were deleted before.  An erasure that cannot be finished is `ServerFault`, or
+                `Throttled` where there is no space for it; the records are deleted all the same, and
+                the same call erases what is left.
             partition: Only of this one, without it of all; with `before_seq`, a topic of several
                 partitions needs it.
         """
-        call = endpoints.delete(topic, before_seq=before_seq, match=match, partition=partition)
+        call = endpoints.delete(
+            topic, before_seq=before_seq, match=match, erase=erase, partition=partition
+        )
         return await self.session.do(call)
 
     async def purge(

@@ -1,11 +1,16 @@
 """The calls of a client that are about jobs: what became of them, and what an operator does with them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar, Unpack, overload
 
 from topics.client import endpoints, paging
 from topics.client.aiosession import AsyncSession
+from topics.client.errors import Conflict, Forbidden, JobNotFound, Unreachable
+from topics.client.job_call import JobCall
 from topics.client.models import JobInfo, JobsChanged, Redriven
-from topics.client.options import Match
+from topics.client.options import CallOptions, Match
+
+D = TypeVar("D")
 
 
 class AsyncJobCalls:
@@ -16,6 +21,92 @@ class AsyncJobCalls:
     """
 
     session: AsyncSession
+
+    @overload
+    def call(
+        self, queue: str, value: Any, *, wait_s: float = 30.0, **options: Unpack[CallOptions]
+    ) -> Coroutine[Any, Any, Any]: ...
+
+    @overload
+    def call(
+        self,
+        queue: str,
+        value: Any,
+        *,
+        wait_s: float = 30.0,
+        decode: type[D],
+        **options: Unpack[CallOptions],
+    ) -> Coroutine[Any, Any, D]: ...
+
+    def call(
+        self,
+        queue: str,
+        value: Any,
+        *,
+        wait_s: float = 30.0,
+        decode: type[Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Coroutine[Any, Any, Any]:
+        """Append a job, wait for its end, and return its result: request and reply over a queue.
+
+            size = await client.call("sizes", {"image": "a.png"}, decode=Size)
+
+        The job is made once, also over broken connections.  The result is what the worker's handler
+        returned.  Where that may be None, or where a failure is to be told, the queue needs
+        `keep_done` in its config.
+
+        Args:
+            wait_s: How long to wait for the end, above 0.  A job that no worker has begun by then is
+                cancelled, and expires should the cancellation not arrive.
+            decode: The type of the result.
+
+        Options: `CallOptions`.
+
+        Raises:
+            JobFailed: The job is a dead letter; the error has the reasons.
+            CallTimeout: The job did not end in time.
+            JobNotFound: The job has ended, and the queue keeps nothing of it.
+            TopicNotFound: The queue does not exist; a call makes none.
+            InvalidRequest: The topic is not a queue.
+            BadAnswer: The result does not fit the type.
+        """
+        asked: JobCall[Any] = JobCall(
+            queue,
+            value,
+            wait_s=wait_s,
+            decode=decode,
+            retry=self.session.retry,
+            clock=self.session.clock,
+            options=options,
+        )
+        return self._answer_of(asked)
+
+    async def _answer_of(self, asked: JobCall[D]) -> D:
+        asked.made(await self.session.do(asked.append))
+        try:
+            while (look := asked.look()) is not None:
+                job = await self.session.do(look)
+                if asked.has_ended(job):
+                    return asked.result(job)
+                if pause_s := asked.pause_s():
+                    await self.session.sleep(pause_s)
+            return await self._given_up(asked)
+        except JobNotFound as error:
+            asked.gone(error)
+
+    async def _given_up(self, asked: JobCall[D]) -> D:
+        """The time is over; the result all the same where the job has just ended."""
+        cancel = asked.cancel()
+        try:
+            if cancel is not None:
+                await self.session.do(cancel)
+                asked.time_over("cancelled")
+        except (Conflict, Forbidden, JobNotFound, Unreachable):
+            pass  # a worker has it, or the key may cancel nothing, or the job has ended or expires
+        job = await self.session.do(asked.last_look())
+        if asked.has_ended(job):
+            return asked.result(job)
+        asked.time_over(job.state)
 
     def jobs(
         self,
@@ -51,7 +142,7 @@ class AsyncJobCalls:
         Raises:
             JobNotFound: There is no such job, or it ended and is not kept, or not any more.
         """
-        return await self.session.do(endpoints.job(queue, seq, wait_ms=wait_ms))
+        return await self.session.do(endpoints.job(queue, seq, wait_ms=wait_ms, kind=JobInfo))
 
     async def promote(
         self,

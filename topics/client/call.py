@@ -13,7 +13,7 @@ import msgspec
 
 from topics.client.answer import Answer
 from topics.client.decoding import decoder_of
-from topics.client.errors import BadAnswer, Unreachable, error_of
+from topics.client.errors import BadAnswer, TopicsError, Unreachable, error_of
 from topics.client.faults import Fault
 
 T = TypeVar("T")
@@ -64,6 +64,14 @@ class Call(Generic[T_co]):
     kept: Kept[T_co] | None = None
     stamped: Callable[[Any, str], T_co] | None = None
 
+    def error(self, outcome: Outcome) -> TopicsError:
+        """The exception for an outcome that has no value."""
+        if isinstance(outcome, Fault):
+            error = Unreachable("unreachable", 0, _reason_of(outcome))
+            error.__cause__ = outcome
+            return error
+        return error_of(outcome.status_code, outcome.content, retry_after_s(outcome))
+
     def result(self, outcome: Outcome) -> T_co:
         """The value of an answer.
 
@@ -71,11 +79,11 @@ class Call(Generic[T_co]):
             TopicsError: The server refused, no answer came, or it does not decode.
         """
         if isinstance(outcome, Fault):
-            raise Unreachable("unreachable", 0, _reason_of(outcome)) from outcome
+            raise self.error(outcome)
         if outcome.status_code == 304 and self.kept is not None:
             return self.kept.value
         if not outcome.is_success:
-            raise error_of(outcome.status_code, outcome.content, retry_after_s(outcome))
+            raise self.error(outcome)
         try:
             value = self.decode(outcome.content)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

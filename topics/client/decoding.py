@@ -23,6 +23,7 @@ import msgspec
 
 from topics.client.foreign import read, readable
 
+B = TypeVar("B")
 T = TypeVar("T")
 
 INTEGER_CHARS_MAX: Final = 4300
@@ -47,6 +48,26 @@ def decoder_of(kind: type[T]) -> Callable[[bytes], T]:
     return _DECODERS[kind]
 
 
+def deep(decode: Callable[[B], T]) -> Callable[[B], T]:
+    """A decoder of msgspec that follows the nesting that a server follows.
+
+    msgspec follows what the callers have left of the interpreter's limit.  What is nested deeper is
+    decoded again, on a thread, which has an empty stack.
+    """
+
+    def decode_deep(text: B) -> T:
+        try:
+            return decode(text)
+        except RecursionError:
+            # With logging behind it, it is a part of what few commands load.
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(1) as thread:
+                return thread.submit(decode, text).result()
+
+    return decode_deep
+
+
 def kind_of(kind: Any, decode: Any) -> Any:
     """The type of a record or a job whose data is to be a `decode`; the type itself where that is None.
 
@@ -58,7 +79,7 @@ def kind_of(kind: Any, decode: Any) -> Any:
 
 def _made(asked: type[T]) -> Callable[[bytes], T]:
     kind: type[T] = readable(asked)
-    decode = msgspec.json.Decoder(kind, dec_hook=read).decode
+    decode = deep(msgspec.json.Decoder(kind, dec_hook=read).decode)
 
     def decode_whole(data: bytes) -> T:
         try:

@@ -21,18 +21,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import msgspec
 
+from topics.client.decoding import deep
 from topics.client.foreign import is_foreign, is_model, json_types
 from topics.client.models import NewRecord
 
 if TYPE_CHECKING:
     from topics.client.job_options import JobOptions
-
-B = TypeVar("B")
-T = TypeVar("T")
 
 Default = Callable[[Any], Any]
 """Converts a value that JSON has no form for, or raises `TypeError`."""
@@ -197,26 +195,6 @@ def why_not_json(text: msgspec.Raw | bytes) -> str | None:
     except RecursionError:
         return "nested too deeply"
     return None
-
-
-def deep(decode: Callable[[B], T]) -> Callable[[B], T]:
-    """A decoder of msgspec that follows the nesting that a server follows.
-
-    msgspec follows what the callers have left of the interpreter's limit.  What is nested deeper is
-    decoded again, on a thread, which has an empty stack.
-    """
-
-    def decode_deep(text: B) -> T:
-        try:
-            return decode(text)
-        except RecursionError:
-            # With logging behind it, it is a part of what few commands load.
-            from concurrent.futures import ThreadPoolExecutor
-
-            with ThreadPoolExecutor(1) as thread:
-                return thread.submit(decode, text).result()
-
-    return decode_deep
 
 
 _raw: Final = deep(msgspec.json.Decoder(msgspec.Raw).decode)

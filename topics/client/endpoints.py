@@ -29,7 +29,6 @@ from topics.client.models import (
     GroupsPage,
     Guarantee,
     Health,
-    JobInfo,
     JobsChanged,
     JobsPage,
     LatestPage,
@@ -72,6 +71,9 @@ R = TypeVar("R")
 
 WAIT_MS_MAX: Final = 30_000
 """The longest long poll that the server grants (§3)."""
+ERASE_MS: Final = 3_600_000
+"""How long an erasure may take, beyond the time of any call: segments with records of other topics are
+rewritten, at a bounded rate (§5)."""
 PAGE_RECORDS: Final = 1000
 """Records of one page: the most that a server grants by default (§3)."""
 
@@ -276,13 +278,25 @@ def open_watch(wid: str, last_event_id: str | None) -> Call[bytes]:
 
 
 def delete(
-    topic: str, *, before_seq: int | None, match: Match | None, partition: int | None = None
+    topic: str,
+    *,
+    before_seq: int | None,
+    match: Match | None,
+    erase: bool = False,
+    partition: int | None = None,
 ) -> Call[Deleted]:
     # Not repeatable: it removes what is there when it arrives (§5), and a second attempt would
-    # remove what was appended since the first.
-    body = _body({"before_seq": before_seq, "match": match, "partition": partition})
-    path = topic_path(topic, "delete")
-    return Call("POST", path, decoder_of(Deleted), body=body, is_repeatable=False)
+    # remove what was appended since the first.  With `erase` a 429 may come after the delete.
+    fields = {"before_seq": before_seq, "match": match, "partition": partition}
+    return Call(
+        "POST",
+        topic_path(topic, "delete"),
+        decoder_of(Deleted),
+        body=_body({**fields, "erase": erase or None}),
+        is_repeatable=False,
+        is_patient=not erase,
+        wait_ms=ERASE_MS if erase else 0,
+    )
 
 
 def purge(
@@ -381,10 +395,10 @@ def jobs(
     return Call("GET", topic_path(queue, "jobs"), decoder_of(JobsPage), params)
 
 
-def job(queue: str, seq: int, *, wait_ms: int) -> Call[JobInfo]:
+def job(queue: str, seq: int, *, wait_ms: int, kind: type[J]) -> Call[J]:
     params = {"wait_ms": str(wait_ms)} if wait_ms else {}
     path = f"{topic_path(queue, 'jobs')}/{int(seq)}"
-    return Call("GET", path, decoder_of(JobInfo), params, wait_ms=min(wait_ms, WAIT_MS_MAX))
+    return Call("GET", path, decoder_of(kind), params, wait_ms=min(wait_ms, WAIT_MS_MAX))
 
 
 def change_jobs(

@@ -162,8 +162,8 @@ class JobFailed(TopicsError):
 class CallTimeout(TopicsError):
     """The job of a `call` did not end in time.
 
-    `detail["state"]` is "cancelled" where no worker had begun it, which none will any more, and "gone"
-    where it has left the queue; else the job goes on.
+    `detail["state"]` is "cancelled" or "expired" where no worker had begun it, which none will any more,
+    and "gone" where it has left the queue; else the job goes on.
     """
 
 

@@ -9,6 +9,8 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from topics.client.showing import page_line, page_table
+
 D = TypeVar("D")
 J = TypeVar("J")
 R = TypeVar("R")
@@ -73,7 +75,13 @@ class NewRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Record(
-    msgspec.Struct, Generic[D], frozen=True, kw_only=True, omit_defaults=True, rename=_SERVED
+    msgspec.Struct,
+    Generic[D],
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    rename=_SERVED,
 ):
     """A record as it was read.
 
@@ -94,7 +102,14 @@ class Record(
     meta: dict[str, Any] | None = None
 
 
-class RawRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_SERVED):
+class RawRecord(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    rename=_SERVED,
+):
     """A record whose JSON is not decoded: `bytes(record.data)` is what was stored, byte for byte.
 
     `msgspec.json.encode(record)` gives the record's text as the server sent it.
@@ -112,7 +127,14 @@ class RawRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
     meta: msgspec.Raw = msgspec.Raw(b"")
 
 
-class RecordHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_SERVED):
+class RecordHead(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    rename=_SERVED,
+):
     """A record without its data, as `watch(..., include_data=False)` yields it."""
 
     seq: int
@@ -203,6 +225,12 @@ class Diff(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     tombstone: Tombstone | None = None
     epoch: str | None = None
 
+    def __repr__(self) -> str:
+        return page_line(self, self.records)
+
+    def _repr_html_(self) -> str:
+        return page_table(self, self.records)
+
 
 class StablePage(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """One page of a topic, without anything that moves while the page stays as it is.
@@ -216,6 +244,12 @@ class StablePage(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     tombstone: Tombstone | None = None
     etag: str | None = None
 
+    def __repr__(self) -> str:
+        return page_line(self, self.records)
+
+    def _repr_html_(self) -> str:
+        return page_table(self, self.records)
+
 
 class LatestPage(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """The newest records of some tags; without `next_cursor` there are no more."""
@@ -223,6 +257,12 @@ class LatestPage(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     records: list[R]
     epoch: str
     next_cursor: str | None = None
+
+    def __repr__(self) -> str:
+        return page_line(self, self.records)
+
+    def _repr_html_(self) -> str:
+        return page_table(self, self.records)
 
     @property
     def items(self) -> list[R]:
@@ -477,7 +517,12 @@ class AppendedMany(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of `delete`: how many records went, and the topic's state after it."""
+    """Answer of `delete`: how many records went, and the topic's state after it.
+
+    Attributes:
+        log_retained_until_ms: Of a delete with `erase` on a node of a cluster: when the log of the cluster
+            has dropped the bytes, too.
+    """
 
     topic: str
     deleted: int
@@ -485,6 +530,7 @@ class Deleted(msgspec.Struct, frozen=True, kw_only=True):
     earliest_seq: int
     count: int
     bytes: int
+    log_retained_until_ms: int | None = msgspec.field(name="log_retained_until", default=None)
 
 
 class Purged(msgspec.Struct, frozen=True, kw_only=True):
@@ -505,6 +551,7 @@ class Job(
     frozen=True,
     kw_only=True,
     omit_defaults=True,
+    repr_omit_defaults=True,
     rename={**_SERVED, "deadline_ms": "deadline"},
 ):
     """A job as it was claimed: a record, and its lease.
@@ -602,7 +649,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
 
 
-class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
+class JobInfo(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """A job as `jobs` and `job` show it.
 
     Attributes:

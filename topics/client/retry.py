@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from topics.client.call import Call, Outcome, retry_after_s
-from topics.client.errors import detail_of
+from topics.client.errors import TopicsError, detail_of
 from topics.client.faults import Fault, NotConnected, OutOfTime, Unsendable
 
 _REFUSED: Final = (429, 503)
@@ -41,6 +41,11 @@ class Retry:
     for_s: float = 15.0
     first_pause_s: float = 0.05
     longest_pause_s: float = 2.0
+
+
+OnRetry = Callable[[TopicsError, float], None]
+"""Called before a call is sent again: with what went wrong, and the pause before the next attempt in
+seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +165,13 @@ def is_worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
         return True
     # A node of a cluster lost the leader while the leader had the request.
     return detail_of(outcome.content).get("outcome") != "unknown"
+
+
+def is_away(outcome: Outcome) -> bool:
+    """Whether another node of a cluster may do better: this one is not there, or serves nothing now."""
+    if isinstance(outcome, Fault):
+        return not isinstance(outcome, Unsendable)
+    return outcome.status_code in (503, *_GATEWAY)
 
 
 def server_pause_s(outcome: Outcome) -> float:

@@ -1,24 +1,26 @@
 # Generated from aiosession.py by topics/client/_generate.py; do not edit, run `make generate`.
-"""`Session`: sends calls to one server, and sends again those that are worth repeating.
+"""`Session`: sends calls to one server or cluster, and sends again those that are worth repeating.
 
 Owns the connections, the retry policy and the clock of one client.  The client and its watches,
 producers and workers share a session, and none of them reaches below it.  It does not know what a
 call means.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from topics.client.answer import Answer, StreamedAnswer
+from topics.client.answer import StreamedAnswer
 from topics.client.call import Call, Outcome
 from topics.client.errors import TopicsError
+from topics.client.failover import Connections, Failover
 from topics.client.faults import Fault
 from topics.client.paging import Pages
 from topics.client.pool import Pool
 from topics.client.position import HEADER, LastPosition
-from topics.client.retry import Attempts, Clock, Retry
+from topics.client.retry import Attempts, Clock, OnRetry, Retry
 from topics.client.target import PreparedRequest, Target, prepare_stream
+from topics.client.tracing import trace_headers
 
 if TYPE_CHECKING:
     import httpx
@@ -27,46 +29,40 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-class Connections(Protocol):
-    """What carries requests; raises `Fault` where no answer came."""
-
-    @property
-    def is_closed(self) -> bool: ...
-
-    def close(self) -> None: ...
-
-    def request(self, call: Call[Any], prepared: PreparedRequest) -> Answer: ...
-
-    def stream(
-        self, call: Call[Any], prepared: PreparedRequest
-    ) -> AbstractContextManager[StreamedAnswer]: ...
-
-
 class Session:
     """One client's way to its server.
 
     Attributes:
-        target: The server.
+        targets: The server, or nodes of one cluster.
         connections: What carries the requests.  It may be replaced by a wrapper around it, as the
             command line does to say that it waits.
         sleep: Pauses between attempts.
+        on_retry: Called before each pause, with what went wrong and the length of the pause in seconds.
     """
 
     def __init__(
         self,
-        target: Target,
+        targets: Sequence[Target],
         transport: "httpx.BaseTransport | None",
         *,
         retry: Retry,
         clock: Clock,
         sleep: Callable[[float], None],
+        on_retry: OnRetry | None = None,
     ) -> None:
         self.retry = retry
         self.clock = clock
         self.sleep = sleep
-        self.connections: Connections = _connections(target, transport)
-        self.target = target
+        self.on_retry = on_retry
+        nodes = [_connections(target, transport) for target in targets]
+        self.connections: Connections = Failover(nodes) if nodes[1:] else nodes[0]
+        self.targets = targets
         self._position = LastPosition()
+
+    @property
+    def target(self) -> Target:
+        """The server; of a cluster, the node that was named first."""
+        return self.targets[0]
 
     @property
     def is_closed(self) -> bool:
@@ -84,6 +80,8 @@ class Session:
         attempts = Attempts(call, self.retry, self.clock)
         outcome = self.send(call)
         while (pause_s := attempts.pause_s(outcome)) is not None:
+            if self.on_retry is not None:
+                self.on_retry(call.error(outcome), pause_s)
             self.sleep(pause_s)
             outcome = self.send(call)
         return call.result(outcome)
@@ -99,9 +97,10 @@ class Session:
         return outcome
 
     def _placed(self, prepared: PreparedRequest) -> PreparedRequest:
-        """The request, with the position of what this client has written to a cluster."""
+        """The request, with the position of what this client has written to a cluster, and its trace."""
         if self._position.text:
             prepared.headers[HEADER] = self._position.text
+        prepared.headers.update(trace_headers())
         return prepared
 
     def open(

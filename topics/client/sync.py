@@ -2,7 +2,12 @@
 """`Client`: the API as blocking calls."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
@@ -42,11 +47,11 @@ from topics.client.options import (
 )
 from topics.client.producer import Producer
 from topics.client.queues import QueueCalls
-from topics.client.retry import Clock, Retry
+from topics.client.retry import Clock, OnRetry, Retry
 from topics.client.routers import RouterCalls
 from topics.client.schedules import ScheduleCalls
 from topics.client.session import Session
-from topics.client.target import parse_target
+from topics.client.target import parse_targets
 from topics.client.watch import Watch
 from topics.client.watch_state import WatchState, WatchTopics
 
@@ -59,7 +64,7 @@ R = TypeVar("R")
 
 
 class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
-    """A client of one server, for any number of threads.
+    """A client of one server or cluster, for any number of threads.
 
         with Client("http://127.0.0.1:4000") as client:
             client.append("jobs", {"url": "s3://b/a.png"}, tag="tenant42:job-9001")
@@ -76,7 +81,9 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
     own, so that it takes effect once however often it is sent.
 
     Args:
-        url: The server; by default `TOPICS_URL` of the environment, else http://127.0.0.1:4000.
+        url: The server; by default `TOPICS_URL` of the environment, else http://127.0.0.1:4000.  Several
+            nodes of one cluster are a list, or have commas between: one is asked until it is away, and
+            then the next.
         api_key: Sent as a bearer token; by default `TOPICS_API_KEY` of the environment, if set.
         timeout_s: For connecting, and for each time that the server sends nothing; a long poll adds
             its wait.
@@ -84,6 +91,8 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         http2: Speak HTTP/2, by negotiation (https).
         compress: gzip bodies both ways: for a slow link, not for a local server.
         transport: What answers the requests, for tests: `httpx.MockTransport(handler)`.
+        on_retry: Called before a call is sent again, with the error and the pause in seconds; for logs
+            and metrics.
         clock, sleep: Time and chance, for tests.
 
     Attributes:
@@ -92,7 +101,7 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Sequence[str] | None = None,
         *,
         api_key: str | None = None,
         timeout_s: float = 30.0,
@@ -100,13 +109,21 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         http2: bool = False,
         compress: bool = False,
         transport: "httpx.BaseTransport | None" = None,
+        on_retry: OnRetry | None = None,
         clock: Clock = Clock(),  # noqa: B008  (frozen)
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        target = parse_target(
+        targets = parse_targets(
             url, api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
         )
-        self.session = Session(target, transport, retry=retry, clock=clock, sleep=sleep)
+        self.session = Session(
+            targets, transport, retry=retry, clock=clock, sleep=sleep, on_retry=on_retry
+        )
+
+    def __repr__(self) -> str:
+        # Without paths, which may hold a password that was not escaped.
+        nodes = ", ".join(target.origin for target in self.session.targets)
+        return f"<{type(self).__name__} {nodes}{', closed' if self.is_closed else ''}>"
 
     def __enter__(self) -> Self:
         return self
@@ -483,6 +500,7 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         *,
         before_seq: int | None = None,
         match: Match | None = None,
+        erase: bool = False,
         partition: int | None = None,
     ) -> Deleted:
         """Remove records: those below `before_seq`, or whose tag matches, or of which both is true.
@@ -494,10 +512,16 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         They leave no tombstone (§5).
 
         Args:
+            erase: Return when their bytes have left the files, too, and those of all records of the
+                topic that were deleted before.  An erasure that cannot be finished is `ServerFault`, or
+                `Throttled` where there is no space for it; the records are deleted all the same, and
+                the same call erases what is left.
             partition: Only of this one, without it of all; with `before_seq`, a topic of several
                 partitions needs it.
         """
-        call = endpoints.delete(topic, before_seq=before_seq, match=match, partition=partition)
+        call = endpoints.delete(
+            topic, before_seq=before_seq, match=match, erase=erase, partition=partition
+        )
         return self.session.do(call)
 
     def purge(

@@ -6,7 +6,9 @@ or the program asks for more than that.
 """
 
 import os
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -147,18 +149,45 @@ def prepare_stream(call: Call[Any], read_timeout_s: float) -> PreparedRequest:
     return PreparedRequest(headers, None, read_timeout_s)
 
 
+_NEXT_URL: Final = re.compile(r",(?=\s*https?://)", re.IGNORECASE)
+"""Between two URLs; a comma of another kind may be in a path or a password."""
+
+
+def parse_targets(
+    url: str | Sequence[str] | None,
+    *,
+    api_key: str | None,
+    timeout_s: float,
+    http2: bool,
+    compress: bool,
+) -> list[Target]:
+    """The servers at one URL, or at several of one cluster: a list, or a text with commas between.
+
+    Raises:
+        ValueError: As `parse_target`, or there is none.
+    """
+    if url is None:
+        url = os.environ.get("TOPICS_URL") or LOCAL_URL
+    urls = _NEXT_URL.split(url) if isinstance(url, str) else list(url)
+    if not urls:
+        raise ValueError("a client needs the URL of a server")
+    return [
+        parse_target(
+            each.strip(), api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
+        )
+        for each in urls
+    ]
+
+
 def parse_target(
-    url: str | None, *, api_key: str | None, timeout_s: float, http2: bool, compress: bool
+    url: str, *, api_key: str | None, timeout_s: float, http2: bool, compress: bool
 ) -> Target:
-    """The server at a URL; without one, at `TOPICS_URL`, as for the command line.  Without a key it
-    is `TOPICS_API_KEY`'s, if that is set.
+    """The server at a URL.  Without a key it is `TOPICS_API_KEY`'s, if that is set.
 
     Raises:
         ValueError: The URL has no scheme or host, or an impossible port; or the key cannot stand in
             a header.
     """
-    if url is None:
-        url = os.environ.get("TOPICS_URL") or LOCAL_URL
     address = parse_address(url)
     headers = {
         "user-agent": f"topics-python/{VERSION}",
