@@ -172,6 +172,35 @@ def test_the_page_asks_for_a_key_where_the_server_does(
     assert KEY not in page.url
 
 
+def test_a_key_lasts_as_long_as_its_tab(
+    start: Callable[..., Server], page: Any, console: Console
+) -> None:
+    """A reload keeps it, and another tab has none; signed out, the page asks anew and shows no empty charts.
+    (§0.2)"""
+    console.forgives_failures = True
+    server = start(api_keys=KEY)
+    url = f"http://127.0.0.1:{server.port}/"
+    page.goto(url)
+    shows(page, "#overview-trouble", "This server asks for a key. Type it in above.")
+    assert not page.locator("#charts").is_visible()
+    page.locator("#key").fill(KEY)
+    page.keyboard.press("Enter")
+    page.locator("#charts").wait_for(state="visible")
+
+    page.reload()
+    page.locator("#charts").wait_for(state="visible")
+    assert page.evaluate("Object.keys(localStorage).length + document.cookie.length") == 0
+    other = page.context.new_page()
+    other.goto(url)
+    shows(other, "#overview-trouble", "This server asks for a key. Type it in above.")
+    other.close()
+
+    page.locator("#key-forget").click()
+    shows(page, "#overview-trouble", "This server asks for a key. Type it in above.")
+    page.locator("#charts").wait_for(state="hidden")
+    assert page.evaluate("sessionStorage.length") == 0
+
+
 def test_the_page_asks_for_no_key_where_there_are_none(
     api: Api, page: Any, visit: Callable[..., None]
 ) -> None:

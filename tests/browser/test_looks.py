@@ -115,6 +115,36 @@ def test_blocked_routers_alone(api: Api, page: Any, at: At) -> None:
     shows(page, "#routers-count", "2")
 
 
+def test_records_are_shown_newest_first(filled: Api, page: Any, at: At) -> None:
+    """Where that is chosen; columns have heads. (§3)"""
+    at("/topics/jobs")
+    page.wait_for_selector(".record")
+    heads = page.locator("#record-heads span").all_inner_texts()
+    assert heads == ["Seq", "Time", "Tag", "Node", "Data"]
+    first = page.locator(".record").first
+    assert first.get_attribute("data-seq") == "11"
+
+    page.locator("#newest-first").check()
+
+    assert first.get_attribute("data-seq") == "60"
+
+
+@pytest.mark.parametrize("opener", ["#topic-new", "#router-new", "#schedule-new"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_forms_fit(filled: Api, page: Any, at: At, opener: str, width: int) -> None:
+    """What one types into is in sight, on a telephone and on a desk."""
+    page.set_viewport_size({"width": width, "height": 844})
+    at("/schedules" if "schedule" in opener else "/topics")
+    page.locator(opener).click()
+    page.wait_for_selector("form.card:not([hidden])")
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    beyond = """(width) => [...document.querySelectorAll("form.card:not([hidden]) :is(input, select, textarea, button)")]
+      .filter((each) => each.checkVisibility() && each.getBoundingClientRect().right > width)
+      .map((each) => each.id)"""
+    assert page.evaluate(beyond, width) == []
+
+
 def luminance(page: Any, selector: str, what: str) -> float:
     """Of the first such element, once it is there: from 0, black, to 1, white."""
     script = """(element, what) => {

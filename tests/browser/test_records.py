@@ -247,3 +247,69 @@ def test_arrows_move_and_escape_closes(api: Api, page: Any, at: At) -> None:
     page.keyboard.press("End")
     assert page.evaluate("document.activeElement.parentNode.dataset.seq") == "5"
     assert page.locator('.record > .line[tabindex="0"]').count() == 1
+
+
+# ---------------------------------------------------------------------- search in data
+
+
+def found(page: Any, n: int) -> list[str]:
+    page.wait_for_function(
+        "(text) => document.querySelector('#range').textContent.startsWith(text)",
+        arg=f"{n} record{'' if n == 1 else 's'} found",
+    )
+    seqs: list[str] = page.locator("#records .record").evaluate_all(
+        "(rows) => rows.map((row) => row.dataset.seq)"
+    )
+    return seqs
+
+
+def test_data_are_searched(api: Api, page: Any, at: At) -> None:
+    """For a text in any case, however it is escaped, and for a value at a path: a string, a number of the same
+    value. (§0.3)"""
+    api.append(
+        "jobs",
+        {"order": 7, "items": [{"sku": "Lamp"}]},
+        {"order": 8.0, "items": [{"sku": "desk"}], "note": "Grüße"},
+        {"order": "7", "items": []},
+        "lamp",
+    )
+    at("/topics/jobs")
+    page.wait_for_selector(".record")
+    for typed, seqs in {
+        "lamp": ["1", "4"], "grüße": ["2"], "$.order=7": ["1", "3"], "$.order = 8": ["2"],
+        '$.order="7"': ["3"], "$.items[0].sku=Lamp": ["1"], "$.items[1].sku=Lamp": [],
+    }.items():  # fmt: skip
+        page.locator("#find-text").fill(typed)
+        page.locator("#find-go").click()
+        assert found(page, len(seqs)) == seqs, typed
+
+    page.locator("#find-text").fill("")
+    page.locator("#find-go").click()
+    page.wait_for_function("() => document.querySelectorAll('.record').length === 4")
+
+
+def test_a_search_goes_on_and_is_stopped(api: Api, page: Any, at: At) -> None:
+    """Fifty are shown, newest ones first; a stop says how far it looked. (§3)"""
+    for n in range(4):
+        api.append("jobs", *({"n": n * 1000 + each} for each in range(1000)))
+    at("/topics/jobs")
+    page.wait_for_selector(".record")
+    page.locator("#find-text").fill("n")
+    page.locator("#find-go").click()
+    assert found(page, 50)[-1] == "4000"
+    page.locator(".search-on").click()
+    page.wait_for_selector('.record[data-seq="3950"]')
+
+    held: list[Any] = []
+    page.route("**/diff", lambda route: held.append(route))
+    page.locator("#find-text").fill("absent")
+    with page.expect_request("**/diff"):
+        page.locator("#find-go").click()
+    shows(page, "#find-go", "Stop")
+    page.locator("#find-go").click()
+    for route in held:
+        route.continue_()
+
+    assert found(page, 0) == []
+    assert "all from 3,001 on were looked at" in page.text_content("#range")
+    shows(page, "#find-go", "Find")

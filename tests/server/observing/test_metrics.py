@@ -271,6 +271,66 @@ def test_queues_tell_what_is_delayed_and_what_is_dead() -> None:
     assert not [line for line in told if line.startswith('topics_topic_queue_dead{topic="other"')]
 
 
+def test_queues_tell_what_is_blocked_and_what_became_of_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Blocked jobs, those that expired or died, results that are kept, notes, and letters that went back. Of a
+    queue that is too long the blocked ones are not counted. (§10.7, §10.9)"""
+    engine = Harness()
+    engine.put("d")
+    engine.put("jobs", type="queue", max_deliveries=3, dead_letter="d", order="group", keep_done=9)
+    engine.put("other", type="queue")
+    engine.append(*({"data": n, "group": "g"} for n in range(4)), name="jobs")
+    engine.append({"data": 5, "expires_ms": 10}, name="other")
+    engine.claimed("jobs")
+    engine.ack(1, name="jobs", result={"ok": 1})
+    engine.claimed("jobs")
+    engine.nack(2, name="jobs", dead=True, reason="no")
+    engine.claimed("jobs")
+    engine.extend(3, name="jobs", lease_ms=60_000, progress=50)
+    engine.pass_time(engine.now_ms + 1000)
+    told = lines(engine)
+
+    for line in (
+        *(
+            'topics_topic_queue_blocked{topic="jobs"} 1',
+            'topics_topic_queue_blocked{topic="other"} 0',
+        ),
+        *(
+            'topics_topic_queue_expired_total{topic="jobs"} 0',
+            'topics_topic_queue_expired_total{topic="other"} 1',
+        ),
+        'topics_topic_queue_dead_lettered_total{topic="jobs"} 1',
+        *(
+            'topics_topic_queue_results{topic="jobs"} 2',
+            'topics_topic_queue_results{topic="other"} 0',
+        ),
+        *("topics_queue_results 2", "topics_queue_jobs_noted 1", "topics_queue_redriven_total 0"),
+    ):
+        assert line in told
+    [size] = [each for each in told if each.startswith("topics_queue_notes_bytes ")]
+    assert int(size.split()[1]) > 0
+    engine.redrive(to="jobs")
+    monkeypatch.setattr(metrics, "BLOCKED_JOBS_MAX", 1)
+    told = lines(engine)
+    assert "topics_queue_redriven_total 1" in told
+    assert not [each for each in told if each.startswith('topics_topic_queue_blocked{topic="jobs"')]
+
+
+def test_a_scrape_of_long_queues_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting the blocked jobs of a queue costs as much as a slice of other topics. (§8.3)"""
+    monkeypatch.setattr(metrics, "BLOCKED_JOBS_MAX", 2)
+    engine = Harness()
+    for name in ("a", "b"):
+        engine.put(name, type="queue", order="group")
+        engine.append(*({"data": n, "group": "g"} for n in range(2)), name=name)
+
+    few = sum(1 for _ in metrics.collecting(source(engine), PROCESS))
+    monkeypatch.setattr(metrics, "BLOCKED_JOBS_MAX", 20_000)
+
+    assert few == 2 + sum(1 for _ in metrics.collecting(source(engine), PROCESS))
+
+
 def test_routers_tell_lag_and_blocks() -> None:
     """A full destination blocks its router; what it did not take is its lag. (§6)"""
     engine = Harness()

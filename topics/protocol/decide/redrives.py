@@ -284,6 +284,7 @@ class Redrives:
             gone = RecordsDeleted(now_ms, source.topic_id, spans, count, left_bytes)
             self._unit.emit(gone, logged=False)
         self._unit.removed(source)
+        self._state.queues.redriven += len(seqs)
         return Moved(
             source.name,
             dest.name,

@@ -62,13 +62,21 @@ class Noted:
     """What workers said of jobs, in all queues of one engine.
 
     Attributes:
+        jobs: Of how many.
         size_bytes: What it holds in memory, about.
     """
 
-    __slots__ = ("size_bytes",)
+    __slots__ = ("jobs", "size_bytes")
 
     def __init__(self) -> None:
+        self.jobs = 0
         self.size_bytes = 0
+
+    def swap(self, before: JobNotes | None, now: JobNotes | None) -> None:
+        """A job has other notes than before; None: none."""
+        self.jobs += (now is not None) - (before is not None)
+        self.size_bytes += 0 if now is None else now.size_bytes
+        self.size_bytes -= 0 if before is None else before.size_bytes
 
 
 class Queue:
@@ -218,7 +226,7 @@ class Queue:
         else:
             assert place is JobPlace.GONE
             if job.notes is not None:
-                self.noted.size_bytes -= job.notes.size_bytes
+                self.noted.swap(job.notes, None)
             del self.jobs[job.seq]
         if self.backlog is not None:
             self.backlog.moved(job, before, place)
@@ -336,9 +344,7 @@ class Queue:
             self._note_end(job)
 
     def _set_notes(self, job: Job, notes: JobNotes) -> None:
-        if job.notes is not None:
-            self.noted.size_bytes -= job.notes.size_bytes
-        self.noted.size_bytes += notes.size_bytes
+        self.noted.swap(job.notes, notes)
         job.notes = notes
 
     def _revive(self, job: Job) -> None:
@@ -349,8 +355,7 @@ class Queue:
     def forget_notes(self) -> None:
         """The queue is gone, with all its jobs."""
         for job in self.jobs.values():
-            if job.notes is not None:
-                self.noted.size_bytes -= job.notes.size_bytes
+            self.noted.swap(job.notes, None)
 
     def exhaust(self, job: Job) -> None:
         """The job was delivered as often as it may be: it is not claimed again."""

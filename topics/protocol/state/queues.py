@@ -25,6 +25,7 @@ class Queues(Mapping[int, Queue]):
         ending: Ids of queues of which a job may end sooner than was known at the last `take_ending`.
         behind: Ids of queues whose backlog lags, or did: each gets its turns to catch up.
         noted: What is held of what workers said of jobs.
+        redriven: Dead letters that went back to a queue, since this process decides; a replay does not count.
         next_lease: No lease from this number on was ever given.
         damages: What of sealed jobs' options could not be read, a sentence each.
     """
@@ -35,6 +36,7 @@ class Queues(Mapping[int, Queue]):
         self.ending: dict[int, None] = {}
         self.behind: dict[int, None] = {}
         self.next_lease = 1
+        self.redriven = 0
         self.noted = Noted()
         self.damages: list[str] = []
 

@@ -17,6 +17,7 @@ from topics.protocol.model.groups import GroupPhase
 from topics.protocol.model.ports import StoreStats
 from topics.protocol.model.shares import Shares
 from topics.protocol.state.groups import Group
+from topics.protocol.state.queue import Queue
 from topics.protocol.state.routers import Router
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
@@ -34,6 +35,9 @@ ROUTERS_SHOWN_MAX: Final = 1000
 """The same for routers, and `topics_router_metrics_truncated`."""
 GROUP_OFFSETS_SHOWN_MAX: Final = 1000
 """The same for offsets of groups of consumers, and `topics_group_metrics_truncated`."""
+BLOCKED_JOBS_MAX: Final = 20_000
+"""Of a queue with more jobs, `topics_topic_queue_blocked` is left out: to count them looks at each, half a
+microsecond a job."""
 GROUPS_A_SLICE: Final = 500
 OFFSETS_A_SLICE: Final = 50
 TOPICS_A_SLICE: Final = 100
@@ -127,16 +131,19 @@ def collecting(source: Measured, process: Process) -> Generator[None, None, list
     jobs = _Jobs()
     rows: list[_Row] = []
     if state is not None:
-        for n, queue in enumerate(list(state.queues.values()), 1):
+        for n, (topic_id, queue) in enumerate(list(state.queues.items()), 1):
             queue.settle(state.now_ms)
-            jobs.leased += queue.in_flight
-            jobs.damaged += queue.damaged
+            jobs.note(queue, state.done.get(topic_id))
             if n % QUEUES_A_SLICE == 0:
                 yield
         shown = yield from _shown(state, source)
-        for n, topic in enumerate(shown, 1):
-            rows.append(_row(topic, state, source.caller))
-            if n % TOPICS_A_SLICE == 0:
+        left = TOPICS_A_SLICE
+        for topic in shown:
+            row = _row(topic, state, source.caller)
+            rows.append(row)
+            left -= 1 if not row.blocked else 1 + row.count * TOPICS_A_SLICE // BLOCKED_JOBS_MAX
+            if left <= 0:
+                left = TOPICS_A_SLICE
                 yield
     routers = yield from _per_router(source)
     groups = yield from _per_group(source)
@@ -169,8 +176,20 @@ def _one(name: str, kind: Kind, text: str, value: float) -> Family:
 
 
 class _Jobs(msgspec.Struct):
+    """Of all queues.
+
+    Attributes:
+        results: Records that are kept of jobs that ended.
+    """
+
     leased: int = 0
     damaged: int = 0
+    results: int = 0
+
+    def note(self, queue: Queue, done: Topic | None) -> None:
+        self.leased += queue.in_flight
+        self.damaged += queue.damaged
+        self.results += 0 if done is None else done.count
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -186,6 +205,10 @@ class _Row(msgspec.Struct, frozen=True):
     damaged: int = 0
     delayed: int = 0
     dead: int | None = None
+    blocked: int | None = None
+    expired: int = 0
+    dead_lettered: int = 0
+    results: int = 0
 
 
 def _row(topic: Topic, state: State, caller: Caller) -> _Row:
@@ -196,6 +219,7 @@ def _row(topic: Topic, state: State, caller: Caller) -> _Row:
         return _Row(name, head_seq, first, count, size_bytes)
     letters = state.topics.get(topic.config.dead_letter or "")
     is_shown = letters is not None and caller.covers(letters.name)
+    done = state.done.get(topic.topic_id)
     return _Row(
         name,
         head_seq,
@@ -208,7 +232,18 @@ def _row(topic: Topic, state: State, caller: Caller) -> _Row:
         damaged=queue.damaged,
         delayed=queue.delayed,
         dead=letters.shown()[0] if letters is not None and is_shown else None,
+        blocked=_blocked(queue, count),
+        expired=queue.expired,
+        dead_lettered=queue.dead_lettered,
+        results=0 if done is None else done.count,
     )
+
+
+def _blocked(queue: Queue, count: int) -> int | None:
+    """Ready jobs that wait for others of their group; None where they are too many to be counted."""
+    if queue.backlog is None or not queue.backlog.is_capped:
+        return 0
+    return queue.backlog.blocked() if count <= BLOCKED_JOBS_MAX else None
 
 
 def _aggregates(source: Measured, process: Process, jobs: _Jobs) -> Iterable[Family]:
@@ -216,7 +251,10 @@ def _aggregates(source: Measured, process: Process, jobs: _Jobs) -> Iterable[Fam
     records = total = hot = opened = topics = 0
     classes: Mapping[str, int] = dict.fromkeys(DURABILITIES, 0)
     queues = routers = schedules = fired = missed = blocked = 0
+    noted = notes_bytes = redriven = 0
     if state is not None:
+        noted, notes_bytes = state.queues.noted.jobs, state.queues.noted.size_bytes
+        redriven = state.queues.redriven
         schedules, blocked = len(state.schedules), len(state.schedules.blocked)
         fired, missed = state.schedules.fired, state.schedules.missed
         records, total, hot = state.records_total, state.total_bytes, state.memory.total_bytes
@@ -241,6 +279,14 @@ def _aggregates(source: Measured, process: Process, jobs: _Jobs) -> Iterable[Fam
     yield _one("topics_queue_leases_in_flight", "gauge", "Jobs under a live lease.", leased)
     text = "Jobs that cannot be read and are passed over."
     yield _one("topics_queue_jobs_damaged", "gauge", text, damaged)
+    text = "Jobs of which a worker gave a reason or a progress."
+    yield _one("topics_queue_jobs_noted", "gauge", text, noted)
+    text = "Memory of reasons and progress."
+    yield _one("topics_queue_notes_bytes", "gauge", text, notes_bytes)
+    text = "Jobs that ended of which a trace or a result is kept."
+    yield _one("topics_queue_results", "gauge", text, jobs.results)
+    text = "Dead letters that went back to a queue, since the start."
+    yield _one("topics_queue_redriven_total", "counter", text, redriven)
     streams, sessions = len(watches.streams) + source.push_streams, len(watches.sessions)
     yield _one("topics_sse_connections", "gauge", "Event streams and WebSockets.", streams)
     yield _one("topics_watch_sessions", "gauge", "Watch sessions.", sessions)
@@ -358,6 +404,23 @@ def _per_queue(rows: Sequence[_Row]) -> Iterable[Family]:
     jobs = [row for row in rows if row.ready is not None]
     delayed = Column("topic", [row.name for row in jobs], [row.delayed for row in jobs])
     yield Family("topics_topic_queue_delayed", "gauge", "Jobs that wait for their time.", delayed)
+    counted = [(row.name, row.blocked) for row in jobs if row.blocked is not None]
+    waiting = Column("topic", [name for name, _ in counted], [count for _, count in counted])
+    text = "Ready jobs that wait for others of their group, of queues that are not too long."
+    yield Family("topics_topic_queue_blocked", "gauge", text, waiting)
+    kinds: tuple[tuple[str, Kind, str, list[int]], ...] = (
+        ("expired_total", "counter", "Jobs not started in time.", [r.expired for r in jobs]),
+        ("dead_lettered_total", "counter", "Jobs that died.", [r.dead_lettered for r in jobs]),
+        (
+            "results",
+            "gauge",
+            "Jobs that ended of which something is kept.",
+            [r.results for r in jobs],
+        ),
+    )
+    for name, kind, text, values in kinds:
+        column = Column("topic", [row.name for row in jobs], values)
+        yield Family(f"topics_topic_queue_{name}", kind, text, column)
     dead = [(row.name, row.dead) for row in jobs if row.dead is not None]
     letters = Column("topic", [name for name, _ in dead], [count for _, count in dead])
     text = "Live records of the queue's dead-letter topic."
@@ -489,6 +552,7 @@ def text_of(family: Family) -> Iterator[bytes]:
         yield "".join(lines).encode()
 
 
+_HEAD: Final = b"# HELP "
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -541,7 +605,8 @@ def rendering(
             pieces.append(b",")
         for piece in json_of(family) if as_json else text_of(family):
             pieces.append(piece)
-            left -= len(piece)
+            if not piece.startswith(_HEAD):  # as many of these as families, whatever they are of
+                left -= len(piece)
             if left <= 0:
                 left = SLICE_BYTES
                 yield

@@ -1,8 +1,22 @@
 // Requests to the server that this page came from, with the key that was typed in.
 
-let key = ""; // in memory only: never in a URL, a cookie or a storage
+const PLACE = "topics.key";
+
+let key = stored(); // of this tab, and gone with it: never in a URL, a cookie or a lasting storage
 const listeners = [];
 let onRefusedKey = () => {};
+
+/** The key that was typed into this tab before; a browser may refuse to keep any. */
+function stored() {
+  try { return sessionStorage.getItem(PLACE) ?? ""; } catch { return ""; }
+}
+
+function keep(typed) {
+  try {
+    if (typed) sessionStorage.setItem(PLACE, typed);
+    else sessionStorage.removeItem(PLACE);
+  } catch { /* it lasts as long as the page, then */ }
+}
 
 export const hasKey = () => key !== "";
 export const onKey = (call) => listeners.push(call);
@@ -12,6 +26,7 @@ export const onKeyAsked = (call) => { onRefusedKey = call; };
 
 export function useKey(typed) {
   key = typed;
+  keep(typed);
   listeners.forEach((call) => call());
 }
 

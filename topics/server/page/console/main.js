@@ -1,7 +1,7 @@
 // Where one is, and the rounds: every two seconds, while the page is in sight, what is on show is asked for
 // again.  A round that is late never meets the next one.
 
-import { getJson, onKey, onKeyAsked, Refused, useKey } from "./api.js";
+import { getJson, hasKey, onKey, onKeyAsked, Refused, useKey } from "./api.js";
 import { findCluster, forgetCluster, refreshCluster } from "./cluster.js";
 import { $, duration, set, show, visible, ZONE } from "./dom.js";
 import { openGroup, refreshGroups } from "./groups.js";
@@ -93,7 +93,21 @@ onKeyAsked(() => show($("access"), true));
 $("access").onsubmit = (event) => {
   event.preventDefault();
   useKey($("key").value);
+  showAccess();
 };
+$("key-forget").onclick = () => {
+  $("key").value = "";
+  useKey("");
+  showAccess();
+};
+
+/** With a key there is a way to be without one. */
+function showAccess() {
+  if (hasKey()) show($("access"), true);
+  show($("key-forget"), hasKey());
+}
+
+showAccess();
 onKey(() => {
   forgetTopics();
   forgetOverview();

@@ -84,12 +84,20 @@ export async function refreshOverview(isCurrent = () => true) {
     }
     draw();
     fillTiles(metrics);
+    showFigures(true);
     show($("overview-trouble"), false);
   } catch (error) {
     if (!isCurrent()) return;
+    if (error.status === 401 || error.status === 403) showFigures(false);
     set($("overview-trouble"), why(error));
     show($("overview-trouble"), true);
   }
+}
+
+/** Figures that may not be seen are not shown as none. */
+function showFigures(isShown) {
+  for (const each of ["tiles", "activity", "charts"]) show($(each), isShown);
+  if (!isShown) show($("queues"), false);
 }
 
 async function getMetrics() {

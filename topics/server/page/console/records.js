@@ -5,6 +5,7 @@ import { $, button, clock, copy, count, digits, link, make, roves, set, show, si
 import { laidOut, preview, textOf } from "./json.js";
 import { deletedText, lossText } from "./loss.js";
 import { newer, ofPartition, older } from "./reading.js";
+import { search } from "./search.js";
 
 const PREVIEW_CHARS = 300;
 
@@ -16,7 +17,7 @@ const filter = () => ({ tag: $("tag").value.trim(), node: $("node").value.trim()
 /** Show a topic's newest records, or the page that begins with a record. */
 export function openRecords(topic, state, seq) {
   if (view?.topic === topic && (seq === undefined || view.wanted === seq)) return;
-  $("tag").value = $("node").value = "";
+  $("tag").value = $("node").value = $("find-text").value = "";
   view = { topic, isQueue: state.isQueue, head: state.head, first: 0, last: 0 };
   if (seq === undefined) go(() => older(topic, state.head + 1, filter()));
   else find(seq);
@@ -38,7 +39,7 @@ async function go(load, then = () => {}) {
   try {
     const page = await load();
     if (mine !== turn) return;
-    Object.assign(about, page, { wanted: undefined });
+    Object.assign(about, page, { wanted: undefined, said: undefined });
     show($("records-trouble"), false);
     draw(page.items);
     then(page);
@@ -84,8 +85,11 @@ function draw(items) {
   const rows = items.map((item) => (item.seq ? recordRow(item) : gapRow(item)));
   const first = rows.find((row) => row.dataset.seq)?.querySelector("button");
   if (first) first.tabIndex = 0;
-  $("records").replaceChildren(...rows);
-  $("records").classList.toggle("dated", items.some(({ seq, ts }) => seq && clock(ts).includes(" ")));
+  view.items = items;
+  $("records").replaceChildren(...($("newest-first").checked ? rows.reverse() : rows));
+  const isDated = items.some(({ seq, ts }) => seq && clock(ts).includes(" "));
+  for (const each of ["records", "record-heads"]) $(each).classList.toggle("dated", isDated);
+  show($("record-heads"), items.length > 0);
   show($("no-records"), !items.length);
   const { tag, node } = filter();
   set($("no-records"), tag || node ? "No record here matches." : "No records.");
@@ -144,12 +148,60 @@ function fillPager() {
   const { first, last, head, earliest = 1, isCut } = view;
   const shown = $("records").querySelectorAll(".record").length;
   const where = shown ? ` of ${digits(first + 1)} to ${digits(last)}` : "";
-  set($("range"), `${count(shown, "record")}${where}, head ${digits(head)}${isCut ? "; looked at a part, go on for more" : ""}`);
+  set($("range"), view.said ?? `${count(shown, "record")}${where}, head ${digits(head)}${isCut ? "; looked at a part, go on for more" : ""}`);
   $("oldest").disabled = $("older").disabled = first < earliest;
   $("newer").disabled = last >= head;
   $("newest").disabled = last >= head && !view.wanted;
 }
 
+// ---- search in data
+
+let searching = null; // {isStopped} of the search that runs
+
+async function look(typed, before) {
+  const about = view, mine = ++turn, run = { isStopped: false };
+  const isStopped = () => run.isStopped || mine !== turn;
+  searching = run;
+  about.isBusy = true;
+  set($("find-go"), "Stop");
+  show($("records-trouble"), false);
+  const onProgress = (looked, found, at) => {
+    if (mine === turn) set($("range"), `Looked at ${count(looked, "record")}, down to ${digits(at + 1)}; ${digits(found)} found`);
+  };
+  try {
+    const { items, next } = await search(about.topic, { before, typed, tag: filter().tag, isStopped, onProgress });
+    if (mine === turn) showFound(typed, items, next);
+  } catch (error) {
+    if (mine !== turn) return;
+    set($("records-trouble"), why(error));
+    show($("records-trouble"), true);
+  } finally {
+    if (mine === turn) about.isBusy = false;
+    if (searching === run) {
+      searching = null;
+      set($("find-go"), "Find");
+    }
+  }
+}
+
+function showFound(typed, items, next) {
+  draw(items);
+  set($("no-records"), "No record here matches.");
+  view.said = `${count(items.length, "record")} found${next ? `; all from ${digits(next)} on were looked at` : "; all were looked at"}`;
+  set($("range"), view.said);
+  if (!next) return;
+  const more = button("Search on", () => look(typed, next), "search-on");
+  $("records").append(make("p", "note", more));
+}
+
+$("find").onsubmit = (event) => {
+  event.preventDefault();
+  if (searching) { searching.isStopped = true; return; }
+  const typed = $("find-text").value.trim();
+  if (typed) look(typed, view.head + 1);
+  else go(() => older(view.topic, view.head + 1, filter()));
+};
+$("newest-first").onchange = () => { if (view?.items) draw(view.items); };
 $("oldest").onclick = () => go(() => newer(view.topic, { from_seq: 0 }, filter()));
 $("older").onclick = () => go(() => older(view.topic, view.first + 1, filter()));
 $("newer").onclick = () => go(() => newer(view.topic, { from_seq: view.last }, filter()));

@@ -2,8 +2,9 @@
 //
 // The nested lists are the graph for text, keyboard and screen reader; the lines are drawn behind them.
 
-import { getJson, onKey, why } from "./api.js";
-import { $, clock, count, digits, make, set, svg, toSecond } from "./dom.js";
+import { getJson, onKey, remove, why } from "./api.js";
+import { onNewRouter } from "./creation.js";
+import { $, button, clock, count, digits, make, set, svg, toSecond } from "./dom.js";
 import { REASONS } from "./loss.js";
 import { anyLog, known, summary } from "./topics.js";
 import { trees } from "./trees.js";
@@ -94,10 +95,33 @@ const PARTS = ["named", "filter", "total", "rate", "lag", "lost", "blocked"];
 function newCard(name) {
   const spans = Object.fromEntries(PARTS.map((part) => [part, make("span", part)]));
   const to = make("span", "unseen"), list = make("dl", "");
-  const box = make("details", "router", make("summary", "", to, ...Object.values(spans)), list);
+  const box = make("details", "router", make("summary", "", to, ...Object.values(spans)), list, removal(name));
   box.dataset.router = name;
   box.ontoggle = () => { if (box.open) refreshDetails(round); };
   return { name, box, spans, to, list, facts: new Map(), asked: 0, at: 0, rate: 0, state: {}, wires: [] };
+}
+
+/** A delete that asks first; what the router copied stays. */
+function removal(name) {
+  const box = make("p", "acts"), trouble = make("span", "trouble");
+  trouble.setAttribute("role", "alert");
+  const offer = () => {
+    const made = button("Delete router", () => box.replaceChildren(sure(), button("Keep it", offer)));
+    made.ariaLabel = `Delete router ${name}`;
+    box.replaceChildren(made, trouble);
+  };
+  const sure = () => button(`Delete ${name}`, async () => {
+    set(trouble, "");
+    try {
+      await remove(`/v0/routers/${encodeURIComponent(name)}`);
+      refreshRouters();
+    } catch (error) {
+      set(trouble, why(error));
+    }
+    offer();
+  }, "danger");
+  offer();
+  return box;
 }
 
 const number = (n) => (Number.isFinite(n) ? digits(n) : "?");
@@ -261,6 +285,7 @@ $("graph").onclick = ({ target }) => {
   const topic = target.closest("[data-topic]")?.dataset.topic;
   if (topic) location.hash = `#/topics/${topic}`;
 };
+onNewRouter(() => refreshRouters());
 onKey(() => { hasRouters = true; });
 
 /** The topic whose page was open last is marked. */
