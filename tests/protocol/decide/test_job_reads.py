@@ -333,3 +333,17 @@ def test_who_waits_may_find_what_is_damaged_or_gone(monkeypatch: pytest.MonkeyPa
         engine.engine.job_reads._answer(engine.topic("q"), parse_get("q", "1", {}), "t")
         assert engine.woken() == []
         engine.read_fetches()
+
+
+def test_a_queue_that_is_deleted_with_a_job_that_just_ended() -> None:
+    """A client that waited is refused once, though its job had ended before. (§10.9)"""
+    engine = queue()
+    engine.append("a", name="q")
+    engine.claim()
+    assert engine.job(1, wait_ms=5000) is None
+    engine.ack(1)
+    engine.drop("q")
+    engine.work_off()
+    [refused] = engine.woken()
+    assert isinstance(refused, Rejection)
+    assert not engine.engine.has_work()

@@ -24,6 +24,8 @@ class Queues(Mapping[int, Queue]):
         by_id: What the mapping holds.
         ending: Ids of queues of which a job may end sooner than was known at the last `take_ending`.
         behind: Ids of queues whose backlog lags, or did: each gets its turns to catch up.
+        awaited: Ids of queues in which a client waits for the end of a job.
+        left: Those of them that records left since it was last taken.
         noted: What is held of what workers said of jobs.
         next_lease: No lease from this number on was ever given.
         damages: What of sealed jobs' options could not be read, a sentence each.
@@ -34,6 +36,8 @@ class Queues(Mapping[int, Queue]):
         self.by_id: dict[int, Queue] = {}
         self.ending: dict[int, None] = {}
         self.behind: dict[int, None] = {}
+        self.awaited: set[int] = set()
+        self.left: dict[int, None] = {}
         self.next_lease = 1
         self.noted = Noted()
         self.damages: list[str] = []
@@ -120,6 +124,16 @@ class Queues(Mapping[int, Queue]):
         """The ids of queues of which a job may end sooner than was known when this was last called."""
         ending, self.ending = self.ending, {}
         return ending
+
+    def note_left(self, topic_id: int) -> None:
+        """Records left the queue."""
+        if topic_id in self.awaited:
+            self.left[topic_id] = None
+
+    def take_left(self) -> dict[int, None]:
+        """The ids of awaited queues that records left since this was last called."""
+        left, self.left = self.left, {}
+        return left
 
     # ------------------------------------------------------------------ catching up
 
