@@ -294,7 +294,7 @@ def view_of(queue: Queue, seq: int, now_ms: int) -> JobView:
     job, backlog = queue.jobs.get(seq), queue.backlog
     group, priority = None, 0
     if backlog is not None:
-        priority, group = backlog.options_of(seq)
+        priority, group = backlog.options_of([seq])[0]
     if job is None:
         ready_ms = 0 if backlog is None else backlog.not_before(seq)
         if ready_ms > now_ms:

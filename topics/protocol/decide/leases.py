@@ -203,7 +203,7 @@ def options_of(backlog: Backlog, seqs: Sequence[int]) -> Sequence[tuple[int, str
     """Priority and group of each job, where a job of the queue has options."""
     if not backlog.table.live:
         return ()
-    return list(map(backlog.options_of, seqs))
+    return backlog.options_of(seqs)
 
 
 def jobs_of(topic: Topic, grant: Grant) -> Jobs:
