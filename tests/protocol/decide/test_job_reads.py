@@ -382,3 +382,17 @@ def test_tags_on_a_disk_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         [page] = engine.woken()
 
     assert [job["seq"] for job in page["jobs"]] == [1]
+
+
+def test_a_queue_that_is_deleted_with_a_job_that_just_ended() -> None:
+    """A client that waited is refused once, though its job had ended before. (§10.9)"""
+    engine = queue()
+    engine.append("a", name="q")
+    engine.claim()
+    assert engine.job(1, wait_ms=5000) is None
+    engine.ack(1)
+    engine.drop("q")
+    engine.work_off()
+    [refused] = engine.woken()
+    assert isinstance(refused, Rejection)
+    assert not engine.engine.has_work()

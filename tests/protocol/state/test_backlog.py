@@ -118,7 +118,7 @@ def test_an_eviction_frees_options() -> None:
 def test_what_was_not_asked_for_is_nothing() -> None:
     engine = queue({"priority": 2}, {"group": "g"}, {}, order="group")
     found = backlog(engine)
-    assert [found.options_of(seq) for seq in (1, 2, 3)] == [(2, None), (0, "g"), (0, None)]
+    assert found.options_of([1, 2, 3]) == [(2, None), (0, "g"), (0, None)]
     assert found.group_of(2) == "g"
     assert found.not_before(1) == 0
     assert not found.is_late(1, 1 << 60)

@@ -56,6 +56,16 @@ def test_rows_are_found_by_seq_over_all_chunks() -> None:
     assert JobTable().row(1) is None
 
 
+@pytest.mark.parametrize("seqs", [[1, 2, 3], [3, 1], [4, 5, 6], [6, 1, 40, 5, 0]])
+def test_rows_of_many_are_those_of_each(seqs: list[int]) -> None:
+    """In any order, of one chunk or of several, also of jobs without options and beyond the last."""
+    table = JobTable()
+    for first in range(1, 31, 3):
+        table.add(options(first, urgent(first), None, urgent(-1)))
+    assert table.rows(seqs) == [table.row(seq) for seq in seqs]
+    assert JobTable().rows(seqs) == [None] * len(seqs)
+
+
 def test_flags_are_cleared() -> None:
     """The flags that a job had are returned; a job without options has none."""
     table = JobTable()

@@ -38,19 +38,18 @@ def tags_of(topic: Topic, seqs: Sequence[int]) -> dict[int, str]:
 def groups_of(topic: Topic, queue: Queue, seqs: Sequence[int]) -> dict[int, str]:
     """The groups of those of some jobs, ascending, that have one.  Raises DamagedRun."""
     found = tags_of(topic, seqs)
-    if queue.backlog is not None and queue.backlog.table.live:
-        given = ((seq, queue.backlog.group_of(seq)) for seq in seqs)
-        found |= {seq: group for seq, group in given if group is not None}
+    if seqs and queue.backlog is not None and queue.backlog.table.live:
+        given = zip(seqs, queue.backlog.options_of(seqs), strict=True)
+        found |= {seq: group for seq, (_, group) in given if group is not None}
     return found
 
 
 def known_of(topic: Topic, queue: Queue, seqs: Sequence[int]) -> dict[int, Known]:
     """What is kept of each of some jobs, ascending, when it ends.  Raises DamagedRun."""
     tags, backlog = tags_of(topic, seqs), queue.backlog
-    if backlog is None or not backlog.table.live:
+    if not seqs or backlog is None or not backlog.table.live:
         return {seq: Known(tags.get(seq)) for seq in seqs}
     found: dict[int, Known] = {}
-    for seq in seqs:
-        priority, group = backlog.options_of(seq)
+    for seq, (priority, group) in zip(seqs, backlog.options_of(seqs), strict=True):
         found[seq] = Known(tags.get(seq), group, priority)
     return found

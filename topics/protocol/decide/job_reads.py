@@ -3,7 +3,7 @@
 A page of jobs that wait looks at a bounded number of records, however many there are, and says where the
 next one goes on.  What became of a job is read from the queue's internal topic, by its tag.
 
-A client that waits for the end of a job is looked at when something left the queue (`Topic.removed`), so no
+A client that waits for the end of a job is looked at when something left the queue (`Queues.left`), so no
 command that ends jobs knows of it.
 """
 
@@ -157,6 +157,7 @@ class JobReads:
             return JobShown(topic.name, self._view(topic, queue, command.seq, moment.now_ms))
         waiting = self._waiting.setdefault(topic.topic_id, _Waiting(topic))
         waiting.commands[token] = command
+        self._state.queues.awaited.add(topic.topic_id)
         return Parked(command.wait_ms)
 
     @staticmethod
@@ -189,21 +190,26 @@ class JobReads:
 
     def is_due(self) -> bool:
         """Whether `step` has something to do now."""
-        return any(waiting.is_due() for waiting in self._waiting.values())
+        return bool(self._state.queues.left)
 
     def step(self, now_ms: int) -> None:
         """Answer those whose job has ended."""
-        for topic_id, waiting in [*self._waiting.items()]:
-            if not waiting.is_due():
-                continue
-            waiting.note()
+        for topic_id in self._state.queues.take_left():
+            waiting = self._waiting.get(topic_id)
+            if waiting is None:
+                continue  # the queue was deleted since
             self._unit.expire(waiting.topic, now_ms)
             for token, command in [*waiting.commands.items()]:
                 if not is_there(waiting.topic, command.seq):
                     del waiting.commands[token]
                     self._answer(waiting.topic, command, token)
             if not waiting.commands:
-                del self._waiting[topic_id]
+                self._end(topic_id)
+
+    def _end(self, topic_id: int) -> "_Waiting | None":
+        """No client waits in the queue any more."""
+        self._state.queues.awaited.discard(topic_id)
+        return self._waiting.pop(topic_id, None)
 
     def _answer(self, topic: Topic, command: GetJob, token: object) -> None:
         result: Outcome | Exception | None
@@ -238,11 +244,12 @@ class JobReads:
         for waiting in self._waiting.values():
             for token, command in waiting.commands.items():
                 self._answer(waiting.topic, command, token)
-        self._waiting.clear()
+        for topic_id in [*self._waiting]:
+            self._end(topic_id)
 
     def on_deleted(self, topic: Topic) -> None:
         """A queue was deleted, with all that was kept of its jobs."""
-        waiting = self._waiting.pop(topic.topic_id, None)
+        waiting = self._end(topic.topic_id)
         for token in () if waiting is None else waiting.commands:
             self._unit.wakes.append(Wake(token, no_such_topic(topic.name)))
 
@@ -299,15 +306,6 @@ class _Waiting:
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
         self.commands: dict[object, GetJob] = {}
-        self.note()
-
-    def note(self) -> None:
-        """All that has ended is known."""
-        self._removed = self.topic.removed
-
-    def is_due(self) -> bool:
-        """Whether something left the queue."""
-        return self._removed != self.topic.removed
 
 
 def search_ended(done: Topic, seq: int) -> "Generator[Sequence[Run], Moment, int | None]":
@@ -332,7 +330,7 @@ def search_ended(done: Topic, seq: int) -> "Generator[Sequence[Run], Moment, int
 def view_of(queue: Queue, seq: int, now_ms: int, group: str | None = None) -> JobView:
     """A job that is in its queue, and in a group (`groups_of`)."""
     job, backlog = queue.jobs.get(seq), queue.backlog
-    priority = 0 if backlog is None else backlog.options_of(seq)[0]
+    priority = 0 if backlog is None else backlog.options_of([seq])[0][0]
     if job is None:
         ready_ms = 0 if backlog is None else backlog.not_before(seq)
         if ready_ms > now_ms:

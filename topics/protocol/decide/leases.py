@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from operator import gt
 from typing import Final, Protocol
 
+from msgspec import UNSET
+
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, gate_of, logs_deletes
 from topics.protocol.decide.topics import note_read
@@ -18,6 +20,7 @@ from topics.protocol.model.events import JobsLeased, JobsReleased
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import NOW, Gate, Grant, Jobs
 from topics.protocol.model.ports import Extent
+from topics.protocol.state.backlog import Backlog
 from topics.protocol.state.job import Job
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.topic import Topic
@@ -128,7 +131,7 @@ class Leases:
             jobs = queue.jobs
             deliveries = [jobs[seq].deliveries + 1 if seq in jobs else 1 for seq in seqs]
         until_ms, node = now_ms + lease_ms, claimant.node
-        options = options_of(queue, seqs)
+        options = () if queue.backlog is None else options_of(queue.backlog, seqs)
         grant = Grant(topic.topic_id, node, seqs, leases, deliveries, until_ms, options)
         if queue.backlog is not None:
             rows = sorted(zip(seqs, leases, deliveries, strict=True))
@@ -136,7 +139,8 @@ class Leases:
         self._lease(
             topic, JobsLeased(now_ms, topic.topic_id, node, until_ms, seqs, leases, deliveries)
         )
-        queue.starts.note(now_ms, len(seqs), topic.config)
+        if topic.config.rate is not UNSET:
+            queue.starts.note(now_ms, len(seqs), topic.config)
         return grant
 
     def extend(
@@ -195,12 +199,11 @@ def held_jobs(queue: Queue, command: Held) -> tuple[list[Job], list[int]]:
     return queue.held(command.seqs, command.node, command.leases)
 
 
-def options_of(queue: Queue, seqs: Sequence[int]) -> Sequence[tuple[int, str | None]]:
+def options_of(backlog: Backlog, seqs: Sequence[int]) -> Sequence[tuple[int, str | None]]:
     """Priority and group of each job, where a job of the queue has options."""
-    backlog = queue.backlog
-    if backlog is None or not backlog.table.live:
+    if not backlog.table.live:
         return ()
-    return list(map(backlog.options_of, seqs))
+    return backlog.options_of(seqs)
 
 
 def jobs_of(topic: Topic, grant: Grant) -> Jobs:

@@ -192,7 +192,7 @@ class QueueCommands:
         claims whose time is over."""
         self._unit.expire(topic, moment.now_ms)
         queue = self._leases.settled(topic, moment.now_ms)
-        if _lags(queue):
+        if queue.backlog is not None and queue.backlog.lags:
             return  # and it is looked at again once it does not
         self.streams.free(queue)  # before it is asked which of them may take more
         jitter_ms = topic.config.claim_jitter_ms
@@ -253,7 +253,7 @@ class QueueCommands:
         waiting = self._waiting.find(topic.topic_id)
         if waiting is not None and (waiting.waiters or waiting.closes_ms is not None):
             self._serve(topic, waiting, moment)  # first come, first served
-        if not topic.config.claim_jitter_ms and not _lags(queue):
+        if not topic.config.claim_jitter_ms and (queue.backlog is None or not queue.backlog.lags):
             limit, waits = command.limit, ""
             if queue.is_paced(topic.config):
                 allowed, waits = self._leases.allowed(topic, queue, moment.now_ms)
@@ -610,11 +610,6 @@ class QueueCommands:
         queue.pushed.difference_update(self.streams.forget(stream))
         self._waiting.set_alarm(topic.topic_id, queue.next_ms())
         self._waiting.look_soon(topic.topic_id)
-
-
-def _lags(queue: Queue) -> bool:
-    """Whether nobody claims before more of the queue's records were looked at."""
-    return queue.backlog is not None and queue.backlog.lags
 
 
 def _still_held(queue: Queue, grant: Grant) -> Grant:

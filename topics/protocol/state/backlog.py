@@ -323,17 +323,19 @@ class Backlog:
 
     # ------------------------------------------------------------------ questions
 
-    def options_of(self, seq: int) -> tuple[int, str | None]:
-        """Priority of a job, and the group that was given to it."""
-        row = self.table.row(seq)
-        if row is None:
-            return 0, None
-        number = row.given_group
-        return row.priority, self.table.groups[number - 1] if number else None
+    def options_of(self, seqs: Sequence[int]) -> list[tuple[int, str | None]]:
+        """Priority of each job, and the group that was given to it; `seqs` in any order, at least one."""
+        groups = self.table.groups
+        return [
+            (0, None)
+            if row is None
+            else (row.priority, groups[row.given_group - 1] if row.given_group else None)
+            for row in self.table.rows(seqs)
+        ]
 
     def group_of(self, seq: int) -> str | None:
         """The group that was given to a job."""
-        return self.options_of(seq)[1]
+        return self.options_of([seq])[0][1]
 
     def not_before(self, seq: int) -> int:
         """From when on a job may be claimed; 0: at once."""

@@ -316,8 +316,8 @@ class ClaimOrder:
             source.at += len(some)
             jobs = self._jobs
             if len(some) <= _FEW:
-                is_live = self.topic.is_live
-                found += [seq for seq in some if seq not in jobs and is_live(seq)]
+                live = self.topic.live_of_few(some)
+                found += [seq for seq in live if seq not in jobs]
             else:
                 found += [seq for seq in self.topic.live_among(some) if seq not in jobs]
         for seq in found:

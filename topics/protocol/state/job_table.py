@@ -25,8 +25,6 @@ TAGGED: Final = 8
 SEQ_MAX: Final = 2**63 - 1
 CHUNK_ROWS: Final = 1 << 16
 _FIRST_ROWS: Final = 64
-_FEW: Final = 32
-"""Seqs up to which each is looked up alone: arrays cost more."""
 
 
 class JobRow(NamedTuple):
@@ -73,9 +71,6 @@ class _Chunk:
 
     def rows_in(self, spans: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of seqs in spans of shape (k, 2), both ends inclusive, ascending."""
-        if len(spans) <= _FEW and (spans[:, 0] == spans[:, 1]).all():
-            found = [row for seq in spans[:, 0].tolist() if (row := self.find(seq)) >= 0]
-            return np.array(found, np.int64)
         seqs = self.seqs
         begins, ends = seqs.searchsorted(spans[:, 0]), seqs.searchsorted(spans[:, 1], "right")
         hit = ends > begins
@@ -202,6 +197,16 @@ class JobTable:
         chunk = self._chunks[at]
         row = chunk.find(seq)
         return None if row < 0 else JobRow._make(chunk.rows.item(row))
+
+    def rows(self, seqs: Sequence[int]) -> list[JobRow | None]:
+        """The options of some jobs, in any order; None for each that has none."""
+        at = bisect_right(self._firsts, min(seqs)) - 1
+        if at < 0 or at != bisect_right(self._firsts, max(seqs)) - 1:
+            return list(map(self.row, seqs))
+        chunk = self._chunks[at]
+        places = np.minimum(chunk.seqs.searchsorted(np.array(seqs)), chunk.count - 1)
+        found = map(JobRow._make, chunk.rows[places].tolist())
+        return [row if row.seq == seq else None for seq, row in zip(seqs, found, strict=True)]
 
     def clear(self, seq: int, flags: int) -> int:
         """Clear flags of a job; returns its flags before, 0 where it has no options."""

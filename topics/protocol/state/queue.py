@@ -558,17 +558,17 @@ class Queue:
                 self._move(job, REMOVE_STEP)
             return
         # As `_move`, of which most acks need little.
-        jobs, ended = self.jobs, list[Job]()
-        for job in gone:
-            if job.place is LEASED and job.notes is None:
-                job.place = _LAST_PLACE
-                ended.append(job)
-                del jobs[job.seq]
-            else:
-                self._move(job, REMOVE_STEP)
+        jobs = self.jobs
+        ended = [job for job in gone if job.place is LEASED and job.notes is None]
+        for job in ended:
+            job.place = _LAST_PLACE
+            del jobs[job.seq]
         self.in_flight -= len(ended)
         if self.backlog is not None:
             self.backlog.ended(ended)
+        for job in gone if len(ended) < len(gone) else ():
+            if job.place is not _LAST_PLACE:
+                self._move(job, REMOVE_STEP)
 
     def remove_marked(self, marks: Sequence[Marks]) -> None:
         """Remove the jobs of the seqs that marks mean."""

@@ -24,6 +24,8 @@ class Queues(Mapping[int, Queue]):
         by_id: What the mapping holds.
         ending: Ids of queues of which a job may end sooner than was known at the last `take_ending`.
         behind: Ids of queues whose backlog lags, or did: each gets its turns to catch up.
+        awaited: Ids of queues in which a client waits for the end of a job.
+        left: Those of them that records left since it was last taken.
         noted: What is held of what workers said of jobs.
         redriven: Dead letters that went back to a queue, since this process decides; a replay does not count.
         next_lease: No lease from this number on was ever given.
@@ -35,6 +37,8 @@ class Queues(Mapping[int, Queue]):
         self.by_id: dict[int, Queue] = {}
         self.ending: dict[int, None] = {}
         self.behind: dict[int, None] = {}
+        self.awaited: set[int] = set()
+        self.left: dict[int, None] = {}
         self.next_lease = 1
         self.redriven = 0
         self.noted = Noted()
@@ -122,6 +126,16 @@ class Queues(Mapping[int, Queue]):
         """The ids of queues of which a job may end sooner than was known when this was last called."""
         ending, self.ending = self.ending, {}
         return ending
+
+    def note_left(self, topic_id: int) -> None:
+        """Records left the queue."""
+        if topic_id in self.awaited:
+            self.left[topic_id] = None
+
+    def take_left(self) -> dict[int, None]:
+        """The ids of awaited queues that records left since this was last called."""
+        left, self.left = self.left, {}
+        return left
 
     # ------------------------------------------------------------------ catching up
 

@@ -151,6 +151,11 @@ class RunList(Sequence[Run]):
     def delete(self, spans: NDArray[np.uint64]) -> Iterator[Run]:
         """Delete the rows that seq spans of shape (k, 2), both ends inclusive, cover; gives each run
         that they reach."""
+        if len(spans) == 1:
+            for run, lo, hi in self._pieces(spans.tolist()):
+                _delete_span(run, lo, hi)
+                yield run
+            return
         if len(spans) <= _SPANS_FEW:
             for run, pieces in groupby(self._pieces(spans.tolist()), itemgetter(0)):
                 _delete_few(run, [(lo, hi) for _, lo, hi in pieces])
@@ -237,15 +242,20 @@ def _disk_bytes(run: Run) -> int:
     return 0 if ref is None else ref.text_bytes + ref.count * SEALED_ROW_BYTES
 
 
+def _delete_span(run: Run, lo: int, hi: int) -> None:
+    if hi - lo <= _ROWS_FEW:
+        run.delete_span(lo, hi)
+        return
+    marked = np.zeros(run.count, np.bool_)
+    marked[lo:hi] = True
+    run.delete_marked(marked)
+
+
 def _delete_few(run: Run, spans: Sequence[Span]) -> None:
     """Delete rows of a run that lie in a few half-open spans."""
     if sum(hi - lo for lo, hi in spans) > _ROWS_FEW:
-        marked = np.zeros(run.count, np.bool_)
         for lo, hi in spans:
-            marked[lo:hi] = True
-        run.delete_marked(marked)
-    elif len(spans) == 1:
-        run.delete_span(*spans[0])
+            _delete_span(run, lo, hi)
     else:
         run.delete(np.array([row for lo, hi in spans for row in range(lo, hi)], np.int64))
 

@@ -448,6 +448,7 @@ class State:
         if queue is not None:
             queue.remove(spans)
             queue.remove_marked(marks)
+            self.queues.note_left(topic.topic_id)
         topic.deletes += 1
         self._set_totals(topic, count, size_bytes)
         self.attention[topic.topic_id] = topic
@@ -621,6 +622,7 @@ class State:
             queue = self.queues.get(topic.topic_id)
             if queue is not None:
                 queue.remove(np.array([[event.first_seq, event.last_seq]], np.uint64))
+                self.queues.note_left(topic.topic_id)
         topic.count_loss(event.reason, seqs, event.now_ms)
 
     def _drop_volatile(self, topic: Topic) -> None:
@@ -656,6 +658,7 @@ class State:
         queue = self.queues.get(topic.topic_id)
         if queue is not None:
             queue.pass_through(topic.gone_through())
+            self.queues.note_left(topic.topic_id)
         if topic.holes and topic.holes[0].last_seq < floor:
             topic.holes = [hole for hole in topic.holes if hole.last_seq >= floor]
 

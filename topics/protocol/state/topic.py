@@ -262,6 +262,15 @@ class Topic:
                 live += rows.tolist()
         return [seq for seq in live if seq > gone_through]
 
+    def live_of_few(self, seqs: Sequence[int]) -> list[int]:
+        """The same of a few that may lie apart."""
+        gone_through, live = self.gone_through(), []
+        for run, spans in self.runs.extents_in_order(seqs):
+            flags, first_seq = run.flags, run.first_seq
+            for lo, hi in spans:
+                live += [row + first_seq for row in range(lo, hi) if flags[row] == LIVE]
+        return live if not live or live[0] > gone_through else [s for s in live if s > gone_through]
+
     def is_live(self, seq: int) -> bool:
         """Whether the record of a seq is live."""
         starts = self.runs.starts
