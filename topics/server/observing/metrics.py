@@ -241,9 +241,9 @@ def _row(topic: Topic, state: State, caller: Caller) -> _Row:
 
 def _blocked(queue: Queue, count: int) -> int | None:
     """Ready jobs that wait for others of their group; None where they are too many to be counted."""
-    if queue.backlog is None or not queue.backlog.is_capped:
+    if queue.backlog is None or not queue.backlog.order.is_capped:
         return 0
-    return queue.backlog.blocked() if count <= BLOCKED_JOBS_MAX else None
+    return queue.backlog.order.blocked() if count <= BLOCKED_JOBS_MAX else None
 
 
 def _aggregates(source: Measured, process: Process, jobs: _Jobs) -> Iterable[Family]:
