@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 from sim.files import SimFiles
 
@@ -16,16 +17,17 @@ from topics.protocol.cluster.rule.replica import Mark, Place, Skip
 from topics.protocol.cluster.rule.steps import ClientReply, Decided
 from topics.protocol.cluster.rule.unit import Unit, UnitPart, joined
 from topics.protocol.cluster.turns import LeaderTurns, Proposal
+from topics.protocol.commit import unit_of_work
 from topics.protocol.commit.publication import Publication
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.driver.driver import Driver
 from topics.protocol.driver.group_commit import GroupCommit
 from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames
-from topics.protocol.model.events import Event, PlaceReached
+from topics.protocol.model.events import Event, Fired, PlaceReached, RecordsAppended
 from topics.protocol.model.ports import Recovery
 
-from .engine_world import ENGINE_KINDS, told_engine_world
+from .engine_world import ENGINE_KINDS, SCHEDULED, told_engine_world
 from .engines import LIMITS, EngineProcess, new_store
 from .invariants import Violation
 from .world import World
@@ -278,11 +280,24 @@ def call_durable_what_is_not_synced(patch: Patch) -> None:
     patch.setattr(LeaderTurns, "written", early)
 
 
+def tell_others_of_a_record_without_its_tick(patch: Patch) -> None:
+    """The next leader lets the tick happen again."""
+    own = unit_of_work.encode
+
+    def encode(event: Event) -> Any:
+        if isinstance(event, RecordsAppended) and isinstance(event.cause, Fired):
+            event = msgspec.structs.replace(event, cause=None)
+        return own(event)
+
+    patch.setattr(unit_of_work, "encode", encode)
+
+
 @dataclass(frozen=True)
 class Bug:
     sow: Callable[[Patch], None]
     found_by: frozenset[str]
     kinds: tuple[str, ...] = ("storm", "duel", "twins", "calm", "trims")
+    has_schedules: bool = False
 
 
 STATE = "a unit applies", "a store opens", "a state is of its index", "asserted", "replicas agree"
@@ -317,6 +332,12 @@ BUGS: dict[str, Bug] = {
         (call_durable_what_is_not_synced, COPIES),
     )
 }
+BUGS["tell_others_of_a_record_without_its_tick"] = Bug(
+    tell_others_of_a_record_without_its_tick,
+    frozenset(("no double",)),
+    tuple(SCHEDULED),
+    has_schedules=True,
+)
 
 FIRST: dict[str, int] = {
     "call_durable_what_is_not_synced": 76,
@@ -345,7 +366,8 @@ def find(bug: Bug, seeds: int = SEEDS) -> tuple[int, Violation]:
         bug.sow(patch)
         for seed in tried:
             try:
-                told_engine_world(seed)
+                kind = kinds[seed % len(kinds)]
+                told_engine_world(seed, SCHEDULED[kind] if bug.has_schedules else None)
             except Violation as violation:
                 return seed, violation
     raise AssertionError(f"no world of {len(tried)} meets it")

@@ -16,8 +16,14 @@ from topics.protocol.driver.reply import Reply
 from topics.protocol.engine import Engine
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.records import parse_delete
+from topics.protocol.faces.http.schedules import parse_put_schedule
 from topics.protocol.faces.http.topics import parse_put
-from topics.protocol.model.commands import Command, CommitOffsets, JoinGroup
+from topics.protocol.model.commands import (
+    Command,
+    CommitOffsets,
+    JoinGroup,
+    PauseSchedule,
+)
 from topics.protocol.model.errors import ErrorCode, Rejection, StoreError
 from topics.protocol.model.events import (
     Event,
@@ -57,13 +63,15 @@ CALLS = 60
 
 @dataclass(frozen=True)
 class EngineStyle(Style):
-    """`tick`: time passes, `put`: topics are configured anew, `delete`: records are, `group`: consumers commit and join."""
+    """`tick`: time passes, `put`: topics are configured anew, `delete`: records are, `group`: consumers commit and join,
+    `schedule`: one is made, or paused."""
 
     tick: float = 3
     put: float = 0.3
     delete: float = 0.4
     claim: float = 2
     group: float = 0
+    schedule: float = 0
 
 
 def _of(style: Style) -> EngineStyle:
@@ -76,6 +84,10 @@ GROUPED: dict[str, EngineStyle] = {
     kind: replace(ENGINE_KINDS[kind], group=3) for kind in ("storm", "twins", "trims", "cuts")
 }
 """Worlds with groups of consumers: `g` has offsets, and `h` has members."""
+SCHEDULED: dict[str, EngineStyle] = {
+    kind: replace(ENGINE_KINDS[kind], schedule=1) for kind in ("storm", "twins", "calm")
+}
+"""Worlds with a schedule, whose ticks are records of `ticks`."""
 
 
 def _marks_of(batch: Batch | PackedBatch) -> list[Any]:
@@ -297,6 +309,21 @@ class EngineWorld(World):
                 self.committed.add(offset)
 
         self._submit(process, CommitOffsets("g", [OffsetCommit("plain", offset)]), told)
+
+    def do_schedule(self) -> None:
+        """A schedule is made, or configured anew, which its ticks outlive; or rests until then."""
+        if not (process := self.leader()):
+            return
+        if process.node.format < FORMAT and self.rng.random() < 0.5:
+            process.member.write_format(FORMAT)  # all nodes are upgraded by now
+        choice = self.rng.random()
+        if choice < 0.8:
+            missed = self.rng.choice(("all", "one"))
+            record = {"data": "tick"}
+            body = {"topic": "ticks", "record": record, "every_ms": 1000, "missed": missed}
+            self._submit(process, parse_put_schedule("s", orjson.dumps(body), LIMITS))
+        elif "s" in process.engine.state.schedules.by_name:
+            self._submit(process, PauseSchedule("s"))
 
     @staticmethod
     def _submit(process: EngineProcess, command: Command, told: Callable[[Any], None] = id) -> None:

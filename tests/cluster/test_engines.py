@@ -6,13 +6,15 @@ from collections import Counter
 import pytest
 
 from .engine_bugs import BUGS, find
-from .engine_world import ENGINE_KINDS, GROUPED, told_engine_world
+from .engine_world import ENGINE_KINDS, GROUPED, SCHEDULED, told_engine_world
 
 SAMPLE, FULL = 48, int(os.environ.get("TOPICS_TESTS_WORLDS", "1200"))
 """Worlds of the default run, and of `pytest -m long tests/cluster`."""
 
 GROUPED_SAMPLE = 3
 """Of each kind that has groups."""
+SCHEDULED_SAMPLE = 3
+"""Of each kind that has a schedule."""
 
 
 @pytest.mark.long
@@ -51,6 +53,14 @@ def test_groups_and_their_offsets_are_what_the_log_says(kind: str) -> None:
     worlds = [told_engine_world(seed, GROUPED[kind]) for seed in range(GROUPED_SAMPLE)]
     assert sum(len(world.committed) for world in worlds) > 0
     assert kind == "cuts" or sum(world.reference.generation for world in worlds) > 0
+
+
+@pytest.mark.parametrize("kind", SCHEDULED)
+def test_each_tick_happens_once(kind: str) -> None:
+    """Over every change of leaders, also one that comes while a tick is on its way. (§14)"""
+    worlds = [told_engine_world(seed, SCHEDULED[kind]) for seed in range(SCHEDULED_SAMPLE)]
+    ticks = [mark for world in worlds for mark in world.reference.born if isinstance(mark, tuple)]
+    assert len(ticks) > SCHEDULED_SAMPLE
 
 
 @pytest.mark.parametrize(

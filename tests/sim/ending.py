@@ -15,7 +15,9 @@ import msgspec
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide import job_notes
+from topics.protocol.decide.ended_erasure import EndedErasure
 from topics.protocol.decide.leases import Leases
+from topics.protocol.faces.http.records import parse_delete
 from topics.protocol.model.events import RecordsAppended, RecordsDeleted, Redriven
 from topics.protocol.model.names import DONE
 from topics.protocol.state.job import Job
@@ -127,6 +129,8 @@ class World(Lives):
             self.redrive()
         elif choice < 0.84:
             self.change()
+        elif choice < 0.87:
+            self.erase()
         elif choice < 0.92:
             engine.drive(engine.schedule.round(checkpoint=True))
         else:
@@ -193,6 +197,20 @@ class World(Lives):
             else:
                 del asked.jobs[job["data"]]
                 self.engine.change("cancel", job["seq"])
+
+    def erase(self) -> None:
+        """Everything below a number goes, and then what is kept of jobs that ended: an entry of the log each."""
+        below = self.dice.randint(1, max(self.engine.topic("q").head_seq, 1))
+        gone = [job["data"] for job in self.items() if job["seq"] < below]
+        with self.asking() as asked:
+            for number in gone:
+                del asked.jobs[number]
+            self.engine.ask(parse_delete("q", b'{"before_seq": %d, "erase": true}' % below))
+        with self.asking() as asked:
+            asked.results = {seq: each for seq, each in asked.results.items() if seq >= below}
+            asked.dead = {seq for seq in asked.dead if seq >= below}
+            self.engine.work_off()
+            self.engine.woken()
 
     # ------------------------------------------------------------------ what is there
 
@@ -315,6 +333,25 @@ def redriven_letters_lost(patch: Patch) -> None:
     _redriven(patch, keeps_copy=False)
 
 
+def ends_outlive_an_erasure(patch: Patch) -> None:
+    patch.setattr(EndedErasure, "begin", lambda self, topic, command, answer, *_: answer)
+
+
+def erased_ends_come_back(patch: Patch) -> None:
+    """That they are gone is in no log."""
+    emit = UnitOfWork.emit
+
+    def forgetful(
+        self: UnitOfWork, event: Any, *, logged: bool = True, log_bytes: int = 4096
+    ) -> None:
+        is_of_ends = (
+            isinstance(event, RecordsDeleted) and self.state.by_id[event.topic_id].partition == DONE
+        )
+        emit(self, event, logged=logged and not is_of_ends, log_bytes=log_bytes)
+
+    patch.setattr(UnitOfWork, "emit", forgetful)
+
+
 BUGS: dict[str, Bug] = {
     each.__name__: Bug(each, found)
     for each, found in (
@@ -324,5 +361,7 @@ BUGS: dict[str, Bug] = {
         (nacks_in_no_log, "the delay of job"),
         (redriven_letters_doubled, "in the queue too"),
         (redriven_letters_lost, "^jobs are"),
+        (ends_outlive_an_erasure, "^results are|^dead jobs are"),
+        (erased_ends_come_back, "^results are|^dead jobs are"),
     )
 }

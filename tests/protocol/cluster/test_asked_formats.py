@@ -60,7 +60,7 @@ FIELDS = {
     "DeleteRecords": "topic before_seq match erase trims partition",
     "DeleteSeqs": "topic epoch seqs",
     "Purge": "topic seq keep match partition",
-    "Redrive": "topic to match limit is_dry",
+    "Redrive": "topic to match limit is_dry seqs",
     "CreateWatch": "wid topics view heartbeat_ms lenient cursors holder listed",
     "PutRouter": "router config create_dest",
     "GetRouter": "router",

@@ -1,6 +1,7 @@
 """Queue commands: claims, acks, nacks, leases in time, and who waits (§10)."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -893,3 +894,34 @@ def test_jobs_that_expire_are_found_meanwhile(monkeypatch: pytest.MonkeyPatch) -
     engine.engine.advance(engine.now_ms)
     turns(engine)
     assert engine.state("q")["queue"]["expired"] == 18
+
+
+@pytest.mark.parametrize(
+    ("config", "waits"),
+    [
+        ({"max_in_flight": 1}, "in_flight"),
+        ({"order": "group"}, "group"),
+        ({"group_max_in_flight": 1}, "group"),
+        ({"rate": {"max": 1, "per_ms": 60_000}}, "rate"),
+    ],
+)
+def test_who_waited_is_told_what_kept_jobs_from_a_claim(config: dict[str, Any], waits: str) -> None:
+    """With fewer jobs than were asked for, and with none when the time is over; of a queue that is empty nothing
+    does. (§10.2)"""
+    engine = queue(**config)
+    engine.pass_time(START_MS + 60_000)
+    parked(engine, max=3, wait_ms=30_000)
+    engine.append(*({"data": n, "group": "g"} for n in range(2)), name="q")
+    engine.work_off()
+    [few] = engine.woken()
+    assert ([job["$seq"] for job in few["claimed"]], few["ready"], few["waits"]) == ([1], 1, waits)
+
+    parked(engine, wait_ms=100)
+    engine.pass_time(engine.now_ms + 100)
+    [none] = engine.woken()
+    assert (none["claimed"], none["waits"]) == ([], waits)
+    engine.delete("q", before_seq=99)
+    parked(engine, wait_ms=100)
+    engine.pass_time(engine.now_ms + 100)
+    [none] = engine.woken()
+    assert "waits" not in none

@@ -204,7 +204,7 @@ class QueueCommands:
             if waiting.waiters:
                 self._hand_out(topic, queue, waiting, moment)
         for token in waiting.take_ended(moment.now_ms):
-            self._answer(token, topic, None)
+            self._answer(token, topic, None, self._limit_of(topic, queue, moment.now_ms))
         self._waiting.set_alarm(topic.topic_id, queue.next_ms())
 
     def _hand_out(self, topic: Topic, queue: Queue, waiting: WaitQueue, moment: Moment) -> None:
@@ -240,7 +240,9 @@ class QueueCommands:
             queue.backlog.order.end_take()
         for token, who, grant in granted:
             if who.stream is None:
-                self._answer(token, topic, grant)
+                is_short = len(grant.seqs) < who.limit
+                waits = self._limit_of(topic, queue, moment.now_ms) if is_short else ""
+                self._answer(token, topic, grant, waits)
             else:
                 self.streams.give(queue, who.stream, grant)
 
@@ -374,8 +376,16 @@ class QueueCommands:
         total = np.cumsum(np.concatenate(sizes), dtype=np.int64)
         return max(int(total.searchsorted(budget_bytes, "right")), 1)
 
-    def _answer(self, token: object, topic: Topic, grant: Grant | None) -> None:
-        self._unit.wakes.append(Wake(token, self._granted(topic, grant)))
+    def _answer(self, token: object, topic: Topic, grant: Grant | None, waits: str = "") -> None:
+        self._unit.wakes.append(Wake(token, self._granted(topic, grant, waits=waits)))
+
+    def _limit_of(self, topic: Topic, queue: Queue, now_ms: int) -> str:
+        """What keeps the jobs that are ready, if any are left, from being claimed (133)."""
+        if queue.is_paced(topic.config):
+            allowed, why = self._leases.allowed(topic, queue, now_ms)
+            if not allowed:
+                return why
+        return "group" if queue.backlog is not None and queue.backlog.order.is_capped else ""
 
     def _granted(
         self, topic: Topic, grant: Grant | None, *, at_least: Gate = Gate.NOW, waits: str = ""
