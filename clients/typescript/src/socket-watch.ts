@@ -1,7 +1,8 @@
 // `SocketWatch`: a watch over a WebSocket.
 //
-// Frames wait as they came, and count once they are handed out. So a subscription that is made anew, after a break or
-// a rest, begins behind the page that was handed out last, and frames that waited are dropped.
+// Frames wait as they came, and count once they are handed out. So a subscription that is made
+// anew, after a break or a rest, begins behind the page that was handed out last, and frames that
+// waited are dropped.
 
 import type { TopicsError } from "./errors.js";
 import { encode } from "./json.js";
@@ -11,8 +12,12 @@ import { given } from "./session.js";
 import type { Socket } from "./socket.js";
 import { Settled } from "./waiting.js";
 
-/** Options of a watch over a WebSocket; a server pings its sockets itself, and needs no `heartbeat_ms`. */
-export interface SocketWatchOptions extends Begin, Omit<WatchOptionsOnWire, "node" | "heartbeat_ms"> {
+/**
+ * Options of a watch over a WebSocket; a server pings its sockets itself, and needs no
+ * `heartbeat_ms`.
+ */
+export interface SocketWatchOptions
+  extends Begin, Omit<WatchOptionsOnWire, "node" | "heartbeat_ms"> {
   /** The `cursor` of an earlier watch of the same topics, to go on there. */
   cursor?: string;
 }
@@ -84,10 +89,14 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
     if (this.#isSubscribing || this.#isClosed) return;
     this.#isSubscribing = true;
     const { topics, cursor } = this.#places.wanted;
-    const fields = encode(given({ ...this.#options, topics, cursor, position: this.#socket.positionText }));
+    const fields = encode(
+      given({ ...this.#options, topics, cursor, position: this.#socket.positionText }),
+    );
     // On another connection it is made anew, from where the pages are then.
     const take = (reply: any) => this.#subscribed(reply);
-    this.#socket.command("subscribe", fields.slice(1, -1), false, take).catch((error) => this.#refused(error));
+    this.#socket
+      .command("subscribe", fields.slice(1, -1), false, take)
+      .catch((error) => this.#refused(error));
   }
 
   /** @internal Take a message, if it is of this watch. */
