@@ -8,9 +8,10 @@ import type { TopicsError } from "./errors.js";
 import { encode } from "./json.js";
 import type { WatchOptionsOnWire } from "./models.js";
 import { formatCursor, type Begin, type Places, type WatchPage } from "./places.js";
-import { given } from "./session.js";
-import type { Socket } from "./socket.js";
-import { Settled } from "./waiting.js";
+import { Attempts } from "./retry.js";
+import { given, type Session } from "./session.js";
+import { PASSING, type Socket } from "./socket.js";
+import { Settled, sleep } from "./waiting.js";
 
 /**
  * Options of a watch over a WebSocket; a server pings its sockets itself, and needs no
@@ -36,18 +37,22 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
   #error: TopicsError | undefined;
   #woken = new Settled<void>();
 
+  #attempts: Attempts | undefined;
   readonly #socket: Socket;
+  readonly #session: Session;
   readonly #places: Places<D>;
   readonly #options: { [name: string]: unknown };
 
   constructor(
     socket: Socket,
+    session: Session,
     places: Places<D>,
     /** Names of all topics that it was made for. */
     readonly topics: string[],
     options: { [name: string]: unknown },
   ) {
     this.#socket = socket;
+    this.#session = session;
     this.#places = places;
     this.#options = options;
   }
@@ -60,7 +65,8 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
   /** Leave the topics; there are no more pages. */
   close(): void {
     if (this.#isClosed) return;
-    this.#leave();
+    // Commands are executed in order: one that subscribes, and is under way, is undone, too.
+    if (this.#isLive || this.#isSubscribing) this.#leave();
     this.#isClosed = true;
     this.#socket.left(this);
     this.#wake();
@@ -90,7 +96,7 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
     this.#isSubscribing = true;
     const { topics, cursor } = this.#places.wanted;
     const fields = encode(
-      given({ ...this.#options, topics, cursor, position: this.#socket.positionText }),
+      given({ ...this.#options, topics, cursor, position: this.#session.position.text }),
     );
     // On another connection it is made anew, from where the pages are then.
     const take = (reply: any) => this.#subscribed(reply);
@@ -118,6 +124,7 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
 
   /** @internal */
   fail(error: TopicsError): void {
+    this.lost();
     this.#error ??= error;
     this.#socket.left(this);
     this.#wake();
@@ -127,6 +134,8 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
 
   #subscribed({ topics }: any): void {
     this.#isSubscribing = false;
+    if (this.#isClosed) return;
+    this.#attempts = undefined;
     const { pages, isStale } = this.#places.begin(topics);
     this.#pages.push(...pages);
     this.#wake();
@@ -137,7 +146,12 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
   #refused(error: TopicsError): void {
     this.#isSubscribing = false;
     // The connection was lost meanwhile: the next one subscribes.
-    if (error.code !== "unreachable") this.fail(error);
+    if (error.code === "unreachable") return;
+    this.#attempts ??= new Attempts(this.#session.retry);
+    const isWorth = PASSING.includes(error.status);
+    const pause_ms = isWorth ? this.#attempts.pause(error.retry_after_ms ?? 0) : undefined;
+    if (pause_ms === undefined) this.fail(error);
+    else void sleep(pause_ms).then(() => this.#error ?? this.subscribe());
   }
 
   #leave(): void {

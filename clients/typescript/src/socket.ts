@@ -31,7 +31,7 @@ const MESSAGE_BYTES_MAX = 8 << 20;
 /** How often the server is asked for a sign of life, and how long it may take, in milliseconds. */
 const PING_MS = 15_000;
 /** Statuses of an `error` after which the same command may do better. */
-const PASSING = [429, 503];
+export const PASSING = [429, 503];
 
 /** A command that waits for its reply. */
 class Command {
@@ -41,7 +41,9 @@ class Command {
   constructor(
     session: Session,
     readonly text: string,
-    /** Sent again on the next connection; else it fails with this one. */
+    /**
+     * Sent again on the next connection, and after a refusal that passes; else it fails with these.
+     */
     readonly isKept: boolean,
     /** Called with the reply before the message behind it is looked at. */
     readonly take: (reply: any) => void,
@@ -63,7 +65,6 @@ export class Socket implements AsyncDisposable {
   readonly #watches = new Set<SocketWatch<any>>();
 
   readonly #session: Session;
-
   readonly #options: SocketOptions;
 
   constructor(client: Client, options: SocketOptions = {}) {
@@ -102,11 +103,11 @@ export class Socket implements AsyncDisposable {
       if (taken !== undefined)
         throw new TypeError(`topic "${taken}" is watched over this socket already`);
     }
+    this.#connect();
     const places = new Places<D>(begins, parseCursor(cursor));
-    const watch = new SocketWatch<D>(this, places, Object.keys(begins), wire);
+    const watch = new SocketWatch<D>(this, this.#session, places, Object.keys(begins), wire);
     this.#watches.add(watch);
     if (this.#isOpen) watch.subscribe();
-    else this.#connect();
     return watch;
   }
 
@@ -130,7 +131,7 @@ export class Socket implements AsyncDisposable {
 
   /** @internal Send a command; its reply. */
   command(op: string, fields: string, isKept: boolean, take = (_: any): void => {}): Promise<any> {
-    if (this.#isClosed) throw new TypeError("the socket is closed");
+    this.#connect();
     const id = ++this.#lastId;
     const text = `{"op":"${op}","request_id":${id}${fields && ","}${fields}}`;
     // A character is a byte at least; the server counts exactly.
@@ -143,13 +144,7 @@ export class Socket implements AsyncDisposable {
     const command = new Command(this.#session, text, isKept, take);
     this.#commands.set(id, command);
     if (this.#isOpen) this.#socket!.send(text);
-    else this.#connect();
     return command.reply.promise;
-  }
-
-  /** @internal */
-  get positionText(): string | undefined {
-    return this.#session.position.text;
   }
 
   /** @internal A watch has ended. */
@@ -159,8 +154,10 @@ export class Socket implements AsyncDisposable {
 
   // ---------------------------------------------------------------- the connection
 
+  /** Connect, unless there is a connection, or one that is being made. */
   #connect(): void {
-    if (this.#socket !== undefined || this.#isClosed) return;
+    if (this.#isClosed) throw new TypeError("the socket is closed");
+    if (this.#socket !== undefined) return;
     const { url, headers } = this.#session.target;
     const { connect = connectGlobally } = this.#options;
     const socket = connect(
@@ -172,7 +169,9 @@ export class Socket implements AsyncDisposable {
     socket.addEventListener("message", ({ data }) => this.#take(String(data)));
     // Its close follows, and says enough.
     socket.addEventListener("error", () => {});
-    socket.addEventListener("close", () => void this.#lost(), { once: true });
+    socket.addEventListener("close", () => this.#lost().catch((error) => this.#fail(error)), {
+      once: true,
+    });
   }
 
   #opened(): void {
@@ -209,6 +208,7 @@ export class Socket implements AsyncDisposable {
     const pause_ms = this.#attempts.pause(0);
     if (pause_ms !== undefined) await sleep(pause_ms);
     this.#socket = undefined;
+    if (this.#isClosed) return;
     if (pause_ms !== undefined) return this.#connect();
     this.#attempts = undefined;
     this.#fail(why);
@@ -239,9 +239,8 @@ export class Socket implements AsyncDisposable {
       return command.reply.resolve(message);
     }
     const error = socketError(message, message.retry_after_ms);
-    const pause_ms = PASSING.includes(error.status)
-      ? command.attempts.pause(error.retry_after_ms ?? 0)
-      : undefined;
+    const isWorth = command.isKept && PASSING.includes(error.status);
+    const pause_ms = isWorth ? command.attempts.pause(error.retry_after_ms ?? 0) : undefined;
     if (pause_ms === undefined) {
       this.#commands.delete(message.request_id);
       return command.reply.reject(error);

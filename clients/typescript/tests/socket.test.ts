@@ -92,6 +92,35 @@ test("a command that is refused rejects, and the socket stays (§7.7)", async ()
   expect((await socket.publish(topic, [{ data: 1 }])).seqs).toEqual([1]);
 });
 
+test("a watch that is closed at once gives its topic free", async () => {
+  const topic = client().topic(fresh());
+  await topic.append(1);
+  await using socket = socketOf();
+
+  await socket.ping();
+  socket.watch(topic.name).close();
+  const watch = socket.watch(topic.name);
+  const pages = await first(1, watch);
+  await socket.publish(topic.name, [{ data: 2 }]);
+  pages.push(...(await first(1, watch)));
+
+  expect(dataOf(pages)).toEqual([1, 2]);
+});
+
+test("a connection that cannot be made leaves nothing behind", async () => {
+  let isBroken = true;
+  const connect: typeof connectWs = (url, headers) => {
+    if (isBroken) throw new RangeError("not yet");
+    return connectWs(url, headers);
+  };
+  await using socket = new Socket(client(), { connect });
+
+  await expect(socket.ping()).rejects.toThrow(RangeError);
+  expect(() => socket.watch("jobs")).toThrow(RangeError);
+  isBroken = false;
+  expect(await socket.ping()).toBeGreaterThan(0);
+});
+
 test("one watch for each topic, and none after the end", async () => {
   const topic = fresh();
   await client().topic(topic).put();
