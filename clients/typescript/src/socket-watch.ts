@@ -10,7 +10,7 @@ import type { WatchOptionsOnWire } from "./models.js";
 import { formatCursor, type Begin, type Places, type WatchPage } from "./places.js";
 import { Attempts } from "./retry.js";
 import { given, type Session } from "./session.js";
-import { PASSING, type Socket } from "./socket.js";
+import type { Socket } from "./socket.js";
 import { Settled, sleep } from "./waiting.js";
 
 /**
@@ -23,6 +23,8 @@ export interface SocketWatchOptions
   cursor?: string;
 }
 
+/** Statuses of an `error` after which the same command may do better. */
+export const PASSING = [429, 503];
 /** Frames that may wait; beyond that the topics are left until they are taken. */
 const WAITING_MAX = 64;
 

@@ -12,7 +12,7 @@ import type { Appended, NewRecord } from "./models.js";
 import { beginsOf, parseCursor, Places, type WatchTopics } from "./places.js";
 import { Attempts } from "./retry.js";
 import { given, type Session } from "./session.js";
-import { SocketWatch, type SocketWatchOptions } from "./socket-watch.js";
+import { PASSING, SocketWatch, type SocketWatchOptions } from "./socket-watch.js";
 import { Settled, sleep } from "./waiting.js";
 
 /** Options of a socket. */
@@ -30,8 +30,6 @@ export interface SocketOptions {
 const MESSAGE_BYTES_MAX = 8 << 20;
 /** How often the server is asked for a sign of life, and how long it may take, in milliseconds. */
 const PING_MS = 15_000;
-/** Statuses of an `error` after which the same command may do better. */
-export const PASSING = [429, 503];
 
 /** A command that waits for its reply. */
 class Command {
