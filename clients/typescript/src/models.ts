@@ -28,6 +28,11 @@ export type Job<D = any> = With<Plain<Schemas["Job"]>, D>;
 /** A tag, or `["tag", "Eq" | "Glob", pattern]` (§5). */
 export type TagMatch = string | ["tag", "Eq" | "Glob", string];
 
+/** A body with the tags that it matches as they are written. */
+type Matching<T> = Omit<T, "match"> & { match?: TagMatch | null };
+/** A body without the jobs that it names. */
+type OfJobs<T> = Omit<T, "seqs" | "lease_ids">;
+
 /**
  * Records that were lost before this reader saw them: `gap_from` to `gap_to`, both inclusive
  * (§3.3).
@@ -44,6 +49,15 @@ export type TopicSummary = Schemas["TopicSummary"];
 export type TopicDeleted = Schemas["TopicDeleted"];
 export type RecordsDeleted = Schemas["RecordsDeleted"];
 export type Purged = Schemas["Purged"];
+
+export type DeleteOptions = Matching<Schemas["DeleteBody"]>;
+export type PurgeOptions = Schemas["PurgeBody"];
+
+export type ClaimOptions = Schemas["ClaimBody"];
+export type AckOptions = OfJobs<Schemas["AckBody"]>;
+export type NackRequest = OfJobs<Schemas["NackBody"]>;
+export type ExtendOptions = OfJobs<Schemas["ExtendBody"]>;
+export type RedriveOptions = Matching<Omit<Schemas["RedriveBody"], "to">>;
 
 export type Claimed<D = any> = Omit<Schemas["Claimed"], "claimed"> & { claimed: Job<D>[] };
 export type Acked = Schemas["Acked"];

@@ -48,12 +48,7 @@ export class Queue<D = any> extends Topic<D> {
    * Lease jobs to the worker `node` (§10.2). Repeated where its answer was lost: the jobs of that
    * answer are handed out again when their lease ends.
    */
-  async claim({
-    signal,
-    ...body
-  }: Signalled<{ node: string; max?: number; lease_ms?: number; wait_ms?: number }>): Promise<
-    Claimed<D>
-  > {
+  async claim({ signal, ...body }: Signalled<Models.ClaimOptions>): Promise<Claimed<D>> {
     const wait_ms = Math.min(body.wait_ms ?? 0, 30_000);
     const answer = await this.call("POST", "/claim", {
       body,
@@ -70,10 +65,7 @@ export class Queue<D = any> extends Topic<D> {
    */
   ack(
     jobs: Named | Named[],
-    {
-      signal,
-      ...body
-    }: Signalled<{ node: string; result?: unknown; results?: { [seq: number]: unknown } }>,
+    { signal, ...body }: Signalled<Models.AckOptions>,
   ): Promise<Models.Acked> {
     return this.#settle("/ack", jobs, body, signal);
   }
@@ -84,10 +76,7 @@ export class Queue<D = any> extends Topic<D> {
    */
   nack(
     jobs: Named | Named[],
-    {
-      signal,
-      ...body
-    }: Signalled<{ node: string; delay_ms?: number; reason?: string; dead?: boolean }>,
+    { signal, ...body }: Signalled<Models.NackRequest>,
   ): Promise<Models.Nacked> {
     return this.#settle("/nack", jobs, body, signal);
   }
@@ -95,7 +84,7 @@ export class Queue<D = any> extends Topic<D> {
   /** Let leases end `lease_ms` from now, and say how far the jobs are (§10.6). */
   extend(
     jobs: Named | Named[],
-    { signal, ...body }: Signalled<{ node: string; lease_ms: number; progress?: unknown }>,
+    { signal, ...body }: Signalled<Models.ExtendOptions>,
   ): Promise<Models.Extended> {
     return this.#settle("/extend", jobs, body, signal);
   }
@@ -123,7 +112,7 @@ export class Queue<D = any> extends Topic<D> {
    */
   redrive(
     from: string,
-    { signal, ...body }: Signalled<{ match?: TagMatch; max?: number; dry_run?: boolean }> = {},
+    { signal, ...body }: Signalled<Models.RedriveOptions> = {},
   ): Promise<Models.Redriven> {
     const call = {
       method: "POST",

@@ -11,7 +11,6 @@ import type {
   NewRecord,
   RecordOptions,
   Signalled,
-  TagMatch,
   TopicRecord,
 } from "./models.js";
 import {
@@ -253,12 +252,7 @@ export class Topic<D = any> {
   deleteRecords({
     signal,
     ...body
-  }: Signalled<{
-    before_seq?: number;
-    match?: TagMatch;
-    erase?: boolean;
-    partition?: number;
-  }>): Promise<Models.RecordsDeleted> {
+  }: Signalled<Models.DeleteOptions>): Promise<Models.RecordsDeleted> {
     // It deletes what is there when it arrives: a second attempt would delete what came since the
     // first.
     return this.call("POST", "/delete", { body, repeatable: false, signal });
@@ -268,15 +262,7 @@ export class Topic<D = any> {
    * Delete all records, or those whose tag matches the subject pattern `filter`: below `seq`, or
    * all but the newest `keep` (§5).
    */
-  purge({
-    signal,
-    ...body
-  }: Signalled<{
-    seq?: number;
-    keep?: number;
-    filter?: string;
-    partition?: number;
-  }> = {}): Promise<Models.Purged> {
+  purge({ signal, ...body }: Signalled<Models.PurgeOptions> = {}): Promise<Models.Purged> {
     return this.call("POST", "/purge", { body, repeatable: false, signal });
   }
 }
