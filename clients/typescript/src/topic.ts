@@ -6,13 +6,7 @@ import type { Client } from "./client.js";
 import { list } from "./lists.js";
 import { plain, plainAll } from "./models.js";
 import type * as Models from "./models.js";
-import type {
-  Appended,
-  NewRecord,
-  RecordOptions,
-  Signalled,
-  TopicRecord,
-} from "./models.js";
+import type { Appended, NewRecord, RecordOptions, Signalled, TopicRecord } from "./models.js";
 import {
   PAGE_RECORDS,
   readPage,
