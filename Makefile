@@ -112,9 +112,10 @@ dist: .venv/ready  ## a wheel and a source distribution, tried in clean environm
 	$(BIN)/python -m twine check --strict dist/*
 	deploy/try_dist.sh dist
 
-generate: .venv/ready  ## the blocking modules of the client, from the asynchronous ones; Kafka's messages, from its jar
+generate: .venv/ready  ## the blocking modules of the client, from the asynchronous ones; Kafka's messages, from its jar; the TypeScript client's types, where npm is
 	$(BIN)/python -m topics.client._generate
 	$(BIN)/python -m tests.protocol.faces.kafka.generate
+	$(BIN)/python -m tests.clients.generate
 
 # What the image is built of, with the digest of each file: newer versions come in by this alone.
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --no-header

@@ -43,9 +43,9 @@ def npm(folder: Path, *words: str) -> None:
 @pytest.fixture
 def environment() -> dict[str, str]:
     """Of a program that finds the packages, and this Python."""
-    lock, installed = PACKAGE / "package-lock.json", PACKAGE / "node_modules/.package-lock.json"
-    if not installed.exists() or installed.stat().st_mtime < lock.stat().st_mtime:
-        npm(PACKAGE, "ci")
+    named, installed = PACKAGE / "package.json", PACKAGE / "node_modules/.package-lock.json"
+    if not installed.exists() or installed.stat().st_mtime < named.stat().st_mtime:
+        npm(PACKAGE, "install")
     found = {**os.environ, "TOPICS_PYTHON": sys.executable}
     if os.environ.get("TOPICS_TESTS_RUNTIMES"):
         RUNTIMES.mkdir(parents=True, exist_ok=True)

@@ -26,10 +26,10 @@ def require_node() -> None:
     """Skips the test where the client's packages cannot be had."""
     if not PACKAGE.exists() or shutil.which("npm") is None:
         pytest.skip("the page of the TypeScript client needs its sources, and Node")
-    lock, installed = PACKAGE / "package-lock.json", PACKAGE / "node_modules/.package-lock.json"
-    if installed.exists() and installed.stat().st_mtime >= lock.stat().st_mtime:
+    named, installed = PACKAGE / "package.json", PACKAGE / "node_modules/.package-lock.json"
+    if installed.exists() and installed.stat().st_mtime >= named.stat().st_mtime:
         return
-    npm = ["npm", "ci", "--silent", "--no-audit", "--no-fund"]
+    npm = ["npm", "install", "--silent", "--no-audit", "--no-fund"]
     try:
         run(npm, PACKAGE, dict(os.environ))
     except AssertionError as error:

@@ -14,15 +14,17 @@ export interface WriteOptions {
   create?: boolean;
   /** Of the topic, if this append creates it. */
   config?: TopicOptions;
-  /** The server admits the append under load, and may hold it back, instead of answering 429 (§0.6). */
+  /**
+   * The server admits the append under load, and may hold it back, instead of answering 429 (§0.6).
+   */
   disable_backpressure?: boolean;
 }
 
 /** Options of one atomic append. */
 export interface BatchOptions extends WriteOptions {
   /**
-   * The same key again appends nothing and has the first answer (§0.8). By default each append has a new
-   * one; null sends none, and an attempt whose answer was lost is not repeated.
+   * The same key again appends nothing and has the first answer (§0.8). By default each append has
+   * a new one; null sends none, and an attempt whose answer was lost is not repeated.
    */
   idempotency_key?: string | null;
 }
@@ -41,7 +43,9 @@ export function appendCall(
 ): Call {
   const rest = encode(given({ idempotency_key, ...options }));
   return {
-    ...{ method: "POST", path: path`/v0/topics/${topic}`, signal },
+    method: "POST",
+    path: path`/v0/topics/${topic}`,
+    signal,
     params: { return_seqs: false },
     text: `{"records":[${records.join()}]${rest === "{}" ? "" : ","}${rest.slice(1)}`,
     // Without a key an attempt whose answer was lost may have been appended.
@@ -77,8 +81,8 @@ export interface ManyOptions extends WriteOptions {
   /** Most characters of a batch's JSON (4,194,304); one record always fits. */
   batch_chars?: number;
   /**
-   * The idempotency key of a batch is this and the batch's number. The same records, batch sizes and
-   * prefix, sent again within the topic's window, are not appended again.
+   * The idempotency key of a batch is this and the batch's number. The same records, batch sizes
+   * and prefix, sent again within the topic's window, are not appended again.
    */
   key_prefix?: string;
   /** Called with the answer for each batch. */
@@ -89,7 +93,13 @@ export interface ManyOptions extends WriteOptions {
 export async function appendMany(
   records: Iterable<NewRecord> | AsyncIterable<NewRecord>,
   append: (records: string[], options: BatchOptions) => Promise<Appended>,
-  { batch_records = 1000, batch_chars = 4 << 20, key_prefix = `${newKey()}-`, progress, ...options }: ManyOptions,
+  {
+    batch_records = 1000,
+    batch_chars = 4 << 20,
+    key_prefix = `${newKey()}-`,
+    progress,
+    ...options
+  }: ManyOptions,
 ): Promise<AppendedMany> {
   const total: AppendedMany = { records: 0, deduped: 0, batches: 0 };
   let batch: string[] = [];

@@ -1,10 +1,18 @@
 // `EventConnection`: an event stream of the server over any number of connections.
 //
-// A watch's stream (§7) and a worker's (§10.8) end for the same reasons and come back by the same rules. Owns
-// those; what the events mean is in `watch` and `pushed-jobs`.
+// A watch's stream (§7) and a worker's (§10.8) end for the same reasons and come back by the same
+// rules. Owns those; what the events mean is in `watch` and `pushed-jobs`.
 
 import { badAnswer, streamError, type TopicsError } from "./errors.js";
-import { Attempts, Fault, isWorthRepeating, serverPause, StreamAttempts, type Outcome, type Repeating } from "./retry.js";
+import {
+  Attempts,
+  Fault,
+  isWorthRepeating,
+  serverPause,
+  StreamAttempts,
+  type Outcome,
+  type Repeating,
+} from "./retry.js";
 import { errorOfOutcome, Stream, type Call, type Session } from "./session.js";
 import { EventParser, type ServerEvent } from "./sse.js";
 import { sleep } from "./waiting.js";
@@ -99,7 +107,9 @@ export class EventConnection {
 
   /** Wait until the next connection is to be made; throws where there is to be none. */
   async pause(call: Repeating = {}): Promise<void> {
-    const ms = this.#hasHeard ? this.#pauseAfterEvents() : this.#pauseAfterFailure(isWorthRepeating(call, this.outcome));
+    const ms = this.#hasHeard
+      ? this.#pauseAfterEvents()
+      : this.#pauseAfterFailure(isWorthRepeating(call, this.outcome));
     await sleep(ms, this.#signal);
   }
 
@@ -113,8 +123,13 @@ export class EventConnection {
     const { outcome } = this;
     const error = this.#error;
     const why = error ?? errorOfOutcome(outcome)!;
-    const least_ms = Math.max(this.#asked_ms, this.#session.retry.first_pause_ms, error?.retry_after_ms ?? 0);
-    // The server closes all streams in the same moment when it stops: their clients come back one by one.
+    const least_ms = Math.max(
+      this.#asked_ms,
+      this.#session.retry.first_pause_ms,
+      error?.retry_after_ms ?? 0,
+    );
+    // The server closes all streams in the same moment when it stops: their clients come back one
+    // by one.
     const pause_ms = least_ms * (1 + 0.5 * Math.random());
     if (!this.#streams.goesOn(pause_ms, outcome instanceof Fault && outcome.isSilence)) throw why;
     this.#lose(why);
@@ -124,7 +139,9 @@ export class EventConnection {
   #pauseAfterFailure(isWorth: boolean): number {
     const why = errorOfOutcome(this.outcome)!;
     const attempts = (this.#attempts ??= new Attempts(this.#session.retry));
-    const pause_ms = isWorth ? attempts.pause(Math.max(serverPause(this.outcome) ?? 0, this.#asked_ms)) : undefined;
+    const pause_ms = isWorth
+      ? attempts.pause(Math.max(serverPause(this.outcome) ?? 0, this.#asked_ms))
+      : undefined;
     if (pause_ms === undefined) {
       // The error is the program's; if it goes on all the same, it has the whole time again.
       this.#attempts = undefined;
@@ -139,4 +156,3 @@ export class EventConnection {
     this.#isLost = true;
   }
 }
-

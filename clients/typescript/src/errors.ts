@@ -1,7 +1,7 @@
 // What a call can reject with: `TopicsError`, and a class for each case that a program may catch.
 //
-// Owns the mapping from an error envelope (§0.5) to a class. A code that is not in the table, from a
-// newer server, becomes the class of its status.
+// Owns the mapping from an error envelope (§0.5) to a class. A code that is not in the table, from
+// a newer server, becomes the class of its status.
 
 /** What a `TopicsError` says besides its message. */
 export interface ErrorFacts {
@@ -107,7 +107,9 @@ export class NotReady extends TopicsError {}
  */
 export class ServerFault extends TopicsError {}
 
-/** A worker's lease ran out before its job was done. It is given to `on_error`, and never thrown. */
+/**
+ * A worker's lease ran out before its job was done. It is given to `on_error`, and never thrown.
+ */
 export class LeaseLost extends TopicsError {}
 
 /**
@@ -143,7 +145,9 @@ const BY_STATUS: { [status: number]: Kind } = {
   503: NotReady,
 };
 
-/** Codes of a WebSocket's errors, which have no status (§7.7), and the status that HTTP gives each. */
+/**
+ * Codes of a WebSocket's errors, which have no status (§7.7), and the status that HTTP gives each.
+ */
 const SOCKET_STATUS: { [code: string]: number } = {
   unauthorized: 401,
   forbidden: 403,

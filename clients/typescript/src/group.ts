@@ -2,7 +2,15 @@
 
 import type { Client } from "./client.js";
 import { list } from "./lists.js";
-import type { GroupDeleted, GroupOffset, GroupState, GroupSummary, Offset, OffsetsCommitted, Signalled } from "./models.js";
+import type {
+  GroupDeleted,
+  GroupOffset,
+  GroupState,
+  GroupSummary,
+  Offset,
+  OffsetsCommitted,
+  Signalled,
+} from "./models.js";
 import { path, type Session } from "./session.js";
 
 /** A name under which the server keeps how far its readers are (§13). */
@@ -17,13 +25,21 @@ export class Group {
   }
 
   /** All groups whose name begins with `prefix` (§13.1). */
-  static list(client: Client, { signal, ...params }: Signalled<{ prefix?: string }> = {}): AsyncGenerator<GroupSummary, void, undefined> {
+  static list(
+    client: Client,
+    { signal, ...params }: Signalled<{ prefix?: string }> = {},
+  ): AsyncGenerator<GroupSummary, void, undefined> {
     return list(client.session, { path: "/v0/groups", params, signal }, "groups");
   }
 
   /** Store the last sequence number that is done with, of topics or their partitions (§13.3). */
   commit(offsets: Offset[], { signal }: Signalled = {}): Promise<OffsetsCommitted> {
-    return this.#session.do({ method: "POST", path: `${this.#path}/commit`, body: { offsets }, signal });
+    return this.#session.do({
+      method: "POST",
+      path: `${this.#path}/commit`,
+      body: { offsets },
+      signal,
+    });
   }
 
   /** How far it is in each partition: give `seq` as `from` of a read (§13.2). */

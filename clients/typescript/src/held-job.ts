@@ -1,15 +1,17 @@
 // `HeldJob`: a job in a worker's hand, and what became of it.
 //
-// Invariant: a job leaves the hand once, and every call about it carries the lease id that it was claimed
-// under, so that a worker that comes too late changes nothing (§10.4).
+// Invariant: a job leaves the hand once, and every call about it carries the lease id that it was
+// claimed under, so that a worker that comes too late changes nothing (§10.4).
 
 import { LeaseLost } from "./errors.js";
+import { encode } from "./json.js";
 import type { Job, Nacked } from "./models.js";
 import type { Queue } from "./queue.js";
 
 /**
- * What became of a job that was handed out: "held" until it is settled, "settling" while the server is
- * asked, then "acked", "nacked", or "lost": its lease ended, and another worker has the job or may have it.
+ * What became of a job that was handed out: "held" until it is settled, "settling" while the server
+ * is asked, then "acked", "nacked", or "lost": its lease ended, and another worker has the job or
+ * may have it.
  */
 export type JobState = "held" | "settling" | "acked" | "nacked" | "lost";
 
@@ -56,10 +58,7 @@ export class HeldJob<D = any> {
 
   readonly #keeper: Keeper<D>;
 
-  constructor(
-    keeper: Keeper<D>,
-    job: Job<D>,
-  ) {
+  constructor(keeper: Keeper<D>, job: Job<D>) {
     this.#keeper = keeper;
     this.seq = job.seq;
     this.ts = job.ts;
@@ -82,6 +81,8 @@ export class HeldJob<D = any> {
   /** It is done, with what came of it. Resolves to false where its lease was lost before. */
   async ack({ result }: { result?: unknown } = {}): Promise<boolean> {
     const { queue, node } = this.#keeper;
+    // A result that JSON cannot say is refused while the job can still be given back.
+    if (result != null) encode(result);
     return this.#settle("acked", () => queue.ack(this, { node, result }));
   }
 
@@ -89,7 +90,9 @@ export class HeldJob<D = any> {
   async nack({ delay_ms, reason, dead }: NackOptions = {}): Promise<boolean> {
     const { queue, node } = this.#keeper;
     const wait_ms = delay_ms ?? (dead ? 0 : this.#keeper.delay(this.deliveries));
-    return this.#settle("nacked", () => queue.nack(this, { node, delay_ms: wait_ms, reason: reason?.slice(0, 1024), dead }));
+    return this.#settle("nacked", () =>
+      queue.nack(this, { node, delay_ms: wait_ms, reason, dead }),
+    );
   }
 
   /** Say how far it is, any JSON of at most 1,024 bytes; its lease begins anew (§10.6). */
@@ -99,12 +102,21 @@ export class HeldJob<D = any> {
   }
 
   /** @internal Take the answer of an extension. */
-  extended({ skipped, deadlines }: { skipped: number[]; deadlines: { [seq: string]: number } }): void {
+  extended({
+    skipped,
+    deadlines,
+  }: {
+    skipped: number[];
+    deadlines: { [seq: string]: number };
+  }): void {
     this.deadline = deadlines[this.seq] ?? this.deadline;
     if (skipped.includes(this.seq)) this.lose();
   }
 
-  /** @internal Its lease ended. A job that is being settled is left alone: the answer says what became of it. */
+  /**
+   * @internal Its lease ended. A job that is being settled is left alone: the answer says what
+   *     became of it.
+   */
   lose(): void {
     if (this.state === "held") this.#leave("lost");
   }

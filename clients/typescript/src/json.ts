@@ -1,14 +1,17 @@
 // JSON, both ways, with integers beyond 2^53 as `bigint`.
 //
-// `JSON.parse` rounds such integers, and `JSON.stringify` refuses a `bigint`. Both are taken round by a
-// string with a random mark that stands in for the number. New engines can do so by themselves
+// `JSON.parse` rounds such integers, and `JSON.stringify` refuses a `bigint`. Both are taken round
+// by a string with a random mark that stands in for the number. New engines can do so by themselves
 // (`context.source`, `JSON.rawJSON`), but not yet all that this client runs on.
 
 import { randomHex } from "./random.js";
 
 /** Sixteen digits in a row: only then may there be an integer beyond 2^53. */
 const LONG_NUMBER = /\d{16}/;
-/** A string, or a number that is an integer of at least 16 digits and neither has a fraction nor an exponent. */
+/**
+ * A string, or a number that is an integer of at least 16 digits and neither has a fraction nor an
+ * exponent.
+ */
 const STRING_OR_LONG_INTEGER = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d{16,}(?![\d.eE])/g;
 
 /**
@@ -30,11 +33,11 @@ export function decode(text: string, exact: boolean): any {
 }
 
 /**
- * A value as JSON. A `bigint` is written as the integer that it is, exactly; an object with `toJSON`, as
- * a `Date`, as what that returns; a property that is undefined is left out.
+ * A value as JSON. A `bigint` is written as the integer that it is, exactly; an object with
+ * `toJSON`, as a `Date`, as what that returns; a property that is undefined is left out.
  *
- * @throws TypeError JSON has no form for the value, or for a part of it: NaN, an infinity, undefined in
- *     an array, a function, a symbol, a value that holds itself
+ * @throws TypeError JSON has no form for the value, or for a part of it: NaN, an infinity,
+ *     undefined in an array, a function, a symbol, a value that holds itself
  */
 export function encode(value: unknown): string {
   let text: string | undefined;

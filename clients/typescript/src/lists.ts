@@ -10,8 +10,8 @@ const PAGE_SIZE = 1000;
  *
  * @param call the first page's
  * @param items the member of an answer that has them
- * @param names the member of an answer that has the next page's cursor, the parameter that takes it, and the
- *     parameter that says how long a page is
+ * @param names the member of an answer that has the next page's cursor, the parameter that takes
+ *     it, and the parameter that says how long a page is
  */
 export async function* list<T>(
   session: Session,
@@ -22,7 +22,11 @@ export async function* list<T>(
   const [member, param, size] = names;
   let cursor: unknown;
   do {
-    const page = await session.do({ ...call, method: "GET", params: { ...params, [size]: PAGE_SIZE, [param]: cursor } });
+    const page = await session.do({
+      ...call,
+      method: "GET",
+      params: { ...params, [size]: PAGE_SIZE, [param]: cursor },
+    });
     yield* page[items];
     cursor = page[member];
   } while (cursor != null);

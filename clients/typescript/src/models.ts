@@ -11,9 +11,15 @@ type With<T, D> = Omit<T, "data"> & { data: D };
 /** Options of a call, and a signal that ends it: the call rejects with the signal's reason. */
 export type Signalled<T = {}> = T & { signal?: AbortSignal };
 
-/** A record as it was read: `seq`, `ts` (milliseconds since the epoch), `data`, and perhaps `tag`, `node`, `meta`. */
+/**
+ * A record as it was read: `seq`, `ts` (milliseconds since the epoch), `data`, and perhaps `tag`,
+ * `node`, `meta`.
+ */
 export type TopicRecord<D = any> = With<Plain<Schemas["TopicRecord"]>, D>;
-/** A record to append, where a bare value is not enough; of a queue, with the options of its job (§2). */
+/**
+ * A record to append, where a bare value is not enough; of a queue, with the options of its job
+ * (§2).
+ */
 export type NewRecord<D = any> = With<Schemas["RecordBody"], D>;
 /** What `append` says of its value besides the data. */
 export type RecordOptions = Omit<NewRecord, "data">;
@@ -22,7 +28,15 @@ export type Job<D = any> = With<Plain<Schemas["Job"]>, D>;
 /** A tag, or `["tag", "Eq" | "Glob", pattern]` (§5). */
 export type TagMatch = string | ["tag", "Eq" | "Glob", string];
 
-/** Records that were lost before this reader saw them: `gap_from` to `gap_to`, both inclusive (§3.3). */
+/** A body with the tags that it matches as they are written. */
+type Matching<T> = Omit<T, "match"> & { match?: TagMatch | null };
+/** A body without the jobs that it names. */
+type OfJobs<T> = Omit<T, "seqs" | "lease_ids">;
+
+/**
+ * Records that were lost before this reader saw them: `gap_from` to `gap_to`, both inclusive
+ * (§3.3).
+ */
 export type Tombstone = Omit<Schemas["TombstoneEvent"], "topic" | "partition">;
 export type Appended = Schemas["Appended"] & { seqs: number[] };
 export type Performance = Schemas["Performance"];
@@ -35,6 +49,15 @@ export type TopicSummary = Schemas["TopicSummary"];
 export type TopicDeleted = Schemas["TopicDeleted"];
 export type RecordsDeleted = Schemas["RecordsDeleted"];
 export type Purged = Schemas["Purged"];
+
+export type DeleteOptions = Matching<Schemas["DeleteBody"]>;
+export type PurgeOptions = Schemas["PurgeBody"];
+
+export type ClaimOptions = Schemas["ClaimBody"];
+export type AckOptions = OfJobs<Schemas["AckBody"]>;
+export type NackRequest = OfJobs<Schemas["NackBody"]>;
+export type ExtendOptions = OfJobs<Schemas["ExtendBody"]>;
+export type RedriveOptions = Matching<Omit<Schemas["RedriveBody"], "to">>;
 
 export type Claimed<D = any> = Omit<Schemas["Claimed"], "claimed"> & { claimed: Job<D>[] };
 export type Acked = Schemas["Acked"];

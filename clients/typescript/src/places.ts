@@ -1,16 +1,26 @@
 // `Places`: how far a watch was handed out, in each partition of its topics.
 //
-// Owns the step from a frame (§7.5) to a page, and the positions after it; does no I/O. Invariant: the positions
-// cover exactly the pages that were handed out, so that no record comes twice, and none is missing without a
-// tombstone.
+// Owns the step from a frame (§7.5) to a page, and the positions after it; does no I/O. Invariant:
+// the positions cover exactly the pages that were handed out, so that no record comes twice, and
+// none is missing without a tombstone.
 
 import { plainAll } from "./models.js";
-import type { RecordFrame, TagMatch, Tombstone, TombstoneFrame, TopicRecord, WatchSession } from "./models.js";
+import type {
+  RecordFrame,
+  TagMatch,
+  Tombstone,
+  TombstoneFrame,
+  TopicRecord,
+  WatchSession,
+} from "./models.js";
 import { given } from "./session.js";
 
 /** Where a watch begins in a topic, and which of its records it wants. */
 export interface Begin {
-  /** Exclusive, the sequence number that was dealt with last; 0, the default, is before the earliest. */
+  /**
+   * Exclusive, the sequence number that was dealt with last; 0, the default, is before the
+   * earliest.
+   */
   from?: number;
   /** In place of `from`: the first record at or after this time, milliseconds since the epoch. */
   from_ts?: number;
@@ -68,7 +78,10 @@ export class Places<D> {
    * @param begins of each topic that is watched
    * @param cursor positions by name, which override them
    */
-  constructor(begins: { [topic: string]: Begin }, cursor: { [name: string]: number } | string | undefined) {
+  constructor(
+    begins: { [topic: string]: Begin },
+    cursor: { [name: string]: number } | string | undefined,
+  ) {
     this.#begins = begins;
     this.#cursor = cursor;
   }
@@ -84,8 +97,13 @@ export class Places<D> {
     return Object.fromEntries(Array.from(this.#places, ([name, { seq }]) => [name, seq]));
   }
 
-  /** What a session, or a subscription, asks for: the topics that are not gone, and where to go on. */
-  get wanted(): { topics: { [topic: string]: object }; cursor: { [name: string]: number } | string | undefined } {
+  /**
+   * What a session, or a subscription, asks for: the topics that are not gone, and where to go on.
+   */
+  get wanted(): {
+    topics: { [topic: string]: object };
+    cursor: { [name: string]: number } | string | undefined;
+  } {
     const topics: { [topic: string]: object } = {};
     for (const [topic, { from, from_ts, tail, ...begin }] of Object.entries(this.#begins)) {
       const start = this.hasBegun ? {} : { from_seq: from, from_ts, tail };
@@ -95,10 +113,11 @@ export class Places<D> {
   }
 
   /**
-   * Take the answer of a new session. What it does not know of the old one is told by pages: topics that are gone, and
-   * those that were deleted and created again, which are read from their start.
+   * Take the answer of a new session. What it does not know of the old one is told by pages: topics
+   * that are gone, and those that were deleted and created again, which are read from their start.
    *
-   * @returns the pages, and whether the session is of no use, because its cursor belongs to an old instance
+   * @returns the pages, and whether the session is of no use, because its cursor belongs to an old
+   *     instance
    */
   begin(topics: WatchSession["topics"]): { pages: WatchPage<D>[]; isStale: boolean } {
     const at = positions(topics as { [topic: string]: Position });
@@ -146,7 +165,10 @@ export class Places<D> {
     return more.length === 0 ? undefined : page(place, { records: more });
   }
 
-  #tombstone(place: Place, { topic: _, partition: __, ...tombstone }: TombstoneFrame): WatchPage<D> | undefined {
+  #tombstone(
+    place: Place,
+    { topic: _, partition: __, ...tombstone }: TombstoneFrame,
+  ): WatchPage<D> | undefined {
     const { seq } = place;
     if (tombstone.reason === "recreated") {
       // Its `gap_to` is the head of the new instance, whose records are still to come (§3.3).
@@ -177,8 +199,8 @@ export class Places<D> {
   }
 
   /**
-   * Where a frame's partition is; one that the topic got meanwhile joins. Undefined where the topic is gone, also where
-   * one of its name exists again.
+   * Where a frame's partition is; one that the topic got meanwhile joins. Undefined where the topic
+   * is gone, also where one of its name exists again.
    */
   #place(frame: { topic: string; partition?: number }): Place | undefined {
     const name = nameOf(frame);
@@ -195,9 +217,15 @@ export class Places<D> {
  *
  * @param start a place, of topics that name none
  */
-export function beginsOf(topics: WatchTopics, start: Begin, partitions?: number[]): { [topic: string]: Begin } {
+export function beginsOf(
+  topics: WatchTopics,
+  start: Begin,
+  partitions?: number[],
+): { [topic: string]: Begin } {
   if (typeof topics === "string") topics = [topics];
-  const named = Array.isArray(topics) ? topics.map((topic) => [topic, {}] as const) : Object.entries(topics);
+  const named = Array.isArray(topics)
+    ? topics.map((topic) => [topic, {}] as const)
+    : Object.entries(topics);
   const begins = named.map(([topic, begin]) => {
     const own: Begin = typeof begin === "number" ? { from: begin } : begin;
     const hasStart = ["from", "from_ts", "tail"].some((name) => name in own);
@@ -207,14 +235,20 @@ export function beginsOf(topics: WatchTopics, start: Begin, partitions?: number[
 }
 
 /** A cursor as text for a program to keep: an id of the API (§7.4), for any number of topics. */
-export function formatCursor(reached: { [name: string]: number } | string | undefined): string | undefined {
+export function formatCursor(
+  reached: { [name: string]: number } | string | undefined,
+): string | undefined {
   if (typeof reached !== "object") return reached;
   // Names of topics are ASCII.
   return btoa(JSON.stringify(reached)).replace(/=+$/, "").replaceAll("+", "-").replaceAll("/", "_");
 }
 
-/** The positions that a cursor says; the text itself where it is one that only the server can read. */
-export function parseCursor(text: string | undefined): { [name: string]: number } | string | undefined {
+/**
+ * The positions that a cursor says; the text itself where it is one that only the server can read.
+ */
+export function parseCursor(
+  text: string | undefined,
+): { [name: string]: number } | string | undefined {
   if (text === undefined) return undefined;
   try {
     const positions = JSON.parse(atob(text.replaceAll("-", "+").replaceAll("_", "/")));
@@ -250,11 +284,22 @@ function page<D>(place: Place, what: Partial<WatchPage<D>>): WatchPage<D> {
 }
 
 function recreated({ earliest_seq, head_seq }: Position): Tombstone {
-  return { gap_from: 1, gap_to: head_seq, reason: "recreated", missed_estimate: head_seq, earliest_seq, head_seq };
+  return {
+    gap_from: 1,
+    gap_to: head_seq,
+    reason: "recreated",
+    missed_estimate: head_seq,
+    earliest_seq,
+    head_seq,
+  };
 }
 
 /** The part of a loss that was not handed out before. */
 function after(seq: number, stone: Tombstone): Tombstone {
   if (stone.gap_from > seq) return stone;
-  return { ...stone, gap_from: seq + 1, missed_estimate: Math.min(stone.missed_estimate, stone.gap_to - seq) };
+  return {
+    ...stone,
+    gap_from: seq + 1,
+    missed_estimate: Math.min(stone.missed_estimate, stone.gap_to - seq),
+  };
 }

@@ -1,8 +1,8 @@
 // What a client has written, as a cluster counts it; so that it reads its own writes.
 //
-// A node of a cluster says with the answer to a write how far the cluster's log had come. Each later
-// request of the client says so in turn, and a node that is behind waits. A server that is in no cluster
-// says nothing, and is told nothing.
+// A node of a cluster says with the answer to a write how far the cluster's log had come. Each
+// later request of the client says so in turn, and a node that is behind waits. A server that is in
+// no cluster says nothing, and is told nothing.
 
 export const POSITION_HEADER = "x-topics-position";
 

@@ -1,7 +1,7 @@
 // `Producer`: takes single records, and sends them in batches, in order, in the background.
 //
-// Invariant: batches are sent one after the other, in the order in which their records came, each under an
-// idempotency key of its own; after a batch that failed none is sent.
+// Invariant: batches are sent one after the other, in the order in which their records came, each
+// under an idempotency key of its own; after a batch that failed none is sent.
 
 import { appendCall, appended, encodeRecord, newKey, type WriteOptions } from "./batches.js";
 import { badAnswer, NotSent } from "./errors.js";
@@ -24,8 +24,8 @@ export interface ProducerOptions extends WriteOptions {
 /** A record on its way. */
 export interface Sent {
   /**
-   * Its sequence number, once it is acknowledged. Rejects where it was not appended, or where that is
-   * unknown; a rejection that nobody waits for is left to `flush` and `close`.
+   * Its sequence number, once it is acknowledged. Rejects where it was not appended, or where that
+   * is unknown; a rejection that nobody waits for is left to `flush` and `close`.
    */
   readonly seq: Promise<number>;
 }
@@ -53,7 +53,9 @@ class Batch {
 
 /** Takes single records of a topic, many a second, and sends them in batches. */
 export class Producer<D = any> implements AsyncDisposable {
-  readonly #limits: Required<Pick<ProducerOptions, "batch_records" | "batch_chars" | "linger_ms" | "buffer_chars">>;
+  readonly #limits: Required<
+    Pick<ProducerOptions, "batch_records" | "batch_chars" | "linger_ms" | "buffer_chars">
+  >;
   readonly #options: WriteOptions;
   readonly #prefix = `${newKey()}-`;
   #batches = 0;
@@ -73,7 +75,13 @@ export class Producer<D = any> implements AsyncDisposable {
 
   constructor(
     topic: Topic<D>,
-    { batch_records = 5000, batch_chars = 1 << 20, linger_ms = 5, buffer_chars = 16 << 20, ...options }: ProducerOptions = {},
+    {
+      batch_records = 5000,
+      batch_chars = 1 << 20,
+      linger_ms = 5,
+      buffer_chars = 16 << 20,
+      ...options
+    }: ProducerOptions = {},
   ) {
     this.#topic = topic;
     this.#limits = { batch_records, batch_chars, linger_ms, buffer_chars };
@@ -83,8 +91,8 @@ export class Producer<D = any> implements AsyncDisposable {
   }
 
   /**
-   * Take a record. Resolves when it is taken, which waits while too much is not acknowledged; records of
-   * one caller stay in order also where it does not wait for that.
+   * Take a record. Resolves when it is taken, which waits while too much is not acknowledged;
+   * records of one caller stay in order also where it does not wait for that.
    *
    * @throws TypeError JSON has no form for the value; no other record is affected
    * @throws NotSent a batch before it failed; to go on, make another producer
@@ -107,7 +115,10 @@ export class Producer<D = any> implements AsyncDisposable {
     }
   }
 
-  /** Send what was taken, and wait until it is acknowledged; throws the error of a batch that failed. */
+  /**
+   * Send what was taken, and wait until it is acknowledged; throws the error of a batch that
+   * failed.
+   */
   async flush(): Promise<void> {
     await this.#turn;
     const last = this.#queue.at(-1);
@@ -116,7 +127,10 @@ export class Producer<D = any> implements AsyncDisposable {
     this.#throwError();
   }
 
-  /** Send what was taken, and take no more. Throws the error of a batch that failed, unless `flush` did. */
+  /**
+   * Send what was taken, and take no more. Throws the error of a batch that failed, unless `flush`
+   * did.
+   */
   async close(): Promise<void> {
     await this.#turn;
     this.#isClosed = true;
@@ -152,7 +166,8 @@ export class Producer<D = any> implements AsyncDisposable {
   #take(record: string): Sent {
     const { batch_records, batch_chars, linger_ms } = this.#limits;
     let batch = this.#queue.at(-1);
-    if (batch !== undefined && !batch.isClosed && batch.chars + record.length >= batch_chars) this.#closeBatch();
+    if (batch !== undefined && !batch.isClosed && batch.chars + record.length >= batch_chars)
+      this.#closeBatch();
     if (batch === undefined || batch.isClosed) {
       batch = new Batch(this.#prefix + this.#batches++);
       this.#queue.push(batch);
@@ -186,9 +201,14 @@ export class Producer<D = any> implements AsyncDisposable {
 
   async #append(batch: Batch): Promise<void> {
     const options = { ...this.#options, idempotency_key: batch.key };
-    const answer = appended(await this.#topic.session.do(appendCall(this.#topic.name, batch.records, options)));
+    const answer = appended(
+      await this.#topic.session.do(appendCall(this.#topic.name, batch.records, options)),
+    );
     if (answer.count !== batch.records.length) {
-      throw badAnswer(`a batch of ${batch.records.length} was answered as ${answer.count} records`, 200);
+      throw badAnswer(
+        `a batch of ${batch.records.length} was answered as ${answer.count} records`,
+        200,
+      );
     }
     this.#queue.shift();
     this.#chars -= batch.chars;
@@ -199,7 +219,8 @@ export class Producer<D = any> implements AsyncDisposable {
   #fail(error: unknown): void {
     clearTimeout(this.#timer);
     this.#error = error;
-    for (const [at, batch] of this.#queue.splice(0).entries()) batch.done.reject(at === 0 ? error : notSent(error));
+    for (const [at, batch] of this.#queue.splice(0).entries())
+      batch.done.reject(at === 0 ? error : notSent(error));
     this.#chars = 0;
   }
 }

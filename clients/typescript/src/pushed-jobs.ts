@@ -7,12 +7,16 @@ import { path, type Call, type Session } from "./session.js";
 
 /** Two heartbeats of 15 s and 5 s more without a byte: the connection counts as lost (§7.6). */
 const IDLE_MS = 35_000;
-/** Statuses of an `error` event after which a new connection may do better; a 500 may be of one damaged job. */
+/**
+ * Statuses of an `error` event after which a new connection may do better; a 500 may be of one
+ * damaged job.
+ */
 const PASSING = [408, 500, 502, 503, 504];
 
 /**
- * The jobs of a queue over any number of connections, until the signal is aborted. When a connection breaks, the
- * server gives the jobs that came over it to other workers; the answer to an ack says whether it counted.
+ * The jobs of a queue over any number of connections, until the signal is aborted. When a
+ * connection breaks, the server gives the jobs that came over it to other workers; the answer to an
+ * ack says whether it counted.
  */
 export async function* pushedJobs<D>(
   session: Session,
@@ -22,8 +26,11 @@ export async function* pushedJobs<D>(
 ): AsyncGenerator<Job<D>, void, undefined> {
   const connection = new EventConnection(session, signal);
   const call: Call = {
-    ...{ method: "GET", path: path`/v0/topics/${queue}/work`, params },
-    ...{ headers: { accept: "text/event-stream" }, outlives_faults: true },
+    method: "GET",
+    path: path`/v0/topics/${queue}/work`,
+    params,
+    headers: { accept: "text/event-stream" },
+    outlives_faults: true,
   };
   try {
     for (;;) {

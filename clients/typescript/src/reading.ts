@@ -13,7 +13,10 @@ export const PAGE_RECORDS = 1000;
 
 /** Where a read begins, and what it wants of each record. */
 export interface ReadPlace {
-  /** Exclusive, the sequence number that was dealt with last; 0, the default, is before the earliest. */
+  /**
+   * Exclusive, the sequence number that was dealt with last; 0, the default, is before the
+   * earliest.
+   */
   from?: number;
   /** In place of `from`: the first record at or after this time, milliseconds since the epoch. */
   from_ts?: number;
@@ -43,7 +46,10 @@ export interface PageOptions extends ReadPlace {
 export interface ReadOptions extends ReadPlace {
   /** Do not end at the head but wait for more, until the loop is left (false). */
   follow?: boolean;
-  /** How long the server holds an answer back while there is no record; 30,000 when following, else 0. */
+  /**
+   * How long the server holds an answer back while there is no record; 30,000 when following, else
+   * 0.
+   */
   wait_ms?: number;
   /** End after so many records. */
   limit?: number;
@@ -77,21 +83,34 @@ export async function readPage<D>(
   topic: string,
   { from, signal, limit = PAGE_RECORDS, ...rest }: Signalled<PageOptions>,
 ): Promise<Page<D>> {
-  const { records, next_from_seq: next, topic: _, performance: __, ...answer } = await session.do({
-    ...{ method: "POST", path: path`/v0/topics/${topic}/diff`, signal },
+  const {
+    records,
+    next_from_seq: next,
+    topic: _,
+    performance: __,
+    ...answer
+  } = await session.do({
+    method: "POST",
+    path: path`/v0/topics/${topic}/diff`,
+    signal,
     body: { ...rest, from_seq: from, limit },
     wait_ms: Math.min(rest.wait_ms ?? 0, WAIT_MS_MAX),
   });
-  return { ...answer, partition: rest.partition ?? 0, records: plainAll<TopicRecord<D>>(records), next };
+  return {
+    ...answer,
+    partition: rest.partition ?? 0,
+    records: plainAll<TopicRecord<D>>(records),
+    next,
+  };
 }
 
 /**
- * Pages from a cursor on. Without `follow` the last one ends at the head as the first one saw it, so that
- * a busy writer cannot keep the read going. Pages after the first name the topic's epoch, so that a
- * topic that is deleted and made again is a tombstone and no silent jump (§3.3).
+ * Pages from a cursor on. Without `follow` the last one ends at the head as the first one saw it,
+ * so that a busy writer cannot keep the read going. Pages after the first name the topic's epoch,
+ * so that a topic that is deleted and made again is a tombstone and no silent jump (§3.3).
  *
- * A topic with several partitions is read whole, one after the other, if no cursor and no partition is
- * given; and not to follow, which would wait at the first.
+ * A topic with several partitions is read whole, one after the other, if no cursor and no partition
+ * is given; and not to follow, which would wait at the first.
  */
 export async function* readPages<D>(
   session: Session,
@@ -105,7 +124,12 @@ export async function* readPages<D>(
     const isWhole = !(from || epoch || follow || wait_ms) && partition === undefined;
     if (!(error instanceof PartitionRequired) || !isWhole) throw error;
     const { signal } = options;
-    const call = { method: "GET", path: path`/v0/topics/${topic}`, params: { touch: false }, signal } as const;
+    const call = {
+      method: "GET",
+      path: path`/v0/topics/${topic}`,
+      params: { touch: false },
+      signal,
+    } as const;
     let left = limit;
     for (const each of (await session.do(call)).partitions ?? [{ partition: 0 }]) {
       const own = { ...options, partition: each.partition, limit: left };
@@ -121,12 +145,22 @@ export async function* readPages<D>(
 async function* readPartition<D>(
   session: Session,
   topic: string,
-  { follow = false, wait_ms = follow ? WAIT_MS_MAX : 0, limit, page_records = PAGE_RECORDS, ...place }: Signalled<ReadOptions>,
+  {
+    follow = false,
+    wait_ms = follow ? WAIT_MS_MAX : 0,
+    limit,
+    page_records = PAGE_RECORDS,
+    ...place
+  }: Signalled<ReadOptions>,
 ): AsyncGenerator<Page<D>, void, undefined> {
   let left = limit ?? Infinity;
   let end: number | undefined;
   while (left > 0) {
-    const page = await readPage<D>(session, topic, { ...place, wait_ms, limit: Math.min(page_records, left) });
+    const page = await readPage<D>(session, topic, {
+      ...place,
+      wait_ms,
+      limit: Math.min(page_records, left),
+    });
     place = { ...place, from: page.next, from_ts: undefined, epoch: page.epoch };
     left -= page.records.length;
     end ??= page.head_seq;

@@ -1,9 +1,10 @@
 // When a call is sent again, and how long the client waits before.
 //
 // Owns the judgement about what came of an attempt; sends nothing and waits nowhere. A refusal that
-// names a time (429, 503) is obeyed to the letter of `Retry-After` (§0.6). After a connection broke, a
-// call is sent again where the request cannot have arrived, or where doing it twice is doing it once. A
-// 500 is not repeated, except for the calls of a worker, each of which may be done twice.
+// names a time (429, 503) is obeyed to the letter of `Retry-After` (§0.6). After a connection
+// broke, a call is sent again where the request cannot have arrived, or where doing it twice is
+// doing it once. A 500 is not repeated, except for the calls of a worker, each of which may be done
+// twice.
 
 import { errorBody } from "./errors.js";
 
@@ -58,7 +59,10 @@ export function now(): number {
   return performance.now();
 }
 
-/** Pauses that double. Half of each is chance: clients that were refused together must not come back together. */
+/**
+ * Pauses that double. Half of each is chance: clients that were refused together must not come back
+ * together.
+ */
 export class Backoff {
   readonly #retry: Retry;
   #pause_ms: number;
@@ -86,7 +90,9 @@ export class Attempts {
     this.#backoff = new Backoff(retry);
   }
 
-  /** Milliseconds to wait before the next attempt, `at_least_ms` or more; undefined: there is none. */
+  /**
+   * Milliseconds to wait before the next attempt, `at_least_ms` or more; undefined: there is none.
+   */
   pause(at_least_ms: number): number | undefined {
     const pause_ms = Math.max(this.#backoff.next(), at_least_ms);
     return now() + pause_ms <= this.#end_ms ? pause_ms : undefined;
@@ -96,9 +102,10 @@ export class Attempts {
 /**
  * Whether a stream is connected once more after its connection was lost.
  *
- * A connection was good where it brought an event, or was open for five seconds; then the next one is
- * made without limit. Connections that were not good, one after the other, are made for `retry.for_ms`
- * from the first loss: a server that accepts every connection and closes it at once is not asked for ever.
+ * A connection was good where it brought an event, or was open for five seconds; then the next one
+ * is made without limit. Connections that were not good, one after the other, are made for
+ * `retry.for_ms` from the first loss: a server that accepts every connection and closes it at once
+ * is not asked for ever.
  */
 export class StreamAttempts {
   #opened_ms = now();
@@ -116,7 +123,9 @@ export class StreamAttempts {
     this.#isGood = false;
   }
 
-  /** The server sent something, or ended the connection; `brings`: an event that the stream is for. */
+  /**
+   * The server sent something, or ended the connection; `brings`: an event that the stream is for.
+   */
   heard(brings: boolean): void {
     if (brings || now() - this.#opened_ms >= STREAM_GOOD_MS) {
       this.#isGood = true;
@@ -155,7 +164,10 @@ export function isWorthRepeating(call: Repeating, outcome: Outcome): boolean {
   }
 }
 
-/** The pause that the server asked for: `detail.retry_after_ms`, which is finer, else `Retry-After` (§0.6). */
+/**
+ * The pause that the server asked for: `detail.retry_after_ms`, which is finer, else `Retry-After`
+ * (§0.6).
+ */
 export function serverPause(outcome: Outcome): number | undefined {
   if (outcome instanceof Fault) return undefined;
   const asked_ms = errorBody(outcome.text)?.detail?.retry_after_ms;

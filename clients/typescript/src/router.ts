@@ -2,7 +2,14 @@
 
 import type { Client } from "./client.js";
 import { list } from "./lists.js";
-import type { RouterDeleted, RouterOptions, RouterPut, RouterState, RouterSummary, Signalled } from "./models.js";
+import type {
+  RouterDeleted,
+  RouterOptions,
+  RouterPut,
+  RouterState,
+  RouterSummary,
+  Signalled,
+} from "./models.js";
 import { path, type Session } from "./session.js";
 
 /** What copies the records of one topic to another (§6). */
@@ -17,7 +24,10 @@ export class Router {
   }
 
   /** All routers of a prefix, a source, a destination (§6.3). */
-  static list(client: Client, { signal, ...params }: Signalled<{ prefix?: string; source?: string; dest?: string }> = {}): AsyncGenerator<RouterSummary, void, undefined> {
+  static list(
+    client: Client,
+    { signal, ...params }: Signalled<{ prefix?: string; source?: string; dest?: string }> = {},
+  ): AsyncGenerator<RouterSummary, void, undefined> {
     return list(client.session, { path: "/v0/routers", params, signal }, "routers");
   }
 

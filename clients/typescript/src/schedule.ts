@@ -18,7 +18,10 @@ export class Schedule {
   }
 
   /** All schedules of a prefix, or of a topic (§14.3). */
-  static list(client: Client, { signal, ...params }: Signalled<{ prefix?: string; topic?: string }> = {}): AsyncGenerator<Models.ScheduleSummary, void, undefined> {
+  static list(
+    client: Client,
+    { signal, ...params }: Signalled<{ prefix?: string; topic?: string }> = {},
+  ): AsyncGenerator<Models.ScheduleSummary, void, undefined> {
     return list(client.session, { path: "/v0/schedules", params, signal }, "schedules");
   }
 

@@ -1,7 +1,7 @@
 // `Session`: sends calls to one server, and sends again those that are worth repeating.
 //
-// Owns the headers, timeouts and retry policy of one client. The client and its watches, producers and
-// workers share a session. It does not know what a call means.
+// Owns the headers, timeouts and retry policy of one client. The client and its watches, producers
+// and workers share a session. It does not know what a call means.
 
 import { badAnswer, errorOf, unreachable, type TopicsError } from "./errors.js";
 import { decode, encode } from "./json.js";
@@ -18,7 +18,9 @@ export interface Call extends Repeating {
   path: string;
   /** Query; what is undefined or null is left out. */
   params?: { [name: string]: unknown };
-  /** Becomes JSON; a property that is undefined or null is left out, and the server's default holds. */
+  /**
+   * Becomes JSON; a property that is undefined or null is left out, and the server's default holds.
+   */
   body?: { [name: string]: unknown };
   /** In place of `body`: JSON already. */
   text?: string;
@@ -39,7 +41,8 @@ export interface SessionOptions {
 }
 
 /** What Node, Deno and Bun say where no connection was made. */
-const UNSENT = /ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|CONNECT_TIMEOUT|ConnectionRefused|tcp connect error|Unable to connect/;
+const UNSENT =
+  /ECONNREFUSED|ENOTFOUND|EAI_AGAIN|E(HOST|NET)UNREACH|CONNECT_TIMEOUT|ConnectionRefused|tcp connect error/;
 
 export class Session {
   readonly target: Target;
@@ -95,10 +98,12 @@ export class Session {
 
   /** What came of one attempt. */
   async send(call: Call): Promise<Outcome> {
+    // What JSON has no form for is the program's error, and no reason to try again.
+    const text = call.text ?? (call.body && encode(given(call.body)));
     const deadline = new Deadline(call.signal);
     try {
       deadline.start(this.timeout_ms + (call.wait_ms ?? 0));
-      const response = await this.#request(call, deadline.signal);
+      const response = await this.#request({ ...call, text }, deadline.signal);
       deadline.start(this.timeout_ms);
       return await whole(response);
     } catch (error) {
@@ -131,16 +136,23 @@ export class Session {
 
   async #request(call: Call, signal: AbortSignal): Promise<Response> {
     const { target } = this;
-    const body = call.text ?? (call.body && encode(given(call.body)));
+    const body = call.text;
     const headers: { [name: string]: string } = { ...target.headers, ...call.headers };
     if (body !== undefined) headers["content-type"] = "application/json";
     if (this.position.text !== undefined) headers[POSITION_HEADER] = this.position.text;
-    const query = String(new URLSearchParams(given(call.params ?? {}) as { [name: string]: string }));
+    const query = String(
+      new URLSearchParams(given(call.params ?? {}) as { [name: string]: string }),
+    );
     const { fetch } = this.#options;
     const response = await fetch(target.url + call.path + (query && `?${query}`), {
-      ...{ method: call.method, headers, body, signal },
+      method: call.method,
+      headers,
+      body,
+      signal,
       // A key is for this server, and for no other that it names.
-      ...{ redirect: "manual", credentials: "omit", cache: "no-store" },
+      redirect: "manual",
+      credentials: "omit",
+      cache: "no-store",
     });
     this.position.note(response.headers.get(POSITION_HEADER));
     return response;
@@ -165,7 +177,12 @@ export class Stream {
   readonly #idle_ms: number;
   readonly #fault: (error: unknown) => Fault;
 
-  constructor(body: ReadableStream<Uint8Array>, deadline: Deadline, idle_ms: number, fault: (error: unknown) => Fault) {
+  constructor(
+    body: ReadableStream<Uint8Array>,
+    deadline: Deadline,
+    idle_ms: number,
+    fault: (error: unknown) => Fault,
+  ) {
     this.#reader = body.getReader();
     this.#deadline = deadline;
     this.#idle_ms = idle_ms;

@@ -1,22 +1,30 @@
 // `SocketWatch`: a watch over a WebSocket.
 //
-// Frames wait as they came, and count once they are handed out. So a subscription that is made anew, after a break or
-// a rest, begins behind the page that was handed out last, and frames that waited are dropped.
+// Frames wait as they came, and count once they are handed out. So a subscription that is made
+// anew, after a break or a rest, begins behind the page that was handed out last, and frames that
+// waited are dropped.
 
 import type { TopicsError } from "./errors.js";
 import { encode } from "./json.js";
 import type { WatchOptionsOnWire } from "./models.js";
 import { formatCursor, type Begin, type Places, type WatchPage } from "./places.js";
-import { given } from "./session.js";
+import { Attempts } from "./retry.js";
+import { given, type Session } from "./session.js";
 import type { Socket } from "./socket.js";
-import { Settled } from "./waiting.js";
+import { Settled, sleep } from "./waiting.js";
 
-/** Options of a watch over a WebSocket; a server pings its sockets itself, and needs no `heartbeat_ms`. */
-export interface SocketWatchOptions extends Begin, Omit<WatchOptionsOnWire, "node" | "heartbeat_ms"> {
+/**
+ * Options of a watch over a WebSocket; a server pings its sockets itself, and needs no
+ * `heartbeat_ms`.
+ */
+export interface SocketWatchOptions
+  extends Begin, Omit<WatchOptionsOnWire, "node" | "heartbeat_ms"> {
   /** The `cursor` of an earlier watch of the same topics, to go on there. */
   cursor?: string;
 }
 
+/** Statuses of an `error` after which the same command may do better. */
+export const PASSING = [429, 503];
 /** Frames that may wait; beyond that the topics are left until they are taken. */
 const WAITING_MAX = 64;
 
@@ -31,18 +39,22 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
   #error: TopicsError | undefined;
   #woken = new Settled<void>();
 
+  #attempts: Attempts | undefined;
   readonly #socket: Socket;
+  readonly #session: Session;
   readonly #places: Places<D>;
   readonly #options: { [name: string]: unknown };
 
   constructor(
     socket: Socket,
+    session: Session,
     places: Places<D>,
     /** Names of all topics that it was made for. */
     readonly topics: string[],
     options: { [name: string]: unknown },
   ) {
     this.#socket = socket;
+    this.#session = session;
     this.#places = places;
     this.#options = options;
   }
@@ -55,7 +67,8 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
   /** Leave the topics; there are no more pages. */
   close(): void {
     if (this.#isClosed) return;
-    this.#leave();
+    // Commands are executed in order: one that subscribes, and is under way, is undone, too.
+    if (this.#isLive || this.#isSubscribing) this.#leave();
     this.#isClosed = true;
     this.#socket.left(this);
     this.#wake();
@@ -84,10 +97,14 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
     if (this.#isSubscribing || this.#isClosed) return;
     this.#isSubscribing = true;
     const { topics, cursor } = this.#places.wanted;
-    const fields = encode(given({ ...this.#options, topics, cursor, position: this.#socket.positionText }));
+    const fields = encode(
+      given({ ...this.#options, topics, cursor, position: this.#session.position.text }),
+    );
     // On another connection it is made anew, from where the pages are then.
     const take = (reply: any) => this.#subscribed(reply);
-    this.#socket.command("subscribe", fields.slice(1, -1), false, take).catch((error) => this.#refused(error));
+    this.#socket
+      .command("subscribe", fields.slice(1, -1), false, take)
+      .catch((error) => this.#refused(error));
   }
 
   /** @internal Take a message, if it is of this watch. */
@@ -109,6 +126,7 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
 
   /** @internal */
   fail(error: TopicsError): void {
+    this.lost();
     this.#error ??= error;
     this.#socket.left(this);
     this.#wake();
@@ -118,6 +136,8 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
 
   #subscribed({ topics }: any): void {
     this.#isSubscribing = false;
+    if (this.#isClosed) return;
+    this.#attempts = undefined;
     const { pages, isStale } = this.#places.begin(topics);
     this.#pages.push(...pages);
     this.#wake();
@@ -128,7 +148,12 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
   #refused(error: TopicsError): void {
     this.#isSubscribing = false;
     // The connection was lost meanwhile: the next one subscribes.
-    if (error.code !== "unreachable") this.fail(error);
+    if (error.code === "unreachable") return;
+    this.#attempts ??= new Attempts(this.#session.retry);
+    const isWorth = PASSING.includes(error.status);
+    const pause_ms = isWorth ? this.#attempts.pause(error.retry_after_ms ?? 0) : undefined;
+    if (pause_ms === undefined) this.fail(error);
+    else void sleep(pause_ms).then(() => this.#error ?? this.subscribe());
   }
 
   #leave(): void {

@@ -1,7 +1,8 @@
 // `Socket`: a WebSocket of the server, over any number of connections (§7.7).
 //
-// Owns the connection, and the commands that wait for their replies. After a break, subscriptions go on where they
-// were, and commands are sent again; a publish has an idempotency key, and so takes effect once.
+// Owns the connection, and the commands that wait for their replies. After a break, subscriptions
+// go on where they were, and commands are sent again; a publish has an idempotency key, and so
+// takes effect once.
 
 import { appended, encodeRecord, newKey, type BatchOptions } from "./batches.js";
 import type { Client } from "./client.js";
@@ -11,7 +12,7 @@ import type { Appended, NewRecord } from "./models.js";
 import { beginsOf, parseCursor, Places, type WatchTopics } from "./places.js";
 import { Attempts } from "./retry.js";
 import { given, type Session } from "./session.js";
-import { SocketWatch, type SocketWatchOptions } from "./socket-watch.js";
+import { PASSING, SocketWatch, type SocketWatchOptions } from "./socket-watch.js";
 import { Settled, sleep } from "./waiting.js";
 
 /** Options of a socket. */
@@ -29,8 +30,6 @@ export interface SocketOptions {
 const MESSAGE_BYTES_MAX = 8 << 20;
 /** How often the server is asked for a sign of life, and how long it may take, in milliseconds. */
 const PING_MS = 15_000;
-/** Statuses of an `error` after which the same command may do better. */
-const PASSING = [429, 503];
 
 /** A command that waits for its reply. */
 class Command {
@@ -40,7 +39,9 @@ class Command {
   constructor(
     session: Session,
     readonly text: string,
-    /** Sent again on the next connection; else it fails with this one. */
+    /**
+     * Sent again on the next connection, and after a refusal that passes; else it fails with these.
+     */
     readonly isKept: boolean,
     /** Called with the reply before the message behind it is looked at. */
     readonly take: (reply: any) => void,
@@ -62,43 +63,49 @@ export class Socket implements AsyncDisposable {
   readonly #watches = new Set<SocketWatch<any>>();
 
   readonly #session: Session;
-
   readonly #options: SocketOptions;
 
-  constructor(
-    client: Client,
-    options: SocketOptions = {},
-  ) {
+  constructor(client: Client, options: SocketOptions = {}) {
     this.#options = options;
     this.#session = client.session;
   }
 
   /** Append records as one atomic batch: all of them or none. */
-  async publish<D>(topic: string, records: Iterable<NewRecord<D>>, options: BatchOptions = {}): Promise<Appended> {
+  async publish<D>(
+    topic: string,
+    records: Iterable<NewRecord<D>>,
+    options: BatchOptions = {},
+  ): Promise<Appended> {
     const { idempotency_key = newKey(), ...rest } = options;
     const encoded = Array.from(records, ({ data, ...of }) => encodeRecord(data, of));
     const fields = encode(given({ topic, idempotency_key, return_seqs: false, ...rest }));
-    const answer = await this.command("publish", `${fields.slice(1, -1)},"records":[${encoded.join()}]`, idempotency_key != null);
+    const answer = await this.command(
+      "publish",
+      `${fields.slice(1, -1)},"records":[${encoded.join()}]`,
+      idempotency_key != null,
+    );
     this.#session.position.note(answer.position);
     return appended(answer);
   }
 
   /**
-   * The records of topics as they are appended; one watch at a time for each topic. A watch whose pages are not
-   * taken leaves its topics meanwhile, so that no more than some pages wait in memory.
+   * The records of topics as they are appended; one watch at a time for each topic. A watch whose
+   * pages are not taken leaves its topics meanwhile, so that no more than some pages wait in
+   * memory.
    */
   watch<D = any>(topics: WatchTopics, options: SocketWatchOptions = {}): SocketWatch<D> {
     const { cursor, from, from_ts, tail, partitions, ...wire } = options;
     const begins = beginsOf(topics, { from, from_ts, tail }, partitions);
     for (const other of this.#watches) {
       const taken = Object.keys(begins).find((topic) => other.topics.includes(topic));
-      if (taken !== undefined) throw new TypeError(`topic "${taken}" is watched over this socket already`);
+      if (taken !== undefined)
+        throw new TypeError(`topic "${taken}" is watched over this socket already`);
     }
+    this.#connect();
     const places = new Places<D>(begins, parseCursor(cursor));
-    const watch = new SocketWatch<D>(this, places, Object.keys(begins), wire);
+    const watch = new SocketWatch<D>(this, this.#session, places, Object.keys(begins), wire);
     this.#watches.add(watch);
     if (this.#isOpen) watch.subscribe();
-    else this.#connect();
     return watch;
   }
 
@@ -122,23 +129,20 @@ export class Socket implements AsyncDisposable {
 
   /** @internal Send a command; its reply. */
   command(op: string, fields: string, isKept: boolean, take = (_: any): void => {}): Promise<any> {
-    if (this.#isClosed) throw new TypeError("the socket is closed");
+    this.#connect();
     const id = ++this.#lastId;
     const text = `{"op":"${op}","request_id":${id}${fields && ","}${fields}}`;
     // A character is a byte at least; the server counts exactly.
     if (text.length > MESSAGE_BYTES_MAX) {
-      throw new PayloadTooLarge(`a message of more than ${MESSAGE_BYTES_MAX} bytes`, { code: "payload_too_large", status: 413 });
+      throw new PayloadTooLarge(`a message of more than ${MESSAGE_BYTES_MAX} bytes`, {
+        code: "payload_too_large",
+        status: 413,
+      });
     }
     const command = new Command(this.#session, text, isKept, take);
     this.#commands.set(id, command);
     if (this.#isOpen) this.#socket!.send(text);
-    else this.#connect();
     return command.reply.promise;
-  }
-
-  /** @internal */
-  get positionText(): string | undefined {
-    return this.#session.position.text;
   }
 
   /** @internal A watch has ended. */
@@ -148,17 +152,24 @@ export class Socket implements AsyncDisposable {
 
   // ---------------------------------------------------------------- the connection
 
+  /** Connect, unless there is a connection, or one that is being made. */
   #connect(): void {
-    if (this.#socket !== undefined || this.#isClosed) return;
+    if (this.#isClosed) throw new TypeError("the socket is closed");
+    if (this.#socket !== undefined) return;
     const { url, headers } = this.#session.target;
     const { connect = connectGlobally } = this.#options;
-    const socket = connect(`${url.replace(/^http/, "ws")}/v0/ws`, given({ authorization: headers.authorization }) as {});
+    const socket = connect(
+      `${url.replace(/^http/, "ws")}/v0/ws`,
+      given({ authorization: headers.authorization }) as {},
+    );
     this.#socket = socket;
     socket.addEventListener("open", () => this.#opened());
     socket.addEventListener("message", ({ data }) => this.#take(String(data)));
     // Its close follows, and says enough.
     socket.addEventListener("error", () => {});
-    socket.addEventListener("close", () => void this.#lost(), { once: true });
+    socket.addEventListener("close", () => this.#lost().catch((error) => this.#fail(error)), {
+      once: true,
+    });
   }
 
   #opened(): void {
@@ -195,6 +206,7 @@ export class Socket implements AsyncDisposable {
     const pause_ms = this.#attempts.pause(0);
     if (pause_ms !== undefined) await sleep(pause_ms);
     this.#socket = undefined;
+    if (this.#isClosed) return;
     if (pause_ms !== undefined) return this.#connect();
     this.#attempts = undefined;
     this.#fail(why);
@@ -225,26 +237,36 @@ export class Socket implements AsyncDisposable {
       return command.reply.resolve(message);
     }
     const error = socketError(message, message.retry_after_ms);
-    const pause_ms = PASSING.includes(error.status) ? command.attempts.pause(error.retry_after_ms ?? 0) : undefined;
+    const isWorth = command.isKept && PASSING.includes(error.status);
+    const pause_ms = isWorth ? command.attempts.pause(error.retry_after_ms ?? 0) : undefined;
     if (pause_ms === undefined) {
       this.#commands.delete(message.request_id);
       return command.reply.reject(error);
     }
-    void sleep(pause_ms).then(() => this.#isOpen && this.#commands.has(message.request_id) && this.#socket!.send(command.text));
+    void sleep(pause_ms).then(
+      () =>
+        this.#isOpen && this.#commands.has(message.request_id) && this.#socket!.send(command.text),
+    );
   }
 
-  /** An error that answers no command: of some topics, or of the connection, which the server ends then. */
+  /**
+   * An error that answers no command: of some topics, or of the connection, which the server ends
+   * then.
+   */
   #failed(message: any): void {
     const error = socketError(message);
     if (PASSING.includes(error.status)) return this.#socket!.close();
     const topics: string[] = message.topics ?? (message.topic === undefined ? [] : [message.topic]);
-    for (const watch of this.#watches) if (watch.topics.some((topic) => topics.includes(topic))) watch.fail(error);
+    for (const watch of this.#watches)
+      if (watch.topics.some((topic) => topics.includes(topic))) watch.fail(error);
   }
 }
 
 function connectGlobally(url: string, headers: { [name: string]: string }): WebSocket {
-  if (globalThis.WebSocket === undefined) throw new TypeError("there is no WebSocket here: give `connect`");
+  if (globalThis.WebSocket === undefined)
+    throw new TypeError("there is no WebSocket here: give `connect`");
   if (Object.keys(headers).length === 0) return new WebSocket(url);
-  if (globalThis.document !== undefined) throw new TypeError("a page cannot send a key over a WebSocket: use `watch`");
+  if (globalThis.document !== undefined)
+    throw new TypeError("a page cannot send a key over a WebSocket: use `watch`");
   return new WebSocket(url, { headers } as any);
 }

@@ -1,17 +1,21 @@
 // Server-sent events, parsed from pieces of any size.
 //
-// Owns the grammar of `text/event-stream` as the HTML standard has it. It knows neither what an event
-// means nor where bytes come from. Invariant: the cuts between the pieces make no difference.
+// Owns the grammar of `text/event-stream` as the HTML standard has it. It knows neither what an
+// event means nor where bytes come from. Invariant: the cuts between the pieces make no difference.
 
 /** One event. */
 export interface ServerEvent {
-  /** Its `event` field, "message" without one; "" is a comment, or a pause that the server asks for. */
+  /**
+   * Its `event` field, "message" without one; "" is a comment, or a pause that the server asks for.
+   */
   kind: string;
   /** Its `data` lines, joined by line feeds. */
   data: string;
   /** The last `id` of the stream so far; undefined before the first. */
   id: string | undefined;
-  /** The `retry` field: the pause that the server wants before a new connection, in milliseconds. */
+  /**
+   * The `retry` field: the pause that the server wants before a new connection, in milliseconds.
+   */
   retry_ms?: number;
 }
 
@@ -27,7 +31,9 @@ export class EventParser {
 
   /** What a piece of the stream completes, in order. */
   feed(piece: Uint8Array): ServerEvent[] {
-    return this.#lines(this.#decoder.decode(piece, { stream: true })).flatMap((line) => this.#parse(line) ?? []);
+    return this.#lines(this.#decoder.decode(piece, { stream: true })).flatMap(
+      (line) => this.#parse(line) ?? [],
+    );
   }
 
   #lines(text: string): string[] {

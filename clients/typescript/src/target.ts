@@ -10,10 +10,12 @@ export interface Target {
 const LOCAL_URL = "http://127.0.0.1:4000";
 
 /**
- * The server at a URL; without one at `TOPICS_URL` of Node's environment, else the one that a page came
- * from, else http://127.0.0.1:4000. Without a key it is `TOPICS_API_KEY`'s, if Node's environment has that.
+ * The server at a URL; without one at `TOPICS_URL` of Node's environment, else the one that a page
+ * came from, else http://127.0.0.1:4000. Without a key it is `TOPICS_API_KEY`'s, if Node's
+ * environment has that.
  *
- * @throws TypeError the URL is none of http or https, or has credentials; or the key cannot stand in a header
+ * @throws TypeError the URL is none of http or https, or has credentials; or the key cannot stand
+ *     in a header
  */
 export function parseTarget(url: string | URL | undefined, api_key: string | undefined): Target {
   const parsed = new URL(url ?? environment("TOPICS_URL") ?? pageOrigin() ?? LOCAL_URL);
@@ -28,13 +30,17 @@ export function parseTarget(url: string | URL | undefined, api_key: string | und
   const key = api_key ?? environment("TOPICS_API_KEY");
   if (key !== undefined) {
     // The message is without it: messages end in logs.
-    if (!/^[!-~]+$/.test(key)) throw new TypeError("the API key has characters that are not visible ASCII");
+    if (!/^[!-~]+$/.test(key))
+      throw new TypeError("the API key has characters that are not visible ASCII");
     headers.authorization = `Bearer ${key}`;
   }
   return { url: parsed.origin + parsed.pathname.replace(/\/+$/, ""), headers };
 }
 
-/** A variable of Node's environment. Deno would ask its user, so there a program gives the value itself. */
+/**
+ * A variable of Node's environment. Deno would ask its user, so there a program gives the value
+ * itself.
+ */
 function environment(name: string): string | undefined {
   if ("Deno" in globalThis) return undefined;
   return (globalThis as any).process?.env?.[name] || undefined;

@@ -6,8 +6,15 @@ import type { Client } from "./client.js";
 import { list } from "./lists.js";
 import { plain, plainAll } from "./models.js";
 import type * as Models from "./models.js";
-import type { Appended, NewRecord, RecordOptions, Signalled, TagMatch, TopicRecord } from "./models.js";
-import { PAGE_RECORDS, readPage, readPages, type Page, type PageOptions, type ReadOptions } from "./reading.js";
+import type { Appended, NewRecord, RecordOptions, Signalled, TopicRecord } from "./models.js";
+import {
+  PAGE_RECORDS,
+  readPage,
+  readPages,
+  type Page,
+  type PageOptions,
+  type ReadOptions,
+} from "./reading.js";
 import { path, type Call, type Session } from "./session.js";
 import { Watch, type WatchOptions } from "./watch.js";
 import type { Answer } from "./retry.js";
@@ -53,29 +60,44 @@ export class Topic<D = any> {
 
   // ---------------------------------------------------------------- the topic itself
 
-  /** Create the topic, or replace its whole config: what is left out returns to its default (§1.1). */
+  /**
+   * Create the topic, or replace its whole config: what is left out returns to its default (§1.1).
+   */
   put({ signal, ...body }: Signalled<Models.TopicOptions> = {}): Promise<Models.TopicPut> {
     return this.call("PUT", "", { body, signal });
   }
 
   /**
-   * Change some fields of the config and keep the others. It reads the config and puts it back changed: of
-   * two such calls at once, the later one wins.
+   * Change some fields of the config and keep the others. It reads the config and puts it back
+   * changed: of two such calls at once, the later one wins.
    */
-  async configure({ signal, ...changes }: Signalled<Models.TopicOptions>): Promise<Models.TopicPut> {
+  async configure({
+    signal,
+    ...changes
+  }: Signalled<Models.TopicOptions>): Promise<Models.TopicPut> {
     const { config } = await this.state({ touch: false, signal });
     // `durable` says less than `durability`, which overrides it.
     const { durable: _, durability, ...kept } = config;
-    return this.put({ ...kept, durability: "durable" in changes ? undefined : durability, ...changes, signal });
+    return this.put({
+      ...kept,
+      durability: "durable" in changes ? undefined : durability,
+      ...changes,
+      signal,
+    });
   }
 
-  /** Sequence numbers, counts, config (§1.2). `touch: false` does not count as a use of the topic. */
+  /**
+   * Sequence numbers, counts, config (§1.2). `touch: false` does not count as a use of the topic.
+   */
   state({ touch = true, signal }: Signalled<{ touch?: boolean }> = {}): Promise<Models.TopicState> {
     return this.call("GET", "", { params: { touch }, signal });
   }
 
   /** Remove the topic with all its records; with `if_empty`, `Conflict` where it has any. */
-  delete({ if_empty = false, signal }: Signalled<{ if_empty?: boolean }> = {}): Promise<Models.TopicDeleted> {
+  delete({
+    if_empty = false,
+    signal,
+  }: Signalled<{ if_empty?: boolean }> = {}): Promise<Models.TopicDeleted> {
     // Between two attempts another client may have created a topic of that name.
     return this.call("DELETE", "", { params: { if_empty }, repeatable: false, signal });
   }
@@ -83,16 +105,36 @@ export class Topic<D = any> {
   // ---------------------------------------------------------------- writing
 
   /**
-   * Append one value, with what is said of its record (`tag`, `meta`, `node`, and of a job `delay_ms`,
-   * `priority`, …). A record of a queue is a job.
+   * Append one value, with what is said of its record (`tag`, `meta`, `node`, and of a job
+   * `delay_ms`, `priority`, …). A record of a queue is a job.
    */
-  append(data: D, { idempotency_key, create, config, signal, ...of }: Signalled<RecordOptions & Pick<BatchOptions, "idempotency_key" | "create" | "config">> = {}): Promise<Appended> {
-    return this.#appendEncoded([encodeRecord(data, of)], { idempotency_key, create, config, signal });
+  append(
+    data: D,
+    {
+      idempotency_key,
+      create,
+      config,
+      signal,
+      ...of
+    }: Signalled<RecordOptions & Pick<BatchOptions, "idempotency_key" | "create" | "config">> = {},
+  ): Promise<Appended> {
+    return this.#appendEncoded([encodeRecord(data, of)], {
+      idempotency_key,
+      create,
+      config,
+      signal,
+    });
   }
 
   /** Append several records as one atomic batch: all of them or none. */
-  appendBatch(records: Iterable<NewRecord<D>>, options: Signalled<BatchOptions> = {}): Promise<Appended> {
-    return this.#appendEncoded(Array.from(records, ({ data, ...of }) => encodeRecord(data, of)), options);
+  appendBatch(
+    records: Iterable<NewRecord<D>>,
+    options: Signalled<BatchOptions> = {},
+  ): Promise<Appended> {
+    return this.#appendEncoded(
+      Array.from(records, ({ data, ...of }) => encodeRecord(data, of)),
+      options,
+    );
   }
 
   /** Append any number of records in atomic batches, one after the other, from any iterable. */
@@ -107,14 +149,17 @@ export class Topic<D = any> {
     records: string[],
     { idempotency_key = newKey(), ...options }: Signalled<BatchOptions>,
   ): Promise<Appended> {
-    return appended(await this.session.do(appendCall(this.name, records, { ...options, idempotency_key })));
+    return appended(
+      await this.session.do(appendCall(this.name, records, { ...options, idempotency_key })),
+    );
   }
 
   // ---------------------------------------------------------------- reading
 
   /**
-   * The records after `from`, page by page, and a tombstone where some were lost. Without `follow` it ends
-   * at the head as the first page saw it. Your cursor is a page's `next`: store it once the page is done with.
+   * The records after `from`, page by page, and a tombstone where some were lost. Without `follow`
+   * it ends at the head as the first page saw it. Your cursor is a page's `next`: store it once the
+   * page is done with.
    */
   read(options: Signalled<ReadOptions> = {}): AsyncGenerator<Page<D>, void, undefined> {
     return readPages<D>(this.session, this.name, options);
@@ -126,31 +171,66 @@ export class Topic<D = any> {
   }
 
   /**
-   * One page of records, as HTTP caches may keep it (§3.4). With `known`, an earlier page of the same
-   * options, the server sends nothing while that one still holds, and the call returns it.
+   * One page of records, as HTTP caches may keep it (§3.4). With `known`, an earlier page of the
+   * same options, the server sends nothing while that one still holds, and the call returns it.
    */
-  async stablePage({ from, known, signal, ...params }: Signalled<StablePageOptions & { known?: StablePage<D> }> = {}): Promise<StablePage<D>> {
+  async stablePage({
+    from,
+    known,
+    signal,
+    ...params
+  }: Signalled<StablePageOptions & { known?: StablePage<D> }> = {}): Promise<StablePage<D>> {
     const call: Call = {
-      ...{ method: "GET", path: path`/v0/topics/${this.name}/records`, signal },
+      method: "GET",
+      path: path`/v0/topics/${this.name}/records`,
+      signal,
       params: { limit: PAGE_RECORDS, from_seq: from, ...params },
       headers: known && { "if-none-match": known.etag },
     };
     const outcome = await this.session.settle(call);
     if (known !== undefined && (outcome as Answer).status === 304) return known;
     const { records, next_from_seq: next, tombstone } = this.session.read(call, outcome);
-    return { records: plainAll(records), next, tombstone, etag: (outcome as Answer).headers.get("etag") ?? "" };
+    return {
+      records: plainAll(records),
+      next,
+      tombstone,
+      etag: (outcome as Answer).headers.get("etag") ?? "",
+    };
   }
 
   /** The newest record of a tag (§3.5); `RecordNotFound` where no record has the tag. */
-  async latest(tag: string, { include_meta, signal }: Signalled<{ include_meta?: boolean }> = {}): Promise<TopicRecord<D>> {
-    const { records } = await this.call("GET", "/latest", { params: { tag, include_meta }, signal });
+  async latest(
+    tag: string,
+    { include_meta, signal }: Signalled<{ include_meta?: boolean }> = {},
+  ): Promise<TopicRecord<D>> {
+    const { records } = await this.call("GET", "/latest", {
+      params: { tag, include_meta },
+      signal,
+    });
     return plain(records[0]);
   }
 
   /** The newest record of each tag that begins with a prefix (§3.5). */
-  async *latestAll({ prefix, include_meta, signal }: Signalled<{ prefix?: string; include_meta?: boolean }> = {}): AsyncGenerator<TopicRecord<D>, void, undefined> {
-    const call = { path: path`/v0/topics/${this.name}/latest`, params: { prefix, include_meta }, signal };
-    for await (const record of list<any>(this.session, call, "records", ["next_cursor", "cursor", "limit"])) yield plain(record);
+  async *latestAll({
+    prefix,
+    include_meta,
+    signal,
+  }: Signalled<{ prefix?: string; include_meta?: boolean }> = {}): AsyncGenerator<
+    TopicRecord<D>,
+    void,
+    undefined
+  > {
+    const call = {
+      path: path`/v0/topics/${this.name}/latest`,
+      params: { prefix, include_meta },
+      signal,
+    };
+    for await (const record of list<any>(this.session, call, "records", [
+      "next_cursor",
+      "cursor",
+      "limit",
+    ]))
+      yield plain(record);
   }
 
   /** The topic's records as they are appended; `Client.watch` of this topic alone. */
@@ -160,17 +240,23 @@ export class Topic<D = any> {
 
   // ---------------------------------------------------------------- deleting records
 
-  /** Delete records: those below `before_seq`, or whose tag matches, or of which both is true (§5). */
-  deleteRecords({ signal, ...body }: Signalled<{ before_seq?: number; match?: TagMatch; erase?: boolean; partition?: number }>): Promise<Models.RecordsDeleted> {
-    // It deletes what is there when it arrives: a second attempt would delete what came since the first.
+  /**
+   * Delete records: those below `before_seq`, or whose tag matches, or of which both is true (§5).
+   */
+  deleteRecords({
+    signal,
+    ...body
+  }: Signalled<Models.DeleteOptions>): Promise<Models.RecordsDeleted> {
+    // It deletes what is there when it arrives: a second attempt would delete what came since the
+    // first.
     return this.call("POST", "/delete", { body, repeatable: false, signal });
   }
 
   /**
-   * Delete all records, or those whose tag matches the subject pattern `filter`: below `seq`, or all but
-   * the newest `keep` (§5).
+   * Delete all records, or those whose tag matches the subject pattern `filter`: below `seq`, or
+   * all but the newest `keep` (§5).
    */
-  purge({ signal, ...body }: Signalled<{ seq?: number; keep?: number; filter?: string; partition?: number }> = {}): Promise<Models.Purged> {
+  purge({ signal, ...body }: Signalled<Models.PurgeOptions> = {}): Promise<Models.Purged> {
     return this.call("POST", "/purge", { body, repeatable: false, signal });
   }
 }

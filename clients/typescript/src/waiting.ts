@@ -1,6 +1,9 @@
 // Waits that a signal ends, and a signal that time ends.
 
-/** Resolves after that many milliseconds; rejects with the signal's reason where that is aborted before. */
+/**
+ * Resolves after that many milliseconds; rejects with the signal's reason where that is aborted
+ * before.
+ */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);

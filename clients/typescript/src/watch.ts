@@ -1,7 +1,7 @@
 // `Watch`: the records of topics as they come, over one connection after the other.
 //
-// A session is posted, its stream is opened and read until it ends, and is opened again after a pause; where the
-// server has forgotten the session, a new one takes its place (§7.1-§7.6).
+// A session is posted, its stream is opened and read until it ends, and is opened again after a
+// pause; where the server has forgotten the session, a new one takes its place (§7.1-§7.6).
 
 import type { Client } from "./client.js";
 import { EventConnection, type OnConnection } from "./connection.js";
@@ -15,7 +15,10 @@ import { Deadline } from "./waiting.js";
 
 /** Options of `watch`; those of `Begin` are for each topic that has none of its own. */
 export interface WatchOptions extends Signalled<Begin>, Omit<WatchOptionsOnWire, "node"> {
-  /** The `cursor` of an earlier watch of the same topics, to go on there; it overrides the beginnings. */
+  /**
+   * The `cursor` of an earlier watch of the same topics, to go on there; it overrides the
+   * beginnings.
+   */
   cursor?: string;
   /** Leave out topics that do not exist, instead of throwing `TopicNotFound`. */
   lenient?: boolean;
@@ -24,17 +27,25 @@ export interface WatchOptions extends Signalled<Begin>, Omit<WatchOptionsOnWire,
 }
 
 const CLOSED = new TypeError("the watch is closed");
-/** On top of two heartbeats without a byte, after which a connection counts as lost, in milliseconds (§7.6). */
+/**
+ * On top of two heartbeats without a byte, after which a connection counts as lost, in milliseconds
+ * (§7.6).
+ */
 const SLACK_MS = 5000;
-/** Statuses that say that the server does not know the session any more, and a new one is posted (§7.4). */
+/**
+ * Statuses that say that the server does not know the session any more, and a new one is posted
+ * (§7.4).
+ */
 const FORGOTTEN = [404, 410];
 /** Statuses of an `error` event after which a new connection may do better. */
 const PASSING = [408, 502, 503, 504];
 
 /**
- * What `watch` returns: pages as they come, for one loop at a time. It connects when the first page is asked for.
+ * What `watch` returns: pages as they come, for one loop at a time. It connects when the first page
+ * is asked for.
  *
- * A loop that was left, or that threw, may be begun again: it goes on behind the page that was handed out last.
+ * A loop that was left, or that threw, may be begun again: it goes on behind the page that was
+ * handed out last.
  */
 export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposable {
   readonly #session: Session;
@@ -52,11 +63,24 @@ export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposa
   constructor(
     client: Pick<Client, "session">,
     topics: WatchTopics,
-    { from, from_ts, tail, partitions, cursor, lenient = false, on_connection, signal, ...options }: WatchOptions,
+    {
+      from,
+      from_ts,
+      tail,
+      partitions,
+      cursor,
+      lenient = false,
+      on_connection,
+      signal,
+      ...options
+    }: WatchOptions,
   ) {
     const { session } = client;
     this.#session = session;
-    this.#places = new Places<D>(beginsOf(topics, { from, from_ts, tail }, partitions), parseCursor(cursor));
+    this.#places = new Places<D>(
+      beginsOf(topics, { from, from_ts, tail }, partitions),
+      parseCursor(cursor),
+    );
     this.#options = options;
     this.#isLenient = lenient;
     this.#closing = new Deadline(signal);
@@ -64,14 +88,16 @@ export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposa
   }
 
   /**
-   * Where to go on behind the page that was handed out last: keep it, and give it as `cursor` to the next watch.
-   * Undefined before the first answer.
+   * Where to go on behind the page that was handed out last: keep it, and give it as `cursor` to
+   * the next watch. Undefined before the first answer.
    */
   get cursor(): string | undefined {
     return formatCursor(this.#places.reached);
   }
 
-  /** Subscribe at once, so that a `tail` begins here and not with the first page that is asked for. */
+  /**
+   * Subscribe at once, so that a `tail` begins here and not with the first page that is asked for.
+   */
   async subscribe(): Promise<this> {
     while (this.#watched === undefined && !this.#places.isOver) await this.#post();
     return this;
@@ -104,7 +130,9 @@ export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposa
 
   async #post(): Promise<void> {
     const call: Call = {
-      ...{ method: "POST", path: "/v0/watch", signal: this.#closing.signal },
+      method: "POST",
+      path: "/v0/watch",
+      signal: this.#closing.signal,
       // A topic that was deleted meanwhile is told by a page, and is no error.
       params: { lenient: this.#isLenient || this.#places.hasBegun || undefined },
       body: { ...this.#options, ...this.#places.wanted },
@@ -132,7 +160,10 @@ export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposa
     for await (const event of this.#connection.events(this.#streamCall, idle_ms)) {
       this.#isReposted = false;
       if (event.kind === "error" && this.#hasEnded(event)) return;
-      const page = event.kind === "" ? undefined : this.#places.take(event.kind, this.#session.decode(event.data));
+      const page =
+        event.kind === ""
+          ? undefined
+          : this.#places.take(event.kind, this.#session.decode(event.data));
       // What the stream is resumed with covers the page that is handed out now.
       if (event.id !== undefined) this.#id = event.id;
       if (page !== undefined) yield page;

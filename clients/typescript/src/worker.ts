@@ -1,7 +1,7 @@
 // `Worker`: claims jobs of a queue, or has them pushed, keeps their leases and settles them.
 //
-// One loop claims for all hands: as many jobs as hands are free. The leases of all jobs in hand are extended
-// three times in each lease, so that two extensions may fail.
+// One loop claims for all hands: as many jobs as hands are free. The leases of all jobs in hand are
+// extended three times in each lease, so that two extensions may fail.
 
 import { Conflict, NotFound } from "./errors.js";
 import { HeldJob, leaseLost, type Keeper } from "./held-job.js";
@@ -12,7 +12,9 @@ import { randomHex } from "./random.js";
 import { Backoff, now } from "./retry.js";
 import { Settled, sleep } from "./waiting.js";
 
-/** What does a job; what its promise resolves to may be kept as the job's result (`keep_results`). */
+/**
+ * What does a job; what its promise resolves to may be kept as the job's result (`keep_results`).
+ */
 export type Handler<D> = (job: HeldJob<D>) => unknown;
 
 /** Options of `Queue.work`. */
@@ -22,36 +24,45 @@ export interface WorkOptions<D = any> {
   /** How many jobs are in hand at a time (1). */
   concurrency?: number;
   /**
-   * How soon another worker may have the jobs of one that died, in milliseconds within [100, 86,400,000]; by
-   * default the queue's. The lease of a job in hand is extended in the background, however long it takes.
+   * How soon another worker may have the jobs of one that died, in milliseconds within [100,
+   * 86,400,000]; by default the queue's. The lease of a job in hand is extended in the background,
+   * however long it takes.
    */
   lease_ms?: number;
   /** How long a claim waits for a first job, in milliseconds (5000), at most 30,000. */
   wait_ms?: number;
   /**
-   * Delay of a job that failed at its first delivery, in milliseconds (1000); it doubles with each delivery. Where
-   * neither this nor `longest_delay_ms` is given, a queue that has a `backoff` decides.
+   * Delay of a job that failed at its first delivery, in milliseconds (1000); it doubles with each
+   * delivery. Where neither this nor `longest_delay_ms` is given, a queue that has a `backoff`
+   * decides.
    */
   first_delay_ms?: number;
   /** The delay that the doubling ends at, in milliseconds (300,000). */
   longest_delay_ms?: number;
   /**
-   * Have jobs pushed over a connection instead of claiming them. When it breaks, as it does when the process is
-   * killed, the server gives the jobs to other workers at once. Not together with `drain`.
+   * Have jobs pushed over a connection instead of claiming them. When it breaks, as it does when
+   * the process is killed, the server gives the jobs to other workers at once. Not together with
+   * `drain`.
    */
   push?: boolean;
   /** End when no job is ready, instead of waiting for more. */
   drain?: boolean;
   /** End after so many jobs. */
   limit?: number;
-  /** What the handler's promise resolves to, unless it is undefined or null, is the job's result. */
+  /**
+   * What the handler's promise resolves to, unless it is undefined or null, is the job's result.
+   */
   keep_results?: boolean;
   /**
-   * Called for each job whose handler failed, with the error; and with `LeaseLost` for each job whose lease ended
-   * before it was done. By default `console.error` is.
+   * Called for each job whose handler failed, with the error; and with `LeaseLost` for each job
+   * whose lease ended before it was done. By default `console.error` is. Where it throws, the
+   * worker ends, and `done` rejects with the error.
    */
   on_error?: (error: unknown, job: HeldJob<D>) => void;
-  /** Aborted, it ends the worker at once: jobs in hand are given back without a delay, and `done` resolves. */
+  /**
+   * Aborted, it ends the worker at once: jobs in hand are given back without a delay, and `done`
+   * resolves.
+   */
   signal?: AbortSignal;
 }
 
@@ -64,13 +75,18 @@ const EXTEND_AGAIN_MS = 1000;
 const PACED = ["rate", "in_flight"];
 /** How long a claim under way may still bring jobs when the worker is stopped, in milliseconds. */
 const LAST_CLAIM_MS = 500;
+/** Of a reason; the server keeps so many bytes (§10.5). */
+const REASON_CHARS = 1024;
 /** Bounds the doubling; the longest delay is reached long before. */
 const DOUBLINGS_MAX = 40;
 
 /** Does the jobs of a queue, as `Queue.work` begins it: making one begins it. */
 export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
   readonly node: string;
-  /** How many jobs were done, once the worker has ended; rejects with what ended it, after the jobs in hand. */
+  /**
+   * How many jobs were done, once the worker has ended; rejects with what ended it, after the jobs
+   * in hand.
+   */
   readonly done: Promise<number>;
   lease_ms: number;
   readonly #held = new Set<HeldJob<D>>();
@@ -86,7 +102,7 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
   #acked = 0;
   #remaining: number;
   #freed = new Settled<void>();
-
+  #failure: { error: unknown } | undefined;
   readonly #handler: Handler<D>;
   readonly #options: WorkOptions<D>;
 
@@ -97,7 +113,8 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
   ) {
     this.#handler = handler;
     this.#options = options;
-    if (options.push && options.drain) throw new TypeError("push and drain exclude each other: a stream does not say when a queue is empty");
+    // A stream does not say when a queue is empty.
+    if (options.push && options.drain) throw new TypeError("push and drain exclude each other");
     if (!(this.#concurrency >= 1)) throw new TypeError("a worker has at least one hand");
     this.node = options.node ?? `js-${randomHex(6)}`;
     this.lease_ms = options.lease_ms ?? 0;
@@ -123,7 +140,10 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
   delay(deliveries: number): number | undefined {
     if (this.#queueDecides) return undefined;
     const { first_delay_ms = 1000, longest_delay_ms = 300_000 } = this.#options;
-    return Math.min(first_delay_ms * 2 ** Math.min(deliveries - 1, DOUBLINGS_MAX), longest_delay_ms);
+    return Math.min(
+      first_delay_ms * 2 ** Math.min(deliveries - 1, DOUBLINGS_MAX),
+      longest_delay_ms,
+    );
   }
 
   /** @internal */
@@ -168,8 +188,10 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
       if (error !== this.#cutting.signal.reason) throw error;
     } finally {
       signal?.removeEventListener("abort", abort);
+      this.#stopping.signal.removeEventListener("abort", stop);
       clearTimeout(cut);
     }
+    if (this.#failure !== undefined) throw this.#failure.error;
     return this.#acked;
   }
 
@@ -181,7 +203,9 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
     await Promise.race([all(), this.#aborted.promise]);
   }
 
-  /** Ask for the queue's `lease_ms`, which an extension must name, and whether it has a `backoff`. */
+  /**
+   * Ask for the queue's `lease_ms`, which an extension must name, and whether it has a `backoff`.
+   */
   async #open(): Promise<void> {
     const { first_delay_ms, longest_delay_ms } = this.#options;
     const hasDelays = (first_delay_ms ?? longest_delay_ms) !== undefined;
@@ -230,10 +254,15 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
   }
 
   /**
-   * A claim. Where the worker is stopped meanwhile, one that waits for a job is cut off, and the server forgets it;
-   * jobs that came all the same are given back.
+   * A claim. Where the worker is stopped meanwhile, one that waits for a job is cut off, and the
+   * server forgets it; jobs that came all the same are given back.
    */
-  async #claim(options: { node: string; max: number; lease_ms?: number; wait_ms?: number }): Promise<Claimed<D>> {
+  async #claim(options: {
+    node: string;
+    max: number;
+    lease_ms?: number;
+    wait_ms?: number;
+  }): Promise<Claimed<D>> {
     const claimed = await this.queue.claim({ ...options, signal: this.#cutting.signal });
     if (this.#isStopping && claimed.count > 0) {
       await this.queue.nack(claimed.claimed, { node: this.node, delay_ms: 0 }).catch(() => {});
@@ -244,11 +273,17 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
 
   async #takePushed(): Promise<void> {
     const options = { node: this.node, max: this.#concurrency, lease_ms: this.#options.lease_ms };
-    // The connection stays until the jobs in hand are done: with its end the server gives them to others.
+    // The connection stays until the jobs in hand are done: with its end the server gives them to
+    // others.
     const stop = () => void this.#handsFree().then(() => this.#ended.abort());
-    if (this.#isStopping) return;
+    if (this.#isStopping || this.#remaining <= 0) return;
     this.#stopping.signal.addEventListener("abort", stop, { once: true });
-    for await (const job of pushedJobs<D>(this.queue.session, this.queue.name, options, this.#ended.signal)) {
+    for await (const job of pushedJobs<D>(
+      this.queue.session,
+      this.queue.name,
+      options,
+      this.#ended.signal,
+    )) {
       if (this.#isStopping) continue;
       this.#begin(job);
       // The jobs after the last one go back when the connection ends.
@@ -262,10 +297,12 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
     this.#remaining -= 1;
     const job = new HeldJob<D>(this, claimed);
     this.#held.add(job);
-    const running: Promise<void> = this.#handle(job).finally(() => {
-      this.#running.delete(running);
-      this.#freed.resolve();
-    });
+    const running: Promise<void> = this.#handle(job)
+      .catch((error) => this.#fail(error))
+      .finally(() => {
+        this.#running.delete(running);
+        this.#freed.resolve();
+      });
     this.#running.add(running);
   }
 
@@ -283,6 +320,12 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
     }
     if (job.state === "acked") this.#acked += 1;
     if (job.state === "lost") on_error(leaseLost(job), job);
+  }
+
+  /** `on_error` threw, which is the program's word that the worker is to end. */
+  #fail(error: unknown): void {
+    this.#failure ??= { error };
+    this.#stopping.abort();
   }
 
   /** A hand is free, or the worker is to stop. */
@@ -318,19 +361,26 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
 
   async #extend(jobs: HeldJob<D>[], signal: AbortSignal): Promise<boolean> {
     try {
-      const answer = await this.queue.extend(jobs, { node: this.node, lease_ms: this.lease_ms, signal });
+      const answer = await this.queue.extend(jobs, {
+        node: this.node,
+        lease_ms: this.lease_ms,
+        signal,
+      });
       for (const job of jobs) job.extended(answer);
       return true;
     } catch (error) {
       // The queue was deleted, and its leases with it.
-      if (error instanceof NotFound || error instanceof Conflict) for (const job of jobs) job.lose();
+      if (error instanceof NotFound || error instanceof Conflict)
+        for (const job of jobs) job.lose();
       return false;
     }
   }
 }
 
+/** Why a job failed, without halves of characters, which no server takes. */
 function reasonOf(error: unknown): string {
-  return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  return text.slice(0, REASON_CHARS).replace(/\p{Surrogate}/gu, "\ufffd");
 }
 
 function logError(error: unknown, job: HeldJob): void {

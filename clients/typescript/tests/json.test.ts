@@ -11,8 +11,14 @@ test.each([
   ["12345678901234567890.5", 12345678901234567000],
   ["12345678901234567890e2", 12345678901234567890e2],
   ['"12345678901234567890"', "12345678901234567890"],
-  ['["\\"12345678901234567890", 12345678901234567890]', ['"12345678901234567890', 12345678901234567890n]],
-  ['{"12345678901234567890":[1,{"a":-12345678901234567890}]}', { "12345678901234567890": [1, { a: -12345678901234567890n }] }],
+  [
+    '["\\"12345678901234567890", 12345678901234567890]',
+    ['"12345678901234567890', 12345678901234567890n],
+  ],
+  [
+    '{"12345678901234567890":[1,{"a":-12345678901234567890}]}',
+    { "12345678901234567890": [1, { a: -12345678901234567890n }] },
+  ],
   ["true", true],
 ])("%s is read exactly", (text, value) => {
   expect(decode(text, true)).toEqual(value);
@@ -23,7 +29,10 @@ test("integers are rounded where exact ones are not asked for", () => {
 });
 
 test("a long text is read without a stack of its length", () => {
-  const text = JSON.stringify({ data: "\\\"x".repeat(1 << 20), id: 1 }).replace('"id":1', '"id":12345678901234567890');
+  const text = JSON.stringify({ data: '\\"x'.repeat(1 << 20), id: 1 }).replace(
+    '"id":1',
+    '"id":12345678901234567890',
+  );
 
   expect(decode(text, true).id).toBe(12345678901234567890n);
 });
@@ -34,7 +43,10 @@ test("what is no JSON is no value", () => {
 
 test.each([
   [{ id: 2n ** 70n, list: [-1n, null] }, '{"id":1180591620717411303424,"list":[-1,null]}'],
-  [{ at: new Date(0), gone: undefined, none: null }, '{"at":"1970-01-01T00:00:00.000Z","none":null}'],
+  [
+    { at: new Date(0), gone: undefined, none: null },
+    '{"at":"1970-01-01T00:00:00.000Z","none":null}',
+  ],
   ["null", '"null"'],
 ])("a value is written exactly", (value, text) => {
   expect(encode(value)).toBe(text);
@@ -43,9 +55,14 @@ test.each([
 const own: unknown[] = [];
 own.push(own);
 
-test.each([[NaN], [{ a: Infinity }], [[undefined]], [undefined], [[() => {}]], [Symbol("x")], [own]])(
-  "what JSON has no form for is refused",
-  (value) => {
-    expect(() => encode(value)).toThrow(TypeError);
-  },
-);
+test.each([
+  [NaN],
+  [{ a: Infinity }],
+  [[undefined]],
+  [undefined],
+  [[() => {}]],
+  [Symbol("x")],
+  [own],
+])("what JSON has no form for is refused", (value) => {
+  expect(() => encode(value)).toThrow(TypeError);
+});

@@ -35,7 +35,9 @@ test("each record is there once and in order, and each job is done (§0.8, §7.4
   const states: string[] = [];
 
   // A watch and a producer over HTTP, both over a WebSocket, and workers of two kinds.
-  const watch = topic.watch({ on_connection: (error) => states.push(error === null ? "made" : "lost") });
+  const watch = topic.watch({
+    on_connection: (error) => states.push(error === null ? "made" : "lost"),
+  });
   const producer = new Producer<number>(topic, { batch_records: 10 });
   const socket = new Socket(client, { connect: connectWs });
   const following = [follow(watch, watched), follow(socket.watch<number>("published"), published)];
@@ -59,7 +61,10 @@ test("each record is there once and in order, and each job is done (§0.8, §7.4
 
   expect(watched).toEqual(ALL);
   expect(published).toEqual(ALL);
-  expect([(await topic.state()).count, (await client.topic("published").state()).count]).toEqual([COUNT, COUNT]);
+  expect([(await topic.state()).count, (await client.topic("published").state()).count]).toEqual([
+    COUNT,
+    COUNT,
+  ]);
   expect(done.size).toBe(COUNT);
   expect(states.slice(0, 4)).toEqual(["lost", "made", "lost", "made"]);
 });

@@ -7,7 +7,7 @@ import { join, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { useServer } from "./server.js";
+import { shared } from "./stories.js";
 
 const PACKAGE = resolve(import.meta.dirname, "..");
 const TSC = join(PACKAGE, "node_modules/.bin/tsc");
@@ -15,37 +15,58 @@ const SEEN = { read: [0, 1, 2], watched: [0, 1, 2], done: ["job"], error: "true 
 /** A folder of npm with other runtimes; see tests/clients of the repository. */
 const RUNTIMES = process.env.TOPICS_TESTS_RUNTIMES_FOLDER;
 
-const server = useServer();
 const folder = mkdtempSync(join(tmpdir(), "topics-package-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 function run(command: string, args: string[], cwd = folder): string {
   try {
-    return execFileSync(command, args, { cwd, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+    return execFileSync(command, args, {
+      cwd,
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "pipe"],
+    });
   } catch (error: any) {
     throw new Error(`${command} ${args.join(" ")}\n${error.stdout}${error.stderr}`);
   }
 }
 
 beforeAll(() => {
-  const [{ filename }] = JSON.parse(run("npm", ["pack", "--json", "--silent", "--pack-destination", folder], PACKAGE));
+  const [{ filename }] = JSON.parse(
+    run("npm", ["pack", "--json", "--silent", "--pack-destination", folder], PACKAGE),
+  );
   writeFileSync(join(folder, "package.json"), '{"private": true, "type": "module"}');
-  run("npm", ["install", "--silent", "--offline", "--no-audit", "--no-fund", join(folder, filename)]);
+  run("npm", [
+    "install",
+    "--silent",
+    "--offline",
+    "--no-audit",
+    "--no-fund",
+    join(folder, filename),
+  ]);
   cpSync(join(PACKAGE, "tests/programs"), folder, { recursive: true });
 });
 
 test("the types are those of the server's document (§8.5)", () => {
   const made = join(folder, "openapi.ts");
 
-  run("node", ["scripts/generate.mjs", server.url, made], PACKAGE);
+  run("node", ["scripts/generate.mjs", shared.url, made], PACKAGE);
 
   expect(readFileSync(made, "utf8")).toBe(readFileSync(join(PACKAGE, "src/openapi.ts"), "utf8"));
 });
 
-/** Minified bytes of a page's code that imports these names, and what a server compresses them to. */
+/**
+ * Minified bytes of a page's code that imports these names, and what a server compresses them to.
+ */
 async function size(names: string): Promise<[number, number]> {
   const stdin = { contents: `export { ${names} } from "topics-client";`, resolveDir: folder };
-  const { outputFiles } = await build({ stdin, bundle: true, minify: true, format: "esm", target: "es2022", write: false });
+  const { outputFiles } = await build({
+    stdin,
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2022",
+    write: false,
+  });
   const { contents } = outputFiles[0]!;
   return [contents.length, gzipSync(contents).length];
 }
@@ -66,28 +87,42 @@ test("all of it is at most 40 KiB, and 15 KiB compressed", async () => {
 });
 
 test("it has no dependencies, and nothing but its code", () => {
-  const { dependencies, exports } = JSON.parse(readFileSync(join(folder, "node_modules/topics-client/package.json"), "utf8"));
+  const { dependencies, exports } = JSON.parse(
+    readFileSync(join(folder, "node_modules/topics-client/package.json"), "utf8"),
+  );
   const files = run("find", ["node_modules/topics-client", "-type", "f"]).trim().split("\n");
 
   expect(dependencies).toBeUndefined();
   expect(exports["."].types).toBe("./dist/index.d.ts");
-  expect(files.every((file) => /\/(package\.json|README\.md|dist\/[\w-]+\.(js|d\.ts))$/.test(file))).toBe(true);
+  expect(
+    files.every((file) => /\/(package\.json|README\.md|dist\/[\w-]+\.(js|d\.ts))$/.test(file)),
+  ).toBe(true);
 });
 
 test("a clean folder can use it", () => {
-  expect(JSON.parse(run("node", ["use.mjs", server.url]))).toEqual(SEEN);
+  expect(JSON.parse(run("node", ["use.mjs", shared.url]))).toEqual(SEEN);
 });
 
 test("a program in TypeScript is checked against its types", () => {
   const strict = { noEmit: true, strict: true, exactOptionalPropertyTypes: true };
-  const compilerOptions = { ...strict, module: "nodenext", target: "es2022", lib: ["es2022", "dom"], types: [] };
-  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["types.ts"] }));
+  const compilerOptions = {
+    ...strict,
+    module: "nodenext",
+    target: "es2022",
+    lib: ["es2022", "dom"],
+    types: [],
+  };
+  writeFileSync(
+    join(folder, "tsconfig.json"),
+    JSON.stringify({ compilerOptions, include: ["types.ts"] }),
+  );
 
   run(TSC, ["-p", "tsconfig.json"]);
 });
 
-test("the package is sound in the strictest mode", () => {
+test("the package is sound in the strictest mode, and laid out alike", () => {
   run(TSC, ["-p", "tsconfig.json"], PACKAGE);
+  run(join(PACKAGE, "node_modules/.bin/prettier"), ["--check", "."], PACKAGE);
 });
 
 test.skipIf(RUNTIMES === undefined).each([
@@ -98,5 +133,5 @@ test.skipIf(RUNTIMES === undefined).each([
   const path = join(RUNTIMES!, "node_modules", program);
   expect(existsSync(path)).toBe(true);
 
-  expect(JSON.parse(run(path, [...args, "use.mjs", server.url]))).toEqual(SEEN);
+  expect(JSON.parse(run(path, [...args, "use.mjs", shared.url]))).toEqual(SEEN);
 });

@@ -2,12 +2,10 @@
 
 import { expect, test } from "vitest";
 import { Client, InvalidRequest, NotSent, Producer, Unreachable } from "../src/index.js";
-import { all, fresh, useServer } from "./server.js";
-
-const server = useServer();
+import { all, fresh, shared } from "./stories.js";
 
 test("records are sent in batches and in order, each with its number", async () => {
-  const topic = server.client().topic<number>(fresh());
+  const topic = shared.client().topic<number>(fresh());
   const sent = [];
 
   {
@@ -17,12 +15,14 @@ test("records are sent in batches and in order, each with its number", async () 
 
   expect(await sent.at(-1)!.seq).toBe(1050);
   const pages = await all(topic.read({ include_tags: true }));
-  expect(pages.flatMap(({ records }) => records.map(({ data }) => data))).toEqual(Array.from({ length: 1050 }, (_, n) => n));
+  expect(pages.flatMap(({ records }) => records.map(({ data }) => data))).toEqual(
+    Array.from({ length: 1050 }, (_, n) => n),
+  );
   expect(pages[0]!.records[4]!.tag).toBe("t1");
 });
 
 test("a record that is alone goes when it has waited, or at once by `flush`", async () => {
-  const topic = server.client().topic<number>(fresh());
+  const topic = shared.client().topic<number>(fresh());
   const patient = new Producer<number>(topic, { linger_ms: 1_000_000 });
   const prompt = new Producer<number>(topic, { linger_ms: 1 });
 
@@ -36,7 +36,7 @@ test("a record that is alone goes when it has waited, or at once by `flush`", as
 });
 
 test("`send` waits while too much is not acknowledged, and keeps the order of calls", async () => {
-  const topic = server.client().topic<string>(fresh());
+  const topic = shared.client().topic<string>(fresh());
   const producer = new Producer<string>(topic, { buffer_chars: 50, linger_ms: 1_000_000 });
 
   const sends = Array.from({ length: 20 }, (_, n) => producer.send(`${n}:${"x".repeat(20)}`));
@@ -45,11 +45,13 @@ test("`send` waits while too much is not acknowledged, and keeps the order of ca
   const seqs = await Promise.all(sent.map(({ seq }) => seq));
 
   expect(seqs).toEqual(Array.from({ length: 20 }, (_, n) => n + 1));
-  expect((await topic.page()).records.map(({ data }) => parseInt(data))).toEqual(Array.from({ length: 20 }, (_, n) => n));
+  expect((await topic.page()).records.map(({ data }) => parseInt(data))).toEqual(
+    Array.from({ length: 20 }, (_, n) => n),
+  );
 });
 
 test("a value that JSON cannot say affects no other record", async () => {
-  const producer = new Producer(server.client().topic(fresh()));
+  const producer = new Producer(shared.client().topic(fresh()));
 
   await expect(producer.send({ n: NaN })).rejects.toThrow(TypeError);
   await expect((await producer.send(1)).seq).resolves.toBe(1);
@@ -58,7 +60,7 @@ test("a value that JSON cannot say affects no other record", async () => {
 });
 
 test("after a batch that failed nothing more is sent", async () => {
-  const topic = server.client().topic(fresh());
+  const topic = shared.client().topic(fresh());
   const producer = new Producer(topic, { batch_records: 1, create: false });
 
   const first = await producer.send(1);
@@ -78,5 +80,9 @@ test("a batch that failed is told by `close`, where nobody asked before", async 
   await producer.send(1);
 
   await expect(producer.close()).rejects.toThrow(Unreachable);
-  await expect(new Producer(server.client().topic(fresh()), { config: { cap: 1 } as {} }).send(1).then(({ seq }) => seq)).rejects.toThrow(InvalidRequest);
+  await expect(
+    new Producer(shared.client().topic(fresh()), { config: { cap: 1 } as {} })
+      .send(1)
+      .then(({ seq }) => seq),
+  ).rejects.toThrow(InvalidRequest);
 });

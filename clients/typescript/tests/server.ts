@@ -4,7 +4,6 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { existsSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { afterAll, beforeAll } from "vitest";
 import { Client, type ClientOptions } from "../src/index.js";
 
 const ROOT = resolve(import.meta.dirname, "../../..");
@@ -41,7 +40,12 @@ export class Server {
     const port_file = join(this.home, "port");
     rmSync(port_file, { force: true });
     const kept = Object.entries(process.env).filter(([name]) => !name.startsWith("TOPICS_"));
-    const given = { PORT: String(this.port), PORT_FILE: port_file, DATA_DIR: join(this.home, "data"), ...this.settings };
+    const given = {
+      PORT: String(this.port),
+      PORT_FILE: port_file,
+      DATA_DIR: join(this.home, "data"),
+      ...this.settings,
+    };
     const settings = Object.entries(given).map(([name, value]) => [`TOPICS_${name}`, value]);
     const log = openSync(join(this.home, "log"), "a");
     this.process = spawn(PYTHON, ["-m", "topics", "serve"], {
@@ -51,7 +55,12 @@ export class Server {
     this.ended = new Promise((resolve) => this.process!.once("exit", resolve));
     await until("the port file", () => existsSync(port_file) || this.checkAlive());
     this.port = Number(readFileSync(port_file, "utf8").trim().split(":").at(-1));
-    await until("ready", () => fetch(`${this.url}/v0/ready`).then(({ ok }) => ok, () => this.checkAlive()));
+    await until("ready", () =>
+      fetch(`${this.url}/v0/ready`).then(
+        ({ ok }) => ok,
+        () => this.checkAlive(),
+      ),
+    );
     return this;
   }
 
@@ -68,37 +77,8 @@ export class Server {
   }
 
   private checkAlive(): false {
-    if (this.process!.exitCode !== null) throw new Error(readFileSync(join(this.home, "log"), "utf8"));
+    if (this.process!.exitCode !== null)
+      throw new Error(readFileSync(join(this.home, "log"), "utf8"));
     return false;
   }
-}
-
-/** A server for all tests of a file. */
-export function useServer(settings: { [name: string]: string } = {}): Server {
-  const server = new Server(settings);
-  beforeAll(() => server.start());
-  afterAll(() => server.stop());
-  return server;
-}
-
-let names = 0;
-
-/** A name that no other test has. */
-export function fresh(kind = "t"): string {
-  return `${kind}-${++names}`;
-}
-
-/** The first items of a stream. */
-export async function first<T>(count: number, items: AsyncIterable<T>): Promise<T[]> {
-  const found: T[] = [];
-  for await (const item of items) {
-    found.push(item);
-    if (found.length === count) break;
-  }
-  return found;
-}
-
-/** All items of a stream. */
-export async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
-  return first(Infinity, items);
 }

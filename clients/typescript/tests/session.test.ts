@@ -19,7 +19,12 @@ function scripted(answers: (Response | Error)[], options: topics.ClientOptions =
     retry: { first_pause_ms: 1, longest_pause_ms: 1 },
     ...options,
     fetch: async (input, { method, headers, body }: any = {}) => {
-      sent.push({ url: String(input), method, headers, body: body === undefined ? undefined : JSON.parse(body) });
+      sent.push({
+        url: String(input),
+        method,
+        headers,
+        body: body === undefined ? undefined : JSON.parse(body),
+      });
       const answer = answers.shift()!;
       if (answer instanceof Error) throw answer;
       return answer;
@@ -28,7 +33,8 @@ function scripted(answers: (Response | Error)[], options: topics.ClientOptions =
   return { client, sent };
 }
 
-const json = (value: unknown, status = 200, headers = {}) => new Response(JSON.stringify(value), { status, headers });
+const json = (value: unknown, status = 200, headers = {}) =>
+  new Response(JSON.stringify(value), { status, headers });
 const refusal = (status: number, code: string, detail = {}, headers = {}) =>
   json({ error: { code, message: code, detail } }, status, headers);
 const broken = () => new TypeError("fetch failed", { cause: { code: "ECONNRESET" } });
@@ -42,12 +48,21 @@ test("each request has the key, and asks for strict handling", async () => {
 
   expect(sent[0]).toMatchObject({
     url: "http://topics.test/base/v0/topics/a:b%2Fc?return_seqs=false",
-    headers: { authorization: "Bearer tk_1", prefer: "handling=strict", "content-type": "application/json" },
+    headers: {
+      authorization: "Bearer tk_1",
+      prefer: "handling=strict",
+      "content-type": "application/json",
+    },
   });
 });
 
 test("an append is sent again under its key after a break, and 429 and 503 (§0.8)", async () => {
-  const answers = [broken(), refusal(429, "throttled", { retry_after_ms: 1 }), refusal(503, "not_ready"), json(APPENDED)];
+  const answers = [
+    broken(),
+    refusal(429, "throttled", { retry_after_ms: 1 }),
+    refusal(503, "not_ready"),
+    json(APPENDED),
+  ];
   const { client, sent } = scripted(answers);
 
   expect((await client.topic("jobs").append(1)).seqs).toEqual([1]);
@@ -65,7 +80,9 @@ test("what could do its work twice is sent again only where it cannot have arriv
 test("an append without a key is sent once where its answer is lost", async () => {
   const { client, sent } = scripted([broken()]);
 
-  await expect(client.topic("jobs").append(1, { idempotency_key: null })).rejects.toThrow(topics.Unreachable);
+  await expect(client.topic("jobs").append(1, { idempotency_key: null })).rejects.toThrow(
+    topics.Unreachable,
+  );
   expect(sent[0]!.body).toEqual({ records: [{ data: 1 }] });
 });
 
@@ -86,7 +103,10 @@ test("a refusal that may have taken effect is not sent again where that could do
 test("Retry-After is obeyed, and ends the retries where it is longer than they are (§0.6)", async () => {
   const { client, sent } = scripted([refusal(429, "throttled", {}, { "retry-after": "20" })]);
 
-  await expect(client.topic("jobs").append(1)).rejects.toMatchObject({ status: 429, retry_after_ms: 20_000 });
+  await expect(client.topic("jobs").append(1)).rejects.toMatchObject({
+    status: 429,
+    retry_after_ms: 20_000,
+  });
   expect(sent.length).toBe(1);
 });
 
@@ -120,7 +140,10 @@ test.each([
 ])("%i %s is a class of its own (§0.6)", async (status, code, kind) => {
   const { client } = scripted([refusal(status, code, { topic: "jobs" })]);
 
-  const error = await client.topic("jobs").append(1).catch((error) => error);
+  const error = await client
+    .topic("jobs")
+    .append(1)
+    .catch((error) => error);
 
   expect(error).toBeInstanceOf(kind);
   expect(error).toMatchObject({ code, status, message: code, detail: { topic: "jobs" } });
@@ -128,7 +151,8 @@ test.each([
 
 test("what is no answer of this API is a BadAnswer", async () => {
   const page = () => new Response("<html>", { status: 200 });
-  const moved = () => new Response("", { status: 302, headers: { location: "http://other.test/" } });
+  const moved = () =>
+    new Response("", { status: 302, headers: { location: "http://other.test/" } });
 
   await expect(scripted([page()]).client.topic("jobs").state()).rejects.toThrow(topics.BadAnswer);
   await expect(scripted([moved()]).client.topic("jobs").state()).rejects.toThrow(topics.BadAnswer);
@@ -138,7 +162,10 @@ test("a server that is silent is not waited for without end", async () => {
   const client = new Client("http://topics.test", {
     timeout_ms: 5,
     retry: { for_ms: 0 },
-    fetch: (_, init) => new Promise((_, reject) => init!.signal!.addEventListener("abort", () => reject(new Error("aborted")))),
+    fetch: (_, init) =>
+      new Promise((_, reject) =>
+        init!.signal!.addEventListener("abort", () => reject(new Error("aborted"))),
+      ),
   });
 
   await expect(client.topic("jobs").state()).rejects.toThrow(/nothing came for 5 ms/);
@@ -146,7 +173,9 @@ test("a server that is silent is not waited for without end", async () => {
 
 test("a signal ends a call and its retries with its own reason", async () => {
   const controller = new AbortController();
-  const { client } = scripted([broken(), broken()], { retry: { first_pause_ms: 100_000, for_ms: 1_000_000 } });
+  const { client } = scripted([broken(), broken()], {
+    retry: { first_pause_ms: 100_000, for_ms: 1_000_000 },
+  });
 
   const call = client.topic("jobs").state({ signal: controller.signal });
   controller.abort(new RangeError("enough"));
@@ -156,16 +185,31 @@ test("a signal ends a call and its retries with its own reason", async () => {
 
 test("a client reads its own writes in a cluster (§8.7)", async () => {
   const at = (text: string) => json(APPENDED, 200, { "x-topics-position": text });
-  const { client, sent } = scripted([at("1.20"), at("1.7"), at("later"), at("2.3"), json(APPENDED)]);
+  const { client, sent } = scripted([
+    at("1.20"),
+    at("1.7"),
+    at("later"),
+    at("2.3"),
+    json(APPENDED),
+  ]);
 
   for (let n = 0; n < 5; n++) await client.topic("jobs").append(n);
 
-  expect(sent.map(({ headers }) => headers["x-topics-position"])).toEqual([undefined, "1.20", "1.20", "1.20", "2.3"]);
+  expect(sent.map(({ headers }) => headers["x-topics-position"])).toEqual([
+    undefined,
+    "1.20",
+    "1.20",
+    "1.20",
+    "2.3",
+  ]);
 });
 
-test.each(["ftp://topics.test", "http://user:secret@topics.test", "topics.test"])("%s is no server's URL", (url) => {
-  expect(() => new Client(url)).toThrow(TypeError);
-});
+test.each(["ftp://topics.test", "http://user:secret@topics.test", "topics.test"])(
+  "%s is no server's URL",
+  (url) => {
+    expect(() => new Client(url)).toThrow(TypeError);
+  },
+);
 
 test("a key that cannot stand in a header is refused, and not shown", () => {
   expect(() => new Client("http://topics.test", { api_key: "söcret" })).toThrow(/^((?!söcret).)*$/);

@@ -1,15 +1,22 @@
 // A WebSocket over a real server.
 
 import { expect, test } from "vitest";
-import { PayloadTooLarge, Socket, TopicNotFound, Unreachable, type WatchPage } from "../src/index.js";
-import { first, fresh, useServer } from "./server.js";
+import {
+  PayloadTooLarge,
+  Socket,
+  TopicNotFound,
+  Unreachable,
+  type WatchPage,
+} from "../src/index.js";
+import { first, fresh, useServer } from "./stories.js";
 import { connectWs } from "./ws.js";
 
 const server = useServer({ API_KEYS: "secret:read+write+delete+admin" });
 const client = () => server.client({ api_key: "secret" });
 const socketOf = () => new Socket(client(), { connect: connectWs });
 
-const dataOf = (pages: WatchPage[]) => pages.flatMap(({ records }) => records.map(({ data }) => data));
+const dataOf = (pages: WatchPage[]) =>
+  pages.flatMap(({ records }) => records.map(({ data }) => data));
 
 test("records are published and watched over one connection, with the key (§7.7)", async () => {
   const topic = fresh();
@@ -35,7 +42,9 @@ test("a watch that is not taken leaves its topic, and misses nothing (§7.7)", a
   const connect = (url: string, headers: {}) => {
     const made = connectWs(url, headers);
     const send = made.send.bind(made);
-    return Object.assign(made, { send: (text: string) => (commands.push(JSON.parse(text).op), send(text)) });
+    return Object.assign(made, {
+      send: (text: string) => (commands.push(JSON.parse(text).op), send(text)),
+    });
   };
   await using socket = new Socket(client(), { connect });
   const watch = socket.watch<number>(topic.name, { limit: 1 });
@@ -74,9 +83,42 @@ test("a command that is refused rejects, and the socket stays (§7.7)", async ()
   await using socket = socketOf();
 
   await expect(first(1, socket.watch("none"))).rejects.toThrow(TopicNotFound);
-  await expect(socket.publish(topic, [{ data: 1 }], { create: false })).rejects.toThrow(TopicNotFound);
-  await expect(socket.publish(topic, [{ data: "x".repeat(9 << 20) }])).rejects.toThrow(PayloadTooLarge);
+  await expect(socket.publish(topic, [{ data: 1 }], { create: false })).rejects.toThrow(
+    TopicNotFound,
+  );
+  await expect(socket.publish(topic, [{ data: "x".repeat(9 << 20) }])).rejects.toThrow(
+    PayloadTooLarge,
+  );
   expect((await socket.publish(topic, [{ data: 1 }])).seqs).toEqual([1]);
+});
+
+test("a watch that is closed at once gives its topic free", async () => {
+  const topic = client().topic(fresh());
+  await topic.append(1);
+  await using socket = socketOf();
+
+  await socket.ping();
+  socket.watch(topic.name).close();
+  const watch = socket.watch(topic.name);
+  const pages = await first(1, watch);
+  await socket.publish(topic.name, [{ data: 2 }]);
+  pages.push(...(await first(1, watch)));
+
+  expect(dataOf(pages)).toEqual([1, 2]);
+});
+
+test("a connection that cannot be made leaves nothing behind", async () => {
+  let isBroken = true;
+  const connect: typeof connectWs = (url, headers) => {
+    if (isBroken) throw new RangeError("not yet");
+    return connectWs(url, headers);
+  };
+  await using socket = new Socket(client(), { connect });
+
+  await expect(socket.ping()).rejects.toThrow(RangeError);
+  expect(() => socket.watch("jobs")).toThrow(RangeError);
+  isBroken = false;
+  expect(await socket.ping()).toBeGreaterThan(0);
 });
 
 test("one watch for each topic, and none after the end", async () => {
@@ -93,7 +135,9 @@ test("one watch for each topic, and none after the end", async () => {
 
 test("where nothing listens, the retries end (§0.6)", async () => {
   const { Client } = await import("../src/index.js");
-  const socket = new Socket(new Client("http://127.0.0.1:9", { retry: { for_ms: 0 } }), { connect: connectWs });
+  const socket = new Socket(new Client("http://127.0.0.1:9", { retry: { for_ms: 0 } }), {
+    connect: connectWs,
+  });
 
   await expect(socket.publish("jobs", [{ data: 1 }])).rejects.toThrow(Unreachable);
 });

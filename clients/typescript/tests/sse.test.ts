@@ -6,7 +6,7 @@ import { EventParser, type ServerEvent } from "../src/sse.js";
 const STREAM = [
   "retry: 2000\nid: a\n\n",
   ": hb 1\n\n",
-  "id: b\r\nevent: record\r\ndata: {\"x\":\r\ndata: \"é𝄞\"}\r\n\r\n",
+  'id: b\r\nevent: record\r\ndata: {"x":\r\ndata: "é𝄞"}\r\n\r\n',
   "data:no space\n\n",
   "event: caught-up\rdata\rid\r\r",
   "data: unfinished\n",
@@ -26,7 +26,8 @@ test.each([1, 2, 3, 5, 7, 1000])("pieces of %i bytes make no difference", (size)
   const parser = new EventParser();
   const found: ServerEvent[] = [];
 
-  for (let at = 0; at < bytes.length; at += size) found.push(...parser.feed(bytes.subarray(at, at + size)));
+  for (let at = 0; at < bytes.length; at += size)
+    found.push(...parser.feed(bytes.subarray(at, at + size)));
 
   expect(found).toEqual(EVENTS);
 });

@@ -2,20 +2,29 @@
 
 import { expect, test } from "vitest";
 import * as topics from "../src/index.js";
-import { all, fresh, useServer } from "./server.js";
+import { all, fresh, shared } from "./stories.js";
 
-const server = useServer();
-const client = () => server.client();
+const client = () => shared.client();
 
 test("a value and what is said of it come back as they were appended (§2, §3)", async () => {
   const jobs = client().topic<{ url: string }>(fresh());
 
-  const done = await jobs.append({ url: "s3://b/a.png" }, { tag: "eu", node: "n1", meta: { trace: 1 } });
+  const done = await jobs.append(
+    { url: "s3://b/a.png" },
+    { tag: "eu", node: "n1", meta: { trace: 1 } },
+  );
   const [page] = await all(jobs.read({ include_tags: true }));
 
   expect(done).toMatchObject({ seqs: [1], created: true, deduped: false });
   expect(page!.records).toEqual([
-    { seq: 1, ts: expect.any(Number), tag: "eu", node: "n1", meta: { trace: 1 }, data: { url: "s3://b/a.png" } },
+    {
+      seq: 1,
+      ts: expect.any(Number),
+      tag: "eu",
+      node: "n1",
+      meta: { trace: 1 },
+      data: { url: "s3://b/a.png" },
+    },
   ]);
   expect(page).toMatchObject({ next: 1, caught_up: true, tombstone: null, lag: 0 });
 });
@@ -27,7 +36,10 @@ test("a batch is appended as a whole, in order (§2)", async () => {
   const { records } = await topic.page({ from: 1, include_tags: true });
 
   expect(seqs).toEqual([1, 2, 3]);
-  expect(records.map(({ data, tag }) => [data, tag])).toEqual([[null, "x"], [3, undefined]]);
+  expect(records.map(({ data, tag }) => [data, tag])).toEqual([
+    [null, "x"],
+    [3, undefined],
+  ]);
 });
 
 test("the same key again appends nothing (§0.8)", async () => {
@@ -46,7 +58,10 @@ test("any number of records goes in batches, once however often it is sent (§0.
   }
   const sizes: number[] = [];
 
-  const total = await topic.appendMany(records(), { key_prefix: "import:", progress: ({ count }) => sizes.push(count) });
+  const total = await topic.appendMany(records(), {
+    key_prefix: "import:",
+    progress: ({ count }) => sizes.push(count),
+  });
   const again = await topic.appendMany(records(), { key_prefix: "import:" });
 
   expect(total).toEqual({ records: 2500, deduped: 0, batches: 3 });
@@ -121,7 +136,13 @@ test("a topic of several partitions is read whole, or one of them (§2.1)", asyn
   const one = await all(topic.read({ partition: 2 }));
 
   expect(done.seqs).toEqual([1, 1, 1]);
-  expect(pages.flatMap(({ partition, records }) => records.map(({ data }) => [partition, data]))).toEqual([[0, 0], [1, 1], [2, 2]]);
+  expect(
+    pages.flatMap(({ partition, records }) => records.map(({ data }) => [partition, data])),
+  ).toEqual([
+    [0, 0],
+    [1, 1],
+    [2, 2],
+  ]);
   expect(one.map(({ records }) => records[0]!.data)).toEqual([2]);
   await expect(all(topic.read({ from: 1 }))).rejects.toThrow(topics.PartitionRequired);
   await expect(topic.page({ partition: 9 })).rejects.toThrow(topics.PartitionNotFound);
@@ -162,7 +183,12 @@ test("a config is replaced, or changed in part (§1.1)", async () => {
   await topic.configure({ ttl_ms: 1000 });
   const { config } = await topic.configure({ durable: false });
 
-  expect(config).toMatchObject({ cap_records: 10, ttl_ms: 1000, durability: "disk", durable: false });
+  expect(config).toMatchObject({
+    cap_records: 10,
+    ttl_ms: 1000,
+    durability: "disk",
+    durable: false,
+  });
 });
 
 test("records are deleted by number, by tag and by subject (§5)", async () => {
@@ -186,7 +212,9 @@ test("a topic is deleted, empty or not (§1.4)", async () => {
 
 test("lists have all items, page by page (§1.3)", async () => {
   const prefix = `${fresh("list")}:`;
-  const { length } = await Promise.all(Array.from({ length: 12 }, (_, n) => client().topic(`${prefix}${n}`).put()));
+  const { length } = await Promise.all(
+    Array.from({ length: 12 }, (_, n) => client().topic(`${prefix}${n}`).put()),
+  );
 
   expect((await all(client().topics({ prefix }))).length).toBe(length);
 });
@@ -194,7 +222,10 @@ test("lists have all items, page by page (§1.3)", async () => {
 test("the server says how it is (§8)", async () => {
   const { health, ready, limits, cluster, metrics } = Object.fromEntries(
     await Promise.all(
-      (["health", "ready", "limits", "cluster", "metrics"] as const).map(async (what) => [what, await new topics.Server(client())[what]()]),
+      (["health", "ready", "limits", "cluster", "metrics"] as const).map(async (what) => [
+        what,
+        await new topics.Server(client())[what](),
+      ]),
     ),
   );
 
@@ -218,8 +249,13 @@ test("a name that would change the path is refused before anything is sent (§1.
 
 test("integers beyond 2^53 go both ways exactly, where they are asked for (§0.3)", async () => {
   const name = fresh();
-  const exact = server.client({ bigint: true }).topic(name);
-  const value = { id: 2n ** 63n + 1n, small: 7, list: [-(2n ** 60n)], text: "12345678901234567890" };
+  const exact = shared.client({ bigint: true }).topic(name);
+  const value = {
+    id: 2n ** 63n + 1n,
+    small: 7,
+    list: [-(2n ** 60n)],
+    text: "12345678901234567890",
+  };
 
   await exact.append(value);
 

@@ -2,16 +2,18 @@
 
 import { expect, test } from "vitest";
 import { InvalidRequest, TopicNotFound, type WatchPage } from "../src/index.js";
-import { all, first, fresh, until, useServer } from "./server.js";
+import { until } from "./server.js";
+import { all, first, fresh, shared } from "./stories.js";
 
-const server = useServer();
-const client = () => server.client();
+const client = () => shared.client();
 
-/** A client, and a way to let the server seem to have forgotten its sessions once, as after a start. */
+/**
+ * A client, and a way to let the server seem to have forgotten its sessions once, as after a start.
+ */
 function forgetful() {
   const wids: string[] = [];
   let forgets = false;
-  const client = server.client({
+  const client = shared.client({
     fetch: (input, init) => {
       const wid = /wid_.*/.exec(String(input))?.[0];
       if (wid === undefined) return fetch(input, init);
@@ -24,11 +26,15 @@ function forgetful() {
   return { client, wids, forget: () => (forgets = true) };
 }
 
-const dataOf = (pages: WatchPage[]) => pages.flatMap(({ records }) => records.map(({ data }) => data));
+const dataOf = (pages: WatchPage[]) =>
+  pages.flatMap(({ records }) => records.map(({ data }) => data));
 
 test("several topics come over one connection, each from its own beginning (§7.2)", async () => {
   const [a, b, c] = [fresh(), fresh(), fresh()];
-  for (const name of [a, b, c]) await client().topic(name).appendBatch([{ data: `${name}1` }, { data: `${name}2` }]);
+  for (const name of [a, b, c])
+    await client()
+      .topic(name)
+      .appendBatch([{ data: `${name}1` }, { data: `${name}2` }]);
   const watch = client().watch({ [a]: 1, [b]: {}, [c]: { tail: true } });
 
   await watch.subscribe();
@@ -53,7 +59,10 @@ test("a loop that was left goes on behind its last page, and so does a cursor (�
 
 test("what was lost is a tombstone, and a filtered watch moves on (§7.5)", async () => {
   const topic = client().topic(fresh());
-  await topic.appendBatch([1, 2, 3, 4].map((data) => ({ data, tag: data === 4 ? "x" : "y" })), { config: { cap_records: 2 } });
+  await topic.appendBatch(
+    [1, 2, 3, 4].map((data) => ({ data, tag: data === 4 ? "x" : "y" })),
+    { config: { cap_records: 2 } },
+  );
 
   const pages = await first(2, topic.watch({ match: "x", include_tags: true }));
 
@@ -106,7 +115,11 @@ test("all partitions are watched, and those that come later (§2.1)", async () =
     if (pages.length === 3) break;
   }
 
-  expect(pages.map(({ partition, records }) => [partition, records[0]!.data]).sort()).toEqual([[0, 0], [1, 1], [2, 2]]);
+  expect(pages.map(({ partition, records }) => [partition, records[0]!.data]).sort()).toEqual([
+    [0, 0],
+    [1, 1],
+    [2, 2],
+  ]);
   await topic.append(3, { partition: 2 });
   expect(dataOf(await first(1, topic.watch({ cursor: watch.cursor })))).toEqual([3]);
 });
@@ -154,10 +167,15 @@ test("another stream of the same session is told from a break (§7.3)", async ()
   const { client, wids } = forgetful();
   const topic = client.topic(fresh());
   await topic.append(1);
-  const waiting = expect(all(topic.watch({ heartbeat_ms: 1000 }))).rejects.toMatchObject({ status: 409 });
+  const waiting = expect(all(topic.watch({ heartbeat_ms: 1000 }))).rejects.toMatchObject({
+    status: 409,
+  });
   await until("it is watched", () => wids.length > 0);
   const other = new AbortController();
-  const opened = await fetch(`${server.url}/v0/watch/${wids[0]}`, { headers: { accept: "text/event-stream" }, signal: other.signal });
+  const opened = await fetch(`${shared.url}/v0/watch/${wids[0]}`, {
+    headers: { accept: "text/event-stream" },
+    signal: other.signal,
+  });
 
   await waiting;
   expect(opened.status).toBe(200);

@@ -1,13 +1,19 @@
 // Queues and workers over a real server.
 
 import { expect, test } from "vitest";
-import { Conflict, JobNotFound, LeaseLost, Queue, TopicNotFound, type HeldJob } from "../src/index.js";
-import { all, fresh, until, useServer } from "./server.js";
-
-const server = useServer();
+import {
+  Conflict,
+  JobNotFound,
+  LeaseLost,
+  Queue,
+  TopicNotFound,
+  type HeldJob,
+} from "../src/index.js";
+import { until } from "./server.js";
+import { all, fresh, shared } from "./stories.js";
 
 async function queueOf(count: number, config = {}): Promise<Queue<number>> {
-  const queue = new Queue<number>(server.client(), fresh("q"));
+  const queue = new Queue<number>(shared.client(), fresh("q"));
   await queue.put(config);
   if (count > 0) await queue.appendBatch(Array.from({ length: count }, (_, data) => ({ data })));
   return queue;
@@ -21,7 +27,11 @@ test("jobs are claimed, extended, acked and given back by single calls (§10.2-�
   const acked = await queue.ack(claimed[0]!, { node: "w1", result: { size: 7 } });
   const nacked = await queue.nack([2, 3], { node: "w1", delay_ms: 60_000, reason: "later" });
 
-  expect(claimed.map(({ seq, data, deliveries }) => [seq, data, deliveries])).toEqual([[1, 0, 1], [2, 1, 1], [3, 2, 1]]);
+  expect(claimed.map(({ seq, data, deliveries }) => [seq, data, deliveries])).toEqual([
+    [1, 0, 1],
+    [2, 1, 1],
+    [3, 2, 1],
+  ]);
   expect([extended.extended, acked.acked, nacked.nacked]).toEqual([3, 1, 2]);
   expect(await queue.job(1)).toMatchObject({ state: "done", result: { size: 7 } });
   expect((await all(queue.jobs({ state: "delayed" }))).map(({ seq }) => seq)).toEqual([2, 3]);
@@ -76,38 +86,52 @@ test("a job that failed is given back with its reason and a delay that doubles (
     () => {
       throw new RangeError("too large");
     },
-    { first_delay_ms: 3, longest_delay_ms: 5, limit: 3, on_error: (error, job) => failures.push([String(error), job.deliveries]) },
+    {
+      first_delay_ms: 3,
+      longest_delay_ms: 5,
+      limit: 3,
+      on_error: (error, job) => failures.push([String(error), job.deliveries]),
+    },
   );
 
   expect(await worker.done).toBe(0);
   expect(failures.map(([, deliveries]) => deliveries)).toEqual([1, 2, 3]);
-  expect((await queue.job(1)).reasons.at(-1)).toMatchObject({ reason: "RangeError: too large", node: worker.node });
+  expect((await queue.job(1)).reasons.at(-1)).toMatchObject({
+    reason: "RangeError: too large",
+    node: worker.node,
+  });
 });
 
 test("a queue's own backoff decides, and `dead` ends a job (§0.10, §10.5)", async () => {
   const dead = fresh("dead");
   const queue = await queueOf(2, { dead_letter: dead, backoff: { base_ms: 3_600_000 } });
 
-  const worker = queue.work(async (job) => {
-    if (job.data === 0) await job.nack({ dead: true, reason: "never" });
-    else throw new Error("later");
-  }, { limit: 2, on_error: () => {} });
+  const worker = queue.work(
+    async (job) => {
+      if (job.data === 0) await job.nack({ dead: true, reason: "never" });
+      else throw new Error("later");
+    },
+    { limit: 2, on_error: () => {} },
+  );
   await worker.done;
 
   const [job] = await all(queue.jobs());
   expect(job!.ready_at).toBeGreaterThan(Date.now() + 3_000_000);
-  expect((await server.client().topic(dead).page()).records.length).toBe(1);
+  expect((await shared.client().topic(dead).page()).records.length).toBe(1);
   expect((await queue.redrive(dead)).moved).toBe(1);
 });
 
 test("a lease is extended for as long as its job takes (§10.6)", async () => {
   const queue = await queueOf(1, { lease_ms: 300 });
 
-  const worker = queue.work(async (job) => {
-    const begun = job.deadline;
-    await job.progress({ at: 1 });
-    await until("it was extended five times", () => job.deadline > begun + 500);
-  }, { limit: 1 });
+  const worker = queue.work(
+    async (job) => {
+      const begun = job.deadline;
+      await job.progress({ at: 1 });
+      await until("it was extended five times", () => job.deadline > begun + 500);
+    },
+    { limit: 1 },
+  );
 
   expect(await worker.done).toBe(1);
 });
@@ -137,10 +161,13 @@ test("a worker that is stopped finishes what it has, and takes no more", async (
   let release = () => {};
   const gate = new Promise<void>((resolve) => (release = resolve));
 
-  const worker = queue.work(async ({ data }) => {
-    seen.push(data);
-    await gate;
-  }, { concurrency: 2 });
+  const worker = queue.work(
+    async ({ data }) => {
+      seen.push(data);
+      await gate;
+    },
+    { concurrency: 2 },
+  );
   await until("two are in hand", () => seen.length === 2);
   const stopped = worker.stop();
   release();
@@ -149,22 +176,31 @@ test("a worker that is stopped finishes what it has, and takes no more", async (
   expect((await queue.state()).queue).toMatchObject({ ready: 3, in_flight: 0 });
 });
 
-test.each([false, true])("an aborted worker gives its jobs back at once (push: %s)", async (push) => {
-  const queue = await queueOf(2);
-  const controller = new AbortController();
-  const held: HeldJob[] = [];
+test.each([false, true])(
+  "an aborted worker gives its jobs back at once (push: %s)",
+  async (push) => {
+    const queue = await queueOf(2);
+    const controller = new AbortController();
+    const held: HeldJob[] = [];
 
-  const worker = queue.work((job) => {
-    held.push(job);
-    return new Promise(() => {});
-  }, { concurrency: 2, push, signal: controller.signal });
-  await until("two are in hand", () => held.length === 2);
-  controller.abort(new Error("enough"));
+    const worker = queue.work(
+      (job) => {
+        held.push(job);
+        return new Promise(() => {});
+      },
+      { concurrency: 2, push, signal: controller.signal },
+    );
+    await until("two are in hand", () => held.length === 2);
+    controller.abort(new Error("enough"));
 
-  expect(await worker.done).toBe(0);
-  expect(held.every(({ signal }) => signal.reason.message === "enough")).toBe(true);
-  await until("both are back", async () => (await queue.state({ touch: false })).queue!.ready === 2);
-});
+    expect(await worker.done).toBe(0);
+    expect(held.every(({ signal }) => signal.reason.message === "enough")).toBe(true);
+    await until(
+      "both are back",
+      async () => (await queue.state({ touch: false })).queue!.ready === 2,
+    );
+  },
+);
 
 test("pushed jobs are done, up to a limit (§10.8)", async () => {
   const queue = await queueOf(5);
@@ -174,13 +210,55 @@ test("pushed jobs are done, up to a limit (§10.8)", async () => {
 
   expect(await worker.done).toBe(3);
   expect(seen).toEqual([0, 1, 2]);
-  await until("the rest is back", async () => (await queue.state({ touch: false })).queue!.ready === 2);
+  await until(
+    "the rest is back",
+    async () => (await queue.state({ touch: false })).queue!.ready === 2,
+  );
 });
 
 test.each([false, true])("a queue that is none ends its worker (push: %s)", async (push) => {
   const log = fresh();
-  await server.client().topic(log).put();
+  await shared.client().topic(log).put();
 
-  await expect(new Queue(server.client(), "none").work(() => {}, { push }).done).rejects.toThrow(TopicNotFound);
-  await expect(new Queue(server.client(), log).work(() => {}, { push }).done).rejects.toThrow(Conflict);
+  await expect(new Queue(shared.client(), "none").work(() => {}, { push }).done).rejects.toThrow(
+    TopicNotFound,
+  );
+  await expect(new Queue(shared.client(), log).work(() => {}, { push }).done).rejects.toThrow(
+    Conflict,
+  );
+});
+
+test("a result that JSON cannot say is a failure of its job, and no reason has half a character", async () => {
+  const queue = await queueOf(2, { max_deliveries: 1, dead_letter: fresh("dead"), keep_done: 10 });
+  const errors: unknown[] = [];
+
+  const worker = queue.work(
+    ({ data }) => {
+      if (data === 0) return { size: NaN };
+      throw new Error("half a \ud834 character");
+    },
+    { limit: 2, keep_results: true, first_delay_ms: 0, on_error: (error) => errors.push(error) },
+  );
+
+  expect(await worker.done).toBe(0);
+  expect(errors[0]).toBeInstanceOf(TypeError);
+  expect((await queue.job(1)).reasons[0]!.reason).toMatch(/no form for NaN/);
+  expect((await queue.job(2)).reasons[0]!.reason).toBe("Error: half a \ufffd character");
+});
+
+test("an `on_error` that throws ends its worker", async () => {
+  const queue = await queueOf(3);
+
+  const worker = queue.work(
+    () => {
+      throw new Error("failed");
+    },
+    {
+      on_error: () => {
+        throw new RangeError("enough");
+      },
+    },
+  );
+
+  await expect(worker.done).rejects.toThrow(RangeError);
 });

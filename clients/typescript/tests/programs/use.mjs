@@ -19,5 +19,8 @@ const queue = new Queue(client, `${topic.name}-q`);
 await queue.put();
 await queue.append("job", { priority: 1 });
 await queue.work(({ data }) => void seen.done.push(data), { drain: true }).done;
-await client.topic("none").state().catch((error) => (seen.error = `${error instanceof TopicNotFound} ${error.code}`));
+await client
+  .topic("none")
+  .state()
+  .catch((error) => (seen.error = `${error instanceof TopicNotFound} ${error.code}`));
 console.log(JSON.stringify(seen));
