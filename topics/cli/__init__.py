@@ -15,6 +15,7 @@ from topics.version import VERSION
 
 COMMANDS: Final = {
     "append": "append:command",
+    "apply": "apply:command",
     "backup": "backup:command",
     "call": "call:command",
     "cluster": "cluster:group",
@@ -24,6 +25,7 @@ COMMANDS: Final = {
     "delete": "topic:delete",
     "drain": "records:drain",
     "export": "export:command",
+    "export-config": "apply:export",
     "groups": "groups:group",
     "info": "topic:info",
     "inspect": "inspect:command",
@@ -103,7 +105,12 @@ Exit codes:
   2    usage, settings, a file, or the server cannot be reached
   3    the data is corrupt
   4    records were lost (read --strict, export)
+<<<<<<< HEAD
   5    jobs failed (work --drain, work --max-jobs, call)
+=======
+  5    jobs failed (work --drain, work --max-jobs)
+  6    changes are pending (apply --dry-run --exit-code)
+>>>>>>> b859663b (Topics, routers and schedules are applied from files)
   130  interrupted; but for watch, the last line says how far it came
   143  the same by SIGTERM
 """,
@@ -123,6 +130,7 @@ def main(profile: str | None) -> None:
     \b
     topics serve                                 a server, data in ./topics-data
     topics create jobs --type queue              a topic; config, info and delete are its others
+    topics apply -f topics.yaml --dry-run        topics, routers and schedules as files; export-config
     topics publish jobs '{"n": 1}'               one record
     topics append jobs jobs.ndjson               one record a line
     topics read jobs --follow                    records as they come, one a line
