@@ -95,11 +95,12 @@ bring many others."""
 CLIENT = "topics.client"
 LOADED = {
     "--version": "",
-<<<<<<< HEAD
     "call x 1": CLIENT,
-=======
     "apply --file missing": CLIENT,
->>>>>>> b859663b (Topics, routers and schedules are applied from files)
+<<<<<<< HEAD
+=======
+    "bench": CLIENT,
+>>>>>>> 33a951ea (A load from the command line measures a server)
     "completion bash": "",
     "config jobs": CLIENT,
     "create jobs": CLIENT,

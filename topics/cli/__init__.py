@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "apply": "apply:command",
     "backup": "backup:command",
     "call": "call:command",
+    "bench": "bench:command",
     "cluster": "cluster:group",
     "completion": "completion:command",
     "config": "topic:configure",
@@ -105,12 +106,9 @@ Exit codes:
   2    usage, settings, a file, or the server cannot be reached
   3    the data is corrupt
   4    records were lost (read --strict, export)
-<<<<<<< HEAD
   5    jobs failed (work --drain, work --max-jobs, call)
-=======
   5    jobs failed (work --drain, work --max-jobs)
   6    changes are pending (apply --dry-run --exit-code)
->>>>>>> b859663b (Topics, routers and schedules are applied from files)
   130  interrupted; but for watch, the last line says how far it came
   143  the same by SIGTERM
 """,
@@ -147,6 +145,7 @@ def main(profile: str | None) -> None:
     topics schedules                             records by the clock; put, get, run, pause, rm
     topics groups                                groups of consumers; show, commit, delete
     topics export orders --to lake --by date     records as Parquet, for analysis
+    topics bench                                 requests a second, by a load of its own
     topics inspect topics-data                   is every byte what was written?
     topics backup /backup/topics                 of a running server, incremental
     topics restore /backup/topics new-data       a data directory from a backup
