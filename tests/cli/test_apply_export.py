@@ -265,7 +265,8 @@ SCHEDULES: Final = st.builds(
             "missed": st.sampled_from(["none", "one", "all"]),
             "until": st.integers(10**13, 10**14),
             "paused": st.booleans(),
-            "config": st.none() | CONFIGS,
+            # Without `auto_create`, a schedule whose topic is not there is refused.
+            "config": st.none() | CONFIGS.map(lambda config: {**config, "auto_create": True}),
         },
     ),
 )
