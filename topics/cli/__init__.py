@@ -15,8 +15,10 @@ from topics.version import VERSION
 
 COMMANDS: Final = {
     "append": "append:command",
+    "apply": "apply:command",
     "backup": "backup:command",
     "call": "call:command",
+    "bench": "bench:command",
     "cluster": "cluster:group",
     "completion": "completion:command",
     "config": "topic:configure",
@@ -24,6 +26,7 @@ COMMANDS: Final = {
     "delete": "topic:delete",
     "drain": "records:drain",
     "export": "export:command",
+    "export-config": "apply:export",
     "groups": "groups:group",
     "info": "topic:info",
     "inspect": "inspect:command",
@@ -104,6 +107,8 @@ Exit codes:
   3    the data is corrupt
   4    records were lost (read --strict, export)
   5    jobs failed (work --drain, work --max-jobs, call)
+  5    jobs failed (work --drain, work --max-jobs)
+  6    changes are pending (apply --dry-run --exit-code)
   130  interrupted; but for watch, the last line says how far it came
   143  the same by SIGTERM
 """,
@@ -123,6 +128,7 @@ def main(profile: str | None) -> None:
     \b
     topics serve                                 a server, data in ./topics-data
     topics create jobs --type queue              a topic; config, info and delete are its others
+    topics apply -f topics.yaml --dry-run        topics, routers and schedules as files; export-config
     topics publish jobs '{"n": 1}'               one record
     topics append jobs jobs.ndjson               one record a line
     topics read jobs --follow                    records as they come, one a line
@@ -139,6 +145,7 @@ def main(profile: str | None) -> None:
     topics schedules                             records by the clock; put, get, run, pause, rm
     topics groups                                groups of consumers; show, commit, delete
     topics export orders --to lake --by date     records as Parquet, for analysis
+    topics bench                                 requests a second, by a load of its own
     topics inspect topics-data                   is every byte what was written?
     topics backup /backup/topics                 of a running server, incremental
     topics restore /backup/topics new-data       a data directory from a backup

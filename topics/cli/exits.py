@@ -21,6 +21,7 @@ UNUSABLE: Final = 2
 CORRUPT: Final = 3
 LOST: Final = 4
 FAILED: Final = 5
+PENDING: Final = 6
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 

@@ -10,12 +10,14 @@ from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop, output, refusals, were
 from topics.cli.moments import at_ms
 from topics.cli.printing import in_partition, is_terminal, record_filter, say
+from topics.cli.shapes import shape_of, shape_options
 from topics.cli.target import with_client
 from topics.cli.topic import numbers_of, partition_option, shown_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from topics.cli.shapes import Shape
     from topics.client import Client, RawRecord, Tombstone
     from topics.client.options import ReadOptions
 
@@ -48,6 +50,7 @@ PIECE_BYTES: Final = 1 << 16
 @click.option("--no-meta", is_flag=True, help="Leave meta out.")
 @click.option("--node", multiple=True, help="Leave out what this writer wrote; may be repeated.")
 @click.option("--data", "only_data", is_flag=True, help="Print only data, byte for byte.")
+@shape_options
 @click.option("--strict", is_flag=True, help="End with 4 if records were lost.")
 @with_client
 def command(
@@ -66,6 +69,9 @@ def command(
     no_meta: bool,
     node: tuple[str, ...],
     only_data: bool,
+    template: str | None,
+    columns: str | None,
+    no_header: bool,
     strict: bool,
 ) -> int:
     """Print the records of TOPIC, one JSON object a line, exactly as the server keeps them.
@@ -79,17 +85,20 @@ def command(
     topics read jobs --last 20 --match 'tenant42:*'
     topics read jobs --since 2h --until 1h
     topics read jobs --follow --tags | jq .data
+    topics read jobs --format '{time} {tag} {data.url}'
+    topics read jobs --csv seq,data.url,meta.size > jobs.csv
     topics read jobs --tags | topics append copy - --format records
     """
     if (from_seq is not None) + (since is not None) + tail + (last is not None) > 1:
         raise Stop("--from, --since, --tail and --last exclude each other", UNUSABLE)
+    shape = shape_of(template, columns, no_header, others=only_data)
     options: ReadOptions = {
         "partition": partition,
         "match": match,
         "follow": follow,
         "limit": limit,
-        "include_tags": tags,
-        "include_meta": not no_meta,
+        "include_tags": tags or (shape is not None and "tag" in shape.fields),
+        "include_meta": not no_meta and (shape is None or "meta" in shape.fields),
         "node": list(node) or None,
     }
     if since is not None:
@@ -97,7 +106,8 @@ def command(
     else:
         options["from_seq"] = begin_seq(client, topic, from_seq, tail, last, match, partition)
     waits = follow or is_terminal()
-    printer = Printer(topic, options.get("from_seq", 0), only_data=only_data, waits=waits)
+    begin = options.get("from_seq", 0)
+    printer = Printer(topic, begin, only_data=only_data, waits=waits, shape=shape)
     printer.partition = partition
     print_all(_items(client, topic, options, printer, until), printer)
     return LOST if strict and printer.losses else OK
@@ -210,7 +220,15 @@ class Printer:
         partition: Of the record that is printed next; None: the topic has one.
     """
 
-    def __init__(self, topic: str, from_seq: int, *, only_data: bool, waits: bool) -> None:
+    def __init__(
+        self,
+        topic: str,
+        from_seq: int,
+        *,
+        only_data: bool,
+        waits: bool,
+        shape: "Shape | None" = None,
+    ) -> None:
         import msgspec
 
         self.last_seq = from_seq
@@ -222,22 +240,27 @@ class Printer:
         self._piece_bytes = 0 if waits else PIECE_BYTES
         out = output()
         self._write = getattr(out, "raw", out).write
-        self._lines = bytearray()
+        self._shape = shape
+        self._lines = bytearray(shape.header if shape is not None else b"")
         self._ends: list[int] = []
         self._seqs: list[int] = []
         self._encode = msgspec.json.Encoder().encode
         self._shown = record_filter()
 
     def print(self, record: "RawRecord") -> None:
-        line = bytes(record.data)
-        if not self._only_data:
-            line = in_partition(self._encode(record), self.partition)
-        self._lines += self._shown(line)
+        self._lines += self._line(record)
         self._lines += b"\n"
         self._ends.append(len(self._lines))
         self._seqs.append(record.seq)
         if len(self._lines) >= self._piece_bytes:
             self.flush()
+
+    def _line(self, record: "RawRecord") -> bytes:
+        if self._shape is not None:
+            return self._shape.line(self._topic, record, self.partition or 0)
+        if self._only_data:
+            return self._shown(bytes(record.data))
+        return self._shown(in_partition(self._encode(record), self.partition))
 
     def flush(self) -> None:
         """Write what was gathered; where that fails, what was not written is dropped."""

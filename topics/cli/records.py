@@ -16,6 +16,7 @@ from topics.cli.exits import UNUSABLE, Stop, counted, output, were
 from topics.cli.job_options import chosen, job_options
 from topics.cli.moments import moment_text
 from topics.cli.printing import in_partition, record_filter, say
+from topics.cli.shapes import shape_of, shape_options
 from topics.cli.target import with_client
 from topics.cli.topic import (
     json_option,
@@ -293,16 +294,30 @@ def purge(
     "--limit", "-n", type=click.IntRange(min=1), default=10, show_default=True, help="How many."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as into a pipe.")
+@shape_options
 @with_client
-def peek(client: "Client", queue: str, limit: int, as_json: bool) -> None:
+def peek(
+    client: "Client",
+    queue: str,
+    limit: int,
+    as_json: bool,
+    template: str | None,
+    columns: str | None,
+    no_header: bool,
+) -> None:
     """Print the oldest jobs of QUEUE, those under a lease as well, and lease none of them."""
     import msgspec
 
     from topics.client import RawRecord
 
+    shape = shape_of(template, columns, no_header, others=as_json)
     out, shown = output(), record_filter()
     items = client.read(queue, include_tags=True, record_type=RawRecord)
     records = islice((item for item in items if isinstance(item, RawRecord)), limit)
+    if shape is not None:
+        out.write(shape.header)
+        out.writelines(shape.line(queue, record, 0) + b"\n" for record in records)
+        return
     if not as_json and sys.stdout.isatty():
         printer = Coloured()
         for record in records:

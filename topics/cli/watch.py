@@ -11,9 +11,11 @@ from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, OK, UNUSABLE, Stop, output, refusals
 from topics.cli.moments import at_ms
 from topics.cli.printing import Part, in_partition, record_filter, say, styled, warn
+from topics.cli.shapes import shape_of, shape_options
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
+    from topics.cli.shapes import Shape
     from topics.client import Begin, Client, RawRecord, Tombstone, TopicsError
 
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     help="Of each TOPIC, only this partition; more than once for more.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as into a pipe.")
+@shape_options
 @partial(with_client, tells_waits=False)
 def command(
     client: "Client",
@@ -52,6 +55,9 @@ def command(
     tags: bool,
     partitions: tuple[int, ...],
     as_json: bool,
+    template: str | None,
+    columns: str | None,
+    no_header: bool,
 ) -> int:
     """Print the records of one or more TOPICs as they come, until interrupted.
 
@@ -65,11 +71,18 @@ def command(
     topics watch jobs audit --tail
     topics watch jobs --since 10m --match 'tenant42:*' --tags
     topics watch jobs --from 480000 | jq .data
+    topics watch jobs audit --format '{topic} {seq} {data}'
     """
     from topics.client import RawRecord, Tombstone, TopicGone
 
     out = output()
-    printer = Plain(out) if as_json or not sys.stdout.isatty() else Coloured()
+    shape = shape_of(template, columns, no_header, others=as_json)
+    tags = tags or (shape is not None and "tag" in shape.fields)
+    printer: Plain | Shaped | Coloured
+    if shape is not None:
+        printer = Shaped(out, shape)
+    else:
+        printer = Plain(out) if as_json or not sys.stdout.isatty() else Coloured()
     try:
         with refusals():
             watch = client.watch(
@@ -144,6 +157,20 @@ class Plain:
         line = in_partition(self._encode(record), partition)
         self._out.write(self._shown(head + line[1:]) + b"\n")
         # A reader may be waiting for each record.
+        self._out.flush()
+
+
+class Shaped:
+    """A record as a line of a template, or as a row of CSV."""
+
+    def __init__(self, out: BinaryIO, shape: "Shape") -> None:
+        self._out = out
+        self._shape = shape
+        out.write(shape.header)
+        out.flush()
+
+    def print(self, topic: str, record: "RawRecord", partition: int = 0) -> None:
+        self._out.write(self._shape.line(topic, record, partition) + b"\n")
         self._out.flush()
 
 
