@@ -17,7 +17,7 @@ import msgspec
 from topics.client import Client, Job, Record, TopicNotFound, TopicsError
 from topics.integrations.celery.message import message_of
 from topics.integrations.celery.options import Options
-from topics.integrations.celery.routes import LOG_CONFIG, matches
+from topics.integrations.celery.routes import LOG_CONFIG, TAG_CHARS_MAX, matches
 
 
 class Inbox:
@@ -218,7 +218,7 @@ class Hearing(Source):
                 self._log,
                 from_seq=self._cursor,
                 epoch=self._epoch,
-                match=None if only is None else ("tag", "Eq", only[:80]),
+                match=("tag", "Eq", only[:TAG_CHARS_MAX]) if only else None,
                 wait_ms=wait_ms,
                 limit=limit,
                 record_type=Record[msgspec.Raw],
