@@ -1,7 +1,7 @@
 """A server for the tests of one file, and kombu's connections to it."""
 
-import re
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -26,7 +26,8 @@ def client(server: Server) -> Iterator[Client]:
 @pytest.fixture
 def prefix(request: pytest.FixtureRequest) -> str:
     """Of the names of a test's topics, so that it shares none with another."""
-    return re.sub(r"[^\w.-]", "-", request.node.name)[:90] + "."
+    digest = sha256(request.node.name.encode()).hexdigest()[:8]
+    return f"{request.node.originalname[:80]}.{digest}."
 
 
 @pytest.fixture

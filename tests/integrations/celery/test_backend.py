@@ -128,6 +128,26 @@ def test_a_waiting_reader_is_told(app: Celery, backend: TopicsBackend) -> None:
     assert found == [7]
 
 
+def test_who_waits_looks_around_before_a_result_is_returned(backend: TopicsBackend) -> None:
+    """So a parent's error is raised, and not the error of the chord that failed by it."""
+    seen: list[str] = []
+
+    def read() -> None:
+        backend.wait_for("t1", timeout=60, interval=0.05, on_interval=look)
+
+    def look() -> None:
+        seen.append(backend.get_state("parent"))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    until("waits", lambda: seen)
+    backend.store_result("parent", ValueError("no"), states.FAILURE)
+    backend.store_result("t1", ChordError("for that"), states.FAILURE)
+
+    reader.join()
+    assert seen[-1] == states.FAILURE
+
+
 @pytest.mark.parametrize("timeout", [0, 0.05])
 def test_a_reader_that_waits_in_vain_is_told_in_time(app: Celery, timeout: float) -> None:
     """A timeout of 0 asks once."""

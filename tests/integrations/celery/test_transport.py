@@ -221,6 +221,9 @@ def test_a_queue_is_deleted_with_its_bindings(
     [
         ("direct", "a.b", "a.b", True),
         ("direct", "a.b", "a.c", False),
+        ("direct", "", "", True),
+        ("direct", "é" * 100, "é" * 100, True),
+        ("direct", "é" * 100, "é" * 99, False),
         ("topic", "a.*", "a.b", True),
         ("topic", "a.*", "a.b.c", False),
         ("topic", "a.#", "a.b.c", True),

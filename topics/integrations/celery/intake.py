@@ -17,7 +17,7 @@ import msgspec
 from topics.client import Client, Job, Record, TopicNotFound, TopicsError
 from topics.integrations.celery.message import message_of
 from topics.integrations.celery.options import Options
-from topics.integrations.celery.routes import LOG_CONFIG, matches
+from topics.integrations.celery.routes import LOG_CONFIG, TAG_CHARS_MAX, matches
 
 
 class Inbox:
@@ -26,11 +26,13 @@ class Inbox:
     def __init__(self) -> None:
         self._items: SimpleQueue[Any] = SimpleQueue()
         self._ends: tuple[int, int] | None = None
+        self._lock = threading.Lock()
+        """Held where the descriptors are written to, or closed: another file may get their numbers."""
 
     def put(self, item: Any) -> None:
         self._items.put(item)
-        if self._ends is not None:
-            with suppress(OSError):  # full, or closed: it is readable, or nobody reads
+        with self._lock, suppress(BlockingIOError):  # full is readable, too
+            if self._ends is not None:
                 os.write(self._ends[1], b"\0")
 
     def get(self, timeout: float | None) -> Any:
@@ -41,7 +43,7 @@ class Inbox:
 
     def drain(self) -> Iterator[Any]:
         """All that is there."""
-        with suppress(OSError):
+        with suppress(BlockingIOError):
             os.read(self.fileno(), 65_536)
         with suppress(Empty):
             while True:
@@ -49,17 +51,21 @@ class Inbox:
 
     def fileno(self) -> int:
         """A descriptor that is readable while there is anything."""
-        if self._ends is None:
-            self._ends = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-            if not self._items.empty():
-                os.write(self._ends[1], b"\0")
-        return self._ends[0]
+        with self._lock:
+            if self._ends is None:
+                self._ends = os.pipe()
+                for end in self._ends:
+                    os.set_blocking(end, False)
+                if not self._items.empty():
+                    os.write(self._ends[1], b"\0")
+            return self._ends[0]
 
     def close(self) -> None:
-        if self._ends is not None:
-            (reading, writing), self._ends = self._ends, None
-            os.close(writing)
-            os.close(reading)
+        """Close the descriptor."""
+        with self._lock:
+            for end in self._ends or ():
+                os.close(end)
+            self._ends = None
 
 
 class Source:
@@ -218,7 +224,7 @@ class Hearing(Source):
                 self._log,
                 from_seq=self._cursor,
                 epoch=self._epoch,
-                match=None if only is None else ("tag", "Eq", only[:80]),
+                match=("tag", "Eq", only[:TAG_CHARS_MAX]) if only else None,
                 wait_ms=wait_ms,
                 limit=limit,
                 record_type=Record[msgspec.Raw],

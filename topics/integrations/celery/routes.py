@@ -17,6 +17,9 @@ from topics.client import Client, Record, TopicNotFound
 LOG_CONFIG: Final[Any] = {"ttl_ms": 300_000, "cap_records": 100_000, "durability": "memory"}
 """Of the log of an exchange: as long as a remote control command may be read late."""
 
+TAG_CHARS_MAX: Final = 60
+"""Of a routing key, in the tag of its record: any 60 characters are within the server's 256 bytes.  The server
+leaves out what cannot match, and the reader compares whole keys."""
 _WORDS: Final = {"*": r"\.[^.]*", "#": r"(\.[^.]*)*"}
 """What stands for one word of a routing key, and for any number of them, each with the dot before it."""
 

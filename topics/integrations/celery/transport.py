@@ -35,7 +35,7 @@ from topics.integrations.celery.intake import Claims, Hearing, Inbox, Source
 from topics.integrations.celery.message import decode_body, encode_body, record_of
 from topics.integrations.celery.options import PORT, Options, without_key
 from topics.integrations.celery.qos import QoS
-from topics.integrations.celery.routes import Routes
+from topics.integrations.celery.routes import TAG_CHARS_MAX, Routes
 from topics.version import VERSION
 
 CONFIG_OF_ARGUMENTS: Final = {
@@ -104,10 +104,10 @@ class Channel(virtual.Channel):
                 self._tell("", queue, message)
 
     def _tell(self, exchange: str, routing_key: str, message: Any) -> None:
-        log = self.connection.options.log(exchange)
+        log, tag = self.connection.options.log(exchange), routing_key[:TAG_CHARS_MAX] or None
         data = msgspec.Raw(msgspec.json.encode(message))
         try:
-            self.connection.topics.append(log, data, tag=routing_key[:80] or None, create=False)
+            self.connection.topics.append(log, data, tag=tag, create=False)
         except TopicNotFound:
             logger.debug("nobody has ever listened to the exchange %r", exchange)
 
@@ -342,7 +342,7 @@ class Transport(virtual.Transport):
         with self.options.client(url, api_key=key, **once) as probe:
             probe.ready()
         self.topics = self.options.client(url, api_key=key)
-        self.inbox = Inbox()
+        self.inbox, self.heard = Inbox(), {}
         self.routes = Routes(self.topics, self.options.bindings)
         return super().establish_connection()
 
