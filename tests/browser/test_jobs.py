@@ -200,7 +200,7 @@ def test_a_key_that_may_not_cancel(tmp_path: Any, page: Any, console: Console) -
             client.post("/v0/topics/q", json={"records": [{"data": 1}]}).raise_for_status()
         page.goto(f"{base}/#/topics/q/jobs")
         page.locator("#key").fill("look")
-        page.locator("#access button").click()
+        page.get_by_role("button", name="Use").click()
         page.get_by_role("button", name="cancel job 1").click()
         row(page, 1).locator(".sure").click()
 

@@ -252,15 +252,14 @@ def test_arrows_move_and_escape_closes(api: Api, page: Any, at: At) -> None:
 # ---------------------------------------------------------------------- search in data
 
 
-def found(page: Any, n: int) -> list[str]:
+def until_found(page: Any, *seqs: int) -> None:
+    """Return once these, and no others, are what was found."""
+    said = f"{len(seqs)} record{'' if len(seqs) == 1 else 's'} found"
     page.wait_for_function(
-        "(text) => document.querySelector('#range').textContent.startsWith(text)",
-        arg=f"{n} record{'' if n == 1 else 's'} found",
+        """([said, seqs]) => document.querySelector("#range").textContent.startsWith(said)
+             && [...document.querySelectorAll("#records .record")].map((row) => row.dataset.seq).join() === seqs""",
+        arg=[said, ",".join(map(str, seqs))],
     )
-    seqs: list[str] = page.locator("#records .record").evaluate_all(
-        "(rows) => rows.map((row) => row.dataset.seq)"
-    )
-    return seqs
 
 
 def test_data_are_searched(api: Api, page: Any, at: At) -> None:
@@ -275,13 +274,13 @@ def test_data_are_searched(api: Api, page: Any, at: At) -> None:
     )
     at("/topics/jobs")
     page.wait_for_selector(".record")
-    for typed, seqs in {
-        "lamp": ["1", "4"], "grüße": ["2"], "$.order=7": ["1", "3"], "$.order = 8": ["2"],
-        '$.order="7"': ["3"], "$.items[0].sku=Lamp": ["1"], "$.items[1].sku=Lamp": [],
+    for typed, expected in {
+        "lamp": (1, 4), "grüße": (2,), "$.order=7": (1, 3), "$.order = 8": (2,),
+        '$.order="7"': (3,), "$.items[0].sku=Lamp": (1,), "$.items[1].sku=Lamp": (),
     }.items():  # fmt: skip
         page.locator("#find-text").fill(typed)
         page.locator("#find-go").click()
-        assert found(page, len(seqs)) == seqs, typed
+        until_found(page, *expected)
 
     page.locator("#find-text").fill("")
     page.locator("#find-go").click()
@@ -296,7 +295,7 @@ def test_a_search_goes_on_and_is_stopped(api: Api, page: Any, at: At) -> None:
     page.wait_for_selector(".record")
     page.locator("#find-text").fill("n")
     page.locator("#find-go").click()
-    assert found(page, 50)[-1] == "4000"
+    until_found(page, *range(3951, 4001))
     page.locator(".search-on").click()
     page.wait_for_selector('.record[data-seq="3950"]')
 
@@ -310,6 +309,6 @@ def test_a_search_goes_on_and_is_stopped(api: Api, page: Any, at: At) -> None:
     for route in held:
         route.continue_()
 
-    assert found(page, 0) == []
+    until_found(page)
     assert "all from 3,001 on were looked at" in page.text_content("#range")
     shows(page, "#find-go", "Find")

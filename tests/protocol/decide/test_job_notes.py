@@ -257,16 +257,18 @@ def test_notes_count_in_memory_and_are_given_back() -> None:
     engine.claim(max=5)
     engine.nack(*range(1, 6), reason="x" * 1000)
     assert 5000 < noted.size_bytes < 8000
+    assert noted.jobs == 5
     engine.claim(max=5)
     engine.ack(1)
     engine.nack(2, dead=True)
     engine.delete("q", before_seq=4)
     assert noted.size_bytes < 3500
+    assert noted.jobs == 2
     engine.put("q", type="queue", cap_records=1)
     engine.now_ms += 40_000
     engine.append("new", name="q")
     engine.drop("q")
-    assert noted.size_bytes == 0
+    assert noted.size_bytes == noted.jobs == 0
 
 
 def test_notes_have_a_bound() -> None:
