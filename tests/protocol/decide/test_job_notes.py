@@ -232,6 +232,23 @@ def test_a_letter_that_is_refused_is_tried_again() -> None:
     assert engine.state("d")["count"] == 1
 
 
+@pytest.mark.parametrize("priority", [0, 3])
+def test_a_dead_job_whose_letter_is_refused_is_given_to_no_worker(priority: int) -> None:
+    """Whether jobs of its queue have options or not. (§10.6)"""
+    engine = Harness()
+    engine.put("d", cap_records=1, discard="reject")
+    engine.append("x", name="d")
+    engine.put("q", type="queue", dead_letter="d", max_deliveries=9)
+    engine.append({"data": 1, "priority": priority}, name="q")
+    assert engine.claimed() == [1]
+    engine.nack(1, dead=True)
+
+    for _ in range(3):
+        engine.now_ms += 10_000
+        assert engine.claimed() == []
+    assert engine.counters() == (0, 0, 1)
+
+
 def test_a_dead_job_lives_on_where_letters_go_nowhere_any_more() -> None:
     """A queue whose `dead_letter` was taken away delivers it again, and it is an ordinary job then. (§10.6)"""
     engine = Harness()

@@ -7,7 +7,7 @@ import pytest
 
 from protocol.harness import START_MS, Harness, refusal, shown, tagged
 from protocol.workers import Puller, alarm, given, held_by, parked, queue
-from topics.protocol.decide import queues
+from topics.protocol.decide import job_choice
 from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.statuses import STATUSES
@@ -722,7 +722,7 @@ def test_a_claim_that_got_what_it_wanted_leaves_no_work() -> None:
 
 def test_a_claim_that_only_met_dead_jobs_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of them moves at once; the job behind them is not left to the next news. (§10.2, §10.6)"""
-    monkeypatch.setattr(queues, "MOVED_MAX", 2)
+    monkeypatch.setattr(job_choice, "MOVED_MAX", 2)
     engine = queue(max_deliveries=1, dead_letter="dead")
     engine.append(1, 2, 3, name="q")
     engine.claimed("q", max=2)

@@ -136,3 +136,24 @@ def test_records_that_are_gone_before_anybody_asked() -> None:
 def test_a_seq_that_never_was_is_not_live() -> None:
     engine = queue({})
     assert [engine.topic("q").is_live(seq) for seq in (0, 1, 2)] == [False, True, False]
+
+
+def test_a_delay_of_a_job_that_is_gone_ends_nothing() -> None:
+    """Its time comes up all the same. (130)"""
+    engine = queue({"delay_ms": 10}, {"delay_ms": 20})
+    assert engine.counters() == (0, 0, 2)
+    engine.delete("q", before_seq=2)
+    engine.now_ms += 10
+    assert engine.counters() == (0, 0, 1)
+
+
+def test_a_lag_may_end_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cap takes the records that were to be looked at. (§10.2)"""
+    monkeypatch.setattr(backlogs, "ABSORBED_ROWS", 4)
+    engine = queue(*[{"priority": 1} for _ in range(9)])
+    engine.put("q", type="queue", fair=True)
+    assert backlog(engine).lags
+    engine.put("q", type="queue", fair=True, cap_records=2)
+    assert not backlog(engine).lags
+    engine.work_off()
+    assert engine.claimed(max=9) == [8, 9]

@@ -164,3 +164,39 @@ def test_a_job_of_a_group_that_was_delivered_before_does_not_fit() -> None:
     engine.nack(*taken)
     first = engine.claimed(max=12)
     assert engine.claimed(max=12) == [*range(len(first) + 1, 13)]
+
+
+def test_a_delay_that_ends_behind_many_others() -> None:
+    """Delays that ended before are not sorted anew for it. (131)"""
+    engine = queue(*[{"delay_ms": 5} for _ in range(20)], {"delay_ms": 9}, {"delay_ms": 7})
+    engine.now_ms += 5
+    assert engine.counters() == (20, 0, 2)
+    engine.now_ms += 5
+    assert engine.claimed(max=30) == [*range(1, 21), 22, 21]
+
+
+def test_a_job_that_is_released_in_the_millisecond_of_another() -> None:
+    """Both are ready at that time: the lower seq is first. (131)"""
+    from topics.protocol.model.events import JobsReleased
+
+    engine = queue({"delay_ms": 1000}, {}, {"priority": 1})
+    assert engine.claimed(max=1) == [3]
+    topic_id = engine.topic("q").topic_id
+    engine.engine.unit.emit(JobsReleased(engine.now_ms, topic_id, 0, [1], [0]))
+    assert engine.claimed(max=9) == [1, 2]
+
+
+def test_a_delete_of_many_jobs_finds_the_heads_of_few_groups() -> None:
+    """Each group goes on with its next job. (133)"""
+    jobs = [{"group": f"g{n % 3}"} for n in range(60)]
+    engine = queue(*jobs, order="group")
+    assert engine.claimed(max=1) == [1]
+    engine.delete("q", before_seq=41)
+    assert engine.claimed(max=9) == [41, 42, 43]
+
+
+def test_what_waits_is_not_counted_anew_while_nothing_changes() -> None:
+    engine = queue({"group": "a"}, {"group": "a"}, order="group")
+    order = backlog(engine).order
+    assert engine.claimed(max=9) == [1]
+    assert [order.blocked(), order.blocked()] == [1, 1]

@@ -138,6 +138,8 @@ def test_rows_of_earlier_times_come_between() -> None:
     assert table.groups[row.group - 1] == "g"
     assert table.digest(6) == b"k" * 16
 
+    nothing = options(1, urgent(1))
+    table.insert([nothing._replace(rows=nothing.rows[:0])])
     table.insert([])
     assert seqs(table) == [1, 2, 6]
     empty = JobTable()

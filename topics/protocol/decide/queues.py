@@ -7,18 +7,16 @@ events.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import accumulate, islice
-from operator import gt
+from itertools import islice
 from typing import Any, Final, TypeVar
-
-import numpy as np
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
-from topics.protocol.decide.dead_letters import MOVED_MAX, DeadLetters
+from topics.protocol.decide.dead_letters import DeadLetters
 from topics.protocol.decide.ended_jobs import Ended, EndedJobs
 from topics.protocol.decide.exhausted_jobs import ExhaustedJobs
 from topics.protocol.decide.expired_jobs import ExpiredJobs
+from topics.protocol.decide.job_choice import JobChoice
 from topics.protocol.decide.job_notes import JobNotes, require_letters
 from topics.protocol.decide.leases import Leases, each_alone, held_jobs, jobs_of
 from topics.protocol.decide.push_streams import PushStream, PushStreams
@@ -47,7 +45,6 @@ from topics.protocol.model.outcomes import (
 from topics.protocol.model.shares import Shares
 from topics.protocol.state.job import Job
 from topics.protocol.state.queue import Queue, rest_ms
-from topics.protocol.state.run_list import seq_spans
 from topics.protocol.state.topic import Topic
 
 ROOM_RETRY_MS: Final = 1000
@@ -87,6 +84,7 @@ class QueueCommands:
         self._dead_letters = DeadLetters(unit, self.ended, self._on_moved, report)
         self._expired = ExpiredJobs(unit, self._dead_letters)
         self._exhausted = ExhaustedJobs(unit, self._dead_letters, self._expired)
+        self._choice = JobChoice(limits, self._waiting, self._dead_letters, self._expired)
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             Ack: self._ack,
             Nack: self._nack,
@@ -228,7 +226,7 @@ class QueueCommands:
             waiting.retry_ms = moment.now_ms + ROOM_RETRY_MS
             return
         budget_bytes = BATCH_BYTES_MAX * len(hungry)
-        seqs, _ = self._choose(topic, queue, wanted, budget_bytes, moment)
+        seqs, _ = self._choice.choose(topic, queue, wanted, budget_bytes, moment)
         # All are leased before the first is answered: `ready` is what is left after all of them.
         granted = []
         for (token, who), share in zip(hungry, deal(seqs, wants), strict=True):
@@ -260,7 +258,7 @@ class QueueCommands:
             if queue.is_paced(topic.config):
                 allowed, waits = self._leases.allowed(topic, queue, moment.now_ms)
                 limit = min(limit, allowed)
-            seqs, gate = self._choose(topic, queue, limit, BATCH_BYTES_MAX, moment)
+            seqs, gate = self._choice.choose(topic, queue, limit, BATCH_BYTES_MAX, moment)
             if seqs or not command.wait_ms:
                 grant = None
                 if seqs:
@@ -292,89 +290,6 @@ class QueueCommands:
         if queue.is_paced(topic.config):
             waiting.retry_ms = self._leases.pace_ms(topic, queue, now_ms)
         self._waiting.set_alarm(topic.topic_id, queue.next_ms())
-
-    def _choose(
-        self, topic: Topic, queue: Queue, limit: int, budget_bytes: int, moment: Moment
-    ) -> tuple[list[int], Gate]:
-        """Choose the jobs to deliver now.
-
-        Jobs that were delivered too often leave for the dead-letter topic instead.
-
-        Returns:
-            Up to `limit` seqs, ascending, of at most `budget_bytes` of text but for the first; and
-            what must have happened before the dead letters are shown.
-        """
-        if queue.backlog is not None:
-            return self._choose_in_order(topic, queue, limit, budget_bytes, moment)
-        seqs: list[int] = []
-        exhausted: list[Job] = []
-        most = topic.config.max_deliveries if topic.config.dead_letter is not None else 0
-        while len(seqs) < limit and len(exhausted) < MOVED_MAX:
-            again = queue.take_again(limit - len(seqs))
-            if not again:
-                seqs += topic.first_live(queue.fresh_from, limit - len(seqs))
-                break
-            for job in again:
-                is_over = queue.is_over(job, most)
-                exhausted.append(job) if is_over else seqs.append(job.seq)
-        gate = NOW
-        if exhausted:
-            gate = self._dead_letters.move(topic, queue, exhausted, moment)
-        fits = self._fitting(topic, seqs, budget_bytes)
-        if fits < len(seqs):
-            queue.give_back(seqs[fits:])
-        if fits < len(seqs) or len(exhausted) >= MOVED_MAX:
-            self._waiting.look_anyway(topic.topic_id)
-        return seqs[:fits], gate
-
-    def _choose_in_order(
-        self, topic: Topic, queue: Queue, limit: int, budget_bytes: int, moment: Moment
-    ) -> tuple[list[int], Gate]:
-        """The same where jobs have an order of their own; the caller ends what is taken (`end_take`)."""
-        backlog = queue.backlog
-        assert backlog is not None
-        gate = self._expired.end(topic, queue, moment)
-        seqs: list[int] = []
-        exhausted: list[Job] = []
-        late: list[int] = []
-        most = topic.config.max_deliveries if topic.config.dead_letter is not None else 0
-        while len(seqs) < limit and len(exhausted) + len(late) < MOVED_MAX:
-            taken = backlog.order.take(limit - len(seqs))
-            if not taken:
-                break
-            for seq in taken:
-                job = queue.jobs.get(seq)
-                is_first = job is None or not job.deliveries
-                if is_first and backlog.may_expire and backlog.is_late(seq, moment.now_ms):
-                    late.append(seq)
-                elif job is not None and queue.is_over(job, most):
-                    exhausted.append(job)
-                else:
-                    seqs.append(seq)
-        if late:
-            ended = self._expired.end_these(topic, queue, sorted(late), moment)
-            gate = max(gate, ended, key=GATES.index)
-        if exhausted:
-            moved = self._dead_letters.move(topic, queue, exhausted, moment)
-            gate = max(gate, moved, key=GATES.index)
-        fits = self._fitting(topic, seqs, budget_bytes)
-        if fits < len(seqs):
-            backlog.order.give_back(seqs[fits:])
-        if fits < len(seqs) or len(exhausted) + len(late) >= MOVED_MAX:
-            self._waiting.look_anyway(topic.topic_id)
-        return seqs[:fits], gate
-
-    def _fitting(self, topic: Topic, seqs: list[int], budget_bytes: int) -> int:
-        """How many of these jobs one answer may hold; a few always do."""
-        if len(seqs) * self._limits.max_record_bytes <= budget_bytes:
-            return len(seqs)
-        if any(map(gt, seqs, seqs[1:])):
-            each = (topic.text_of([seq]) for seq in seqs)
-            return max(sum(1 for total in accumulate(each) if total <= budget_bytes), 1)
-        spans = seq_spans(np.array(seqs, np.uint64))
-        sizes = [topic.weights(run, rows) for run, rows in topic.runs.rows_of(spans)]
-        total = np.cumsum(np.concatenate(sizes), dtype=np.int64)
-        return max(int(total.searchsorted(budget_bytes, "right")), 1)
 
     def _answer(self, token: object, topic: Topic, grant: Grant | None, waits: str = "") -> None:
         self._unit.wakes.append(Wake(token, self._granted(topic, grant, waits=waits)))
