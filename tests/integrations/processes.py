@@ -13,6 +13,14 @@ DEADLINE_S: Final = 100.0
 """What anything may take before a test gives up on it; nothing is measured against it."""
 
 
+def until(what: str, probe: Callable[[], object]) -> None:
+    """Return once the probe is true; AssertionError naming `what` if it never is."""
+    end_s = time.monotonic() + DEADLINE_S
+    while not probe():
+        assert time.monotonic() < end_s, f"never: {what}"
+        time.sleep(0.005)
+
+
 class Worker:
     """A worker's own command, in a group of processes of its own; use it in a `with`.
 
@@ -60,10 +68,11 @@ class Worker:
 
     def until(self, what: str, probe: Callable[[], object]) -> None:
         """Return once the probe is true."""
-        end_s = time.monotonic() + DEADLINE_S
-        while not probe():
-            assert time.monotonic() < end_s, f"never: {what}\n{self.log.read_text()[-3000:]}"
-            time.sleep(0.005)
+        try:
+            until(what, probe)
+        except AssertionError:
+            print(self.log.read_text()[-3000:])
+            raise
 
 
 def lines(path: Path) -> list[str]:

@@ -13,8 +13,8 @@ from topics.client import Client
 from topics.integrations.dramatiq import TopicsRateLimiterBackend
 from topics.testing import MemoryTopics
 
-TTL_MS = 60_000
-WAIT_MS = 60_000
+TTL_MS = 600_000
+WAIT_MS = 100_000
 
 Make = Callable[[], TopicsRateLimiterBackend]
 

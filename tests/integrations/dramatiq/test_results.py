@@ -13,7 +13,7 @@ from dramatiq.results import ResultFailure, ResultMissing, Results, ResultTimeou
 from topics.client import Client
 from topics.integrations.dramatiq import TopicsBackend, TopicsBroker, TopicsRateLimiterBackend
 
-WAIT_MS = 60_000
+WAIT_MS = 100_000
 A_DAY_MS = 86_400_000
 
 

@@ -9,7 +9,7 @@ from taskiq.api import run_receiver_task
 
 from topics.integrations.taskiq import TopicsBroker
 
-WAIT_S = 60.0
+WAIT_S = 100.0
 
 
 @asynccontextmanager

@@ -47,7 +47,8 @@ class Held(MessageProxy):
 class Leases:
     """The jobs that a worker has of one queue: how many there may be, and the leases of all.
 
-    A thread extends the leases; it ends when the consumer is closed and the last job is settled.
+    A thread extends the leases; it ends when the consumer is closed and the last job is settled, or when
+    the client is closed: then the leases run out.
     """
 
     def __init__(self, client: Client, topic: str, *, capacity: int, lease_ms: int) -> None:
@@ -132,7 +133,7 @@ class Leases:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closed and not self._held, pause_s)
-                if self._is_closed and not self._held:
+                if (self._is_closed and not self._held) or self.client.is_closed:
                     return
                 held = list(self._held.values())
             for some in _chunks(held):
