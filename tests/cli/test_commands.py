@@ -97,10 +97,7 @@ LOADED = {
     "--version": "",
     "call x 1": CLIENT,
     "apply --file missing": CLIENT,
-<<<<<<< HEAD
-=======
     "bench": CLIENT,
->>>>>>> 33a951ea (A load from the command line measures a server)
     "completion bash": "",
     "config jobs": CLIENT,
     "create jobs": CLIENT,

@@ -17,8 +17,8 @@ COMMANDS: Final = {
     "append": "append:command",
     "apply": "apply:command",
     "backup": "backup:command",
-    "call": "call:command",
     "bench": "bench:command",
+    "call": "call:command",
     "cluster": "cluster:group",
     "completion": "completion:command",
     "config": "topic:configure",
@@ -107,7 +107,6 @@ Exit codes:
   3    the data is corrupt
   4    records were lost (read --strict, export)
   5    jobs failed (work --drain, work --max-jobs, call)
-  5    jobs failed (work --drain, work --max-jobs)
   6    changes are pending (apply --dry-run --exit-code)
   130  interrupted; but for watch, the last line says how far it came
   143  the same by SIGTERM

@@ -62,6 +62,7 @@ WORDS: Final[dict[str, tuple[str, ...]]] = {
     "kv": ("latest", "publish"),
     "pub": ("publish",),
     "reply": ("work",),
+    "request": ("call",),
     "report": ("stats",),
     "stream": ("topics", "create", "info"),
     "sub": ("watch",),
