@@ -276,6 +276,24 @@ def test_each_consumer_of_a_fanout_hears_all(connect: Connect) -> None:
             assert second.take(1) == [2]
 
 
+def test_a_consumer_that_comes_back_hears_each_message_once(connect: Connect) -> None:
+    """It goes on where it was, whether its last request is answered yet or not."""
+    connection, exchange = connect(), Exchange("all", "fanout")
+    queue = Queue("own", exchange, exclusive=True)
+    sending = Producer(connect(), exchange=exchange)
+    heard = Heard(connection)
+    consumer = Consumer(connection, [queue], no_ack=True, on_message=heard.messages.append)
+    for n in range(4):
+        consumer.consume()
+        sending.publish(n)
+        heard.take(n + 1)
+        consumer.cancel()
+
+    consumer.consume()
+    heard.quiet()
+    assert heard.bodies == [0, 1, 2, 3]
+
+
 def test_a_reply_comes_through_the_default_exchange(
     connect: Connect, client: Client, prefix: str
 ) -> None:

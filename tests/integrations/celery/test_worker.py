@@ -155,10 +155,12 @@ def test_events_are_heard(running: Application) -> None:
             if seen[-1] == ("heard", "task-succeeded"):
                 receiver.should_stop = True
 
-        receiver = running.app.events.Receiver(connection, handlers={"*": hear})
-        with receiver.consumer_context():
+        def send(*args: Any, **kwargs: Any) -> None:
             running.tasks.add.apply_async((1, 1), task_id="heard")
-            receiver.capture(limit=None, timeout=PATIENCE_S, wakeup=False)
+
+        receiver = running.app.events.Receiver(connection, handlers={"*": hear})
+        receiver.on_consume_ready = send
+        receiver.capture(limit=None, timeout=PATIENCE_S, wakeup=False)
 
     assert [kind for task_id, kind in seen if task_id == "heard"] == [
         "task-received",

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from topics.client import Client, Job, Record, TopicNotFound, TopicsError
+from topics.client import Client, Diff, Job, Record, TopicNotFound, TopicsError
 from topics.integrations.celery.message import message_of
 from topics.integrations.celery.options import Options
 from topics.integrations.celery.routes import LOG_CONFIG, TAG_CHARS_MAX, matches
@@ -94,7 +94,7 @@ class Source:
 
     def _run(self) -> None:
         try:
-            while self.is_wanted:
+            while self._is_current:
                 self._bring()
         except TopicsError as error:
             if self.is_wanted:
@@ -103,6 +103,11 @@ class Source:
             # The client may have been closed meanwhile, and its sockets with it.
             if not self._client.is_closed:
                 raise
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether this thread is to go on: no other was started since, for a consumer that came back."""
+        return self.is_wanted and self._thread is threading.current_thread()
 
     def _bring(self) -> None:
         raise NotImplementedError
@@ -213,14 +218,15 @@ class Hearing(Source):
             return 0
 
     def _bring(self) -> None:
-        for message in self.read(self._options.wait_ms):
-            self._put(message)
+        page = self._page(self._options.wait_ms)
+        if page is not None and self._is_current:
+            for message in self._taken(page):
+                self._put(message)
 
-    def read(self, wait_ms: int, limit: int = 1000) -> list[dict[str, Any]]:
-        """What is new, where a key of the queue matches."""
+    def _page(self, wait_ms: int, limit: int = 1000) -> Diff[Record[msgspec.Raw]] | None:
         only = next(iter(self._keys)) if self._kind == "direct" and len(self._keys) == 1 else None
         try:
-            page = self._client.diff(
+            return self._client.diff(
                 self._log,
                 from_seq=self._cursor,
                 epoch=self._epoch,
@@ -231,13 +237,17 @@ class Hearing(Source):
             )
         except TopicNotFound:
             self._cursor = self._head()
-            return []
+            return None
+
+    def _taken(self, page: Diff[Record[msgspec.Raw]]) -> list[dict[str, Any]]:
+        """Messages of a page, where a key of the queue matches; the next page is the one behind it."""
         self._cursor, self._epoch = page.next_from_seq, page.epoch
         messages = [message_of(record.data) for record in page.records]
         return [message for message in messages if self._concerns(message)]
 
     def take_one(self) -> list[dict[str, Any]]:
-        return self.read(0, limit=1)
+        page = self._page(0, limit=1)
+        return [] if page is None else self._taken(page)
 
     def _concerns(self, message: dict[str, Any]) -> bool:
         key = message["properties"]["delivery_info"].get("routing_key", "")
