@@ -107,7 +107,7 @@ MAYBE: dict[str, set[str]] = {
     "websockets": {"server/transport/websocket.py", "server/cluster/link_wire.py"},
     "deltalake": {"export/delta.py"},
     "pyiceberg": {"export/iceberg.py"},
-    "opentelemetry": {"server/observing/tracing.py"},
+    "opentelemetry": {"client/tracing.py", "server/observing/tracing.py"},
     "topics.store": {
         *("server/assembly.py", "server/readers/assembly.py", "server/cluster/snapshots.py"),
         "server/cluster/node/adoption.py",
