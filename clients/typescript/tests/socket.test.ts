@@ -8,6 +8,7 @@ import {
   Unreachable,
   type WatchPage,
 } from "../src/index.js";
+import { until } from "./server.js";
 import { first, fresh, useServer } from "./stories.js";
 import { connectWs } from "./ws.js";
 
@@ -52,8 +53,8 @@ test("a watch that is not taken leaves its topic, and misses nothing (§7.7)", a
 
   for await (const { records } of watch) {
     seen.push(...records.map(({ data }) => data));
+    if (seen.length === 1) await until("it left", () => commands.includes("unsubscribe"));
     if (seen.length === all.length) break;
-    await new Promise((resolve) => setImmediate(resolve));
   }
 
   expect(seen).toEqual(all.map(({ data }) => data));
