@@ -421,7 +421,7 @@ UNTESTED = {
     "server/service/shell.py": TYPES,
     "server/process/settings.py": TYPES,
     "protocol/state/job_groups.py": "groups by tag, and how claims go on with them: test_backlog",
-    "protocol/decide/job_choice.py": "by what claims give: test_queues, test_job_order, test_dead_letters",
+    "protocol/decide/job_choice.py": "by what claims give: test_queues, test_exhausted_jobs, test_expired_jobs",
 }
 """Modules of these packages without a test file, and why."""
 
