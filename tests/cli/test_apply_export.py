@@ -265,16 +265,17 @@ SCHEDULES: Final = st.builds(
             "missed": st.sampled_from(["none", "one", "all"]),
             "until": st.integers(10**13, 10**14),
             "paused": st.booleans(),
-            # A tick may make the topic, which is not there, and as a queue: else the server refuses.
-            "config": st.none()
-            | CONFIGS.map(lambda config: {**config, "auto_create": True, "type": "queue"}),
+            "config": st.none() | CONFIGS.map(lambda config: {**config, "type": "queue"}),
         },
     ),
 )
 NAMES: Final = st.sampled_from(["a", "1", "on", "null", "app:a.b_c-d", "2027-01-01", "0o7", "1e5"])
 DOCUMENTS: Final = st.fixed_dictionaries(
     {
-        "topics": st.dictionaries(NAMES, CONFIGS, max_size=3),
+        # A record with options of jobs is refused where its topic is no queue.
+        "topics": st.dictionaries(NAMES, CONFIGS, max_size=3).map(
+            lambda topics: {**topics, "jobs": {"type": "queue"}}
+        ),
         "routers": st.dictionaries(NAMES, ROUTERS, max_size=2),
         "schedules": st.dictionaries(NAMES, SCHEDULES, max_size=2),
     }

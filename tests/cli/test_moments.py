@@ -59,3 +59,10 @@ def test_a_moment_is_shown_as_it_is_read() -> None:
     """To the second; one that no calendar has is shown as a number."""
     assert moment_ms(moment_text(1_772_375_400_000)) == 1_772_375_400_000
     assert moment_text(2**62) == f"{2**62} ms"
+
+
+def test_a_time_is_exact_to_the_millisecond() -> None:
+    """Also where a float of seconds is not."""
+    from topics.cli.moments import moment_ms
+
+    assert moment_ms("2109-05-15T07:35:11.103+00:00") == 4_398_046_511_103

@@ -42,11 +42,12 @@ def moment_ms(text: str) -> int:
     """
     if _DURATION.fullmatch(text):
         return max(int(time.time() * 1000) - duration_ms(text), 0)
-    from datetime import datetime
+    from datetime import UTC, datetime, timedelta
 
     try:
-        found = datetime.fromisoformat(text)
-        return max(int(found.timestamp() * 1000), 0)
+        # In whole numbers: a float of seconds is a millisecond off for one time in some thousands.
+        since = datetime.fromisoformat(text).astimezone() - datetime(1970, 1, 1, tzinfo=UTC)
+        return max(since // timedelta(milliseconds=1), 0)
     except (ValueError, OverflowError, OSError):
         raise ValueError(
             f"{text!r} is neither a duration such as 10m nor a time such as 2026-03-01T14:30"
