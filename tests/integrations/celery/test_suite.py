@@ -31,7 +31,7 @@ NEEDS: Final = (
     "sqlalchemy",
 )
 LONGEST_S: Final = 3600.0
-ROW: Final = re.compile(r"^\\| `([^`]+)` \\|", re.M)
+ROW: Final = re.compile(r"^\| `([^`]+)` \|", re.M)
 
 pytestmark = [
     pytest.mark.skipif(
