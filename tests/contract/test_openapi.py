@@ -280,11 +280,14 @@ def seen_of_routers(seen: Seen, name: str) -> None:
     seen.ok("DELETE", f"/v0/routers/{name}")
 
 
+QUEUE = {"type": "queue"}
+
+
 def seen_of_schedules(seen: Seen, name: str) -> None:
     """A schedule whose record has all that a record can have, and its run."""
     record = {**OF_KAFKA, "key": "/w==", "node": "n", "partition": 0}
     asked = {
-        "topic": f"{name}-t", "record": record, "config": {"type": "queue"}, "cron": "0 0 1 1 *",
+        "topic": f"{name}-t", "record": record, "config": QUEUE, "cron": "0 0 1 1 *",
         "tz": "Europe/Berlin", "missed": "all", "until": 2**50, "paused": False,
     }  # fmt: skip
     seen.ok("PUT", f"/v0/schedules/{name}", asked)
@@ -295,7 +298,7 @@ def seen_of_schedules(seen: Seen, name: str) -> None:
         ({"delay_ms": 5, "unique": unique}, {"not_before": 5, "group": "g"})
     ):
         job = {"data": 1, "priority": 1, "expires_ms": 9, **options}
-        every = {"topic": f"{name}-t", "record": job, "every_ms": 86_400_000}
+        every = {"topic": f"{name}-t", "record": job, "every_ms": 86_400_000, "config": QUEUE}
         seen.ok("PUT", f"/v0/schedules/{name}-job-{nth}", every)
     for action in ("run", "pause", "resume"):
         seen.ok("POST", f"/v0/schedules/{name}/{action}")

@@ -161,7 +161,7 @@ class Place:
                 has_ended_well = meanwhile is not None and started.wait() == 0
                 assert has_ended_well, f"{command}\n{printed}"
                 return None
-            return printed + self._read(started, interrupt=lambda: os.killpg(started.pid, SIGINT))
+            return printed + self._read(started, interrupt=Interrupts(started.pid).next)
         finally:
             if started.poll() is None:
                 os.killpg(started.pid, signal.SIGKILL)
@@ -213,6 +213,19 @@ class Place:
                     break
                 printed += piece
         return printed.decode(errors="replace")
+
+
+class Interrupts:
+    """^C to a process group: at once, and again each ten seconds, as a person does where nothing happens."""
+
+    def __init__(self, group: int) -> None:
+        self._group, self._next_s = group, 0.0
+
+    def next(self) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + 10
+            os.killpg(self._group, SIGINT)
 
 
 def heed_interrupts() -> None:

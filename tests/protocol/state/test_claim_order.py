@@ -200,3 +200,14 @@ def test_what_waits_is_not_counted_anew_while_nothing_changes() -> None:
     order = backlog(engine).order
     assert engine.claimed(max=9) == [1]
     assert [order.blocked(), order.blocked()] == [1, 1]
+
+
+def test_a_job_that_falls_due_after_many_is_claimed_after_them() -> None:
+    """Whether its place is found alone or together with those of others. (131)"""
+    engine = queue(*[{"delay_ms": 1000} for _ in range(40)], {"delay_ms": 2000}, {"delay_ms": 3000})
+    engine.now_ms += 1000
+    assert engine.claimed(max=3) == [1, 2, 3]
+    engine.now_ms += 1000
+    assert engine.state("q")["queue"]["ready"] == 38
+    engine.now_ms += 1000
+    assert engine.claimed(max=99) == [*range(4, 43)]

@@ -14,7 +14,7 @@ from topics.server.service.shell import Phase
 from topics.testing import START_MS, _Shell
 
 TEXT = page.DOCUMENT.decode()
-SENT_MAX_BYTES = 64_000
+SENT_MAX_BYTES = 80_000
 
 
 def ask(

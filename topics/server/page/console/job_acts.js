@@ -2,7 +2,7 @@
 // where the button is.
 
 import { sendJson, why } from "./api.js";
-import { button, digits, make, set, show } from "./dom.js";
+import { button, digits, make, set, show, visible } from "./dom.js";
 
 const MEANINGS = {
   promote: "may be claimed now; its deliveries count on", retry: "is tried again, as if it had not failed",
@@ -38,7 +38,7 @@ export class Acts {
     if (!names.includes("cancel")) this.ask(false);
     this.buttons.replaceChildren(...possible(job).map((name) => {
       const made = button(name, () => (name === "cancel" ? this.ask(true) : this.act(name)));
-      made.title = `The job ${MEANINGS[name]}.`;
+      made.title = visible(`The job ${MEANINGS[name]}.`);
       made.ariaLabel = `${name} job ${job.seq}`;
       return made;
     }));

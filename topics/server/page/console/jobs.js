@@ -4,7 +4,7 @@
 // there is something to show.  What took several is not asked for again by itself.
 
 import { getJson, why } from "./api.js";
-import { $, clock, count, digits, link, make, set, show, span, toSecond } from "./dom.js";
+import { $, clock, count, digits, link, make, set, show, span, toSecond, visible } from "./dom.js";
 import { Acts } from "./job_acts.js";
 import { forgetJob, openJob, refreshJob } from "./job.js";
 import { openMany } from "./job_many.js";
@@ -205,7 +205,7 @@ class Row {
     const [when, at] = timeOf(job);
     const texts = [null, job.state, when, job.group ?? "", job.priority || "", job.deliveries || "", job.node ?? ""];
     texts.forEach((text, i) => { if (text !== null) set(this.cells[i], typeof text === "number" ? digits(text) : text); });
-    this.cells[2].title = at === null ? "" : clock(at);
+    this.cells[2].title = at === null ? "" : visible(clock(at));
     const said = notes(job), text = said.map((each) => each.textContent).join("\n");
     if (this.said !== text) {
       this.said = text;

@@ -1,7 +1,7 @@
 // The dead letters of a queue, beside it: why each died, and back to the queue, one by one or those of a tag (§10.6).
 
 import { getJson, sendJson, why } from "./api.js";
-import { $, button, clock, count, digits, link, make, set, show, toSecond } from "./dom.js";
+import { $, button, clock, count, digits, link, make, set, show, toSecond, visible } from "./dom.js";
 import { fields, preview } from "./json.js";
 import { read } from "./reading.js";
 
@@ -94,7 +94,7 @@ function row(letter) {
   return make("tr", "", ...cells.map((cell, i) => {
     const made = make("td", `${i === 3 ? "number " : ""}${LABELS[i].toLowerCase()}`, cell);
     made.dataset.label = LABELS[i];
-    if (i === 4) made.title = why;
+    if (i === 4) made.title = visible(why);
     if (!made.textContent) made.classList.add("void");
     return made;
   }));

@@ -30,7 +30,7 @@ from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.limits import PAGE_SIZE_DEFAULT
 
 _OF_A_JOB: Final = (*OF_A_QUEUE, ErrorCode.JOB_NOT_FOUND)
-_ITEM: Final = """{"seq":1,"state":"delayed","group":null,"priority":0,"deliveries":1,
+_ITEM: Final = """{"seq":1,"state":"delayed","group":"mail","priority":0,"deliveries":1,
 "ready_at":1795254979024,"node":null,"deadline":null,"progress":null,
 "reasons":[{"time":1795254919024,"node":"worker-1","reason":"no connection"}],"result":null"""
 _CHANGED: Final = """{"topic":"jobs","matched":1,"done":1,
