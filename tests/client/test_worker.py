@@ -32,7 +32,7 @@ from topics.client import (
 from topics.client.worker_state import own_node
 
 from .jobs import NODE, Before, Handled, InContext, Queue, gone
-from .script import ONE_TRY, URL, AsyncFace, error, ok
+from .script import ONE_TRY, URL, AsyncFace, SyncFace, error, ok
 
 BROKEN = httpx.ReadError("broken")
 BOOM = ValueError("boom")
@@ -148,6 +148,68 @@ def test_a_result_that_the_server_refuses(
         queue.before = lambda action, _body: error(*refusal) if action == "ack" else None
         with pytest.raises(TopicsError, match=refusal[1]):
             work(face, queue, Handled(lambda _job: returned))  # noqa: B023
+
+
+def test_a_handler_that_leaves_the_work_undone() -> None:
+    """Work that nobody awaited is not done: the job goes back unblamed, and the run ends. (§10.4)"""
+
+    async def awaited(_job: Any) -> None:
+        raise AssertionError("nobody awaits this")
+
+    for handler in (lambda job: awaited(job), lambda job: (each for each in [job])):
+        queue = Queue("a", "b")
+        with pytest.raises(TypeError, match=r"a call of .*<lambda>\(\) does no work"):
+            work(SyncFace, queue, lambda client: client.work("jobs", handler, drain=True))  # noqa: B023
+        assert queue.said == ["claim 1", "nack 1 +0"]
+
+    queue = Queue("a")
+    with pytest.raises(TypeError, match=r"awaited\(\) does no work"):
+        work(SyncFace, queue, lambda client: client.work("jobs", awaited, drain=True))
+    assert queue.said == []
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_handler_that_is_not_awaited_for(concurrency: int) -> None:
+    """A plain function is no handler of an `AsyncClient`: all tasks end, and no job is blamed. (§10.5)"""
+    queue = Queue("a", "b")
+    with pytest.raises(TypeError, match=r"<lambda>\(\) is not `async def`"):
+        work(
+            AsyncFace,
+            queue,
+            lambda client: client.work("jobs", lambda job: job.data, concurrency=concurrency),
+        )
+    assert {said for said in queue.said if "ack" in said} <= {"nack 1 +0", "nack 2 +0"}
+    assert list(queue.jobs) == [1, 2]
+
+
+@pytest.mark.parametrize("limit_s", [None, 60])
+def test_a_handler_whose_own_task_is_cancelled(limit_s: float | None) -> None:
+    """Nobody cancelled the worker: the job failed, and the next one comes. (§10.5)"""
+    queue = Queue("bad", "good")
+    told: list[Exception] = []
+
+    async def handler(job: Any) -> None:
+        helper = asyncio.ensure_future(asyncio.sleep(60))
+        if job.data == "bad":
+            helper.cancel()
+            await helper
+        helper.cancel()
+
+    def use(client: Any) -> Any:
+        return client.work(
+            "jobs",
+            handler,
+            drain=True,
+            time_limit_s=limit_s,
+            on_error=lambda _job, error: told.append(error),
+        )
+
+    assert work(AsyncFace, queue, use) == 1
+    (failure,) = told
+    assert isinstance(failure.__cause__, asyncio.CancelledError)
+    assert list(queue.jobs) == [1]
+    (reason,) = [body["reason"] for body in queue.bodies if "delay_ms" in body]
+    assert reason == "RuntimeError: the handler awaited a task that was cancelled"
 
 
 def settled(queue: Queue) -> list[dict[str, Any]]:

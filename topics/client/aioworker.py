@@ -25,10 +25,12 @@ from topics.client.errors import (
     TopicsError,
 )
 from topics.client.faults import Fault
+from topics.client.handlers import awaitable_of, require_awaited
 from topics.client.held_job import (
     BaseHeldJob,
     JobState,
     OnError,
+    is_failure,
     lease_lost,
     log_error,
     reason_of,
@@ -331,10 +333,11 @@ class AsyncWork(Generic[D]):
             time_limit_s: A handler that takes longer is cancelled; its job is nacked with that as the
                 reason, and `on_error` is given `TimeLimitExceeded`.
         """
+        require_awaited(handler)
         self._state.take_type_of(handler)
 
         async def handle(job: AsyncHeldJob[D]) -> object:
-            return await _within(time_limit_s, handler(job), job)
+            return await _within(time_limit_s, awaitable_of(handler, job), job)
 
         with termination.heard_by_task():
             runs = [asyncio.create_task(self._run(handle, on_error)) for _ in range(concurrency)]
@@ -372,13 +375,14 @@ class AsyncWork(Generic[D]):
         try:
             job.require_fit()
             returned = await handler(job)
-        except Exception as error:
+        except BaseException as raised:
+            error = _failure(raised)
+            if error is None:
+                with suppress(TopicsError):
+                    await job.nack(delay_ms=0)
+                raise
             await job.nack(reason=reason_of(error))
             on_error(job, error)
-        except BaseException:
-            with suppress(TopicsError):
-                await job.nack(delay_ms=0)
-            raise
         else:
             await self._keeper.done(job, returned)
         if job.is_lost:
@@ -439,6 +443,19 @@ class AsyncWork(Generic[D]):
     def _take(self, claim: Claim[D], answer: Claimed[Job[D]]) -> "_Found[D]":
         pause_s = self._state.claimed(claim, answer)
         return deque(self._keeper.hold(answer.jobs)), pause_s
+
+
+def _failure(raised: BaseException) -> Exception | None:
+    """What a job failed by; None where the worker ends."""
+    if is_failure(raised):
+        return raised
+    task = asyncio.current_task()
+    if isinstance(raised, asyncio.CancelledError) and task is not None and not task.cancelling():
+        # Nobody cancelled the worker: the handler waited for a task that was.
+        failure = RuntimeError("the handler awaited a task that was cancelled")
+        failure.__cause__ = raised
+        return failure
+    return None
 
 
 async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
