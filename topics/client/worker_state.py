@@ -185,11 +185,13 @@ class WorkerState(Generic[D]):
         if self.drains and not answer.jobs and answer.waits not in PACED:
             return None
         waited_s = self._clock.now_s() - claim.at_s
-        if answer.jobs or not claim.waits or 0 < self._wait_ms / 2000 <= waited_s:
+        waits_next = not claim.waits and not self.drains
+        if answer.jobs or waits_next or 0 < self._wait_ms / 2000 <= waited_s:
             self._idle_backoff.reset()
             return 0.0
         # The server did not hold the answer back for half of the wait: it knows no long poll, or
-        # another claimer was faster.  Without a pause this would be a busy loop.
+        # another claimer was faster; or a queue is drained at its own pace, which no claim waits for.
+        # Without a pause this would be a busy loop.
         return self._idle_backoff.next_s()
 
     def hold(self, jobs: Iterable[H]) -> list[H]:
