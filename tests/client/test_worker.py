@@ -212,6 +212,55 @@ def test_a_handler_whose_own_task_is_cancelled(limit_s: float | None) -> None:
     assert reason == "RuntimeError: the handler awaited a task that was cancelled"
 
 
+class Slow(httpx.AsyncBaseTransport):
+    """A queue of one job, whose second claim waits until it is cut off, which takes a while."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.waits = asyncio.Event()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        action = request.url.path.rpartition("/")[2]
+        if action != "claim":
+            self.said.append(action)
+            return ok({"topic": "jobs", "nacked": 1, "skipped": [], "ready": 1, "in_flight": 0})
+        if not self.said:
+            self.said.append("claim")
+            job = {"$seq": 1, "$ts": 5, "lease_id": "l", "deadline": 9, "deliveries": 1, "data": 1}
+            return ok({"topic": "jobs", "claimed": [job], "count": 1, "ready": 0})
+        if b"wait_ms" not in request.content:
+            return ok({"topic": "jobs", "claimed": [], "count": 0, "ready": 0})
+        self.waits.set()
+        try:
+            return await asyncio.Future()
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            self.said.append("cut")
+
+
+def test_a_job_is_given_back_when_no_claim_waits_any_more() -> None:
+    """Where the worker is cancelled, its job would else go to the claim that is just being cut off, and be
+    leased to nobody for as long as a lease is. (§10.5)"""
+
+    async def story() -> list[str]:
+        slow = Slow()
+        async with AsyncClient(URL, transport=slow) as client:
+
+            async def handler(_job: Any) -> None:
+                await asyncio.Future()
+
+            work = client.work("jobs", lease_ms=30_000, first_delay_ms=1)
+            running = asyncio.ensure_future(work.run(handler, concurrency=2))
+            await slow.waits.wait()
+            running.cancel()
+            await asyncio.wait([running])
+            assert running.cancelled()
+        return slow.said
+
+    assert asyncio.run(story()) == ["claim", "cut", "nack"]
+
+
 def settled(queue: Queue) -> list[dict[str, Any]]:
     """Bodies of acks."""
     return [body for body in queue.bodies if "seqs" in body and "delay_ms" not in body]

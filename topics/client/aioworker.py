@@ -276,7 +276,8 @@ class AsyncWork(Generic[D]):
                 while jobs and not self._stopping.is_set():
                     yield jobs.popleft()
             finally:
-                await self._keeper.give_back(jobs)
+                if jobs:
+                    await self._give_back(jobs)
             if pause_s is None:
                 return
             if pause_s and not self._stopping.is_set():
@@ -378,8 +379,8 @@ class AsyncWork(Generic[D]):
         except BaseException as raised:
             error = _failure(raised)
             if error is None:
-                with suppress(TopicsError):
-                    await job.nack(delay_ms=0)
+                self.stop()
+                await self._give_back([job])
                 raise
             await job.nack(reason=reason_of(error))
             on_error(job, error)
@@ -388,6 +389,15 @@ class AsyncWork(Generic[D]):
         if job.is_lost:
             on_error(job, lease_lost(job))
         return job.state is JobState.ACKED
+
+    async def _give_back(self, jobs: Iterable[AsyncHeldJob[D]]) -> None:
+        """Give back jobs of a hand that ends; where the work does, once no other hand waits at the server
+        for one: else that may lease them to a claim which is being cut off."""
+        if not self._stopping.is_set():
+            await self._keeper.give_back(jobs)
+            return
+        async with self._waiter:
+            await self._keeper.give_back(jobs)
 
     # ------------------------------------------------------------------ claiming
 
