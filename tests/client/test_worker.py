@@ -131,6 +131,22 @@ def test_a_result_that_json_has_no_form_for(face: Any, caplog: pytest.LogCapture
     assert "result is not kept (said once): JSON has no form for object" in line.getMessage()
 
 
+def test_a_result_whose_own_code_raises(face: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """As of a value that JSON has no form for: the worker goes on, and the log says why. (§10.4)"""
+
+    class Lazy(list[int]):
+        def __iter__(self) -> Any:
+            raise RuntimeError("the session is closed")
+
+    queue = Queue("a", "b")
+    with caplog.at_level(logging.WARNING, "topics.client"):
+        assert work(face, queue, Handled(lambda _job: Lazy([1]))) == 2
+
+    assert queue.jobs == {}
+    (line,) = caplog.records
+    assert "is not kept (said once): RuntimeError: the session is closed" in line.getMessage()
+
+
 @pytest.mark.parametrize("refusal", [(400, "record_too_large"), (422, "topic_full")], ids=str)
 def test_a_result_that_the_server_refuses(
     face: Any, refusal: tuple[int, str], caplog: pytest.LogCaptureFixture

@@ -22,7 +22,7 @@ from topics.client.encoding import encode
 from topics.client.endpoints import WAIT_MS_MAX
 from topics.client.errors import TopicsError
 from topics.client.handlers import job_type_of
-from topics.client.held_job import BaseHeldJob, H, JobState
+from topics.client.held_job import BaseHeldJob, H, JobState, reason_of
 from topics.client.job_stream import JobStream
 from topics.client.models import Acked, Claimed, Extended, Job, Nacked, TopicState
 from topics.client.retry import Backoff, Clock, Retry
@@ -314,7 +314,9 @@ class WorkerState(Generic[D]):
             return msgspec.Raw(encode(returned, "result"))
         except (TypeError, ValueError) as error:
             self._no_result(str(error))
-            return None
+        except Exception as error:  # of the value's own code, as of a list that loads its items
+            self._no_result(reason_of(error))
+        return None
 
     def result_refused(self, jobs: Sequence[BaseHeldJob[D]], error: TopicsError) -> None:
         """The server does not take the result of jobs, which are acked without it."""
