@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from topics import CallTimeout, Job, JobFailed, Record, Tombstone, TopicsError, Unreachable
+from topics import CallTimeout, HeldJob, Job, JobFailed, Record, Tombstone, TopicsError, Unreachable
 from topics.protocol.model.limits import Limits
 from topics.testing import START_MS, MemoryTopics
 
@@ -181,6 +181,73 @@ def test_a_handler_that_fails_is_tried_again(memory_topics: MemoryTopics) -> Non
 
     assert raised.value.reasons == [f"ValueError: delivery {n}" for n in (1, 2, 3)]
     assert memory_topics.now_ms - began_ms >= 3000
+
+
+def test_a_job_that_fails_within_the_wait_is_tried_again(memory_topics: MemoryTopics) -> None:
+    """The clock stops on its way where the job has rested, and the call hears of its end in time. (§10.9)"""
+    client = memory_topics.client
+    client.put_topic(
+        "jobs", type="queue", max_deliveries=2, dead_letter="dead", backoff={"base_ms": 700}
+    )
+    memory_topics.answer("jobs", lambda job: 1 // (job.deliveries - 1))
+    began_ms = memory_topics.now_ms
+
+    assert client.call("jobs", "a", wait_s=5) == 1
+    assert memory_topics.now_ms - began_ms == 700
+
+
+def test_a_queue_with_a_rate_is_answered_at_its_rate(memory_topics: MemoryTopics) -> None:
+    """The second job may be started when the queue allows one. (§10.2)"""
+    client = memory_topics.client
+    client.put_topic("jobs", type="queue", rate={"max": 1, "per_ms": 2000})
+    memory_topics.answer("jobs", lambda job: job.data)
+    began_ms = memory_topics.now_ms
+
+    assert [client.call("jobs", n, wait_s=5) for n in (1, 2)] == [1, 2]
+    assert memory_topics.now_ms - began_ms == 2000
+
+
+@pytest.mark.parametrize("returned", [object(), float("nan"), b"bytes", "x" * 400_000], ids=type)
+def test_a_result_that_cannot_be_kept(
+    memory_topics: MemoryTopics, returned: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job is done without one, as with any worker, and the log says why. (§10.4)"""
+    client = memory_topics.client
+    client.put_topic("jobs", type="queue", keep_done=10)
+    memory_topics.answer("jobs", lambda _job: returned)
+
+    assert client.call("jobs", 1) is None
+    assert "its result is not kept" in caplog.text
+
+
+def test_a_job_that_does_not_fit_fails(memory_topics: MemoryTopics) -> None:
+    """It is a failure of the job, and no handler sees it; a handler may settle its job itself. (§10.5)"""
+    client = memory_topics.client
+    client.put_topic("jobs", type="queue", max_deliveries=1, dead_letter="dead", keep_done=10)
+
+    def refuse(job: HeldJob[int]) -> None:
+        job.nack(reason=f"no {job.data}", dead=True)
+
+    memory_topics.answer("jobs", refuse)
+    with pytest.raises(JobFailed, match="Expected `int`, got `str`"):
+        client.call("jobs", "a")
+    began_ms = memory_topics.now_ms
+    with pytest.raises(JobFailed, match="no 7"):
+        client.call("jobs", 7)
+    assert memory_topics.now_ms == began_ms
+
+
+def test_a_handler_that_cannot_answer(memory_topics: MemoryTopics) -> None:
+    """A coroutine function is refused; a queue that does not exist yet stops no other wait. (§10.9)"""
+
+    async def awaited(_job: Any) -> None:
+        raise AssertionError("nobody awaits this")
+
+    with pytest.raises(TypeError, match="does no work"):
+        memory_topics.answer("jobs", awaited)
+    memory_topics.answer("jobs", lambda job: job.data)
+    memory_topics.client.append("log", 1)
+    assert memory_topics.client.diff("log", from_seq=1, wait_ms=10).next_from_seq == 1
 
 
 def test_a_call_that_nobody_answers(memory_topics: MemoryTopics) -> None:

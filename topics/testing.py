@@ -22,20 +22,20 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from topics.client import AsyncClient, Client, Job
-from topics.client.handlers import job_type_of
-from topics.client.held_job import reason_of
+from topics.client import AsyncClient, Client, HeldJob, TopicNotFound
+from topics.client.handlers import job_type_of, require_plain
+from topics.client.held_job import log_error
 from topics.client.retry import Clock, Retry
-from topics.client.worker_state import FIRST_DELAY_MS
 from topics.distribution import needs
 
 with needs("server", of="topics.testing"):
     from topics.asgi.app import App
+    from topics.protocol.decide.leases import Leases
     from topics.protocol.driver.inline_host import InlineHost
     from topics.protocol.driver.reply import Deliver, Reply, Ticket
     from topics.protocol.model.commands import Command
     from topics.protocol.model.limits import Limits
-    from topics.protocol.model.moment import Moment
+    from topics.protocol.model.moment import Moment, earlier
     from topics.server.http.exchange import TopicsExchange
     from topics.server.http.interface import Answer, Head, Streaming
     from topics.server.service.shell import Phase, Process
@@ -64,15 +64,18 @@ class MemoryTopics:
 
     def __init__(self, limits: Limits | None = None, *, start_ms: int = START_MS) -> None:
         self._shell = _Shell(limits or Limits(), start_ms)
-        exchange = TopicsExchange(self._shell)
-        self.app = App(exchange)
+        self._exchange = TopicsExchange(self._shell)
+        self.app = App(self._exchange)
         self._clock = Clock(now_s=lambda: self._shell.now_ms / 1000)
-        self.client = Client(
+        self.client = self._client(lambda pause_s: self.advance(ms=round(pause_s * 1000)))
+
+    def _client(self, sleep: Callable[[float], None]) -> Client:
+        return Client(
             "http://memory",
-            transport=_Transport(exchange, self._shell),
+            transport=_Transport(self._exchange, self._shell),
             retry=Retry(for_s=0),
             clock=self._clock,
-            sleep=lambda pause_s: self.advance(ms=round(pause_s * 1000)),
+            sleep=sleep,
         )
 
     def async_client(self) -> AsyncClient:
@@ -84,17 +87,20 @@ class MemoryTopics:
             clock=self._clock,
         )
 
-    def answer(self, queue: str, handler: Callable[[Job[Any]], object]) -> None:
+    def answer(self, queue: str, handler: Callable[[Any], object]) -> None:
         """Have jobs of a queue done by a handler whenever a call of `client` waits for something.
 
             topics.client.put_topic("sizes", type="queue")
             topics.answer("sizes", lambda job: {"pixels": len(job.data["image"])})
             assert topics.client.call("sizes", {"image": "abc"}) == {"pixels": 3}
 
-        As in a worker, what the handler returns is the job's result, and a job whose handler raises is
-        nacked with the exception as its reason, and done again later.
+        A worker of `client` does them: the handler is given a `HeldJob`, what it returns is the job's
+        result, and a job whose handler raises is nacked, and done again when the clock gets there.
+
+        Raises:
+            TypeError: As `Work.run`.
         """
-        self._shell.workers.append(_Worker(self.client, queue, handler))
+        self._shell.workers.append(_Worker(self._client, queue, handler))
 
     @property
     def now_ms(self) -> int:
@@ -122,39 +128,53 @@ class MemoryTopics:
 
 
 class _Worker:
-    """Does the jobs of one queue with a handler, one after the other."""
+    """Does the jobs of one queue with a handler, one after the other, as `Client.work` does them.
 
-    def __init__(self, client: Client, queue: str, handler: Callable[[Job[Any]], object]) -> None:
-        self._client = client
-        self._queue = queue
+    Args:
+        client_of: Makes a client of how it sleeps.
+    """
+
+    def __init__(
+        self,
+        client_of: Callable[[Callable[[float], None]], Client],
+        queue: str,
+        handler: Callable[[Any], object],
+    ) -> None:
+        require_plain(handler)
+        job_type_of(handler)
+        self.queue = queue
+        self._client_of = client_of
         self._handler = handler
-        self._job_type = job_type_of(handler)
-        self._is_at_work = False
+        self.is_at_work = False
 
     def works(self) -> bool:
         """Do the jobs that are ready; False where there are none, or a handler itself waits."""
-        if self._is_at_work:
+        if self.is_at_work:
             return False
-        self._is_at_work = True
+        self.is_at_work = True
         try:
-            kind = self._job_type
-            claimed = self._client.claim(self._queue, node=_NODE, max=100, job_type=kind).jobs
-            for job in claimed:
-                self._handle(job)
+            return self._work() > 0
+        except TopicNotFound:
+            return False  # the queue does not exist yet
         finally:
-            self._is_at_work = False
-        return bool(claimed)
+            self.is_at_work = False
 
-    def _handle(self, job: Job[Any]) -> None:
-        try:
-            returned = self._handler(job)
-        except Exception as error:
-            rest_ms = FIRST_DELAY_MS << min(job.deliveries - 1, 8)
-            self._client.nack(
-                self._queue, job, node=_NODE, delay_ms=rest_ms, reason=reason_of(error)
-            )
-        else:
-            self._client.ack(self._queue, job, node=_NODE, result=returned)
+    def _work(self) -> int:
+        """Do what is ready; returns how many jobs were done, or failed."""
+        failed = 0
+
+        def on_error(job: HeldJob[Any], error: Exception) -> None:
+            nonlocal failed
+            failed += 1
+            log_error(job, error)
+
+        # Where the queue has a pace, the caller moves the clock on, and comes back.
+        with (
+            self._client_of(lambda _pause_s: work.stop()) as client,
+            client.work(self.queue, node=_NODE, drain=True) as work,
+        ):
+            done = work.run(self._handler, on_error=on_error)
+        return done + failed
 
 
 _NODE: Final = "answer"
@@ -224,8 +244,20 @@ class _Shell:
             self._settle()
 
     def next_ms(self) -> int:
-        """The time at which the next waiting request ends, if nothing is written before."""
-        return self.driver.alarm_ms() or self.now_ms
+        """The time at which the next waiting request ends, or a handler of `answer` may have a job, if
+        nothing is written before."""
+        at_ms = self.driver.alarm_ms() or self.now_ms
+        return min((at_ms, *filter(None, map(self._ready_ms, self.workers))))
+
+    def _ready_ms(self, worker: _Worker) -> int | None:
+        """When a queue may have a job that it has not now; None where it gets none by itself."""
+        state = self.engine.state
+        topic = state.topics.get(worker.queue)
+        queue = None if topic is None else state.queues.by_id.get(topic.topic_id)
+        if topic is None or queue is None or worker.is_at_work:
+            return None
+        at_ms = earlier(queue.next_ms(), Leases.pace_ms(topic, queue, self.now_ms))
+        return None if at_ms is None else max(at_ms, self.now_ms + 1)
 
     @property
     def uptime_ms(self) -> int:
@@ -326,7 +358,7 @@ class _Transport(httpx.BaseTransport):
         answers: list[Answer] = []
         answer.then(answers.append)  # type: ignore[attr-defined]
         while not answers:
-            if any(worker.works() for worker in self._shell.workers):
+            if any(worker.works() for worker in self._shell.workers) or answers:
                 continue
             self._shell.advance(max(self._shell.next_ms() - self._shell.now_ms, 0))
         return answers[0]

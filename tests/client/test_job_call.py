@@ -227,6 +227,6 @@ def test_what_ends_a_call_at_once(face: Any) -> None:
         face(Script(appended(7, 7), *[BROKEN] * 50)).do(lambda c: c.call("jobs", 1))
     with pytest.raises(TypeError, match=r"call\(\) got an unexpected keyword argument 'prio'"):
         face(Script()).do(lambda c: c.call("jobs", 1, prio=1))
-    for wait_s in (0, -1, float("nan")):
+    for wait_s in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="wait_s is"):
             face(Script()).do(lambda c: c.call("jobs", 1, wait_s=wait_s))  # noqa: B023

@@ -312,7 +312,7 @@ def test_an_awaited_worker_leaves_them_to_the_queue_too(memory_topics: MemoryTop
 
 
 def test_a_queue_whose_jobs_wait_for_its_rate_is_not_drained() -> None:
-    """Ready jobs are there, though a claim gets none; what waits for its group is left to who holds that. (§10.2)"""
+    """Ready jobs are there, though a claim gets none, and the next one pauses; what waits for its group is left to who holds that. (§10.2)"""
     clock = Clock(lambda: 0.0, lambda: 0.0)
     state = WorkerState("q", Job[Any], retry=Retry(), clock=clock, drain=True)
     claim = state.claim(waits=False)
@@ -321,7 +321,9 @@ def test_a_queue_whose_jobs_wait_for_its_rate_is_not_drained() -> None:
     def answer(ready: int, waits: str | None) -> Claimed[Job[Any]]:
         return Claimed(topic="q", jobs=[], ready=ready, waits=waits)
 
-    assert state.claimed(claim, answer(3, "rate")) is not None
-    assert state.claimed(claim, answer(3, "in_flight")) is not None
+    first_s, next_s = [state.claimed(claim, answer(3, why)) for why in ("rate", "in_flight")]
+    assert first_s is not None
+    assert next_s is not None
+    assert next_s > first_s > 0
     assert state.claimed(claim, answer(3, "group")) is None
     assert state.claimed(claim, answer(0, None)) is None

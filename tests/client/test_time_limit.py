@@ -45,16 +45,17 @@ def test_a_thread_that_outlives_its_limit(end: BaseException | None) -> None:
     assert [said for said in queue.said if "ack 1" in said] == ["nack 1 +1000"]
 
 
-def test_a_listener_that_raises_ends_the_run() -> None:
+@pytest.mark.parametrize("kind", [LookupError, SystemExit])
+def test_a_listener_that_raises_ends_the_run(kind: type[BaseException]) -> None:
     """What `on_error` raises in the worker's thread is raised by the run, as from any other failure."""
     queue = Queue("a", "b")
     told = threading.Event()
 
     def on_error(_job: Any, error: Exception) -> None:
         told.set()
-        raise error
+        raise kind from error
 
-    with pytest.raises(TimeLimitExceeded):
+    with pytest.raises(kind):
         SyncFace(Before(queue)).do(
             lambda client: client.work(
                 "jobs", lambda _job: told.wait(60), time_limit_s=0.01, on_error=on_error

@@ -32,7 +32,7 @@ from topics.client import (
 from topics.client.worker_state import own_node
 
 from .jobs import NODE, Before, Handled, InContext, Queue, gone
-from .script import ONE_TRY, URL, AsyncFace, error, ok
+from .script import ONE_TRY, URL, AsyncFace, SyncFace, error, ok
 
 BROKEN = httpx.ReadError("broken")
 BOOM = ValueError("boom")
@@ -131,6 +131,22 @@ def test_a_result_that_json_has_no_form_for(face: Any, caplog: pytest.LogCapture
     assert "result is not kept (said once): JSON has no form for object" in line.getMessage()
 
 
+def test_a_result_whose_own_code_raises(face: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """As of a value that JSON has no form for: the worker goes on, and the log says why. (§10.4)"""
+
+    class Lazy(list[int]):
+        def __iter__(self) -> Any:
+            raise RuntimeError("the session is closed")
+
+    queue = Queue("a", "b")
+    with caplog.at_level(logging.WARNING, "topics.client"):
+        assert work(face, queue, Handled(lambda _job: Lazy([1]))) == 2
+
+    assert queue.jobs == {}
+    (line,) = caplog.records
+    assert "is not kept (said once): RuntimeError: the session is closed" in line.getMessage()
+
+
 @pytest.mark.parametrize("refusal", [(400, "record_too_large"), (422, "topic_full")], ids=str)
 def test_a_result_that_the_server_refuses(
     face: Any, refusal: tuple[int, str], caplog: pytest.LogCaptureFixture
@@ -148,6 +164,117 @@ def test_a_result_that_the_server_refuses(
         queue.before = lambda action, _body: error(*refusal) if action == "ack" else None
         with pytest.raises(TopicsError, match=refusal[1]):
             work(face, queue, Handled(lambda _job: returned))  # noqa: B023
+
+
+def test_a_handler_that_leaves_the_work_undone() -> None:
+    """Work that nobody awaited is not done: the job goes back unblamed, and the run ends. (§10.4)"""
+
+    async def awaited(_job: Any) -> None:
+        raise AssertionError("nobody awaits this")
+
+    for handler in (lambda job: awaited(job), lambda job: (each for each in [job])):
+        queue = Queue("a", "b")
+        with pytest.raises(TypeError, match=r"a call of .*<lambda>\(\) does no work"):
+            work(SyncFace, queue, lambda client: client.work("jobs", handler, drain=True))  # noqa: B023
+        assert queue.said == ["claim 1", "nack 1 +0"]
+
+    queue = Queue("a")
+    with pytest.raises(TypeError, match=r"awaited\(\) does no work"):
+        work(SyncFace, queue, lambda client: client.work("jobs", awaited, drain=True))
+    assert queue.said == []
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_handler_that_is_not_awaited_for(concurrency: int) -> None:
+    """A plain function is no handler of an `AsyncClient`: all tasks end, and no job is blamed. (§10.5)"""
+    queue = Queue("a", "b")
+    with pytest.raises(TypeError, match=r"<lambda>\(\) is not `async def`"):
+        work(
+            AsyncFace,
+            queue,
+            lambda client: client.work("jobs", lambda job: job.data, concurrency=concurrency),
+        )
+    assert {said for said in queue.said if "ack" in said} <= {"nack 1 +0", "nack 2 +0"}
+    assert list(queue.jobs) == [1, 2]
+
+
+@pytest.mark.parametrize("limit_s", [None, 60])
+def test_a_handler_whose_own_task_is_cancelled(limit_s: float | None) -> None:
+    """Nobody cancelled the worker: the job failed, and the next one comes. (§10.5)"""
+    queue = Queue("bad", "good")
+    told: list[Exception] = []
+
+    async def handler(job: Any) -> None:
+        helper = asyncio.ensure_future(asyncio.sleep(60))
+        if job.data == "bad":
+            helper.cancel()
+            await helper
+        helper.cancel()
+
+    def use(client: Any) -> Any:
+        return client.work(
+            "jobs",
+            handler,
+            drain=True,
+            time_limit_s=limit_s,
+            on_error=lambda _job, error: told.append(error),
+        )
+
+    assert work(AsyncFace, queue, use) == 1
+    (failure,) = told
+    assert isinstance(failure.__cause__, asyncio.CancelledError)
+    assert list(queue.jobs) == [1]
+    (reason,) = [body["reason"] for body in queue.bodies if "delay_ms" in body]
+    assert reason == "RuntimeError: the handler awaited a task that was cancelled"
+
+
+class Slow(httpx.AsyncBaseTransport):
+    """A queue of one job, whose second claim waits until it is cut off, which takes a while."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.waits = asyncio.Event()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        action = request.url.path.rpartition("/")[2]
+        if action != "claim":
+            self.said.append(action)
+            return ok({"topic": "jobs", "nacked": 1, "skipped": [], "ready": 1, "in_flight": 0})
+        if not self.said:
+            self.said.append("claim")
+            job = {"$seq": 1, "$ts": 5, "lease_id": "l", "deadline": 9, "deliveries": 1, "data": 1}
+            return ok({"topic": "jobs", "claimed": [job], "count": 1, "ready": 0})
+        if b"wait_ms" not in request.content:
+            return ok({"topic": "jobs", "claimed": [], "count": 0, "ready": 0})
+        self.waits.set()
+        try:
+            return await asyncio.Future()
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            self.said.append("cut")
+
+
+def test_a_job_is_given_back_when_no_claim_waits_any_more() -> None:
+    """Where the worker is cancelled, its job would else go to the claim that is just being cut off, and be
+    leased to nobody for as long as a lease is. (§10.5)"""
+
+    async def story() -> list[str]:
+        slow = Slow()
+        async with AsyncClient(URL, transport=slow) as client:
+
+            async def handler(_job: Any) -> None:
+                await asyncio.Future()
+
+            work = client.work("jobs", lease_ms=30_000, first_delay_ms=1)
+            running = asyncio.ensure_future(work.run(handler, concurrency=2))
+            await slow.waits.wait()
+            running.cancel()
+            await asyncio.wait([running])
+            assert running.cancelled()
+        return slow.said
+
+    assert asyncio.run(story()) == ["claim", "cut", "nack"]
 
 
 def settled(queue: Queue) -> list[dict[str, Any]]:

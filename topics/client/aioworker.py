@@ -25,10 +25,12 @@ from topics.client.errors import (
     TopicsError,
 )
 from topics.client.faults import Fault
+from topics.client.handlers import awaitable_of, require_awaited
 from topics.client.held_job import (
     BaseHeldJob,
     JobState,
     OnError,
+    is_failure,
     lease_lost,
     log_error,
     reason_of,
@@ -274,7 +276,8 @@ class AsyncWork(Generic[D]):
                 while jobs and not self._stopping.is_set():
                     yield jobs.popleft()
             finally:
-                await self._keeper.give_back(jobs)
+                if jobs:
+                    await self._give_back(jobs)
             if pause_s is None:
                 return
             if pause_s and not self._stopping.is_set():
@@ -331,10 +334,11 @@ class AsyncWork(Generic[D]):
             time_limit_s: A handler that takes longer is cancelled; its job is nacked with that as the
                 reason, and `on_error` is given `TimeLimitExceeded`.
         """
+        require_awaited(handler)
         self._state.take_type_of(handler)
 
         async def handle(job: AsyncHeldJob[D]) -> object:
-            return await _within(time_limit_s, handler(job), job)
+            return await _within(time_limit_s, awaitable_of(handler, job), job)
 
         with termination.heard_by_task():
             runs = [asyncio.create_task(self._run(handle, on_error)) for _ in range(concurrency)]
@@ -372,18 +376,28 @@ class AsyncWork(Generic[D]):
         try:
             job.require_fit()
             returned = await handler(job)
-        except Exception as error:
+        except BaseException as raised:
+            error = _failure(raised)
+            if error is None:
+                self.stop()
+                await self._give_back([job])
+                raise
             await job.nack(reason=reason_of(error))
             on_error(job, error)
-        except BaseException:
-            with suppress(TopicsError):
-                await job.nack(delay_ms=0)
-            raise
         else:
             await self._keeper.done(job, returned)
         if job.is_lost:
             on_error(job, lease_lost(job))
         return job.state is JobState.ACKED
+
+    async def _give_back(self, jobs: Iterable[AsyncHeldJob[D]]) -> None:
+        """Give back jobs of a hand that ends; where the work does, once no other hand waits at the server
+        for one: else that may lease them to a claim which is being cut off."""
+        if not self._stopping.is_set():
+            await self._keeper.give_back(jobs)
+            return
+        async with self._waiter:
+            await self._keeper.give_back(jobs)
 
     # ------------------------------------------------------------------ claiming
 
@@ -439,6 +453,19 @@ class AsyncWork(Generic[D]):
     def _take(self, claim: Claim[D], answer: Claimed[Job[D]]) -> "_Found[D]":
         pause_s = self._state.claimed(claim, answer)
         return deque(self._keeper.hold(answer.jobs)), pause_s
+
+
+def _failure(raised: BaseException) -> Exception | None:
+    """What a job failed by; None where the worker ends."""
+    if is_failure(raised):
+        return raised
+    task = asyncio.current_task()
+    if isinstance(raised, asyncio.CancelledError) and task is not None and not task.cancelling():
+        # Nobody cancelled the worker: the handler waited for a task that was.
+        failure = RuntimeError("the handler awaited a task that was cancelled")
+        failure.__cause__ = raised
+        return failure
+    return None
 
 
 async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:

@@ -6,7 +6,7 @@ the calls that end it.  Invariant: a job leaves the hand once.
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeGuard, TypeVar
 
 from topics.client.errors import LeaseLost, TimeLimitExceeded
 from topics.client.models import Job
@@ -136,6 +136,15 @@ def reason_of(error: BaseException) -> str:
     kind = type(error).__name__
     said = f"{kind}: {text}" if text else kind
     return said[:REASON_CHARS].encode("utf-8", "replace").decode()
+
+
+class WrongHandler(TypeError):
+    """A handler that can do no job, whichever it is."""
+
+
+def is_failure(error: BaseException) -> TypeGuard[Exception]:
+    """Whether a job failed by that; else the worker ends, and the job is not to blame."""
+    return isinstance(error, Exception) and not isinstance(error, WrongHandler)
 
 
 OnError = Callable[[H, Exception], None]

@@ -5,6 +5,7 @@ its calls and gives back their answers.  Invariant: the job is made once, becaus
 idempotency key, and no worker begins it after the caller has given up, because it expires by then.
 """
 
+from math import inf
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 import msgspec
@@ -49,8 +50,8 @@ class JobCall(Generic[D]):
         options: CallOptions,
     ) -> None:
         require(CallOptions, options, "call()")
-        if not wait_s > 0:
-            raise ValueError(f"wait_s is {wait_s:g}, and a call waits for its job")
+        if not 0 < wait_s < inf:
+            raise ValueError(f"wait_s is {wait_s:g}, and is above 0 and finite")
         self._queue = queue
         self._wait_s = wait_s
         self._clock = clock

@@ -57,7 +57,7 @@ class JobCalls:
         `keep_done` in its config.
 
         Args:
-            wait_s: How long to wait for the end, above 0.  A job that no worker has begun by then is
+            wait_s: How long to wait for the end, above 0 and finite.  A job that no worker has begun by then is
                 cancelled, and expires should the cancellation not arrive.
             decode: The type of the result.
 

@@ -28,7 +28,7 @@ class Timed:
     at_s: float
     is_over: bool = False
     settled: threading.Event = field(default_factory=threading.Event)
-    failure: Exception | None = None
+    failure: BaseException | None = None
 
 
 class TimeLimit:
@@ -64,7 +64,7 @@ class TimeLimit:
         """The handler has ended; True where it did so in time.
 
         Raises:
-            Exception: What `over` raised for this job.
+            BaseException: What `over` raised for this job.
         """
         with self._changed:
             self._running.pop(timed, None)
@@ -84,7 +84,7 @@ class TimeLimit:
         while (timed := self._next()) is not None:
             try:
                 self._over(timed.job)
-            except Exception as error:  # the hand that runs the handler raises it
+            except BaseException as error:  # the hand that runs the handler raises it
                 timed.failure = error
             timed.settled.set()
 

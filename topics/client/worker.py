@@ -28,10 +28,12 @@ from topics.client.errors import (
     TopicsError,
 )
 from topics.client.faults import Fault
+from topics.client.handlers import require_done, require_plain
 from topics.client.held_job import (
     BaseHeldJob,
     JobState,
     OnError,
+    is_failure,
     lease_lost,
     log_error,
     reason_of,
@@ -412,10 +414,12 @@ class Work(Generic[D]):
                 ended: it runs on beside the next delivery, and what it returns then does not count.
 
         Raises:
-            TypeError: The annotation of the handler cannot be read.
+            TypeError: The annotation of the handler cannot be read; or a call of it does no work, as it is
+                `async def` or has a `yield`.
             TopicsError: A claim or an ack did not succeed for as long as `retry` allows; the jobs
                 that other threads have in hand are finished first.
         """
+        require_plain(handler)
         self._state.take_type_of(handler)
         handling = _Handling(handler, on_error, self._limit(time_limit_s, on_error))
         try:
@@ -473,16 +477,16 @@ class Work(Generic[D]):
         try:
             job.require_fit()
             returned = handling.handler(job)
-        except Exception as error:
-            if not is_in_time():
+            require_done(handling.handler, returned)
+        except BaseException as error:
+            if not is_in_time() and isinstance(error, Exception):
                 return False
+            if not is_failure(error):
+                with suppress(TopicsError):
+                    job.nack(delay_ms=0)
+                raise
             job.nack(reason=reason_of(error))
             on_error(job, error)
-        except BaseException:
-            is_in_time()
-            with suppress(TopicsError):
-                job.nack(delay_ms=0)
-            raise
         else:
             if not is_in_time():
                 return False

@@ -22,7 +22,7 @@ from topics.client.encoding import encode
 from topics.client.endpoints import WAIT_MS_MAX
 from topics.client.errors import TopicsError
 from topics.client.handlers import job_type_of
-from topics.client.held_job import BaseHeldJob, H, JobState
+from topics.client.held_job import BaseHeldJob, H, JobState, reason_of
 from topics.client.job_stream import JobStream
 from topics.client.models import Acked, Claimed, Extended, Job, Nacked, TopicState
 from topics.client.retry import Backoff, Clock, Retry
@@ -185,11 +185,13 @@ class WorkerState(Generic[D]):
         if self.drains and not answer.jobs and answer.waits not in PACED:
             return None
         waited_s = self._clock.now_s() - claim.at_s
-        if answer.jobs or not claim.waits or 0 < self._wait_ms / 2000 <= waited_s:
+        waits_next = not claim.waits and not self.drains
+        if answer.jobs or waits_next or 0 < self._wait_ms / 2000 <= waited_s:
             self._idle_backoff.reset()
             return 0.0
         # The server did not hold the answer back for half of the wait: it knows no long poll, or
-        # another claimer was faster.  Without a pause this would be a busy loop.
+        # another claimer was faster; or a queue is drained at its own pace, which no claim waits for.
+        # Without a pause this would be a busy loop.
         return self._idle_backoff.next_s()
 
     def hold(self, jobs: Iterable[H]) -> list[H]:
@@ -312,7 +314,9 @@ class WorkerState(Generic[D]):
             return msgspec.Raw(encode(returned, "result"))
         except (TypeError, ValueError) as error:
             self._no_result(str(error))
-            return None
+        except Exception as error:  # of the value's own code, as of a list that loads its items
+            self._no_result(reason_of(error))
+        return None
 
     def result_refused(self, jobs: Sequence[BaseHeldJob[D]], error: TopicsError) -> None:
         """The server does not take the result of jobs, which are acked without it."""
