@@ -19,6 +19,8 @@ from typing import Final, Self
 
 PATIENCE_S: Final = 600.0
 """How long a command may take; some install packages."""
+INTERRUPT_S: Final = 5.0
+"""Between two interrupts of a command that goes on: taskiq's worker deadlocks where a second comes while it handles the first."""
 
 SYSTEMCTL: Final = """#!/bin/sh
 # The part of systemd that a page needs: one service, which is the server of this folder.
@@ -201,10 +203,13 @@ class Place:
         """What a process prints until the words are there, or its end."""
         assert process.stdout is not None
         printed = b""
-        deadline_s = time.monotonic() + PATIENCE_S
+        interrupt_s = time.monotonic()
+        deadline_s = interrupt_s + PATIENCE_S
         while words is None or words.encode() not in printed:
             assert time.monotonic() < deadline_s, printed.decode(errors="replace")
-            interrupt()
+            if time.monotonic() >= interrupt_s:
+                interrupt()
+                interrupt_s = time.monotonic() + INTERRUPT_S
             if meanwhile is not None:
                 self.shell(meanwhile)
             if select.select([process.stdout], [], [], 0.5)[0]:

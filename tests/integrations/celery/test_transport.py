@@ -161,6 +161,41 @@ def test_queues_share_the_prefetch_count(connect: Connect, client: Client, prefi
         assert heard.bodies[0] == first
 
 
+def test_a_message_that_does_not_fit_is_not_delivered(
+    connect: Connect, client: Client, prefix: str
+) -> None:
+    """It waits at the server while another queue has the room: no delivery of it is counted. (§10.7)"""
+    connection = connect()
+    with consuming(connection, TASKS, Queue("other"), prefetch=1) as heard:
+        producer = Producer(connect())
+        producer.publish("busy", routing_key="tasks")
+        heard.take(1)
+        producer.publish("other", routing_key="other")
+        heard.quiet()
+
+        (job,) = client.jobs(f"{prefix}other")
+        assert (job.state, job.deliveries) == ("ready", 0)
+        heard.messages[0].ack()
+        assert heard.take(2) == ["busy", "other"]
+        assert not heard.messages[1].delivery_info["redelivered"]
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 3])
+def test_queues_take_turns_where_there_is_little_room(connect: Connect, prefetch: int) -> None:
+    """A queue with many messages does not keep another's from a worker, nor an empty one it. (`basic_qos`)"""
+    queues = [TASKS, Queue("other"), Queue("empty")]
+    publish(connect(), *range(50))
+    with consuming(connect(), *queues, prefetch=prefetch) as heard:
+        heard.take(1)
+        Producer(heard.connection).publish("other", routing_key="other")
+        for count in range(1, 52):
+            heard.take(count)
+            heard.messages[count - 1].ack()
+
+    assert heard.bodies.index("other") < 50
+    assert not any(message.delivery_info["redelivered"] for message in heard.messages)
+
+
 def test_a_lease_is_extended_for_as_long_as_a_message_is_held(connect: Connect) -> None:
     """A task may take longer than its lease. (§10.6)"""
     publish(connect(), "long")

@@ -134,6 +134,7 @@ class Claims(Source):
 
     def stop(self) -> None:
         super().stop()
+        self._qos.forget(self)
         self._qos.interrupt()
 
     def join(self) -> None:
@@ -143,13 +144,15 @@ class Claims(Source):
 
     def _bring(self) -> None:
         qos = self._qos
-        if count := qos.reserve(lambda: self.is_wanted, self.channel.claimers):
+        if count := qos.reserve(self):
+            messages: list[dict[str, Any]] = []
             try:
-                wait_ms = self._options.wait_ms
-                for message in self.claim(count, wait_ms, lambda: self.is_wanted):
-                    self._put(message)
+                wait_ms = self._options.wait_ms if qos.may_wait(self) else 0
+                messages = self.claim(count, wait_ms, lambda: self.is_wanted)
             finally:
-                qos.release(count)
+                qos.release(self, count, is_idle=not messages)
+            for message in messages:
+                self._put(message)
 
     def claim(
         self, count: int, wait_ms: int, is_wanted: Callable[[], bool] = lambda: True

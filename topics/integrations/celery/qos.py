@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +28,8 @@ CALL_JOBS_MAX: Final = 1000
 """Jobs of one claim, ack or extension, as the server has it."""
 UNLIMITED: Final = 100
 """Jobs of one claim where the prefetch count sets no limit."""
+REST_S: Final = 0.1
+"""Between two claims of a queue without jobs, where it must not keep its room from other queues."""
 
 logger = get_logger(__name__)
 
@@ -65,6 +67,8 @@ class QoS:
         self._held: dict[str, Held] = {}
         self._settled: list[Held] = []
         self._reserved = 0
+        self._line: deque[Any] = deque()
+        self._idle: set[Any] = set()
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
@@ -84,28 +88,59 @@ class QoS:
         """Whether one more fits."""
         return not self._prefetch_count or len(self._held) < self._prefetch_count
 
-    def reserve(self, is_wanted: Any, claimers: int) -> int:
+    def reserve(self, claimer: Any) -> int:
         """Wait until one more job fits; how many a claim may ask for, 0 where it is not wanted any more.
 
-        Each claimer may always ask for one: where there are more queues than room, two may get a job
-        at once, and `take` returns the second.
+        No more jobs are claimed than fit: a job that went back would count as delivered, and with
+        `max_deliveries` it could become a dead letter that no task has seen.
         """
         with self._change:
-            while is_wanted() and not self.is_closed:
-                if self.can_consume():
-                    room = self._prefetch_count - len(self._held) - self._reserved
-                    count = max(1, room // claimers) if self._prefetch_count else UNLIMITED
-                    count = min(count, CALL_JOBS_MAX)
-                    self._reserved += count
-                    return count
-                self._change.wait()
-        return 0
+            if claimer in self._idle and not self.may_wait(claimer):
+                self._change.wait_for(lambda: not self._is_wanted(claimer), REST_S)
+            self._line.append(claimer)
+            self._change.wait_for(lambda: not self._is_wanted(claimer) or self._is_next(claimer))
+            self._line.remove(claimer)
+            self._change.notify_all()
+            if not self._is_wanted(claimer):
+                return 0
+            count = self._share(claimer.channel.claimers)
+            self._reserved += count
+            return count
 
-    def release(self, count: int) -> None:
-        """Undo a reservation; called once its jobs are taken."""
+    def release(self, claimer: Any, count: int, *, is_idle: bool) -> None:
+        """Undo a reservation; called once its jobs are taken, of which an idle claimer had none."""
         with self._change:
             self._reserved -= count
+            (self._idle.add if is_idle else self._idle.discard)(claimer)
             self._change.notify_all()
+
+    def forget(self, claimer: Any) -> None:
+        """Reserve nothing more for a claimer that ended."""
+        with self._change:
+            self._idle.discard(claimer)
+
+    def may_wait(self, claimer: Any) -> bool:
+        """Whether a claim may wait at the server, and keep its room from other queues meanwhile.
+
+        That is so where there is one queue, or where no queue has jobs and each has room for one.
+        """
+        claimers: int = claimer.channel.claimers
+        if claimers == 1 or not self._prefetch_count:
+            return True
+        room = self._prefetch_count - len(self._held)
+        return len(self._idle) >= claimers and room >= claimers
+
+    def _is_wanted(self, claimer: Any) -> bool:
+        return bool(claimer.is_wanted) and not self.is_closed
+
+    def _is_next(self, claimer: Any) -> bool:
+        return self._line[0] is claimer and self._share(1) > 0
+
+    def _share(self, claimers: int) -> int:
+        if not self._prefetch_count:
+            return UNLIMITED
+        room = self._prefetch_count - len(self._held) - self._reserved
+        return min(max(room // claimers, 1), room, CALL_JOBS_MAX)
 
     def interrupt(self) -> None:
         """Let all that wait look again whether they are wanted."""
@@ -235,7 +270,9 @@ class QoS:
                 if one.job.seq in answer.skipped and one.job.lease_id in self._held:
                     one.is_lost = True
                     logger.warning(
-                        "the lease of %s of %r ended: it may run twice", one.job.seq, topic
+                        "the lease of message %d of %r has ended: its task may run twice",
+                        one.job.seq,
+                        topic,
                     )
 
 
