@@ -20,7 +20,7 @@ from typing import Final, Self
 PATIENCE_S: Final = 600.0
 """How long a command may take; some install packages."""
 INTERRUPT_S: Final = 5.0
-"""Between two interrupts of a command that goes on: taskiq's worker deadlocks where a second comes while it handles the first."""
+"""Between two interrupts of a command that goes on: a second one soon after the first deadlocks taskiq's worker."""
 
 SYSTEMCTL: Final = """#!/bin/sh
 # The part of systemd that a page needs: one service, which is the server of this folder.
@@ -163,7 +163,7 @@ class Place:
                 has_ended_well = meanwhile is not None and started.wait() == 0
                 assert has_ended_well, f"{command}\n{printed}"
                 return None
-            return printed + self._read(started, interrupt=Interrupts(started.pid).next)
+            return printed + self._read(started, interrupt=lambda: os.killpg(started.pid, SIGINT))
         finally:
             if started.poll() is None:
                 os.killpg(started.pid, signal.SIGKILL)
@@ -218,19 +218,6 @@ class Place:
                     break
                 printed += piece
         return printed.decode(errors="replace")
-
-
-class Interrupts:
-    """^C to a process group: at once, and again each ten seconds, as a person does where nothing happens."""
-
-    def __init__(self, group: int) -> None:
-        self._group, self._next_s = group, 0.0
-
-    def next(self) -> None:
-        now_s = time.monotonic()
-        if now_s >= self._next_s:
-            self._next_s = now_s + 10
-            os.killpg(self._group, SIGINT)
 
 
 def heed_interrupts() -> None:
