@@ -211,7 +211,6 @@ def test_a_text_that_is_no_type(handler: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     "handler",
     [awaited, yields, yields_soon, Awaits(), AsyncMock(), functools.partial(awaited)],
-    ids=repr,
 )
 def test_a_call_that_does_no_work(handler: Callable[..., Any]) -> None:
     """It is refused before a job is claimed, which would be acked undone. (§10.4)"""
@@ -219,7 +218,7 @@ def test_a_call_that_does_no_work(handler: Callable[..., Any]) -> None:
         require_plain(handler)
 
 
-@pytest.mark.parametrize("handler", [yields, yields_soon, functools.partial(yields)], ids=repr)
+@pytest.mark.parametrize("handler", [yields, yields_soon, functools.partial(yields)])
 def test_nothing_to_await(handler: Callable[..., Any]) -> None:
     """A generator is no work for an event loop either."""
     with pytest.raises(TypeError, match="does no work"):
