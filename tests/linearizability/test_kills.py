@@ -21,7 +21,6 @@ from .clients import (
     LEASE_MS,
     LOGS,
     ORDERED,
-    PRIORITIES,
     QUEUES,
     URGENT,
     Client,
