@@ -68,6 +68,17 @@ def test_a_rebalance_does_not_hide_what_members_had() -> None:
     waiting.cancel()
 
 
+def test_a_member_that_was_told_its_id_changes_nothing_of_what_is_shown() -> None:
+    """KIP-394: it is no member yet."""
+    desk = KafkaDesk()
+    joined = stable(desk)
+    desk.ask("LeaveGroup", 2, group_id="g", member_id=joined.member_id)
+    before = desk.ask("DescribeGroups", groups=["g"]).groups[0]
+    assert (before.group_state, before.protocol_type) == ("Empty", "consumer")
+    assert desk.ask("JoinGroup", **joining()).error_code == errors.MEMBER_ID_REQUIRED
+    assert desk.ask("DescribeGroups", groups=["g"]).groups[0] == before
+
+
 @pytest.mark.parametrize("version", range(3, versions("DescribeGroups").stop))
 def test_what_a_client_may_do_with_a_group_is_told_where_it_asks(version: int) -> None:
     """Read, describe and delete, as its key has the scopes. (KIP-430)"""

@@ -420,12 +420,15 @@ class GroupCommands:
 
     def _summary(self, name: str) -> GroupSummary:
         live, kept = self._coordinator.live.get(name), self._groups.by_name.get(name)
-        generation = 0 if kept is None else kept.generation
+        generation, protocol_type = 0, ""
+        if kept is not None:
+            generation, protocol_type = kept.generation, kept.protocol_type
         if live is None:
             assert kept is not None
             count = len(kept.members)
-            return GroupSummary(name, kept.phase, generation, kept.protocol_type, count)
-        return GroupSummary(name, live.phase, generation, live.protocol_type, len(live.members))
+            return GroupSummary(name, kept.phase, generation, protocol_type, count)
+        protocol_type = live.protocol_type or protocol_type
+        return GroupSummary(name, live.phase, generation, protocol_type, len(live.members))
 
     def _members(self, name: str) -> list[GroupMember]:
         """Each with its assignment, where it has one."""
