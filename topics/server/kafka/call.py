@@ -39,7 +39,11 @@ _OF_TOPIC: Final[Mapping[Scope, int]] = {
     "admin": _CREATE | _ALTER | _DESCRIBE | _ALTER_CONFIGS,
     "delete": _DELETE | _DESCRIBE,
 }
-"""Kafka's operations on a topic, by the scope of a key that allows them; likewise on a server."""
+"""Kafka's operations on a topic, by the scope of a key that allows them; likewise on a group and on a server."""
+_OF_GROUP: Final[Mapping[Scope, int]] = {
+    "read": _READ | _DESCRIBE,
+    "delete": _DELETE | _DESCRIBE,
+}
 _OF_SERVER: Final[Mapping[Scope, int]] = {
     "read": _DESCRIBE,
     "write": _DESCRIBE | _IDEMPOTENT_WRITE,
@@ -151,8 +155,15 @@ class Call:
 
     def operations(self, name: str | None = None) -> int:
         """What the client may do with a topic of that name, or with the server: a bit for each of Kafka's operations."""
+        return self._operations(name, _OF_SERVER if name is None else _OF_TOPIC)
+
+    def operations_on_group(self, name: str) -> int:
+        """As `operations`, with a group of that name."""
+        return self._operations(name, _OF_GROUP)
+
+    def _operations(self, name: str | None, by_scope: Mapping[Scope, int]) -> int:
         found = 0
-        for scope, bits in (_OF_SERVER if name is None else _OF_TOPIC).items():
+        for scope, bits in by_scope.items():
             if self.lacks(scope, name) is None:
                 found |= bits
         return found
