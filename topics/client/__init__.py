@@ -3,8 +3,9 @@
 The package knows the contract, and nothing of the server's own code.  From the top:
 
 - `aio`, `sync`: the clients; their calls for queues, jobs, routers, schedules and groups are in `aioqueues`, `aiojobs`,
-  `aiorouters`, `aioschedules`, `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aiolease_keeper`, `aioworker`, and the same
-  without `aio`: what they return for longer work.  `sync` and nine more are generated (`_generate`).
+  `aiorouters`, `aioschedules`, `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aiotable`,
+  `aiolease_keeper`, `aioworker`, and the same without `aio`: what they return for longer work.  `sync` and ten more
+  are generated (`_generate`).
 - `prefetch`: for threads, jobs of several queues within the room of one keeper.
 - `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
 - `aiofailover`, `failover`: connections to several nodes of one cluster, one of which is asked.
@@ -114,6 +115,7 @@ from topics.client.models import (
     Watched,
     WrittenPartition,
 )
+from topics.client.names import tag_for, tag_of
 from topics.client.options import (
     AppendOptions,
     BatchOptions,
@@ -134,6 +136,7 @@ from topics.client.prefetch import Intake, Prefetch
 from topics.client.producer import Producer, Sent
 from topics.client.retry import Clock, Retry
 from topics.client.sync import Client
+from topics.client.table import Table
 from topics.client.watch import Watch
 from topics.client.worker import Work
 
@@ -141,6 +144,7 @@ if TYPE_CHECKING:
     from topics.client.aio import AsyncClient
     from topics.client.aiolease_keeper import AsyncHeldJob, AsyncLeaseKeeper
     from topics.client.aioproducer import AsyncProducer, AsyncSent
+    from topics.client.aiotable import AsyncTable
     from topics.client.aiowatch import AsyncWatch
     from topics.client.aioworker import AsyncWork
 
@@ -155,6 +159,7 @@ __all__ = [
     "AsyncLeaseKeeper",
     "AsyncProducer",
     "AsyncSent",
+    "AsyncTable",
     "AsyncWatch",
     "AsyncWork",
     "Backoff",
@@ -244,6 +249,7 @@ __all__ = [
     "ServerFault",
     "StablePage",
     "StablePageOptions",
+    "Table",
     "Throttled",
     "TimeLimitExceeded",
     "Tombstone",
@@ -265,6 +271,8 @@ __all__ = [
     "WorkOptions",
     "WriteOptions",
     "WrittenPartition",
+    "tag_for",
+    "tag_of",
 ]
 
 _LATE: Final = {
@@ -273,6 +281,7 @@ _LATE: Final = {
     "AsyncLeaseKeeper": "aiolease_keeper",
     "AsyncProducer": "aioproducer",
     "AsyncSent": "aioproducer",
+    "AsyncTable": "aiotable",
     "AsyncWatch": "aiowatch",
     "AsyncWork": "aioworker",
 }

@@ -20,7 +20,7 @@ from dramatiq.logging import get_logger
 
 from topics.client import Client, HeldJob, Job, TopicNotFound
 from topics.integrations.dramatiq.errors import connection_errors
-from topics.integrations.wire import from_data
+from topics.integrations.wire import message_from
 
 WAIT_MS_MAX: Final = 30_000
 
@@ -83,7 +83,7 @@ class TopicsConsumer(Consumer):
             while self._claimed:
                 job = self._claimed.popleft()
                 try:
-                    message = Message.decode(from_data(job.data))
+                    message = Message.decode(message_from(job.data))
                 except (DecodeError, ValueError) as error:
                     self.logger.error("Job %d of %s is no message.", job.seq, self._topic)
                     job.reject(error)

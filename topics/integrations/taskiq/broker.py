@@ -26,9 +26,10 @@ from topics.client import (
     Throttled,
     TopicNotFound,
     Unreachable,
+    tag_of,
 )
 from topics.integrations.taskiq.connection import Connection
-from topics.integrations.wire import from_data, require_namespace, tag_of, to_data, topic_of
+from topics.integrations.wire import message_from, require_namespace, to_data, topic_of
 
 LEASE_MS: Final = 30_000
 """How soon another worker has the tasks of a worker that died."""
@@ -180,7 +181,7 @@ class TopicsBroker(AsyncBroker):
 
     async def _message(self, job: "AsyncHeldJob[msgspec.Raw]") -> AckableMessage | None:
         try:
-            data = from_data(job.data)
+            data = message_from(job.data)
         except ValueError as error:
             reason = str(error)
             logger.error("Job %d of %s is no task: %s", job.seq, job.queue, reason)
