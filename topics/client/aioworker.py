@@ -38,6 +38,7 @@ from topics.client.held_job import (
 )
 from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.models import Claimed, Job
+from topics.client.tracing import mark_failed, process_span
 from topics.client.worker_state import Claim, WorkerState, chunks
 
 D = TypeVar("D")
@@ -86,6 +87,7 @@ class AsyncHeldJob(BaseHeldJob[D]):
             with suppress(TopicsError):
                 await self.nack(reason=reason_of(error))
             raise
+        self._begin()
         return self
 
     async def __aexit__(
@@ -94,9 +96,11 @@ class AsyncHeldJob(BaseHeldJob[D]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None:
-            await self.ack()
-        else:
+        with self._entered:
+            mark_failed(self._span, error)
+            if error is None:
+                await self.ack()
+                return
             # As in `HeldJob.__exit__`.
             with suppress(TopicsError):
                 if isinstance(error, Exception):
@@ -373,11 +377,22 @@ class AsyncWork(Generic[D]):
         handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
         on_error: OnError[AsyncHeldJob[D]],
     ) -> bool:
+        with process_span(self.queue, job) as span:
+            return await self._process(job, handler, on_error, span)
+
+    async def _process(
+        self,
+        job: AsyncHeldJob[D],
+        handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
+        on_error: OnError[AsyncHeldJob[D]],
+        span: Any,
+    ) -> bool:
         try:
             job.require_fit()
             returned = await handler(job)
         except BaseException as raised:
             error = _failure(raised)
+            mark_failed(span, error)
             if error is None:
                 self.stop()
                 await self._give_back([job])

@@ -43,6 +43,7 @@ from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.models import Claimed, Job
 from topics.client.session import Session
 from topics.client.time_limit import TimeLimit
+from topics.client.tracing import mark_failed, process_span
 from topics.client.worker_state import Claim, WorkerState, chunks
 
 D = TypeVar("D")
@@ -104,6 +105,7 @@ class HeldJob(BaseHeldJob[D]):
             with suppress(TopicsError):
                 self.nack(reason=reason_of(error))
             raise
+        self._begin()
         return self
 
     def __exit__(
@@ -112,9 +114,11 @@ class HeldJob(BaseHeldJob[D]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None:
-            self.ack()
-        else:
+        with self._entered:
+            mark_failed(self._span, error)
+            if error is None:
+                self.ack()
+                return
             # The exception of the block goes on, and one of the nack would hide it.  Where the
             # nack does not arrive, the lease runs out.
             with suppress(TopicsError):
@@ -468,6 +472,10 @@ class Work(Generic[D]):
         return done
 
     def _handle(self, job: HeldJob[D], handling: "_Handling[D]") -> bool:
+        with process_span(self.queue, job) as span:
+            return self._process(job, handling, span)
+
+    def _process(self, job: HeldJob[D], handling: "_Handling[D]", span: Any) -> bool:
         limit, on_error = handling.limit, handling.on_error
         timed = None if limit is None else limit.begin(job)
 
@@ -479,6 +487,7 @@ class Work(Generic[D]):
             returned = handling.handler(job)
             require_done(handling.handler, returned)
         except BaseException as error:
+            mark_failed(span, error)
             if not is_in_time() and isinstance(error, Exception):
                 return False
             if not is_failure(error):
@@ -489,6 +498,8 @@ class Work(Generic[D]):
             on_error(job, error)
         else:
             if not is_in_time():
+                assert limit is not None
+                mark_failed(span, time_limit_exceeded(job, limit.limit_s))
                 return False
             self._keeper.done(job, returned)
         if job.is_lost:
