@@ -27,6 +27,7 @@ from topics.client.lease_state import (
     rejected,
 )
 from topics.client.models import Acked, Claimed, Job, Nacked
+from topics.client.tracing import mark_failed
 
 D = TypeVar("D")
 
@@ -70,6 +71,7 @@ class AsyncHeldJob(BaseHeldJob[D]):
             with suppress(TopicsError):
                 await self.nack(reason=error)
             raise
+        self._begin()
         return self
 
     async def __aexit__(
@@ -78,18 +80,20 @@ class AsyncHeldJob(BaseHeldJob[D]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        leaving = self.keeper.leaving([self])
-        if error is None:
-            async with leaving:
-                await self.ack()
-            return
-        # As in `HeldJob.__exit__`.
-        with suppress(TopicsError):
-            async with leaving:
-                if isinstance(error, Exception):
-                    await self.nack(reason=error)
-                else:
-                    await self.nack(delay_ms=0)
+        with self._entered:
+            mark_failed(self._span, error)
+            leaving = self.keeper.leaving([self])
+            if error is None:
+                async with leaving:
+                    await self.ack()
+                return
+            # As in `HeldJob.__exit__`.
+            with suppress(TopicsError):
+                async with leaving:
+                    if isinstance(error, Exception):
+                        await self.nack(reason=error)
+                    else:
+                        await self.nack(delay_ms=0)
 
 
 class AsyncLeaseKeeper(Generic[D]):

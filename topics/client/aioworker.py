@@ -28,6 +28,7 @@ from topics.client.held_job import (
 )
 from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.models import Claimed, Job
+from topics.client.tracing import mark_failed, process_span
 from topics.client.worker_state import RESULT_REFUSED, Claim, WorkerState
 
 D = TypeVar("D")
@@ -198,11 +199,22 @@ class AsyncWork(Generic[D]):
         handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
         on_error: OnError[AsyncHeldJob[D]],
     ) -> bool:
+        with process_span(self.queue, job) as span:
+            return await self._process(job, handler, on_error, span)
+
+    async def _process(
+        self,
+        job: AsyncHeldJob[D],
+        handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
+        on_error: OnError[AsyncHeldJob[D]],
+        span: Any,
+    ) -> bool:
         try:
             job.require_fit()
             returned = await handler(job)
         except BaseException as raised:
             error = _failure(raised)
+            mark_failed(span, error)
             if error is None:
                 self.stop()
                 await self._give_back([job])

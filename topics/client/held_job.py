@@ -5,11 +5,13 @@ the calls that end it.  Invariant: a job leaves the hand once.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from enum import Enum
 from typing import Any, Final, Generic, TypeGuard, TypeVar
 
 from topics.client.errors import LeaseLost, TimeLimitExceeded
 from topics.client.models import Job
+from topics.client.tracing import process_span
 from topics.client.unfit import UnfitJob
 
 D = TypeVar("D")
@@ -90,6 +92,11 @@ class BaseHeldJob(Generic[D]):
         """Raises BadAnswer: The job does not fit the type that was asked for."""
         if isinstance(self._job, UnfitJob):
             self._job.refuse()
+
+    def _begin(self) -> None:
+        """Begin the span of a job that is entered, where the program traces; `_entered` ends it."""
+        self._entered = ExitStack()
+        self._span = self._entered.enter_context(process_span(self.queue, self))
 
     @property
     def lease_id(self) -> str:

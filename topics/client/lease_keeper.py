@@ -28,6 +28,7 @@ from topics.client.lease_state import (
 )
 from topics.client.models import Acked, Job, Nacked
 from topics.client.session import Session
+from topics.client.tracing import mark_failed
 
 D = TypeVar("D")
 
@@ -89,6 +90,7 @@ class HeldJob(BaseHeldJob[D]):
             with suppress(TopicsError):
                 self.nack(reason=error)
             raise
+        self._begin()
         return self
 
     def __exit__(
@@ -97,17 +99,19 @@ class HeldJob(BaseHeldJob[D]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        leaving = self.keeper.leaving([self])
-        if error is None:
-            with leaving:
-                self.ack()
-            return
-        # The exception of the block goes on, and one of the nack would hide it.
-        with suppress(TopicsError), leaving:
-            if isinstance(error, Exception):
-                self.nack(reason=error)
-            else:
-                self.nack(delay_ms=0)
+        with self._entered:
+            mark_failed(self._span, error)
+            leaving = self.keeper.leaving([self])
+            if error is None:
+                with leaving:
+                    self.ack()
+                return
+            # The exception of the block goes on, and one of the nack would hide it.
+            with suppress(TopicsError), leaving:
+                if isinstance(error, Exception):
+                    self.nack(reason=error)
+                else:
+                    self.nack(delay_ms=0)
 
 
 class LeaseKeeper(Generic[D]):

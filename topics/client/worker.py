@@ -36,6 +36,7 @@ from topics.client.lease_keeper import HeldJob, LeaseKeeper
 from topics.client.models import Claimed, Job
 from topics.client.session import Session
 from topics.client.time_limit import TimeLimit
+from topics.client.tracing import mark_failed, process_span
 from topics.client.worker_state import RESULT_REFUSED, Claim, WorkerState
 
 D = TypeVar("D")
@@ -253,6 +254,10 @@ class Work(Generic[D]):
         return done
 
     def _handle(self, job: HeldJob[D], handling: "_Handling[D]") -> bool:
+        with process_span(self.queue, job) as span:
+            return self._process(job, handling, span)
+
+    def _process(self, job: HeldJob[D], handling: "_Handling[D]", span: Any) -> bool:
         limit, on_error = handling.limit, handling.on_error
         timed = None if limit is None else limit.begin(job)
 
@@ -264,6 +269,7 @@ class Work(Generic[D]):
             returned = handling.handler(job)
             require_done(handling.handler, returned)
         except BaseException as error:
+            mark_failed(span, error)
             if not is_in_time() and isinstance(error, Exception):
                 return False
             if not is_failure(error):
@@ -274,6 +280,8 @@ class Work(Generic[D]):
             on_error(job, error)
         else:
             if not is_in_time():
+                assert limit is not None
+                mark_failed(span, time_limit_exceeded(job, limit.limit_s))
                 return False
             self._done(job, returned)
         if job.is_lost:

@@ -1,14 +1,14 @@
 // `Server`: how a client's server is. Making one sends nothing.
 
-import type { Client } from "./client.js";
 import type { Cluster, Health, Limits, Metrics, Ready, Signalled } from "./models.js";
+import type { Connected } from "./resource.js";
 import type { Call, Session } from "./session.js";
 
 /** The server of a client (§8). */
 export class Server {
   readonly #session: Session;
 
-  constructor(client: Client) {
+  constructor(client: Connected) {
     this.#session = client.session;
   }
 

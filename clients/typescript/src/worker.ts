@@ -9,7 +9,7 @@ import { pushedJobs } from "./pushed-jobs.js";
 import type { Claimed, Job } from "./models.js";
 import type { Queue } from "./queue.js";
 import { randomHex } from "./random.js";
-import { Backoff, now } from "./retry.js";
+import { Attempts, now } from "./retry.js";
 import { Settled, sleep } from "./waiting.js";
 
 /**
@@ -232,7 +232,8 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
 
   async #claimAll(): Promise<void> {
     const { drain = false, wait_ms = 5000, lease_ms } = this.#options;
-    let idle = new Backoff(this.queue.session.retry);
+    const pauses = () => new Attempts({ ...this.queue.session.options.retry, for_ms: Infinity });
+    let idle = pauses();
     while (!this.#isStopping && this.#remaining > 0) {
       const max = Math.min(this.#concurrency - this.#running.size, this.#remaining);
       if (max <= 0) {
@@ -243,11 +244,11 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
       const options = { node: this.node, max, lease_ms, wait_ms: drain ? undefined : wait_ms };
       const claimed = await this.#claim(options);
       for (const job of claimed.claimed) this.#begin(job);
-      if (claimed.count > 0) idle = new Backoff(this.queue.session.retry);
+      if (claimed.count > 0) idle = pauses();
       else if (!drain) {
         // A server that did not hold the answer back: without a pause this would be a busy loop.
-        if (now() - begun_ms < wait_ms / 2) await this.#pause(idle.next());
-      } else if (PACED.includes(claimed.waits ?? "")) await this.#pause(idle.next());
+        if (now() - begun_ms < wait_ms / 2) await this.#pause(idle.pause()!);
+      } else if (PACED.includes(claimed.waits ?? "")) await this.#pause(idle.pause()!);
       else if (this.#running.size > 0) await this.#oneFreed();
       else return;
     }
