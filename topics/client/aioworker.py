@@ -26,6 +26,7 @@ from topics.client.held_job import (
     log_error,
     time_limit_exceeded,
 )
+from topics.client.hooks import require_hook
 from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.models import Claimed, Job
 from topics.client.tracing import mark_failed, process_span
@@ -160,6 +161,7 @@ class AsyncWork(Generic[D]):
                 reason, and `on_error` is given `TimeLimitExceeded`.
         """
         require_awaited(handler)
+        require_hook("on_error", on_error)
         self._state.take_type_of(handler)
 
         async def handle(job: AsyncHeldJob[D]) -> object:

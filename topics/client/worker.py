@@ -31,6 +31,7 @@ from topics.client.held_job import (
     log_error,
     time_limit_exceeded,
 )
+from topics.client.hooks import require_hook
 from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.lease_keeper import HeldJob, LeaseKeeper
 from topics.client.models import Claimed, Job
@@ -205,6 +206,7 @@ class Work(Generic[D]):
                 that other threads have in hand are finished first.
         """
         require_plain(handler)
+        require_hook("on_error", on_error)
         self._state.take_type_of(handler)
         handling = _Handling(handler, on_error, self._limit(time_limit_s, on_error))
         try:
