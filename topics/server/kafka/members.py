@@ -61,6 +61,7 @@ def join(call: Call) -> Steps[Any]:
             protocol_name=None if call.version >= _TYPED_FROM else "",
             member_id=member_id,
         )
+    call.client.joined(request.group_id)
     members = [
         T.JoinGroupResponseMember(member_id=member, group_instance_id=instance, metadata=metadata)
         for member, instance, metadata in found.members
@@ -159,6 +160,7 @@ def leave(call: Call) -> Steps[Any]:
         found: GroupLeft = yield from call.ask(LeaveGroup(request.group_id, named))
     except Rejection as refusal:
         return T.LeaveGroupResponse(error_code=errors.code_of_group(refusal))
+    call.client.joined("")
     codes = [0 if fault is None else errors.FAULTS[fault] for fault in found.faults]
     if call.version < _MEMBERS_FROM:
         return T.LeaveGroupResponse(error_code=codes[0])

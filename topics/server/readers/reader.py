@@ -38,6 +38,7 @@ from topics.server.readers.channel import Channel, Handed
 from topics.server.readers.handover import Handover, ReadKind, asked
 from topics.server.readers.held_files import holds_unlinked
 from topics.server.readers.messages import (
+    AskClients,
     Borrow,
     Crowded,
     Drain,
@@ -58,6 +59,7 @@ from topics.server.readers.messages import (
     Returned,
     Serving,
     Stats,
+    ToldClients,
     decode_hello,
     decode_to_reader,
     settings_of,
@@ -452,6 +454,8 @@ class Reader:
                 self._put_keys(entries)
             case Crowded(is_crowded):
                 self._is_crowded = is_crowded
+            case AskClients(number, asked):
+                self._channel.send(ToldClients(number, self._exchange.clients.page(asked)))
             case Drain():
                 # At once: the ends of streams that come behind it are those of a stop.
                 self._shared.is_draining = True
