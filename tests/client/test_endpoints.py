@@ -1,5 +1,6 @@
 """What the client sends for each call, and what it makes of the answer."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,6 +214,23 @@ def test_topic_state(face: Any) -> None:
     assert script.lines == ["GET /v0/topics/jobs?touch=false"]
     assert (state.count, state.next_seq, state.last_read_ts) == (7, 10, None)
     assert state.config == TopicConfig(cap_records=7, durable=True, durability="fsync")
+
+
+def test_create_topic(face: Any) -> None:
+    """A topic that exists keeps its config; whether it was created. (§1.1)"""
+    seqs = {"head_seq": 0, "earliest_seq": 1, "next_seq": 1, "count": 0, "bytes": 0}
+    config = {"type": "log"}
+    there = Script(ok({"topic": "jobs", **seqs, "config": config}))
+    missing = Script(
+        error(404, "topic_not_found"), ok({"topic": "jobs", "created": True, "config": config}, 201)
+    )
+    create: Any = lambda c: c.create_topic("jobs", ttl_ms=9)  # noqa: E731
+
+    assert [face(script).do(create) for script in (there, missing)] == [False, True]
+
+    assert there.lines == ["GET /v0/topics/jobs?touch=false"]
+    assert missing.lines == ["GET /v0/topics/jobs?touch=false", "PUT /v0/topics/jobs"]
+    assert json.loads(missing.requests[1].content) == {"ttl_ms": 9}
 
 
 def test_put_topic(face: Any) -> None:

@@ -23,6 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from topics.client.errors import (
+    PASSING,
     BadAnswer,
     BatchTooLarge,
     CallTimeout,
@@ -149,6 +150,7 @@ if TYPE_CHECKING:
     from topics.client.aioworker import AsyncWork
 
 __all__ = [
+    "PASSING",
     "Acked",
     "AppendOptions",
     "Appended",

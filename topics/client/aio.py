@@ -28,6 +28,7 @@ from topics.client.aiotable import AsyncTable
 from topics.client.aiowatch import AsyncWatch
 from topics.client.batching import Batcher
 from topics.client.decoding import kind_of
+from topics.client.errors import TopicNotFound
 from topics.client.models import (
     Appended,
     AppendedMany,
@@ -165,6 +166,23 @@ class AsyncClient(
         An option that is left out returns to its default.  Options: `Config`.
         """
         return self.session.do(endpoints.put_topic(topic, config))
+
+    def create_topic(self, topic: str, **config: Unpack[Config]) -> Coroutine[Any, Any, bool]:
+        """Create a topic where it is missing; whether it was.  A topic that exists keeps its config.
+
+            await client.create_topic("jobs", type="queue", max_deliveries=5)
+
+        Of two such calls at once the config of the later one may win.  Options: `Config`.
+        """
+        require(Config, config, "create_topic()")
+        return self._create(topic, config)
+
+    async def _create(self, topic: str, config: Config) -> bool:
+        try:
+            await self.topic(topic, touch=False)
+        except TopicNotFound:
+            return (await self.put_topic(topic, **config)).created
+        return False
 
     def configure_topic(
         self, topic: str, **changes: Unpack[Config]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from topics.client import endpoints, paging
 from topics.client.batching import Batcher
 from topics.client.decoding import kind_of
+from topics.client.errors import TopicNotFound
 from topics.client.groups import GroupCalls
 from topics.client.jobs import JobCalls
 from topics.client.models import (
@@ -153,6 +154,23 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         An option that is left out returns to its default.  Options: `Config`.
         """
         return self.session.do(endpoints.put_topic(topic, config))
+
+    def create_topic(self, topic: str, **config: Unpack[Config]) -> bool:
+        """Create a topic where it is missing; whether it was.  A topic that exists keeps its config.
+
+            client.create_topic("jobs", type="queue", max_deliveries=5)
+
+        Of two such calls at once the config of the later one may win.  Options: `Config`.
+        """
+        require(Config, config, "create_topic()")
+        return self._create(topic, config)
+
+    def _create(self, topic: str, config: Config) -> bool:
+        try:
+            self.topic(topic, touch=False)
+        except TopicNotFound:
+            return (self.put_topic(topic, **config)).created
+        return False
 
     def configure_topic(self, topic: str, **changes: Unpack[Config]) -> Configured:
         """Change some fields of an existing topic's config and keep the others.
