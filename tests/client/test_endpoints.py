@@ -318,6 +318,28 @@ def test_delete_topic(face: Any) -> None:
     assert (answer.deleted, answer.routers_removed) == (True, ["a->b"])
 
 
+def test_who_is_connected(face: Any) -> None:
+    """Page by page, of one topic or of all; one that names what is no topic is left out. (§8.9)"""
+    place = {"topic": "t", "partition": 2, "seq": 4, "lag": 3}
+    first = {"client": "0-1", "kind": "watch", "address": "192.0.2.1", "since_ms": 5, "lag": 3}
+    bad = {"client": "0-2", "kind": "watch", "topics": [{"topic": "../x"}]}
+    script = Script(
+        ok({"clients": [{**first, "topics": [place]}, bad], "next_after": "0-2"}),
+        ok({"clients": [{"client": "1-1", "kind": "work", "in_flight": 2}], "next_after": None}),
+        ok({"clients": [], "next_after": None}),
+    )
+    watch, work = face(script).do(lambda c: c.clients(topic="t", page_size=2))
+    assert script.lines == [
+        "GET /v0/clients?topic=t&limit=2",
+        "GET /v0/clients?topic=t&limit=2&after=0-2",
+    ]
+    assert (watch.client, watch.key, watch.lag, watch.in_flight) == ("0-1", None, 3, None)
+    assert (watch.topics[0].partition, watch.topics[0].seq) == (2, 4)
+    assert (work.client, work.in_flight) == ("1-1", 2)
+    assert face(script).do(lambda c: c.clients()) == []
+    assert script.lines[2] == "GET /v0/clients?limit=1000"
+
+
 def test_probes(face: Any) -> None:
     """Health, readiness, metrics in both forms, and the limits in force. (§8)"""
     script = Script(ok({"status": "ok", "version": "0.1.0", "uptime_ms": 5}))

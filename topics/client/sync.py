@@ -21,6 +21,7 @@ from topics.client.models import (
     Appended,
     AppendedMany,
     Configured,
+    ConnectedClient,
     Deleted,
     Diff,
     Health,
@@ -607,6 +608,22 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
     def limits(self) -> dict[str, Any]:
         """The limits in force."""
         return self.session.do(endpoints.limits())
+
+    def clients(
+        self, *, topic: str | None = None, page_size: int = 1000
+    ) -> Iterator[ConnectedClient]:
+        """Who is connected, page by page: streams, WebSockets, workers, requests that wait, Kafka connections.
+
+            for one in client.clients(topic="orders"):
+                print(one.kind, one.address, one.lag)
+
+        Of a cluster these are the clients of the node that answers.  Needs a key with the scope `admin`.
+
+        Args:
+            topic: Those alone that have to do with it.
+            page_size: Clients of one request.
+        """
+        return self.session.items(paging.clients(topic=topic, page_size=page_size))
 
     def cluster(self) -> dict[str, Any]:
         """The cluster that the server is in, as it knows it; `enabled` is False where it is in
