@@ -23,11 +23,7 @@ COUNTING = ("README.md", "api.md", "backup.md", "tutorial.md", "upgrade.md")
 
 @pytest.fixture(scope="session")
 def toured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the tour of the README leaves in the data directory."""
-    folder = tmp_path_factory.mktemp("tour")
-    with Place(folder, TOOLS) as place:
-        read(ROOT / "README.md", place)
-    return folder / "topics-data"
+    return tour(tmp_path_factory.mktemp("tour"), TOOLS)
 
 
 @pytest.mark.parametrize(
@@ -40,11 +36,23 @@ def toured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_page_is_true(page: Path, toured: Path, tmp_path: Path) -> None:
     """What it says to type can be typed, in its order, and does what it says."""
+    follow(page, tmp_path, toured, TOOLS)
+
+
+def tour(folder: Path, tools: Path, clone: Path | None = None) -> Path:
+    """What the tour of the README leaves in the data directory."""
+    with Place(folder, tools, clone) as place:
+        read(ROOT / "README.md", place)
+    return folder / "topics-data"
+
+
+def follow(page: Path, folder: Path, toured: Path, tools: Path, clone: Path | None = None) -> None:
+    """Read a page in a folder, after the tour where it does not begin with a new server."""
     if page.name not in COUNTING:
-        shutil.copytree(toured, tmp_path / "topics-data")
+        shutil.copytree(toured, folder / "topics-data")
     if any(map(is_module, blocks(page))):
         typescript.require_node()
-    with Place(tmp_path, TOOLS) as place:
+    with Place(folder, tools, clone) as place:
         read(page, place)
 
 

@@ -3,15 +3,17 @@
 The package knows the contract, and nothing of the server's own code.  From the top:
 
 - `aio`, `sync`: the clients; their calls for queues, jobs, routers, schedules and groups are in `aioqueues`, `aiojobs`,
-  `aiorouters`, `aioschedules`, `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
-  what they return for longer work.  `sync` and nine more are generated (`_generate`).
+  `aiorouters`, `aioschedules`, `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aiotable`,
+  `aiolease_keeper`, `aioworker`, and the same without `aio`: what they return for longer work.  `sync` and ten more
+  are generated (`_generate`).
+- `prefetch`: for threads, jobs of several queues within the room of one keeper.
 - `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
 - `aiofailover`, `failover`: connections to several nodes of one cluster, one of which is asked.
 - `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
 - What comes back: an `answer`, or one of the `faults`.  Where the server is: `target`, `address`.
 - Without I/O, for both: the calls (`endpoints`, `call`), the JSON of records (`encoding`, `decoding`), pages
   and batches (`paging`, `batching`, `accumulator`), streams (`sse`, `streams`, `watch_state`,
-  `job_stream`), workers (`worker_state`, `held_job`).
+  `job_stream`), workers (`worker_state`), leases (`lease_state`, `held_job`).
 
 The asynchronous half, and asyncio with it, is loaded when one of its names is first used, httpx when
 a client is made that needs it: a command of the command line does without both.
@@ -52,6 +54,7 @@ from topics.client.errors import (
     Unreachable,
 )
 from topics.client.job_options import JobOptions
+from topics.client.lease_keeper import HeldJob, LeaseKeeper
 from topics.client.models import (
     Acked,
     Appended,
@@ -112,6 +115,7 @@ from topics.client.models import (
     Watched,
     WrittenPartition,
 )
+from topics.client.names import tag_for, tag_of
 from topics.client.options import (
     AppendOptions,
     BatchOptions,
@@ -119,6 +123,7 @@ from topics.client.options import (
     CallOptions,
     Config,
     DiffOptions,
+    KeeperOptions,
     ProducerOptions,
     ReadOptions,
     ScheduleOptions,
@@ -127,17 +132,21 @@ from topics.client.options import (
     WorkOptions,
     WriteOptions,
 )
+from topics.client.prefetch import Intake, Prefetch
 from topics.client.producer import Producer, Sent
 from topics.client.retry import Clock, Retry
 from topics.client.sync import Client
+from topics.client.table import Table
 from topics.client.watch import Watch
-from topics.client.worker import HeldJob, Work
+from topics.client.worker import Work
 
 if TYPE_CHECKING:
     from topics.client.aio import AsyncClient
+    from topics.client.aiolease_keeper import AsyncHeldJob, AsyncLeaseKeeper
     from topics.client.aioproducer import AsyncProducer, AsyncSent
+    from topics.client.aiotable import AsyncTable
     from topics.client.aiowatch import AsyncWatch
-    from topics.client.aioworker import AsyncHeldJob, AsyncWork
+    from topics.client.aioworker import AsyncWork
 
 __all__ = [
     "Acked",
@@ -147,8 +156,10 @@ __all__ = [
     "Assigned",
     "AsyncClient",
     "AsyncHeldJob",
+    "AsyncLeaseKeeper",
     "AsyncProducer",
     "AsyncSent",
+    "AsyncTable",
     "AsyncWatch",
     "AsyncWork",
     "Backoff",
@@ -179,6 +190,7 @@ __all__ = [
     "GroupSummary",
     "Health",
     "HeldJob",
+    "Intake",
     "InvalidRequest",
     "Job",
     "JobFailed",
@@ -187,7 +199,9 @@ __all__ = [
     "JobOptions",
     "JobReason",
     "JobsChanged",
+    "KeeperOptions",
     "KeyRequired",
+    "LeaseKeeper",
     "LeaseLost",
     "LostLately",
     "Nacked",
@@ -200,6 +214,7 @@ __all__ = [
     "PartitionRequired",
     "PartitionState",
     "PayloadTooLarge",
+    "Prefetch",
     "Producer",
     "ProducerOptions",
     "Purged",
@@ -234,6 +249,7 @@ __all__ = [
     "ServerFault",
     "StablePage",
     "StablePageOptions",
+    "Table",
     "Throttled",
     "TimeLimitExceeded",
     "Tombstone",
@@ -255,13 +271,17 @@ __all__ = [
     "WorkOptions",
     "WriteOptions",
     "WrittenPartition",
+    "tag_for",
+    "tag_of",
 ]
 
 _LATE: Final = {
     "AsyncClient": "aio",
-    "AsyncHeldJob": "aioworker",
+    "AsyncHeldJob": "aiolease_keeper",
+    "AsyncLeaseKeeper": "aiolease_keeper",
     "AsyncProducer": "aioproducer",
     "AsyncSent": "aioproducer",
+    "AsyncTable": "aiotable",
     "AsyncWatch": "aiowatch",
     "AsyncWork": "aioworker",
 }

@@ -24,6 +24,7 @@ from topics.client.aioqueues import AsyncQueueCalls
 from topics.client.aiorouters import AsyncRouterCalls
 from topics.client.aioschedules import AsyncScheduleCalls
 from topics.client.aiosession import AsyncSession
+from topics.client.aiotable import AsyncTable
 from topics.client.aiowatch import AsyncWatch
 from topics.client.batching import Batcher
 from topics.client.decoding import kind_of
@@ -409,6 +410,25 @@ class AsyncClient(
         kind = kind_of(record_type, decode)
         pages = paging.latest(topic, kind, prefix=prefix, include_meta=include_meta)
         return self.session.items(pages)
+
+    @overload
+    def table(self, topic: str, **config: Unpack[Config]) -> AsyncTable[Any]: ...
+
+    @overload
+    def table(self, topic: str, *, decode: type[D], **config: Unpack[Config]) -> AsyncTable[D]: ...
+
+    def table(
+        self, topic: str, *, decode: type[Any] | None = None, **config: Unpack[Config]
+    ) -> AsyncTable[Any]:
+        """A topic as values by key, with waits and times to live.
+
+        Args:
+            decode: The type of the values; by default whatever JSON says.
+
+        Options: `Config`, of the topic where it is created; `compact` is true unless it is given.
+        """
+        require(Config, config, "table()")
+        return AsyncTable(self, topic, kind_of(Record, decode), config)
 
     @overload
     def read(

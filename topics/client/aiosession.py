@@ -15,6 +15,7 @@ from topics.client.answer import AsyncStreamedAnswer
 from topics.client.call import Call, Outcome
 from topics.client.errors import TopicsError
 from topics.client.faults import Fault
+from topics.client.hooks import require_hook
 from topics.client.paging import Pages
 from topics.client.position import HEADER, LastPosition
 from topics.client.retry import Attempts, Clock, OnRetry, Retry
@@ -49,6 +50,7 @@ class AsyncSession:
         sleep: Callable[[float], Awaitable[None]],
         on_retry: OnRetry | None = None,
     ) -> None:
+        require_hook("on_retry", on_retry)
         self.retry = retry
         self.clock = clock
         self.sleep = sleep

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 import msgspec
 
 from topics.client.decoding import TOO_DEEP
-from topics.client.foreign import is_foreign, is_model, json_types
+from topics.client.foreign import Hook, hook_of, is_foreign, is_model, json_types
 from topics.client.models import NewRecord
 from topics.nesting import DEPTH_MAX, deep, depth_of
 
@@ -200,14 +200,23 @@ def _has_fields(value: object) -> bool:
     )
 
 
-def _faulty_texts(value: Any) -> Iterator[str]:
+def _faulty_texts(value: Any, hook: Hook = json_types) -> Iterator[str]:
     """What is wrong with each `msgspec.Raw` of a class with fields."""
     texts: list[msgspec.Raw] = []
-    # The hook gets each `msgspec.Raw`, which is JSON already, and what has no form in JSON.
-    msgspec.to_builtins(value, enc_hook=lambda part: texts.append(part))
+    _to_builtins(value, hook, texts)
     for text in texts:
-        if isinstance(text, msgspec.Raw) and (fault := why_not_json(text)) is not None:
+        if (fault := why_not_json(text)) is not None:
             yield fault
+
+
+def _to_builtins(value: Any, hook: Hook, texts: list[msgspec.Raw]) -> Any:
+    """A value as msgspec sends it: made of dicts, lists and scalars.  A `msgspec.Raw` goes to `texts`, and is
+    None."""
+
+    def convert(part: Any) -> Any:
+        return texts.append(part) if isinstance(part, msgspec.Raw) else hook(part)
+
+    return msgspec.to_builtins(value, enc_hook=convert)
 
 
 def why_not_json(text: msgspec.Raw | bytes) -> str | None:
@@ -270,7 +279,7 @@ def _encode_in_steps(root: Any, where: str, default: Default | None) -> bytes:
             parts = iter(value.items()) if isinstance(value, dict) else enumerate(value)
             path.append(_Open(parts, b"}" if is_object else b"]", conversions, id(value)))
             pieces.append(b"{" if is_object else b"[")
-        elif (text := _leaf_or_refused(value, where, path)) is not None:
+        elif (text := _leaf_or_refused(value, where, path, default)) is not None:
             pieces.append(text)
         elif default is None and not is_foreign(value):
             raise TypeError(
@@ -308,22 +317,24 @@ def _converted(value: Any, default: Default | None, where: str, path: list[_Open
         assert default is not None
         return default(value)
     try:
-        return json_types(value)
+        return json_types(value, default)
     except (TypeError, ValueError) as error:
         what = f"JSON has no form for this {_kind(value)}: {error}"
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{what}, at {_place(where, path)}") from error
 
 
-def _leaf_or_refused(value: Any, where: str, path: list[_Open]) -> bytes | None:
+def _leaf_or_refused(
+    value: Any, where: str, path: list[_Open], default: Default | None
+) -> bytes | None:
     """As `_leaf`, however deep."""
     try:
-        return deep(lambda leaf: _leaf(leaf, where, path))(value)
+        return deep(lambda leaf: _leaf(leaf, where, path, default))(value)
     except RecursionError:
         raise ValueError(f"{TOO_DEEP}, at {_place(where, path)}") from None
 
 
-def _leaf(value: Any, where: str, path: list[_Open]) -> bytes | None:
+def _leaf(value: Any, where: str, path: list[_Open], default: Default | None) -> bytes | None:
     """The text of what is no container; None where JSON has no form for it.
 
     Raises:
@@ -337,15 +348,15 @@ def _leaf(value: Any, where: str, path: list[_Open]) -> bytes | None:
         return None
     if not isinstance(value, str | int | float | None) and not _has_fields(value):
         return None
-    inner = ""
+    inner, hook = "", hook_of(default)
     try:
-        text = _json(value)
-        number, inner = _not_finite(value) if b"null" in text else (None, "")
+        text = msgspec.json.encode(value, enc_hook=hook) if _has_fields(value) else _json(value)
+        number, inner = _not_finite(value, hook) if b"null" in text else (None, "")
         if number is not None:
             what = f"JSON has no form for {number}"
         elif not _has_fields(value):
             return text
-        elif (fault := next(_faulty_texts(value), None)) is not None:
+        elif (fault := next(_faulty_texts(value, hook), None)) is not None:
             what = f"{_not_one(fault)}, in {_kind(value)}"
         else:
             return _within(text, where, path)
@@ -413,10 +424,9 @@ def _may_hold_one(value: Any) -> bool:
         return True
 
 
-def _not_finite(value: Any) -> tuple[float | None, str]:
+def _not_finite(value: Any, hook: Hook) -> tuple[float | None, str]:
     """The first NaN or infinity, with its place in the value; None where there is none."""
-    # Dataclasses, sets and the like as msgspec sends them: as dicts, lists and numbers.
-    stack = [(msgspec.to_builtins(value, enc_hook=_parts_of), "")]
+    stack = [(_to_builtins(value, hook, []), "")]
     while stack:
         part, where = stack.pop()
         if isinstance(part, dict):
@@ -426,7 +436,3 @@ def _not_finite(value: Any) -> tuple[float | None, str]:
         elif isinstance(part, float) and not isfinite(part):
             return part, where
     return None, ""
-
-
-def _parts_of(value: Any) -> Any:
-    return json_types(value) if is_foreign(value) else None

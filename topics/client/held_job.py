@@ -26,7 +26,9 @@ class JobState(Enum):
     | HELD     | `ack`, `nack`, the end of the work              | SETTLING        |
     | HELD     | an extension that the server skipped            | LOST            |
     | SETTLING | the server's answer                             | ACKED or NACKED |
-    | SETTLING | an answer that skips it, or no answer at all    | LOST            |
+    | SETTLING | an answer that skips it, or no such queue       | LOST            |
+    | SETTLING | a refusal, or no answer at all                  | HELD            |
+    | HELD     | a keeper that leaves its lease to end           | LOST            |
     """
 
     HELD = "held"
@@ -128,6 +130,8 @@ class BaseHeldJob(Generic[D]):
         return self.state not in (JobState.HELD, JobState.SETTLING)
 
 
+Reason = str | BaseException | None
+"""Why a job was not done: a text, or the exception that it ended with."""
 REASON_CHARS: Final = 1024
 """Of a reason; the server keeps so many bytes."""
 
@@ -143,6 +147,11 @@ def reason_of(error: BaseException) -> str:
     kind = type(error).__name__
     said = f"{kind}: {text}" if text else kind
     return said[:REASON_CHARS].encode("utf-8", "replace").decode()
+
+
+def reason_text(reason: Reason) -> str | None:
+    """A reason as its nack says it."""
+    return reason_of(reason) if isinstance(reason, BaseException) else reason
 
 
 class WrongHandler(TypeError):

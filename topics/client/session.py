@@ -15,6 +15,7 @@ from topics.client.call import Call, Outcome
 from topics.client.errors import TopicsError
 from topics.client.failover import Connections, Failover
 from topics.client.faults import Fault
+from topics.client.hooks import require_hook
 from topics.client.paging import Pages
 from topics.client.pool import Pool
 from topics.client.position import HEADER, LastPosition
@@ -50,6 +51,7 @@ class Session:
         sleep: Callable[[float], None],
         on_retry: OnRetry | None = None,
     ) -> None:
+        require_hook("on_retry", on_retry)
         self.retry = retry
         self.clock = clock
         self.sleep = sleep

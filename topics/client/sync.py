@@ -51,6 +51,7 @@ from topics.client.retry import Clock, OnRetry, Retry
 from topics.client.routers import RouterCalls
 from topics.client.schedules import ScheduleCalls
 from topics.client.session import Session
+from topics.client.table import Table
 from topics.client.target import parse_targets
 from topics.client.watch import Watch
 from topics.client.watch_state import WatchState, WatchTopics
@@ -388,6 +389,25 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         kind = kind_of(record_type, decode)
         pages = paging.latest(topic, kind, prefix=prefix, include_meta=include_meta)
         return self.session.items(pages)
+
+    @overload
+    def table(self, topic: str, **config: Unpack[Config]) -> Table[Any]: ...
+
+    @overload
+    def table(self, topic: str, *, decode: type[D], **config: Unpack[Config]) -> Table[D]: ...
+
+    def table(
+        self, topic: str, *, decode: type[Any] | None = None, **config: Unpack[Config]
+    ) -> Table[Any]:
+        """A topic as values by key, with waits and times to live.
+
+        Args:
+            decode: The type of the values; by default whatever JSON says.
+
+        Options: `Config`, of the topic where it is created; `compact` is true unless it is given.
+        """
+        require(Config, config, "table()")
+        return Table(self, topic, kind_of(Record, decode), config)
 
     @overload
     def read(

@@ -8,11 +8,11 @@ from typing import Any, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from topics.client import Client, Retry
+from topics.integrations.wire import escaped
 
 PORT: Final = 4000
 NAME_CHARS_MAX: Final = 255
 _SCHEMES: Final = {"topics": "http", "http": "http", "https": "https"}
-_OTHER: Final = re.compile(r"[^A-Za-z0-9._-]")
 _USERINFO: Final = re.compile(r"//[^/@]*@")
 
 
@@ -69,7 +69,7 @@ class Options:
 
     def topic(self, name: str) -> str:
         """The topic of a queue or an exchange: its name, with `:40` for `@`, and so on."""
-        text = _OTHER.sub(lambda found: "".join(f":{b:02x}" for b in found[0].encode()), name)
+        text = escaped(name)
         if not self.prefix and not text[:1].isalnum():
             text = f"q:{text}"
         text = f"{self.prefix}{text}"

@@ -60,12 +60,6 @@ class Channel(virtual.Channel):
         self._sources: dict[str, list[Source]] = {}
         self._stopped: list[Source] = []
 
-    @property
-    def claimers(self) -> int:
-        """Queues that share the prefetch count."""
-        sources = list(self._sources.values())
-        return max(1, sum(isinstance(one, Claims) for some in sources for one in some))
-
     def basic_publish(self, message: Any, exchange: str, routing_key: str, **kwargs: Any) -> None:
         """Append a message to each queue that is to have it, and to the log of the exchange."""
         body, encoding = encode_body(message["body"], message.get("content-type"))
@@ -165,7 +159,7 @@ class Channel(virtual.Channel):
             return
         hearings = transport.heard.setdefault(queue, {})
         if exchange not in hearings:
-            hearings[exchange] = Hearing(self, queue, exchange=exchange, kind=kind)
+            hearings[exchange] = Hearing(transport, queue, exchange=exchange, kind=kind)
         hearings[exchange].bind(routing_key or "")
         transport.routes.bind(exchange, "", "")
 
@@ -244,7 +238,7 @@ class Channel(virtual.Channel):
         self._stop(queue)
         self._sources[queue] = self._sources_of(queue, no_ack=no_ack)
         for source in self._sources[queue]:
-            source.start(self)
+            source.start()
 
     def basic_cancel(self, consumer_tag: str) -> None:
         """Deliver no more."""
@@ -270,7 +264,7 @@ class Channel(virtual.Channel):
             return [Claims(self, queue, no_ack=no_ack)]
         hearings = self.connection.heard[queue]
         if not hearings:
-            hearings[""] = Hearing(self, queue, exchange="", kind="direct")
+            hearings[""] = Hearing(self.connection, queue, exchange="", kind="direct")
             hearings[""].bind(queue)
         return list(hearings.values())
 

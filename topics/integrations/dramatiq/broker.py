@@ -14,10 +14,10 @@ from dramatiq import Broker, Consumer, Message, Middleware
 from dramatiq.common import current_millis, dq_name, q_name, xq_name
 from dramatiq.errors import QueueJoinTimeout, QueueNotFound
 
-from topics.client import Client, Config, NewRecord, TopicNotFound
+from topics.client import Client, Config, NewRecord, TopicNotFound, tag_of
 from topics.integrations.dramatiq.consumer import DelayQueueConsumer, TopicsConsumer
 from topics.integrations.dramatiq.errors import connection_errors
-from topics.integrations.wire import require_namespace, tag_of, to_data, topic_of
+from topics.integrations.wire import require_namespace, to_data, topic_of
 
 LEASE_MS: Final = 30_000
 """How soon another worker has the messages of a worker that died."""

@@ -18,10 +18,9 @@ from typing import Final, Literal
 import msgspec
 from dramatiq.rate_limits import RateLimiterBackend
 
-from topics.client import Client, Record, RecordNotFound, Tombstone
+from topics.client import Client, Record, RecordNotFound, Tombstone, tag_for
 from topics.integrations.dramatiq.errors import connection_errors
-from topics.integrations.dramatiq.log import Log
-from topics.integrations.wire import require_namespace, tag_for
+from topics.integrations.wire import require_namespace
 
 DAY_MS: Final = 86_400_000
 BASE_AGE_MAX_S: Final = 600.0
@@ -105,7 +104,7 @@ class TopicsRateLimiterBackend(RateLimiterBackend):
     ) -> None:
         self.namespace = require_namespace(namespace)
         self.client = client or Client(url, api_key=api_key)
-        self._log = Log(self.client, namespace)
+        self._table = self.client.table(namespace, decode=Change, compact=False, ttl_ms=DAY_MS)
         self._lock = threading.Lock()
         self._bases: OrderedDict[str, tuple[float, Base]] = OrderedDict()
 
@@ -138,7 +137,7 @@ class TopicsRateLimiterBackend(RateLimiterBackend):
         """Wait for `wait_notify`, at most `timeout` milliseconds; whether it was called."""
         end_s = float("inf") if timeout is None else time.monotonic() + timeout / 1000
         with connection_errors():
-            self._log.keep(DAY_MS)
+            self._table.keep(DAY_MS)
             base = self._base(family_of(key))
             counters = dict(base.counters)
             cursor = base.seq
@@ -168,9 +167,9 @@ class TopicsRateLimiterBackend(RateLimiterBackend):
         with connection_errors():
             change = change_of(Base(0, {}))
             family = family_of(change.key)
-            self._log.keep(2 * change.ttl_ms + DAY_MS)
+            self._table.keep(2 * change.ttl_ms + DAY_MS)
             base = self._base(family)
-            seq = self._log.append(change_of(base), tag_for(family))
+            seq = self._table.put(family, change_of(base))
             return self._replay(family, base, seq)
 
     def _base(self, family: str) -> Base:

@@ -19,18 +19,17 @@ from topics.client import (
     AsyncWork,
     BadAnswer,
     Config,
-    Conflict,
     Job,
     NewRecord,
-    NotFound,
     NotReady,
     ServerFault,
     Throttled,
     TopicNotFound,
     Unreachable,
+    tag_of,
 )
 from topics.integrations.taskiq.connection import Connection
-from topics.integrations.wire import from_data, require_namespace, tag_of, to_data, topic_of
+from topics.integrations.wire import message_from, require_namespace, to_data, topic_of
 
 LEASE_MS: Final = 30_000
 """How soon another worker has the tasks of a worker that died."""
@@ -172,7 +171,7 @@ class TopicsBroker(AsyncBroker):
         while True:
             try:
                 async for job in work:
-                    if (message := await self._message(job, work.node)) is not None:
+                    if (message := await self._message(job)) is not None:
                         yield message
                 return
             except TopicNotFound:
@@ -180,33 +179,22 @@ class TopicsBroker(AsyncBroker):
             except _PASSING as error:
                 await _away(error)
 
-    async def _message(self, job: "AsyncHeldJob[msgspec.Raw]", node: str) -> AckableMessage | None:
+    async def _message(self, job: "AsyncHeldJob[msgspec.Raw]") -> AckableMessage | None:
         try:
-            data = from_data(job.data)
+            data = message_from(job.data)
         except ValueError as error:
             reason = str(error)
             logger.error("Job %d of %s is no task: %s", job.seq, job.queue, reason)
-            await self._steadily(lambda: self._bury(job, node, reason))
+            await self._steadily(lambda: job.reject(reason))
             return None
 
-        return AckableMessage(data=data, ack=lambda: self._steadily(lambda: self._ack(job, node)))
+        async def ack() -> None:
+            await self._steadily(job.ack)
+            if job.is_lost:
+                what = "The lease of job %d of %s ran out: another worker has it, or had it."
+                logger.warning(what, job.seq, job.queue)
 
-    async def _ack(self, job: "AsyncHeldJob[msgspec.Raw]", node: str) -> None:
-        # An ack by the job itself ends its lease here also where no answer comes, and is not repeated.
-        try:
-            is_lost = bool((await self.client.ack(job.queue, [job], node=node)).skipped)
-        except (NotFound, Conflict):
-            is_lost = True  # the queue was deleted, and its leases with it
-        if is_lost:
-            what = "The lease of job %d of %s had ended: another worker has it, or had it."
-            logger.warning(what, job.seq, job.queue)
-
-    async def _bury(self, job: "AsyncHeldJob[msgspec.Raw]", node: str, reason: str) -> None:
-        """Move a job to the dead letters; of a queue that has none, drop it."""
-        try:
-            await self.client.nack(job.queue, [job], node=node, reason=reason, dead=True)
-        except Conflict:
-            await self.client.ack(job.queue, [job], node=node)
+        return AckableMessage(data=data, ack=ack)
 
     async def _steadily(self, call: Callable[[], Awaitable[object]]) -> None:
         """Make a call until the server answers."""

@@ -100,6 +100,9 @@ class ClusterExchange(TopicsExchange):
         self._shared = shared
         self._peers.answers = shared.answers
 
+    def _has_whole(self, name: str) -> bool:
+        return self._node.standing.leads or self._runtime.engine.is_logged(name)
+
     @property
     def parts(self) -> tuple[Service, Slots, Guard | None, Nodes | None]:
         return self._face, self.slots, self._guard, self._kafka_nodes
@@ -128,6 +131,7 @@ class ClusterExchange(TopicsExchange):
             slot,
             self._scraping,
             self.history,
+            self.connected,
             self._trace_meta,
             judged.max_body_bytes,
             self._beats,

@@ -20,6 +20,7 @@ from topics.server.access.key_ring import KeyRing
 from topics.server.access.keys import Entry
 from topics.server.http import fields
 from topics.server.http.beats import Beats
+from topics.server.http.connected import Connected
 from topics.server.http.heads import Judged
 from topics.server.http.holders import Holders
 from topics.server.http.interface import Answer, Head, Opening, Socket
@@ -33,6 +34,7 @@ from topics.server.observing.history import History
 from topics.server.observing.measures import OTHER, RequestMeasures
 from topics.server.observing.observer import Observer
 from topics.server.observing.scraping import Scraping
+from topics.server.service.clients import Clients
 from topics.server.service.nodes import Nodes
 from topics.server.service.service import LocalService, Service
 from topics.server.service.shell import READY, Phase, Shell, not_serving
@@ -74,7 +76,14 @@ class TopicsExchange:
         self._trace_meta = trace_meta
         self.files = files
         self._holders = holders or Holders()
-        self.slots = Slots(runtime.limits, self._holders.peer)
+        self.clients = Clients(
+            lambda: runtime.engine,
+            lambda: runtime.now_ms,
+            self._has_whole,
+            is_whole=self._service.has_engine,
+        )
+        self.connected = Connected(self.clients)
+        self.slots = Slots(runtime.limits, self._holders.peer, self.clients)
         self._scraping = Scraping(runtime, self._source)
         self.history = History(runtime, self._observer.measures)
         if self._service.has_engine:
@@ -114,7 +123,7 @@ class TopicsExchange:
             if judged.needs_serving and self._runtime.phase is not READY:
                 raise not_serving(self._runtime)
             call.route = judged.label
-            slot = Slot(self.slots, head.client, call.caller, connection)
+            slot = Slot(self.slots, head.client, call.caller, connection, header=header)
             if judged.is_counted and self.slots.bounds_requests:
                 slot.begin_request()
             admitted = self._admit(call, judged, slot)
@@ -143,6 +152,7 @@ class TopicsExchange:
             slot,
             self._scraping,
             self.history,
+            self.connected,
             self._trace_meta,
             judged.max_body_bytes,
             self._beats,
@@ -202,6 +212,10 @@ class TopicsExchange:
         finally:
             admitted.close()
 
+    def _has_whole(self, name: str) -> bool:
+        """Whether the engine of this process has all records of a partition."""
+        return self._service.has_engine or self._runtime.engine.is_logged(name)
+
     def _source(self, caller: Caller) -> metrics.Measured:
         """What metrics are made of."""
         more = (self._observer.measures.families(), usage.families())
@@ -215,7 +229,7 @@ class TopicsExchange:
 
     def reporters(self) -> Mapping[str, Reporter]:
         """What makes the reports that another process asks for, by their kinds."""
-        return reporters(self._runtime, self._scraping, self.history)
+        return reporters(self._runtime, self._scraping, self.history, self.connected)
 
     @property
     def parts(self) -> tuple[Service, Slots, Guard | None, Nodes | None]:

@@ -39,6 +39,7 @@ from topics.server.readers.channel import Channel, Handed
 from topics.server.readers.handover import Handover, ReadKind, asked
 from topics.server.readers.held_files import holds_unlinked
 from topics.server.readers.messages import (
+    AskClients,
     Borrow,
     Crowded,
     Drain,
@@ -59,6 +60,7 @@ from topics.server.readers.messages import (
     Returned,
     Serving,
     Stats,
+    ToldClients,
     decode_hello,
     decode_to_reader,
     settings_of,
@@ -454,6 +456,8 @@ class Reader:
                 self._put_keys(entries)
             case Crowded(is_crowded):
                 self._is_crowded = is_crowded
+            case AskClients(number, asked):
+                self._channel.send(ToldClients(number, self._exchange.clients.page(asked)))
             case Drain():
                 # At once: the ends of streams that come behind it are those of a stop.
                 self._shared.is_draining = True
