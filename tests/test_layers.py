@@ -165,6 +165,7 @@ def is_within(name: str, allowed: set[str]) -> bool:
 
 EVERYWHERE = {
     *("topics", "topics.version", "topics.visible", "topics.trust", "topics.distribution"),
+    "topics.nesting",
 }
 """What any module may import."""
 

@@ -146,3 +146,9 @@ def test_a_record_is_read_however_deep_the_program_is() -> None:
     for _ in range(levels - 1):
         (found,) = found
     assert found == []
+
+
+def test_an_answer_that_is_nested_without_end() -> None:
+    """It does not decode, as any other that is no JSON of this API. (§0.3)"""
+    with pytest.raises(msgspec.DecodeError, match="nested more than 1000 levels deep"):
+        decoder_of(Any)(b"[" * 100_000 + b"]" * 100_000)

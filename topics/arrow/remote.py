@@ -34,6 +34,7 @@ from topics.client import (
 )
 from topics.client.call import Call
 from topics.client.endpoints import topic_path
+from topics.nesting import deep
 from topics.protocol.model.names import partition_name, partition_of
 
 PAGE_RECORDS: Final = 1000
@@ -87,7 +88,7 @@ class _Page(msgspec.Struct):
     tombstone: _Stone | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Page).decode
+_decode: Final = deep(msgspec.json.Decoder(_Page).decode)
 
 
 class RemoteSource:

@@ -61,7 +61,7 @@ export interface WorkOptions<D = any> {
   on_error?: (error: unknown, job: HeldJob<D>) => void;
   /**
    * Aborted, it ends the worker at once: jobs in hand are given back without a delay, and `done`
-   * resolves.
+   * resolves, within half a second where the server does not answer.
    */
   signal?: AbortSignal;
 }
@@ -73,7 +73,10 @@ const EXTENSIONS_PER_LEASE = 3;
 const EXTEND_AGAIN_MS = 1000;
 /** What a claim waits for that ends by itself, so that a queue is not drained by it. */
 const PACED = ["rate", "in_flight"];
-/** How long a claim under way may still bring jobs when the worker is stopped, in milliseconds. */
+/**
+ * How long a claim under way may still bring jobs when the worker is stopped, and a job be given
+ * back when it is aborted, in milliseconds.
+ */
 const LAST_CLAIM_MS = 500;
 /** Of a reason; the server keeps so many bytes (§10.5). */
 const REASON_CHARS = 1024;
@@ -92,7 +95,7 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
   readonly #held = new Set<HeldJob<D>>();
   readonly #running = new Set<Promise<void>>();
   readonly #stopping = new AbortController();
-  /** Cuts off a claim, some time after `stopping`. */
+  /** Cuts off what is asked of the server, some time after `stopping`. */
   readonly #cutting = new AbortController();
   /** Ends the connection that jobs are pushed over. */
   readonly #ended = new AbortController();
@@ -222,9 +225,9 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
     this.#ended.abort();
     const given = [...this.#held].map((job) => {
       job.abort(signal!.reason);
-      return job.nack({ delay_ms: 0 });
+      return job.nack({ delay_ms: 0, signal: this.#cutting.signal });
     });
-    // Where the server does not answer, the leases run out.
+    // Where the server does not answer soon, the leases run out.
     void Promise.allSettled(given).then(() => this.#aborted.resolve());
   }
 

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
+from topics.nesting import deep
 from topics.protocol.commit.unit_of_work import UnitOfWork, gate_of, no_such_topic
 from topics.protocol.decide.job_groups import cold_runs, groups_of
 from topics.protocol.decide.leases import Leases
@@ -64,7 +65,7 @@ class Row(msgspec.Struct, rename={"ts_ms": "$ts", "row": "$seq", "node": "$node"
     node: str | None = None
 
 
-_decode: Final = msgspec.json.Decoder(list[Row]).decode
+_decode: Final = deep(msgspec.json.Decoder(list[Row]).decode)
 
 
 class JobReads:

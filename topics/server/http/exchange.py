@@ -13,7 +13,7 @@ from typing import Any
 from topics.protocol.faces.http.origins import OriginRule, cors_fields, is_preflight
 from topics.protocol.faces.http.routes import find_route, item_of
 from topics.protocol.model.access import Caller
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.access.failures import Failures
 from topics.server.access.guard import Guard
 from topics.server.access.key_ring import KeyRing
@@ -27,6 +27,7 @@ from topics.server.http.interface import Answer, Head, Opening, Socket
 from topics.server.http.reports import Reporter, reporters
 from topics.server.http.request import Admitted
 from topics.server.http.responder import Responder
+from topics.server.http.store_files import SCOPES, FileRequest, StoreFiles
 from topics.server.observing import metrics, usage
 from topics.server.observing.figures import source_of
 from topics.server.observing.history import History
@@ -51,6 +52,7 @@ class TopicsExchange:
         holders: Says who sent a request that has no key.
         guard: The keys; None where the server has none.
         trace_meta: Whether the records of an append name its trace in their meta.
+        files: What gives the store's files; None where there are none to give.
         service: Decides commands and opens streams; None: the runtime's engine does.
     """
 
@@ -63,6 +65,7 @@ class TopicsExchange:
         *,
         guard: Guard | None = None,
         trace_meta: bool = False,
+        files: StoreFiles | None = None,
         service: Service | None = None,
     ) -> None:
         self._runtime = runtime
@@ -71,6 +74,7 @@ class TopicsExchange:
         self._observer = observer or Observer()
         self._guard = guard
         self._trace_meta = trace_meta
+        self.files = files
         self._holders = holders or Holders()
         self.clients = Clients(
             lambda: runtime.engine,
@@ -105,6 +109,10 @@ class TopicsExchange:
             # server runs is decided for each request.
             if judged is None:
                 fields.require_single(head.headers)
+                if self.files is not None and StoreFiles.is_asked(head.method, head.path):
+                    # It ends as an admission does: the type of the drivers, and not of what is
+                    # built on this.
+                    return self._begin_file(self.files, call)  # type: ignore[return-value]
                 found = self._find(head, call)
                 if isinstance(found, Answer):
                     return found
@@ -149,6 +157,27 @@ class TopicsExchange:
             judged.max_body_bytes,
             self._beats,
         )
+
+    def _begin_file(self, files: StoreFiles, call: Responder) -> FileRequest:
+        """A request for the store's files, by another node or by a key that may read everything.
+
+        Raises:
+            Rejection: 403, 401.
+        """
+        if not self._is_nodes(call.head):
+            if self._origins is not None:
+                self._origins.check(call.header, call.head.path)
+            if self._guard is not None:
+                caller = self._guard.require_key(call.head)
+                caller.require_scopes(SCOPES)
+                if caller.prefixes:
+                    what = "the key may not touch every topic, and the store's files hold them all"
+                    raise Rejection(ErrorCode.FORBIDDEN, what)
+        return files.begin(call)
+
+    def _is_nodes(self, head: Head) -> bool:
+        """Whether another node of the same cluster asks."""
+        return False
 
     def _find(self, head: Head, call: Responder) -> Answer | Judged:
         """The route, for a page that may ask; or the answer to a page that asks whether it may.

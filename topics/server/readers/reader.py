@@ -26,6 +26,7 @@ from topics.protocol.model.commands import GetTopic
 from topics.server.access.keys import Entry
 from topics.server.http.exchange import ConnectionExchange, TopicsExchange
 from topics.server.http.holders import Holders
+from topics.server.http.store_files import StoreFiles
 from topics.server.links.link import Link
 from topics.server.observing import usage
 from topics.server.process import later_imports, logs
@@ -194,6 +195,7 @@ class Reader:
             holders,
             guard=parts.guard,
             trace_meta=settings.trace_meta,
+            files=StoreFiles(settings.data_dir),
             service=service,
         )
         if exchange.failures is not None:
