@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from topics.cli.fields import CLEARED
 from topics.cli.topic import names_one
 from topics.client import TopicNotFound
-from topics.cli.fields import CLEARED
 from topics.testing import MemoryTopics
 
 

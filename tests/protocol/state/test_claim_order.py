@@ -268,6 +268,16 @@ def test_a_promoted_job_keeps_its_place(how: str, config: dict[str, object]) -> 
     assert engine.claimed(max=9) == [2, 3, 1, 4]
 
 
+def test_a_group_whose_first_job_was_promoted_has_the_place_of_that() -> None:
+    """Groups stand by when their first job may be claimed. (131, 133)"""
+    engine = queue({"group": "a", "delay_ms": 9000}, {"group": "b"}, order="group")
+    engine.now_ms += 10
+    engine.change("promote", 1)
+    engine.now_ms += 10
+    engine.append({"data": 0, "group": "c"}, name="q")
+    assert engine.claimed(max=9) == [2, 1, 3]
+
+
 def test_a_promotion_outlives_the_lease_that_a_crash_takes() -> None:
     """The lease was in no log, the promotion was: the job is not delayed again. (§10.1, §10.9)"""
     engine: Durable = Durable()
