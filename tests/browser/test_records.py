@@ -326,7 +326,7 @@ def search_for(page: Any, typed: str) -> None:
 
 
 def test_whole_numbers_are_found_by_every_digit(api: Api, page: Any, at: At) -> None:
-    """Those beyond 2^53 that are one double are several numbers. (§0.3)"""
+    """Whole numbers beyond 2^53 that are one double are told apart. (§0.3)"""
     api.append("jobs", {"n": 2**60}, {"n": 2**60 + 1})
     at("/topics/jobs")
     page.wait_for_selector(".record")
