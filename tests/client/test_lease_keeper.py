@@ -313,6 +313,26 @@ def test_an_ack_of_the_background_that_does_not_arrive_is_told(face: Any) -> Non
     assert errors == [(Throttled, [1], True)]
 
 
+def test_a_function_of_the_program_that_fails_ends_nothing(
+    face: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The leases of the other jobs are kept; the log has the failure."""
+    queue, extended = Queue("a", "b"), threading.Event()
+
+    def fail(jobs: Any) -> None:
+        at(queue, "extend", extended)  # from now on
+        raise ValueError(jobs[0].seq)
+
+    async def story(keeper: Any) -> list[int]:
+        jobs = await keeper.claim("jobs", max=2)
+        queue.steal(1)
+        await until(keeper, extended)
+        return [job.seq for job in jobs if not job.is_lost]
+
+    assert keep(face, queue, story, lease_ms=100, on_lost=fail) == [2]
+    assert "ValueError: 1" in caplog.text
+
+
 # ---------------------------------------------------------------------- the end
 
 

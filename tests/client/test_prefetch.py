@@ -145,6 +145,22 @@ def test_a_queue_that_is_missing(client: Client, queues: list[str]) -> None:
         assert stock.get().data == "a"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_jobs_that_the_program_does_not_take_go_back(client: Client, queues: list[str]) -> None:
+    """The queue's thread ends with what `deliver` raised. (§10.5)"""
+    queue, _ = queues
+    client.append(queue, *range(3))
+
+    def deliver(job: HeldJob[Any]) -> None:
+        raise ValueError(job.data)
+
+    with client.lease_keeper() as keeper:
+        Prefetch(keeper).add(queue, deliver, on_error=lambda _error: None).join(DEADLINE_S)
+
+        assert keeper.held == []
+        assert len(client.claim(queue, node="other", max=3).jobs) == 3
+
+
 def test_a_server_that_is_away_is_told() -> None:
     """Once for each queue, and nothing more is claimed."""
     stock = Stock()

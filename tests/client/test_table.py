@@ -188,6 +188,19 @@ def test_changes_of_many_keys(client: Client) -> None:
     assert changes.next(0) == {}
 
 
+def test_a_table_that_was_made_again_is_followed(client: Client) -> None:
+    """Its values are not missed, though its sequence numbers begin anew. (§3.4)"""
+    table = client.table("t")
+    table.put("other", 1)
+    changes = table.changes(["a"])
+    assert (changes.next(0), changes.next(0)) == ({}, {})
+
+    client.delete_topic("t")
+    table.put("a", 1)
+
+    assert changes.next(0).keys() == {"a"}
+
+
 def test_keys_that_have_nothing_in_common(client: Client) -> None:
     """Then all records are read."""
     table = client.table("t")

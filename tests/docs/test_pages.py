@@ -17,6 +17,8 @@ TOOLS = Path(sys.executable).parent
 RUN = ("sh", "python", "console", "ts")
 DRAWN = re.compile(r"\b(?:wid|lease)_[\w-]+")
 """Names that the server draws: a reader types those that the answer before had."""
+NAMED = re.compile(r"[\w/]*\btests/[\w/.]*\w")
+"""A test of Python or TypeScript, or a folder of tests."""
 COUNTING = ("README.md", "api.md", "backup.md", "tutorial.md", "upgrade.md")
 """Pages that show how many topics there are, or all of them: they begin with a new server."""
 
@@ -112,3 +114,12 @@ def test_every_block_is_run_or_says_why_not(page: Path) -> None:
     assert text.count("\n<!-- ") == sum(len(v) for b in found for v in b.directives.values())
     for block in found:
         assert block.kind in RUN or {"skip", "file"} & block.directives.keys(), block.code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_block_that_is_skipped_names_tests_that_exist(page: Path) -> None:
+    """Where the reason says that another test runs the block, there is such a test."""
+    reasons = [why for block in blocks(page) for why in block.directives.get("skip", ())]
+    named = [name for why in reasons for name in NAMED.findall(why)]
+
+    assert [name for name in named if not (ROOT / name).exists()] == []

@@ -23,6 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from topics.client.errors import (
+    PASSING,
     BadAnswer,
     BatchTooLarge,
     CallTimeout,
@@ -64,6 +65,8 @@ from topics.client.models import (
     Blocked,
     Claimed,
     Configured,
+    ConnectedClient,
+    ConnectedTopic,
     DeadLetter,
     Deleted,
     Diff,
@@ -149,6 +152,7 @@ if TYPE_CHECKING:
     from topics.client.aioworker import AsyncWork
 
 __all__ = [
+    "PASSING",
     "Acked",
     "AppendOptions",
     "Appended",
@@ -176,6 +180,8 @@ __all__ = [
     "Config",
     "Configured",
     "Conflict",
+    "ConnectedClient",
+    "ConnectedTopic",
     "DeadLetter",
     "Deleted",
     "Diff",

@@ -28,10 +28,12 @@ from topics.client.aiotable import AsyncTable
 from topics.client.aiowatch import AsyncWatch
 from topics.client.batching import Batcher
 from topics.client.decoding import kind_of
+from topics.client.errors import TopicNotFound
 from topics.client.models import (
     Appended,
     AppendedMany,
     Configured,
+    ConnectedClient,
     Deleted,
     Diff,
     Health,
@@ -165,6 +167,23 @@ class AsyncClient(
         An option that is left out returns to its default.  Options: `Config`.
         """
         return self.session.do(endpoints.put_topic(topic, config))
+
+    def create_topic(self, topic: str, **config: Unpack[Config]) -> Coroutine[Any, Any, bool]:
+        """Create a topic where it is missing; whether it was.  A topic that exists keeps its config.
+
+            await client.create_topic("jobs", type="queue", max_deliveries=5)
+
+        Of two such calls at once the config of the later one may win.  Options: `Config`.
+        """
+        require(Config, config, "create_topic()")
+        return self._create(topic, config)
+
+    async def _create(self, topic: str, config: Config) -> bool:
+        try:
+            await self.topic(topic, touch=False)
+        except TopicNotFound:
+            return (await self.put_topic(topic, **config)).created
+        return False
 
     def configure_topic(
         self, topic: str, **changes: Unpack[Config]
@@ -610,6 +629,22 @@ class AsyncClient(
     async def limits(self) -> dict[str, Any]:
         """The limits in force."""
         return await self.session.do(endpoints.limits())
+
+    def clients(
+        self, *, topic: str | None = None, page_size: int = 1000
+    ) -> AsyncIterator[ConnectedClient]:
+        """Who is connected, page by page: streams, WebSockets, workers, requests that wait, Kafka connections.
+
+            async for one in client.clients(topic="orders"):
+                print(one.kind, one.address, one.lag)
+
+        Of a cluster these are the clients of the node that answers.  Needs a key with the scope `admin`.
+
+        Args:
+            topic: Those alone that have to do with it.
+            page_size: Clients of one request.
+        """
+        return self.session.items(paging.clients(topic=topic, page_size=page_size))
 
     async def cluster(self) -> dict[str, Any]:
         """The cluster that the server is in, as it knows it; `enabled` is False where it is in

@@ -25,6 +25,7 @@ from topics.client.lease_state import (
     chunks,
     grouped,
     rejected,
+    tell,
 )
 from topics.client.models import Acked, Claimed, Job, Nacked
 from topics.client.tracing import mark_failed
@@ -319,7 +320,7 @@ class AsyncLeaseKeeper(Generic[D]):
 
     def _tell(self, lost: Sequence[BaseHeldJob[D]]) -> None:
         if lost:
-            self._policy.on_lost(lost)
+            tell(self._policy.on_lost, lost)
 
     # ------------------------------------------------------------------ in the background
 
@@ -342,7 +343,7 @@ class AsyncLeaseKeeper(Generic[D]):
         try:
             await self._send(jobs, ending)
         except TopicsError as error:
-            self._policy.on_error(error, self._lose(jobs))
+            tell(self._policy.on_error, error, self._lose(jobs))
 
     async def extend(self) -> float:
         """Extend the leases of all jobs in hand, in one attempt; seconds until the next time."""
@@ -358,7 +359,7 @@ class AsyncLeaseKeeper(Generic[D]):
             except TopicsError as error:
                 pause_s, failure = self._leases.extend_again_s, error
                 if not self._is_away:
-                    self._policy.on_error(error, jobs)
+                    tell(self._policy.on_error, error, jobs)
             else:
                 lost = self._leases.extended(jobs, answer)
                 self._freed.set()

@@ -4,10 +4,10 @@ Owns which tag a key has, and how long values are kept.  A reader that waits for
 next record comes, and does not look again and again.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from topics.client.endpoints import WAIT_MS_MAX
@@ -147,6 +147,7 @@ class AsyncTableChanges(Generic[D]):
         self._record_type = record_type
         self._keys = {tag_for(key): key for key in keys}
         self._cursor: int | None = None
+        self._epoch: str | None = None
 
     def leave_out(self, key: str) -> None:
         """Ask no more for a key."""
@@ -165,12 +166,13 @@ class AsyncTableChanges(Generic[D]):
         page = await self._client.diff(
             self._table.topic,
             from_seq=self._cursor,
+            epoch=self._epoch,
             match=self._match(),
             include_tags=True,
             wait_ms=min(wait_ms, WAIT_MS_MAX),
             record_type=self._record_type,
         )
-        self._cursor = page.next_from_seq
+        self._cursor, self._epoch = page.next_from_seq, page.epoch
         return {
             self._keys[record.tag]: record
             for record in page.records
@@ -187,5 +189,6 @@ class AsyncTableChanges(Generic[D]):
     def _match(self) -> Match | None:
         if len(self._keys) == 1:
             return ("tag", "Eq", next(iter(self._keys)))
-        common = os.path.commonprefix(list(self._keys))  # noqa: RUF071  (of texts, not of paths)
+        pairs = zip(min(self._keys, default=""), max(self._keys, default=""), strict=False)
+        common = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         return ("tag", "Glob", f"{common}*") if common else None

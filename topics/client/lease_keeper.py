@@ -25,6 +25,7 @@ from topics.client.lease_state import (
     chunks,
     grouped,
     rejected,
+    tell,
 )
 from topics.client.models import Acked, Job, Nacked
 from topics.client.session import Session
@@ -379,7 +380,7 @@ class LeaseKeeper(Generic[D]):
 
     def _tell(self, lost: Sequence[BaseHeldJob[D]]) -> None:
         if lost:
-            self._policy.on_lost(lost)
+            tell(self._policy.on_lost, lost)
 
     # ------------------------------------------------------------------ in the background
 
@@ -410,7 +411,7 @@ class LeaseKeeper(Generic[D]):
         try:
             self._send(jobs, ending)
         except TopicsError as error:
-            self._policy.on_error(error, self._lose(jobs))
+            tell(self._policy.on_error, error, self._lose(jobs))
 
     def extend(self) -> float:
         """Extend the leases of all jobs in hand, in one attempt; seconds until the next time."""
@@ -428,7 +429,7 @@ class LeaseKeeper(Generic[D]):
             except TopicsError as error:
                 pause_s, failure = self._leases.extend_again_s, error
                 if not self._is_away:
-                    self._policy.on_error(error, jobs)
+                    tell(self._policy.on_error, error, jobs)
             else:
                 with self.changed:
                     lost = self._leases.extended(jobs, answer)

@@ -236,6 +236,15 @@ def log_background_error(error: TopicsError, jobs: Sequence[BaseHeldJob[Any]]) -
     _log().warning("leases of %d jobs of %s were not %s: %s", len(jobs), jobs[0].queue, what, error)
 
 
+def tell(function: Callable[..., object], *given: object) -> None:
+    """Call a function of the program.  Where it raises, the log has it: the leases of all jobs in hand depend on the
+    thread, or the task, that calls it."""
+    try:
+        function(*given)
+    except Exception:
+        _log().exception("a function that a keeper of leases was given has failed")
+
+
 def _log() -> Any:
     # A command of the command line does without logging.
     import logging

@@ -86,8 +86,13 @@ class Intake(Generic[D]):
         # The capacity may have become less meanwhile.
         fitting = len(jobs) + min(keeper.room, 0) if self.is_wanted else 0
         keeper.give_back(jobs[max(fitting, 0) :])
-        for job in jobs[: max(fitting, 0)]:
-            self._deliver(job)
+        brought = deque(jobs[: max(fitting, 0)])
+        try:
+            while brought:
+                self._deliver(brought[0])
+                brought.popleft()
+        finally:
+            keeper.give_back(brought)  # where the program does not take them
 
 
 class Prefetch(Generic[D]):

@@ -9,6 +9,15 @@ from typing import Final
 
 import msgspec
 
+from topics.client import Config
+
+QUEUE: Final[Config] = {
+    "type": "queue",
+    "discard": "reject",  # a queue with a cap refuses messages, and drops none
+    "durability": "disk",
+    "leases_durable": True,  # a task that runs while the server is killed is not handed out again
+}
+"""Config of each queue that a framework's broker creates, beneath what a program says of it."""
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 _OTHER: Final = re.compile(r"[^A-Za-z0-9._-]")
 

@@ -447,8 +447,7 @@ def test_a_consumer_survives_the_death_of_the_server(tmp_path: Any) -> None:
     """Messages in hand stay with it while the server is away; nothing acked is lost or comes twice."""
     with Server(tmp_path / "server") as server:
         url = f"topics://127.0.0.1:{server.port}"
-        options = {"wait_ms": 300, "queue_config": {"leases_durable": True}}
-        with Connection(url, transport_options=options) as connection:
+        with Connection(url, transport_options={"wait_ms": 300}) as connection:
             publish(connection, *range(6))
             with consuming(connection, prefetch=2) as heard:
                 heard.take(2)

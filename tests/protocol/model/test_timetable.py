@@ -266,6 +266,13 @@ def test_one_time_is_there_once() -> None:
     assert ticks_passed(once, 0, 5000, 10**9, 1) == (5000, 0, True)
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("cron", ["0 0 */31 * MON#5", "*/5 0 */31 * MON#5"])
+def test_what_no_date_has_is_none(cron: str, zone: str) -> None:
+    """No fifth Monday is the first of a month; fifty years are looked at. (§14)"""
+    assert tick_after(config(cron=cron, tz=zone), 0, ms("2027-01-01T00:00")) is None
+
+
 def test_nothing_is_later_than_dates_are() -> None:
     """Years end with 9999."""
     assert tick_after(config(cron="0 0 * * *"), 0, TIME_MAX_MS) is None

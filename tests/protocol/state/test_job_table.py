@@ -12,7 +12,7 @@ from topics.protocol.model.job_options import (
     resolved_options,
 )
 from topics.protocol.state import job_table
-from topics.protocol.state.job_table import DELAYED, EXPIRING, GONE, SEQ_MAX, JobTable
+from topics.protocol.state.job_table import DELAYED, GONE, SEQ_MAX, TAGGED, JobTable
 
 
 def options(first_seq: int, *requests: JobRequest | None) -> Any:
@@ -71,8 +71,8 @@ def test_flags_are_cleared() -> None:
     table = JobTable()
     table.add(options(1, urgent(1), None, urgent(3)))
     for rows, _ in table.pieces(3, 3):
-        rows["flags"] = DELAYED | EXPIRING
-    assert [table.clear(seq, DELAYED) for seq in (0, 1, 2, 3, 3, 4)] == [0, 0, 0, 3, 2, 0]
+        rows["flags"] = DELAYED | TAGGED
+    assert [table.clear(seq, DELAYED) for seq in (0, 1, 2, 3, 3, 4)] == [0, 0, 0, 9, 8, 0]
 
 
 def test_rows_between_two_seqs() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from topics.client import Client, Retry
-from topics.integrations.wire import escaped
+from topics.integrations.wire import QUEUE, escaped
 
 PORT: Final = 4000
 NAME_CHARS_MAX: Final = 255
@@ -42,14 +42,8 @@ class Options:
         return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
 
     def queue(self, more: Mapping[str, Any]) -> Any:
-        """Config of a queue.  A queue with a cap refuses messages, and drops none."""
-        return {
-            "type": "queue",
-            "lease_ms": self.lease_ms,
-            "discard": "reject",
-            **self.queue_config,
-            **more,
-        }
+        """Config of a queue."""
+        return {**QUEUE, "lease_ms": self.lease_ms, **self.queue_config, **more}
 
     def client(self, url: str, *, api_key: str | None = None, **changes: Any) -> Client:
         """A client of the server at `topics://[KEY@]HOST[:PORT]`, or at an HTTP URL with a key.

@@ -20,16 +20,12 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.uuid import uuid
 
 from topics.client import (
-    BadAnswer,
+    PASSING,
     Client,
-    NotReady,
     Retry,
-    ServerFault,
-    Throttled,
     TopicNotFound,
     TopicsError,
     Unauthorized,
-    Unreachable,
 )
 from topics.integrations.celery.intake import Claims, Hearing, Inbox, Source
 from topics.integrations.celery.message import decode_body, encode_body, record_of
@@ -297,7 +293,7 @@ class Transport(virtual.Transport):
     )
     connection_errors = (
         *virtual.Transport.connection_errors,
-        *(OSError, Unreachable, BadAnswer, NotReady, ServerFault, Throttled, Unauthorized),
+        *(OSError, *PASSING, Unauthorized),
     )
     channel_errors = (*virtual.Transport.channel_errors, TopicsError)
     recoverable_connection_errors = connection_errors
@@ -387,7 +383,7 @@ class Transport(virtual.Transport):
 
     def make_queue(self, queue: str) -> None:
         """Make a queue that is missing."""
-        self.topics.put_topic(self.options.topic(queue), **self.config(queue))
+        self.topics.create_topic(self.options.topic(queue), **self.config(queue))
 
 
 def _config_of(arguments: dict[str, Any]) -> dict[str, Any]:

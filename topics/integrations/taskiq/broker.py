@@ -14,22 +14,18 @@ import msgspec
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
 from topics.client import (
+    PASSING,
     AsyncClient,
     AsyncHeldJob,
     AsyncWork,
-    BadAnswer,
     Config,
     Job,
     NewRecord,
-    NotReady,
-    ServerFault,
-    Throttled,
     TopicNotFound,
-    Unreachable,
     tag_of,
 )
 from topics.integrations.taskiq.connection import Connection
-from topics.integrations.wire import message_from, require_namespace, to_data, topic_of
+from topics.integrations.wire import QUEUE, message_from, require_namespace, to_data, topic_of
 
 LEASE_MS: Final = 30_000
 """How soon another worker has the tasks of a worker that died."""
@@ -39,7 +35,6 @@ WAIT_MS: Final = 30_000
 PAUSE_S: Final = 1.0
 """Between the attempts of a client, which has pauses of its own, and the next ones."""
 
-_PASSING: Final = (Unreachable, NotReady, Throttled, ServerFault, BadAnswer)
 _RETRIES: Final = "_retries"
 """The label that taskiq's middleware of retries counts with."""
 
@@ -116,15 +111,8 @@ class TopicsBroker(AsyncBroker):
 
     def config(self, queue_name: str | None = None) -> Config:
         """The config of a queue that the broker creates."""
-        own: Config = {
-            "type": "queue",
-            "discard": "reject",
-            "durability": "disk",
-            "lease_ms": self.lease_ms,
-            "leases_durable": True,
-            "dead_letter": self.dead_letters(queue_name),
-        }
-        return cast(Config, {**own, **self._queue_config})
+        own = {"lease_ms": self.lease_ms, "dead_letter": self.dead_letters(queue_name)}
+        return cast(Config, {**QUEUE, **own, **self._queue_config})
 
     async def shutdown(self) -> None:
         """Give back tasks that were not acked, and close the connections."""
@@ -138,8 +126,8 @@ class TopicsBroker(AsyncBroker):
         """Create the topics of the broker's queue and of its dead letters, where they are missing."""
         config = self.config()
         if dead := config.get("dead_letter"):
-            await self._connection.create(dead, {"ttl_ms": DEAD_LETTER_TTL_MS})
-        await self._connection.create(self.topic(), config)
+            await self.client.create_topic(dead, ttl_ms=DEAD_LETTER_TTL_MS)
+        await self.client.create_topic(self.topic(), **config)
 
     async def kick(self, message: BrokerMessage) -> None:
         """Append a task as a job.
@@ -176,7 +164,7 @@ class TopicsBroker(AsyncBroker):
                 return
             except TopicNotFound:
                 await self._steadily(self.create_topics)
-            except _PASSING as error:
+            except PASSING as error:
                 await _away(error)
 
     async def _message(self, job: "AsyncHeldJob[msgspec.Raw]") -> AckableMessage | None:
@@ -201,7 +189,7 @@ class TopicsBroker(AsyncBroker):
         while True:
             try:
                 await call()
-            except _PASSING as error:
+            except PASSING as error:
                 await _away(error)
             else:
                 return

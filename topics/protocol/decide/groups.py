@@ -249,7 +249,7 @@ class GroupCommands:
             self._unit.require_writable(moment, log_bytes)
             self._unit.emit(OffsetsCommitted(now_ms, name, kept), log_bytes=log_bytes)
             self._coordinator.time(self._groups.by_name[name])
-        return OffsetsKept(name, faults, gate=SYNCED, is_logged=True)
+        return OffsetsKept(name, faults, gate=SYNCED, is_logged=True, is_fsync=True)
 
     def _require_commit(self, command: CommitOffsets, now_ms: int) -> None:
         """Raises GroupRefusal where who commits may not."""
@@ -365,7 +365,7 @@ class GroupCommands:
         if ids:
             self._unit.require_writable(moment, FRAME_BYTES + 16 * len(ids), reserve=True)
             self._unit.emit(OffsetsCommitted(moment.now_ms, group.name, (), ids))
-        return OffsetsKept(group.name, faults, gate=SYNCED, is_logged=True)
+        return OffsetsKept(group.name, faults, gate=SYNCED, is_logged=True, is_fsync=True)
 
     def _subscribed(self, name: str) -> frozenset[str]:
         """The topics that members of a group read.  Raises GroupRefusal: it does not say."""
@@ -491,7 +491,7 @@ class GroupCommands:
         self._unit.require_writable(moment, reserve=True)
         self._unit.emit(GroupDeleted(moment.now_ms, name))
         self._coordinator.deleted(name)
-        return GroupDropped(name, gate=SYNCED, is_logged=True)
+        return GroupDropped(name, gate=SYNCED, is_logged=True, is_fsync=True)
 
 
 def no_group(name: str) -> GroupRefusal:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
+from itertools import takewhile
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -181,17 +182,17 @@ def _by_real_time(cron: str, local: datetime, zone: tzinfo) -> Iterator[datetime
             again = _change_of(moment)
         if by <= 0:
             yield moment.replace(fold=int(is_second))
-    if again is not None and not is_second:
-        yield from _second_showing(cron, again)
 
 
 def _second_showing(cron: str, change: datetime) -> Iterator[datetime]:
     """The ticks of the time that a clock shows again when it is set back."""
-    for shown in CronSim(cron, change.replace(tzinfo=None) - _SECOND):
-        moment = shown.replace(tzinfo=change.tzinfo, fold=1)
-        if _set_forth_by(moment) >= 0 or _change_of(moment) != change:
-            return
-        yield moment
+
+    def is_again(shown: datetime) -> bool:
+        moment = shown.replace(tzinfo=change.tzinfo)
+        return _set_forth_by(moment) < 0 and _change_of(moment) == change
+
+    for shown in takewhile(is_again, CronSim(cron, change.replace(tzinfo=None) - _SECOND)):
+        yield shown.replace(tzinfo=change.tzinfo, fold=1)
 
 
 def _set_forth_by(moment: datetime) -> float:

@@ -203,15 +203,21 @@ class ClaimOrder:
         return list(zip(behind.tolist(), ready_ms.tolist(), seqs.tolist(), strict=True))
 
     def _due(self, seq: int, ready_ms: int) -> Due:
-        """The same of one job."""
+        """The same of one job, which others may have been appended with in the millisecond in which it was released."""
         topic = self.topic
         if topic.last_ts_ms < ready_ms:
             return topic.head_seq, ready_ms, seq
-        return int(topic.last_before(np.array([ready_ms]))[0]), ready_ms, seq
+        before, through = topic.last_before(np.array([ready_ms, ready_ms + 1])).tolist()
+        return max(before, min(through, seq - 1)), ready_ms, seq
 
     # ------------------------------------------------------------------ what happens to jobs
 
-    def move(self, job: Job, before: JobPlace, place: JobPlace, now_ms: int) -> None:
+    def _is_early(self, job: Job) -> bool:
+        """Whether its place is that of a job which was never delivered, by when it was released."""
+        row = None if job.deliveries or not job.released_ms else self._table.row(job.seq)
+        return row is not None and row.is_early(job)
+
+    def move(self, job: Job, before: JobPlace, place: JobPlace) -> None:
         """A job that was delivered, or released, is elsewhere now."""
         self._changes += 1
         if not self.has_groups and place is not AGAIN:
@@ -225,11 +231,10 @@ class ClaimOrder:
             if source.is_ordered:
                 heappush(source.again, seq)
         if place is AGAIN and not source.is_ordered:
-            if job.deliveries:
-                heappush(source.again, seq)
+            if self._is_early(job):
+                heappush(source.due, self._due(seq, job.released_ms))
             else:
-                # Its time is that of the release, which the job may not have yet.
-                heappush(source.due, self._due(seq, job.until_ms or now_ms))
+                heappush(source.again, seq)
         is_placed = False
         if self.group_max and source.group:
             is_placed = self._fly(source, (place in _HOLDING) - (before in _HOLDING))
@@ -351,11 +356,11 @@ class ClaimOrder:
         """Jobs that were taken are not leased."""
         for seq in reversed(seqs):
             source, due = self._taken[seq]
-            if seq in self._jobs:
+            if due is not None:
+                heappush(source.due, due)
+            elif seq in self._jobs:
                 if not source.is_ordered:
                     heappush(source.again, seq)
-            elif due is not None:
-                heappush(source.due, due)
             elif source.at:
                 source.at -= 1
                 source.fresh[source.at] = seq
@@ -388,15 +393,19 @@ class ClaimOrder:
         jobs, again = self._jobs, source.again
         while again:
             job = jobs.get(again[0])
-            if job is not None and job.place is AGAIN and again[0] not in self._taken:
+            is_here = job is not None and job.place is AGAIN and not self._is_early(job)
+            if is_here and again[0] not in self._taken:
                 return again[0], None
             heappop(again)
         due = source.due
         while due:
             seq = due[0][2]
             job = jobs.get(seq)
-            is_here = self.topic.is_live(seq) if job is None else job.place is AGAIN
-            if is_here and (job is None or not job.deliveries) and seq not in self._taken:
+            if job is None:
+                is_here = self.topic.is_live(seq)
+            else:
+                is_here = job.place is AGAIN and self._is_early(job)
+            if is_here and seq not in self._taken:
                 break
             heappop(due)
         first = self._first_fresh(source)
@@ -451,7 +460,10 @@ class ClaimOrder:
         if source.is_ordered:
             row = self._table.row(seq)
             priority, ready_ms = (0, 0) if row is None else (row.priority, row.ready_ms)
-            if ready_ms and seq not in self._jobs:
+            job = self._jobs.get(seq)
+            if job is not None and self._is_early(job):
+                ready_ms = job.released_ms
+            if ready_ms:
                 due = self._due(seq, ready_ms)
         if self.is_fair:
             if source.entry is not None and source.lane == priority:
@@ -460,7 +472,7 @@ class ClaimOrder:
             key: Key = (self._order,)
         else:
             job = self._jobs.get(seq)
-            if job is not None and job.deliveries:
+            if job is not None and not self._is_early(job):
                 key = (0, seq)
             else:
                 key = (1, seq, 0, 0) if due is None else (1, *due)

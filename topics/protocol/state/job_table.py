@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.job_options import DIGEST_BYTES, ROW, DecodedOptions
+from topics.protocol.state.job import Job
 from topics.protocol.state.run_list import rows_of
 
 DELAYED: Final = 1
 """The job was never delivered, and may not be claimed yet."""
-EXPIRING: Final = 2
-"""It was never delivered, and ends if it is not in time."""
 GONE: Final = 4
 """The job is done, or was removed."""
 TAGGED: Final = 8
@@ -42,6 +41,10 @@ class JobRow(NamedTuple):
     def given_group(self) -> int:
         """The group that was asked for; 0: none."""
         return 0 if self.flags & TAGGED else self.group
+
+    def is_early(self, job: Job) -> bool:
+        """Whether the job may be claimed sooner than was asked, and was not started yet."""
+        return not job.deliveries and 0 < job.released_ms < self.ready_ms
 
 
 class _Chunk:

@@ -50,7 +50,7 @@ export class Acts {
     show(this.question, isAsking);
     if (!isAsking) return;
     show(this.trouble, false);
-    const sure = button(`cancel job ${digits(this.seq)}`, () => { this.ask(false); this.act("cancel"); }, "sure");
+    const sure = button(`cancel job ${digits(this.seq)}`, () => { this.ask(false); return this.act("cancel"); }, "sure");
     this.question.replaceChildren(sure, button("keep it", () => this.ask(false)));
     sure.focus();
   }

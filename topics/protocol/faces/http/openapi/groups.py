@@ -91,8 +91,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         example=Example(
             name="billing",
             body="""{"offsets": [{"topic": "orders", "seq": 2}]}""",
-            answer=json_text("""{"group":"billing","committed":1,"performance":{"server_total_ms":0.412,
-"wal_append_ms":0.122,"fsync_ms":0.000,"throttle_wait_ms":0.0}}"""),
+            answer=json_text("""{"group":"billing","committed":1,"performance":{"server_total_ms":1.912,
+"wal_append_ms":0.122,"fsync_ms":1.511,"throttle_wait_ms":0.0}}"""),
         ),
     ),
     "DELETE /v0/groups/:": Operation(
@@ -105,8 +105,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         gives="That it is gone.",
         example=Example(
             name="billing",
-            answer=json_text("""{"group":"billing","deleted":true,"performance":{"server_total_ms":0.412,
-"wal_append_ms":0.122,"fsync_ms":0.000,"throttle_wait_ms":0.0}}"""),
+            answer=json_text("""{"group":"billing","deleted":true,"performance":{"server_total_ms":1.912,
+"wal_append_ms":0.122,"fsync_ms":1.511,"throttle_wait_ms":0.0}}"""),
         ),
     ),
 }
