@@ -75,8 +75,8 @@ def test_a_thousand_levels_are_accepted(api: Api, name: str, place: str) -> None
         nested = b'{"a":' * (levels - 500) + b"[" * 500 + b"]" * 500 + b"}" * (levels - 500)
         return b'{"records":[{"data":1,"%b":%b%b}]}' % (place.encode(), nested, more)
 
-    for more in (b"", b',"x":"%b"' % (b"x" * (60 << 10),) + b" " * (300 << 10)):
-        assert api.ask("POST", f"/v0/topics/{name}", body(1000, more)).status == 201
+    for more in (b"", b" " * (300 << 10)):
+        assert api.ask("POST", f"/v0/topics/{name}", body(1000, more)).status in (200, 201)
         answer = api.ask("POST", f"/v0/topics/{name}", body(1001, more))
         assert answer.status == 400
         assert "nested more than 1000 levels deep" in answer.error["message"]
