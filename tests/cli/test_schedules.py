@@ -35,7 +35,7 @@ def test_a_schedule_is_put_and_shown(memory: MemoryTopics, run: Any) -> None:
 
 
 def test_a_job_of_a_schedule_has_options(memory: MemoryTopics, run: Any) -> None:
-    """Those of `publish`, for the job of each tick; a log takes none. (§14.1)"""
+    """Options of `publish`, for the job of each tick; a log takes none. (§14.1)"""
     words = ("schedules", "put", "tidy", "jobs", "1", "--every", "1m", "--group", "eu")
     words += ("--priority", "7", "--delay", "2s", "--expires", "1h", "--unique", "t", "--replace")
 

@@ -332,7 +332,7 @@ def search_ended(done: Topic, seq: int) -> "Generator[Sequence[Run], Moment, int
 def _views_of(
     topic: Topic, queue: Queue, seqs: Sequence[int], command: ListJobs, now_ms: int
 ) -> Iterator[JobView]:
-    """Those of some jobs, ascending, that are asked for.  Raises DamagedRun."""
+    """Of some jobs, ascending, the views that are asked for.  Raises DamagedRun."""
     groups = groups_of(topic, queue, seqs)
     if command.group is not None:
         seqs = [seq for seq in seqs if groups.get(seq) == command.group]
