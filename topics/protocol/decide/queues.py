@@ -240,7 +240,7 @@ class QueueCommands:
                 granted.append((token, who, grant))
         if queue.backlog is not None:
             queue.backlog.order.end_take()
-        # Those who are left get theirs by the clock alone, where nothing else happens.
+        # Waiters that are left get jobs by the clock alone, where nothing else happens.
         waiting.retry_ms = self._leases.pace_ms(topic, queue, moment.now_ms)
         for token, who, grant in granted:
             if who.stream is None:
