@@ -73,11 +73,6 @@ class Noted:
     def close(self) -> None:
         self.inner.close()
 
-    @property
-    def is_closed(self) -> bool:
-        closed: bool = self.inner.is_closed
-        return closed
-
 
 def test_everything_a_client_makes_shares_its_session() -> None:
     """Connections that a program wraps carry the calls of watches, producers and workers too."""
