@@ -317,7 +317,7 @@ def test_a_retried_job_is_among_those_that_were_delivered_before() -> None:
 
 
 def test_jobs_that_wait_for_their_group_are_counted_over_several_runs() -> None:
-    """Those of sealed runs and of those behind; not those that are gone, delayed or with a worker. (§10.7)"""
+    """Jobs of sealed runs and of newer ones; no job that is gone, delayed or with a worker. (§10.7)"""
     engine = sealed(queue(*[{"group": "ab"[n % 2]} for n in range(6)], order="group"))
     engine.append(*[{"data": 0, "group": "a"} for _ in range(3)], name="q")
     engine.append({"data": 0, "group": "b", "delay_ms": 50}, {"data": 0}, name="q")
