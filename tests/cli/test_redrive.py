@@ -114,7 +114,7 @@ def test_letters_that_are_named(dead: MemoryTopics, run: Any, kind: str) -> None
         1,
         [
             "1 letter was moved from dead to jobs",
-            "topics: dead: 2 are not there, or are leased or delayed",
+            "topics: dead: 2 letters not there, or leased or delayed",
         ],
     )
     assert [record.data for record in dead.client.read("jobs")] == ["b", "d", "a"]  # type: ignore[union-attr]

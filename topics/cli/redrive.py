@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from topics.cli.completion import topic_argument, topic_option
-from topics.cli.exits import INTERRUPTED, REFUSED, UNUSABLE, Stop, refusals
+from topics.cli.exits import INTERRUPTED, REFUSED, UNUSABLE, Stop, counted, refusals
 from topics.cli.printing import say, warn
 from topics.cli.target import with_client
 
@@ -72,7 +72,8 @@ def command(
         _warn_of_left(redrive, dead_letters, what)
     say(redrive.done, err=True)
     if missing := len(set(seqs)) - redrive.moved if seqs else 0:
-        raise Stop(f"{dead_letters}: {missing:,} are not there, or are leased or delayed", REFUSED)
+        left = counted(missing, "letter")
+        raise Stop(f"{dead_letters}: {left} not there, or leased or delayed", REFUSED)
 
 
 def _require_queue(state: "TopicState") -> None:

@@ -78,6 +78,21 @@ def test_a_message_is_gone_once_it_is_acked(connect: Connect, client: Client, pr
     until("given back", lambda: client.topic(f"{prefix}tasks").queue.ready == 1)
 
 
+def test_the_end_of_the_process_is_asked_for_once(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many messages a channel has had: each request would hold its place until then."""
+    asked: list[Any] = []
+    monkeypatch.setattr("atexit.register", asked.append)
+    publish(connect(), *range(5))
+    with consuming(connect(), prefetch=1) as heard:
+        for count in range(1, 6):
+            heard.take(count)
+            heard.messages[count - 1].ack()
+
+    assert len([each for each in asked if each.__name__ == "restore_unacked_once"]) == 1
+
+
 def test_what_was_not_acked_is_given_back_at_once(connect: Connect) -> None:
     """A consumer that ends leaves its messages to others, and not to the end of a lease. (§10.5)"""
     publish(connect(), "a")

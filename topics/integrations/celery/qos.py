@@ -43,6 +43,8 @@ class QoS:
         self.prefetch = Prefetch(self.keeper, wait_ms=options.wait_ms)
         self._inbox = transport.inbox
         self._jobs: dict[str, HeldJob[msgspec.Raw]] = {}
+        self._ends_with_process = False
+        """It is closed when the process ends: it has had messages."""
 
     @property
     def prefetch_count(self) -> int:
@@ -59,7 +61,8 @@ class QoS:
 
     def hold(self, job: HeldJob[msgspec.Raw]) -> str:
         """The delivery tag of a job, by which it is settled."""
-        if not self._jobs:
+        if not self._ends_with_process:
+            self._ends_with_process = True
             atexit.register(self.restore_unacked_once)
         self._jobs[job.lease_id] = job
         return job.lease_id
