@@ -48,6 +48,8 @@ BEYOND: Final[Mapping[str, str]] = {
     r"expected one of cron, every_ms and at": "the same",
     r"dest is the source itself": "a value that is not that of another field",
     r"a topic cannot be redriven to itself": "a value that is not that in the path",
+    r"is a log: its records have no options of jobs": "what a topic is",
+    r"the schedule would never run": "a time that is not over",
     r"dead_letter names the topic itself": "a value that is not that in the path",
     r"Expected `int( \| null)?`, got `float`": "1.0 is an integer to JSON schema (§0.6)",
     r"Expected `array`, got `float`": "the same, of the name of a node",

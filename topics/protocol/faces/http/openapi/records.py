@@ -259,7 +259,9 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         ),
         "expires_ms": says(
             "Queues: unless it is claimed so soon after it may be, the job is deleted, or a dead letter; "
-            f"1 to {DELAY_MS_MAX}."
+            f"1 to {DELAY_MS_MAX}.",
+            minimum=1,
+            maximum=DELAY_MS_MAX,
         ),
         "group": says(
             "Queues: with which jobs it takes turns; else those with its tag. At most `max_tag_bytes`."
