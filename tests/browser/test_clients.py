@@ -183,7 +183,7 @@ def test_a_key_that_may_not_know_is_told(tmp_path: Any, page: Any, console: Cons
             b'{"records":[{"data":1}]}',
             {"authorization": f"Bearer {FULL}", "content-type": "application/json"},
         )
-        assert wire.receive().status == 200
+        assert wire.receive().status == 201
         wire.reset()
         page.goto(f"http://127.0.0.1:{server.port}/#/clients")
         shows(page, "#clients .trouble", "This server asks for a key. Type it in above.")

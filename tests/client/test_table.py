@@ -141,7 +141,7 @@ def test_a_deletion_mark_is_no_value(client: Client) -> None:
 
 def test_a_value_has_its_own_time(client: Client, memory_topics: MemoryTopics) -> None:
     """Whatever the topic keeps."""
-    table = Table(client, "t", Record[Any], {}, lambda: memory_topics.now_ms)
+    table = Table(client.session, "t", Record[Any], {}, lambda: memory_topics.now_ms)
     table.put("short", 1, ttl_ms=1000)
     table.put("long", 2)
     changes = table.changes(["short", "long"])

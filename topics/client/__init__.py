@@ -3,8 +3,8 @@
 The package knows the contract, and nothing of the server's own code.  From the top:
 
 - `aio`, `sync`: the clients; their calls for queues, jobs, routers, schedules and groups are in `aioqueues`, `aiojobs`,
-  `aiorouters`, `aioschedules`, `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aiotable`,
-  `aiolease_keeper`, `aioworker`, and the same without `aio`: what they return for longer work.  `sync` and ten more
+  `aiorouters`, `aioschedules`, `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aiotable`, `aiocounters`,
+  `aiolease_keeper`, `aioworker`, and the same without `aio`: what they return for longer work.  `sync` and eleven more
   are generated (`_generate`).
 - `prefetch`: for threads, jobs of several queues within the room of one keeper.
 - `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
@@ -22,6 +22,7 @@ a client is made that needs it: a command of the command line does without both.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from topics.client.counters import Counters
 from topics.client.errors import (
     PASSING,
     BadAnswer,
@@ -145,6 +146,7 @@ from topics.client.worker import Work
 
 if TYPE_CHECKING:
     from topics.client.aio import AsyncClient
+    from topics.client.aiocounters import AsyncCounters
     from topics.client.aiolease_keeper import AsyncHeldJob, AsyncLeaseKeeper
     from topics.client.aioproducer import AsyncProducer, AsyncSent
     from topics.client.aiotable import AsyncTable
@@ -159,6 +161,7 @@ __all__ = [
     "AppendedMany",
     "Assigned",
     "AsyncClient",
+    "AsyncCounters",
     "AsyncHeldJob",
     "AsyncLeaseKeeper",
     "AsyncProducer",
@@ -182,6 +185,7 @@ __all__ = [
     "Conflict",
     "ConnectedClient",
     "ConnectedTopic",
+    "Counters",
     "DeadLetter",
     "Deleted",
     "Diff",
@@ -283,6 +287,7 @@ __all__ = [
 
 _LATE: Final = {
     "AsyncClient": "aio",
+    "AsyncCounters": "aiocounters",
     "AsyncHeldJob": "aiolease_keeper",
     "AsyncLeaseKeeper": "aiolease_keeper",
     "AsyncProducer": "aioproducer",

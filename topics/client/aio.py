@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from topics.client import endpoints, paging
+from topics.client.aiocounters import AsyncCounters
 from topics.client.aiogroups import AsyncGroupCalls
 from topics.client.aiojobs import AsyncJobCalls
 from topics.client.aioproducer import AsyncProducer
@@ -447,7 +448,11 @@ class AsyncClient(
         Options: `Config`, of the topic where it is created; `compact` is true unless it is given.
         """
         require(Config, config, "table()")
-        return AsyncTable(self, topic, kind_of(Record, decode), config)
+        return AsyncTable(self.session, topic, kind_of(Record, decode), config)
+
+    def counters(self, topic: str) -> AsyncCounters:
+        """Counters of a topic, which is created where it is missing: for limits, locks and barriers."""
+        return AsyncCounters(self.session, topic)
 
     @overload
     def read(

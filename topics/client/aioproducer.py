@@ -19,6 +19,7 @@ from topics.client.encoding import encode_record
 from topics.client.errors import TopicsError, Unreachable
 from topics.client.job_options import JobOptions
 from topics.client.options import ProducerOptions, require
+from topics.client.showing import named_line
 from topics.client.tracing import present_span
 
 _LOG: Final = logging.getLogger("topics.client")
@@ -81,6 +82,10 @@ class AsyncProducer:
         """Held by the task that waits for room; the others queue behind it, in order."""
         self._more = asyncio.Event()
         """Wakes the sending task: there may be a batch to send."""
+
+    def __repr__(self) -> str:
+        names = [self._accumulator.topic]
+        return named_line(type(self).__name__, names, is_closed=self._is_closing)
 
     async def __aenter__(self) -> Self:
         self._heard.enter_context(termination.heard_by_task())

@@ -8,16 +8,15 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from topics.client import endpoints
+from topics.client.aiosession import AsyncSession
 from topics.client.endpoints import WAIT_MS_MAX
 from topics.client.errors import Forbidden, RecordNotFound, TopicNotFound
-from topics.client.models import NewRecord, Record
+from topics.client.models import Appended, NewRecord, Record, TopicState
 from topics.client.names import tag_for
-from topics.client.options import Config, Match
-
-if TYPE_CHECKING:
-    from topics.client.aio import AsyncClient
+from topics.client.options import Config, DiffOptions, Match
 
 D = TypeVar("D")
 
@@ -46,14 +45,14 @@ class AsyncTable(Generic[D]):
 
     def __init__(
         self,
-        client: "AsyncClient",
+        session: AsyncSession,
         topic: str,
         record_type: type[Record[D]],
         config: Config,
         now_ms: Callable[[], float] = now_ms,
     ) -> None:
         self.topic = topic
-        self._client = client
+        self._session = session
         self._record_type = record_type
         self._config: Config = {"compact": True, **config}
         self._now_ms = now_ms
@@ -70,14 +69,13 @@ class AsyncTable(Generic[D]):
         if ttl_ms is not None:
             await self.keep(ttl_ms)
         record = NewRecord(value, tag=tag_for(key), meta=meta)
-        return (await self._client.append(self.topic, record, config=self._config)).first_seq
+        return (await self._append(record)).first_seq
 
     async def get(self, key: str) -> Record[D] | None:
         """The record of a key; None where there is none, or its time is over."""
         try:
-            found = await self._client.latest(
-                self.topic, tag_for(key), record_type=self._record_type
-            )
+            call = endpoints.latest(self.topic, self._record_type, tag=tag_for(key))
+            (found,) = (await self._session.do(call)).records
         except (RecordNotFound, TopicNotFound):
             return None
         return found if self.is_shown(found) else None
@@ -85,7 +83,18 @@ class AsyncTable(Generic[D]):
     async def delete(self, key: str) -> None:
         """Delete the value of a key, if it has any."""
         with suppress(TopicNotFound):
-            await self._client.delete(self.topic, match=("tag", "Eq", tag_for(key)))
+            await self._delete(tag_for(key))
+
+    async def _append(self, record: NewRecord) -> Appended:
+        call = endpoints.append(self.topic, [record], {"config": self._config})
+        return await self._session.do(call)
+
+    async def _delete(self, tag: str) -> None:
+        call = endpoints.delete(self.topic, before_seq=None, match=("tag", "Eq", tag))
+        await self._session.do(call)
+
+    async def _state(self) -> TopicState:
+        return await self._session.do(endpoints.topic(self.topic, touch=False))
 
     def is_shown(self, record: Record[D]) -> bool:
         """Whether it is a value whose `ttl_ms` is not over, and no deletion mark."""
@@ -101,13 +110,13 @@ class AsyncTable(Generic[D]):
         while not (found := await changes.next(wait_ms=10_000)):
             ...
         """
-        return AsyncTableChanges(self, self._client, self._record_type, keys)
+        return AsyncTableChanges(self, self._session, self._record_type, keys)
 
     async def keep(self, ttl_ms: int) -> None:
         """Have the topic keep values for so long, or longer; it is created where it is missing."""
         while self._kept_ms < ttl_ms:
             try:
-                state = await self._client.topic(self.topic, touch=False)
+                state = await self._state()
             except TopicNotFound:
                 first_ms = self._config.get("ttl_ms", FIRST_TTL_MS)
                 self._config["ttl_ms"] = max(ttl_ms, first_ms) if first_ms else 0
@@ -115,20 +124,20 @@ class AsyncTable(Generic[D]):
                 continue
             kept_ms = state.config.ttl_ms or FOREVER_MS
             if kept_ms < ttl_ms:
-                await self._client.configure_topic(self.topic, ttl_ms=ttl_ms)
+                config = endpoints.merged(state.config, {"ttl_ms": ttl_ms})
+                await self._session.do(endpoints.put_topic(self.topic, config))
             else:
                 self._kept_ms = kept_ms
 
     async def create(self) -> int:
         """Create the topic where it is missing, and change nothing of one that exists; its newest sequence number."""
         try:
-            return (await self._client.topic(self.topic, touch=False)).head_seq
+            return (await self._state()).head_seq
         except TopicNotFound:
             # An append creates a topic or changes nothing; a `PUT` could undo the config of another process.
-            record = NewRecord(None, tag=CREATED)
-            done = await self._client.append(self.topic, record, config=self._config)
+            done = await self._append(NewRecord(None, tag=CREATED))
             with suppress(Forbidden, TopicNotFound):
-                await self._client.delete(self.topic, match=("tag", "Eq", CREATED))
+                await self._delete(CREATED)
             return done.last_seq
 
 
@@ -138,12 +147,12 @@ class AsyncTableChanges(Generic[D]):
     def __init__(
         self,
         table: AsyncTable[D],
-        client: "AsyncClient",
+        session: AsyncSession,
         record_type: type[Record[D]],
         keys: Iterable[str],
     ) -> None:
         self._table = table
-        self._client = client
+        self._session = session
         self._record_type = record_type
         self._keys = {tag_for(key): key for key in keys}
         self._cursor: int | None = None
@@ -163,15 +172,15 @@ class AsyncTableChanges(Generic[D]):
             # The log is read after its head, so no value is missed.
             self._cursor = await self._table.create()
             return await self._known()
-        page = await self._client.diff(
-            self._table.topic,
-            from_seq=self._cursor,
-            epoch=self._epoch,
-            match=self._match(),
-            include_tags=True,
-            wait_ms=min(wait_ms, WAIT_MS_MAX),
-            record_type=self._record_type,
-        )
+        options: DiffOptions = {
+            "from_seq": self._cursor,
+            "epoch": self._epoch,
+            "match": self._match(),
+            "include_tags": True,
+            "wait_ms": min(wait_ms, WAIT_MS_MAX),
+        }
+        call = endpoints.diff(self._table.topic, self._record_type, options)
+        page = await self._session.do(call)
         self._cursor, self._epoch = page.next_from_seq, page.epoch
         return {
             self._keys[record.tag]: record

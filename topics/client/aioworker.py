@@ -31,6 +31,7 @@ from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.models import Claimed, Job
 from topics.client.tracing import mark_failed, process_span
 from topics.client.worker_state import RESULT_REFUSED, Claim, WorkerState
+from topics.visible import visible
 
 D = TypeVar("D")
 _Found: TypeAlias = "tuple[deque[AsyncHeldJob[D]], float | None]"
@@ -54,6 +55,9 @@ class AsyncWork(Generic[D]):
         self._stopping = asyncio.Event()
         self._waiter = asyncio.Lock()
         """Held by the one task that waits at the server for a job."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.queue} by {visible(self.node)}>"
 
     @property
     def queue(self) -> str:

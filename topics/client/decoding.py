@@ -55,7 +55,15 @@ def kind_of(kind: Any, decode: Any) -> Any:
     Raises:
         TypeError: The type says of what its data is already.
     """
-    return kind if decode is None else kind[decode]
+    if decode is None:
+        return kind
+    try:
+        return kind[decode]
+    except TypeError:
+        name = getattr(kind, "__name__", str(kind))
+        raise TypeError(
+            f"decode= is for Record and Job: {name} says already what its data is"
+        ) from None
 
 
 def _made(asked: type[T]) -> Callable[[bytes], T]:

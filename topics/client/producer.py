@@ -21,6 +21,7 @@ from topics.client.errors import NotSent, TopicsError
 from topics.client.job_options import JobOptions
 from topics.client.options import ProducerOptions, require
 from topics.client.session import Session
+from topics.client.showing import named_line
 from topics.client.tracing import present_span
 
 _OPEN: Final = weakref.WeakSet["Producer"]()
@@ -84,6 +85,10 @@ class Producer:
         """Wakes the callers: a batch is settled."""
         self._waiting_for_room = 0
         """Callers that wait until a batch is settled; while there are any, no batch lingers."""
+
+    def __repr__(self) -> str:
+        names = [self._accumulator.topic]
+        return named_line(type(self).__name__, names, is_closed=self._is_closing)
 
     def __enter__(self) -> Self:
         return self

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from topics.client import endpoints, paging
 from topics.client.batching import Batcher
+from topics.client.counters import Counters
 from topics.client.decoding import kind_of
 from topics.client.errors import TopicNotFound
 from topics.client.groups import GroupCalls
@@ -426,7 +427,11 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         Options: `Config`, of the topic where it is created; `compact` is true unless it is given.
         """
         require(Config, config, "table()")
-        return Table(self, topic, kind_of(Record, decode), config)
+        return Table(self.session, topic, kind_of(Record, decode), config)
+
+    def counters(self, topic: str) -> Counters:
+        """Counters of a topic, which is created where it is missing: for limits, locks and barriers."""
+        return Counters(self.session, topic)
 
     @overload
     def read(

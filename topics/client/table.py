@@ -9,16 +9,15 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from topics.client import endpoints
 from topics.client.endpoints import WAIT_MS_MAX
 from topics.client.errors import Forbidden, RecordNotFound, TopicNotFound
-from topics.client.models import NewRecord, Record
+from topics.client.models import Appended, NewRecord, Record, TopicState
 from topics.client.names import tag_for
-from topics.client.options import Config, Match
-
-if TYPE_CHECKING:
-    from topics.client.sync import Client
+from topics.client.options import Config, DiffOptions, Match
+from topics.client.session import Session
 
 D = TypeVar("D")
 
@@ -47,14 +46,14 @@ class Table(Generic[D]):
 
     def __init__(
         self,
-        client: "Client",
+        session: Session,
         topic: str,
         record_type: type[Record[D]],
         config: Config,
         now_ms: Callable[[], float] = now_ms,
     ) -> None:
         self.topic = topic
-        self._client = client
+        self._session = session
         self._record_type = record_type
         self._config: Config = {"compact": True, **config}
         self._now_ms = now_ms
@@ -71,12 +70,13 @@ class Table(Generic[D]):
         if ttl_ms is not None:
             self.keep(ttl_ms)
         record = NewRecord(value, tag=tag_for(key), meta=meta)
-        return (self._client.append(self.topic, record, config=self._config)).first_seq
+        return (self._append(record)).first_seq
 
     def get(self, key: str) -> Record[D] | None:
         """The record of a key; None where there is none, or its time is over."""
         try:
-            found = self._client.latest(self.topic, tag_for(key), record_type=self._record_type)
+            call = endpoints.latest(self.topic, self._record_type, tag=tag_for(key))
+            (found,) = (self._session.do(call)).records
         except (RecordNotFound, TopicNotFound):
             return None
         return found if self.is_shown(found) else None
@@ -84,7 +84,18 @@ class Table(Generic[D]):
     def delete(self, key: str) -> None:
         """Delete the value of a key, if it has any."""
         with suppress(TopicNotFound):
-            self._client.delete(self.topic, match=("tag", "Eq", tag_for(key)))
+            self._delete(tag_for(key))
+
+    def _append(self, record: NewRecord) -> Appended:
+        call = endpoints.append(self.topic, [record], {"config": self._config})
+        return self._session.do(call)
+
+    def _delete(self, tag: str) -> None:
+        call = endpoints.delete(self.topic, before_seq=None, match=("tag", "Eq", tag))
+        self._session.do(call)
+
+    def _state(self) -> TopicState:
+        return self._session.do(endpoints.topic(self.topic, touch=False))
 
     def is_shown(self, record: Record[D]) -> bool:
         """Whether it is a value whose `ttl_ms` is not over, and no deletion mark."""
@@ -100,13 +111,13 @@ class Table(Generic[D]):
         while not (found := changes.next(wait_ms=10_000)):
             ...
         """
-        return TableChanges(self, self._client, self._record_type, keys)
+        return TableChanges(self, self._session, self._record_type, keys)
 
     def keep(self, ttl_ms: int) -> None:
         """Have the topic keep values for so long, or longer; it is created where it is missing."""
         while self._kept_ms < ttl_ms:
             try:
-                state = self._client.topic(self.topic, touch=False)
+                state = self._state()
             except TopicNotFound:
                 first_ms = self._config.get("ttl_ms", FIRST_TTL_MS)
                 self._config["ttl_ms"] = max(ttl_ms, first_ms) if first_ms else 0
@@ -114,20 +125,20 @@ class Table(Generic[D]):
                 continue
             kept_ms = state.config.ttl_ms or FOREVER_MS
             if kept_ms < ttl_ms:
-                self._client.configure_topic(self.topic, ttl_ms=ttl_ms)
+                config = endpoints.merged(state.config, {"ttl_ms": ttl_ms})
+                self._session.do(endpoints.put_topic(self.topic, config))
             else:
                 self._kept_ms = kept_ms
 
     def create(self) -> int:
         """Create the topic where it is missing, and change nothing of one that exists; its newest sequence number."""
         try:
-            return (self._client.topic(self.topic, touch=False)).head_seq
+            return (self._state()).head_seq
         except TopicNotFound:
             # An append creates a topic or changes nothing; a `PUT` could undo the config of another process.
-            record = NewRecord(None, tag=CREATED)
-            done = self._client.append(self.topic, record, config=self._config)
+            done = self._append(NewRecord(None, tag=CREATED))
             with suppress(Forbidden, TopicNotFound):
-                self._client.delete(self.topic, match=("tag", "Eq", CREATED))
+                self._delete(CREATED)
             return done.last_seq
 
 
@@ -137,12 +148,12 @@ class TableChanges(Generic[D]):
     def __init__(
         self,
         table: Table[D],
-        client: "Client",
+        session: Session,
         record_type: type[Record[D]],
         keys: Iterable[str],
     ) -> None:
         self._table = table
-        self._client = client
+        self._session = session
         self._record_type = record_type
         self._keys = {tag_for(key): key for key in keys}
         self._cursor: int | None = None
@@ -162,15 +173,15 @@ class TableChanges(Generic[D]):
             # The log is read after its head, so no value is missed.
             self._cursor = self._table.create()
             return self._known()
-        page = self._client.diff(
-            self._table.topic,
-            from_seq=self._cursor,
-            epoch=self._epoch,
-            match=self._match(),
-            include_tags=True,
-            wait_ms=min(wait_ms, WAIT_MS_MAX),
-            record_type=self._record_type,
-        )
+        options: DiffOptions = {
+            "from_seq": self._cursor,
+            "epoch": self._epoch,
+            "match": self._match(),
+            "include_tags": True,
+            "wait_ms": min(wait_ms, WAIT_MS_MAX),
+        }
+        call = endpoints.diff(self._table.topic, self._record_type, options)
+        page = self._session.do(call)
         self._cursor, self._epoch = page.next_from_seq, page.epoch
         return {
             self._keys[record.tag]: record

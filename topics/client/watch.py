@@ -13,6 +13,7 @@ from topics.client.call import Outcome
 from topics.client.faults import Fault
 from topics.client.models import Watched
 from topics.client.session import Session
+from topics.client.showing import named_line
 from topics.client.watch_state import WatchState
 
 R = TypeVar("R")
@@ -32,6 +33,9 @@ class Watch(Generic[R]):
         self._items = self._run()
         self._is_closed = False
         self._is_asked = False
+
+    def __repr__(self) -> str:
+        return named_line(type(self).__name__, self._state.names, is_closed=self._is_closed)
 
     @property
     def cursor(self) -> str | None:

@@ -191,6 +191,11 @@ class WatchState(Generic[R]):
         self.is_listening = False
 
     @property
+    def names(self) -> list[str]:
+        """The topics that are watched, as the program named them."""
+        return list(self._begins)
+
+    @property
     def cursor(self) -> str | None:
         """Where to go on after the item that was handed out last; None before the first session.
 

@@ -39,6 +39,7 @@ from topics.client.session import Session
 from topics.client.time_limit import TimeLimit
 from topics.client.tracing import mark_failed, process_span
 from topics.client.worker_state import RESULT_REFUSED, Claim, WorkerState
+from topics.visible import visible
 
 D = TypeVar("D")
 _Found: TypeAlias = "tuple[deque[HeldJob[D]], float | None]"
@@ -72,6 +73,9 @@ class Work(Generic[D]):
         self._stopping = threading.Event()
         self._idle: set[socket.socket] = set()
         """Sockets of streams on which a thread waits with no job in hand."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.queue} by {visible(self.node)}>"
 
     @property
     def queue(self) -> str:

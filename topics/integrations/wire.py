@@ -9,9 +9,7 @@ from typing import Final
 
 import msgspec
 
-from topics.client import Config
-
-QUEUE: Final[Config] = {
+QUEUE: Final[dict[str, object]] = {
     "type": "queue",
     "discard": "reject",  # a queue with a cap refuses messages, and drops none
     "durability": "disk",

@@ -2468,7 +2468,7 @@ export interface components {
             last_run: components["schemas"]["LastRun"] | null;
             /**
              * Format: int64
-             * @description Records appended, ever.
+             * @description Ticks and runs that happened, ever.
              */
             fired_total: number;
             /**
@@ -2562,7 +2562,7 @@ export interface components {
             last_run: components["schemas"]["LastRun"] | null;
             /**
              * Format: int64
-             * @description Records appended, ever.
+             * @description Ticks and runs that happened, ever.
              */
             fired_total: number;
             /**
@@ -2616,7 +2616,7 @@ export interface components {
             last_run: components["schemas"]["LastRun"] | null;
             /**
              * Format: int64
-             * @description Records appended, ever.
+             * @description Ticks and runs that happened, ever.
              */
             fired_total: number;
             /**

@@ -314,3 +314,17 @@ def test_a_retried_job_is_among_those_that_were_delivered_before() -> None:
     engine.nack(3)
     engine.change("retry", 1)
     assert engine.claimed(max=3) == [1, 2, 3]
+
+
+def test_jobs_that_wait_for_their_group_are_counted_over_several_runs() -> None:
+    """Jobs of sealed runs and of newer ones; no job that is gone, delayed or with a worker. (§10.7)"""
+    engine = sealed(queue(*[{"group": "ab"[n % 2]} for n in range(6)], order="group"))
+    engine.append(*[{"data": 0, "group": "a"} for _ in range(3)], name="q")
+    engine.append({"data": 0, "group": "b", "delay_ms": 50}, {"data": 0}, name="q")
+    assert engine.state("q")["queue"]["blocked"] == 7
+    assert engine.claimed(max=9) == [1, 2, 11]
+    engine.delete("q", before_seq=4)
+    assert engine.state("q")["queue"]["blocked"] == 4
+    engine.delete("q", before_seq=9)
+    assert engine.claimed(max=9) == [9]
+    assert "blocked" not in engine.state("q")["queue"]

@@ -347,11 +347,6 @@ class Backlog:
         """The group that was given to a job."""
         return self.options_of([seq])[0][1]
 
-    def not_before(self, seq: int) -> int:
-        """From when on a job may be claimed; 0: at once."""
-        row = self.table.row(seq)
-        return 0 if row is None else row.ready_ms
-
     def is_late(self, seq: int, job: Job | None, now_ms: int) -> bool:
         """Whether the time is over within which a job has to be started; it is not, once the job was.
 

@@ -502,8 +502,10 @@ class ClaimOrder:
         return self._blocked[1]
 
     def _count_blocked(self) -> int:
-        seqs, groups = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        ready: dict[int, int] = {}
+        """Of each group those that are ready, but for as many as it may give now; by columns, as a queue may hold
+        millions."""
+        waiting, numbers, counts = array("Q"), array("Q"), array("Q")
+        known: dict[int, int] = {}
         free: dict[int, int] = {}
         jobs = self._jobs
         for source in self._sources.values():
@@ -515,27 +517,36 @@ class ClaimOrder:
                 free[group] = int(source.entry is not None)
             else:
                 free[group] = max(self.group_max - self._in_flight.get(group, 0), 0)
-            known = {seq for seq in source.again if seq in jobs and jobs[seq].place is AGAIN}
-            due = {entry[2] for entry in source.due}
-            known |= {seq for seq in due if seq in jobs and jobs[seq].place is AGAIN}
-            ready[group] = ready.get(group, 0) + len(known)
-            fresh = np.frombuffer(source.fresh, np.uint64)[source.at :].astype(np.int64)
-            waiting = np.concatenate([fresh, np.array(sorted(due - jobs.keys()), np.int64)])
-            seqs.append(waiting)
-            groups.append(np.full(len(waiting), group))
-        waiting, group_of = np.concatenate(seqs), np.concatenate(groups)
-        order = np.argsort(waiting)
-        waiting, group_of = waiting[order], group_of[order]
-        live = self.topic.live_among(waiting.tolist())
-        here = np.isin(waiting, np.array([seq for seq in live if seq not in jobs], np.int64))
-        if self.is_ordered:
-            parts = [
-                rows["seq"][rows["flags"] & DELAYED > 0]
-                for rows, _ in self._table.pieces(0, SEQ_MAX)
-            ]
-            late = np.concatenate([np.empty(0, np.uint64), *parts]).astype(np.int64)
-            here &= ~np.isin(waiting, late)
-        for group, count in enumerate(np.bincount(group_of[here]).tolist()):
-            if count:
-                ready[group] = ready.get(group, 0) + count
-        return sum(max(count - free.get(group, 0), 0) for group, count in ready.items())
+            some = source.fresh[source.at :]
+            if source.again or source.due:
+                due = {entry[2] for entry in source.due}
+                of_old = {seq for seq in due.union(source.again) if seq in jobs}
+                ready = sum(1 for seq in of_old if jobs[seq].place is AGAIN)
+                known[group] = known.get(group, 0) + ready
+                some.extend(due - of_old)
+            waiting.extend(some)
+            numbers.append(group)
+            counts.append(len(some))
+        ready_of = self._ready_by_group(
+            np.frombuffer(waiting, np.uint64).astype(np.int64),
+            np.repeat(np.frombuffer(numbers, np.int64), np.frombuffer(counts, np.int64)),
+        )
+        for group, count in known.items():
+            ready_of[group] += count
+        for group, count in free.items():
+            ready_of[group] -= count
+        return int(ready_of[ready_of > 0].sum())
+
+    def _ready_by_group(
+        self, seqs: NDArray[np.int64], groups: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """How many of these jobs, which were never delivered, are ready, by the number of their group; both of shape
+        (n,)."""
+        order = np.argsort(seqs)
+        seqs, groups = seqs[order], groups[order]
+        here = self.topic.are_live(seqs)
+        parts = [np.fromiter(self._jobs, np.int64, len(self._jobs))]
+        for rows, _ in self._table.pieces(0, SEQ_MAX) if self.is_ordered else ():
+            parts.append(rows["seq"][rows["flags"] & DELAYED > 0].astype(np.int64))
+        here &= ~np.isin(seqs, np.concatenate(parts))
+        return np.bincount(groups[here], minlength=len(self._table.groups) + 1)

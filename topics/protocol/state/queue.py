@@ -47,6 +47,7 @@ from topics.protocol.state.job import (
 )
 from topics.protocol.state.job_groups import is_arranged
 from topics.protocol.state.job_starts import JobStarts
+from topics.protocol.state.job_table import JobRow
 from topics.protocol.state.topic import Topic
 from topics.protocol.state.unique_jobs import UniqueJobs
 
@@ -182,6 +183,16 @@ class Queue:
                 self.unique.note(digest.tobytes(), seq, hold_ms)
             elif digest.any():
                 self.unique.recall(digest.tobytes(), seq)
+
+    def row(self, seq: int) -> JobRow | None:
+        """The options of a job; None where it has none."""
+        return None if self.backlog is None else self.backlog.table.row(seq)
+
+    def rows(self, seqs: Sequence[int]) -> list[JobRow | None]:
+        """The same of some, in any order."""
+        if self.backlog is None or not seqs:
+            return [None] * len(seqs)
+        return self.backlog.table.rows(seqs)
 
     def configure(self, topic: Topic) -> None:
         """The topic's config is what it is now."""

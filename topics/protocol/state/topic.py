@@ -262,6 +262,16 @@ class Topic:
                 live += rows.tolist()
         return [seq for seq in live if seq > gone_through]
 
+    def are_live(self, seqs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of some seqs, ascending, shape (n,), have records that are live."""
+        found = np.zeros(len(seqs), bool)
+        for run, _ in self.runs.reaching(int(seqs[0])) if len(seqs) else ():
+            lo, hi = seqs.searchsorted([run.first_seq, run.first_seq + run.count]).tolist()
+            found[lo:hi] = run.flags[seqs[lo:hi] - run.first_seq] == LIVE
+            if hi == len(seqs):
+                break
+        return found & (seqs > self.gone_through())
+
     def live_of_few(self, seqs: Sequence[int]) -> list[int]:
         """The same of a few that may lie apart."""
         gone_through, live = self.gone_through(), []

@@ -16,7 +16,7 @@ from topics.protocol.engine import Engine
 from topics.protocol.model.access import ANYONE, Caller
 
 Kind: TypeAlias = Literal["watch", "websocket", "work", "read", "claim", "job", "kafka"]
-LOOKS_MAX: Final = 4000
+LOOKS_MAX: Final = 2000
 """Clients and partitions that one page looks at; it may be short, and the next goes on behind it."""
 AGENT_CHARS_MAX: Final = 200
 

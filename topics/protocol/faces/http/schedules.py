@@ -195,7 +195,7 @@ class LastRun(msgspec.Struct, kw_only=True):
 
 
 Last = Annotated[LastRun | None, Meta(description="The last record, or `null`.")]
-Fired = Annotated[Natural, Meta(description="Records appended, ever.")]
+Fired = Annotated[Natural, Meta(description="Ticks and runs that happened, ever.")]
 MissedTotal = Annotated[Natural, Meta(description="Ticks that did not happen, ever.")]
 BlockedBy = Annotated[Blocked | None, Meta(description="What stops it, or `null`.")]
 

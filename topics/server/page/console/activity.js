@@ -42,7 +42,7 @@ export async function noteActivity({ head, bytes, disk, queue, isQueue }, isCurr
   const name = topic, at = Date.now(), before = samples.at(-1), s = before ? (at - before.at) / 1000 : 0;
   const found = {
     at, head, bytes, disk, rate: s > 0 ? Math.max(head - before.head, 0) / s : 0, read: 0, lag: 0,
-    ready: Number(queue?.ready), flying: Number(queue?.in_flight), delayed: Number(queue?.delayed),
+    ready: Number(queue?.ready ?? 0), flying: Number(queue?.in_flight ?? 0), delayed: Number(queue?.delayed ?? 0),
   };
   const isMine = () => isCurrent() && name === topic;
   await Promise.all([readRouters(name, isMine), readClients(name, found, s, isMine), table.refresh(isMine)]);

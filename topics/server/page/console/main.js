@@ -97,6 +97,10 @@ $("access").onsubmit = (event) => {
   useKey($("key").value);
   showAccess();
 };
+// A key that is pasted often has a space or a line's end around it.
+$("key").oninput = () => {
+  if ($("key").value !== $("key").value.trim()) $("key").value = $("key").value.trim();
+};
 $("key-forget").onclick = () => {
   $("key").value = "";
   useKey("");

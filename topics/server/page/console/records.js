@@ -3,8 +3,7 @@
 import { curl, why } from "./api.js";
 import { $, button, clock, copy, count, digits, link, make, roves, set, show, size } from "./dom.js";
 import { laidOut, preview, textOf } from "./json.js";
-import { deletedText, lossText } from "./loss.js";
-import { newer, ofPartition, older } from "./reading.js";
+import { deletedText, lossText, newer, ofPartition, older } from "./reading.js";
 import { search } from "./search.js";
 
 const PREVIEW_CHARS = 300;
