@@ -90,7 +90,7 @@ def test_every_option_is_one(page: Path) -> None:
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", without_other_tools(page.read_text())))
     spelled = {word for option in options() for word in (*option.opts, *option.secondary_opts)}
 
-    of_others = {"--timeout-graceful-shutdown", "--interface", "--workers-kill-timeout"}
+    of_others = {"--timeout-graceful-shutdown", "--interface", "--workers-kill-timeout", "--reload"}
     of_others |= {"--no-access-log", "--upgrade", "--build", "--from-file", "--unbuffered"}
     assert named <= spelled | {"--help"} | of_others
 
