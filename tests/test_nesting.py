@@ -1,5 +1,6 @@
 """How deep JSON is followed, however little the callers have left of the stack."""
 
+import subprocess
 import sys
 import threading
 from typing import Any
@@ -78,3 +79,14 @@ def test_threads_do_not_take_the_room_of_each_other() -> None:
 def test_levels_are_counted_outside_of_texts(body: bytes, levels: int) -> None:
     assert depth_of(body) == levels
     assert max(depth_of(body, 5), 5) == max(levels, 5)
+
+
+def test_what_was_never_given_room_is_not_looked_at() -> None:
+    """Up to CPython 3.11 a decoder by itself follows less than a thousand levels; once room was made, it may not."""
+    code = (
+        "from topics.nesting import deep, may_be_deeper; import msgspec;"
+        "decode = deep(msgspec.json.Decoder().decode); decode(b'[' * 500 + b']' * 500);"
+        "before = may_be_deeper(); decode(b'[' * 1002 + b']' * 1002); print(before, may_be_deeper())"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == f"{sys.version_info >= (3, 12)} True\n"

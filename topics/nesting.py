@@ -21,7 +21,9 @@ DEPTH_MAX: Final = 1000
 and much else reads JSON, follows by default."""
 _ROOM: Final = DEPTH_MAX + 100
 """Levels that a decoder finds room for: a value, and what a body or an answer has around it."""
+_FOLLOWS_MORE: Final = sys.version_info >= (3, 12)
 _lock = threading.Lock()
+_has_made_room = False
 
 
 def deep(decode: Callable[[A], T]) -> Callable[[A], T]:
@@ -59,9 +61,16 @@ def depth_of(text: bytes, enough: int = 0) -> int:
     return max(accumulate(steps), default=0)
 
 
+def may_be_deeper() -> bool:
+    """Whether a text that was decoded may be deeper than `DEPTH_MAX`: where not, there is nothing to look for."""
+    return _FOLLOWS_MORE or _has_made_room or sys.getrecursionlimit() > DEPTH_MAX
+
+
 @contextmanager
 def _room() -> Iterator[None]:
     """Room on the stack for `_ROOM` levels more, in one thread at a time."""
+    global _has_made_room
+    _has_made_room = True
     with _lock:
         before = sys.getrecursionlimit()
         sys.setrecursionlimit(before + _ROOM)

@@ -1,5 +1,11 @@
 // Waits that a signal ends, and a signal that time ends.
 
+/** Call something once, when a signal is aborted; returns what ends that. */
+export function onAbort(signal: AbortSignal | undefined, call: () => void): () => void {
+  signal?.addEventListener("abort", call, { once: true });
+  return () => signal?.removeEventListener("abort", call);
+}
+
 /**
  * Resolves after that many milliseconds; rejects with the signal's reason where that is aborted
  * before.
@@ -7,15 +13,14 @@
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);
-    const aborted = () => {
+    const forget = onAbort(signal, () => {
       clearTimeout(timer);
       reject(signal!.reason);
-    };
+    });
     const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", aborted);
+      forget();
       resolve();
     }, ms);
-    signal?.addEventListener("abort", aborted, { once: true });
   });
 }
 
@@ -40,12 +45,12 @@ export class Deadline {
   isOver = false;
   readonly #controller = new AbortController();
   #timer: ReturnType<typeof setTimeout> | undefined;
-  readonly #outer: AbortSignal | undefined;
+  readonly #forget: () => void;
 
   constructor(outer?: AbortSignal) {
-    this.#outer = outer;
-    if (outer?.aborted) this.#outerAborted();
-    else outer?.addEventListener("abort", this.#outerAborted);
+    const aborted = () => this.abort(outer!.reason);
+    this.#forget = onAbort(outer, aborted);
+    if (outer?.aborted) aborted();
   }
 
   get signal(): AbortSignal {
@@ -69,13 +74,11 @@ export class Deadline {
   /** Let go of the timer and of the other signal; what uses the signal goes on. */
   end(): void {
     this.stop();
-    this.#outer?.removeEventListener("abort", this.#outerAborted);
+    this.#forget();
   }
 
   abort(reason?: unknown): void {
     this.end();
     this.#controller.abort(reason);
   }
-
-  readonly #outerAborted = (): void => this.abort(this.#outer!.reason);
 }

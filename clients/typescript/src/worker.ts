@@ -10,7 +10,7 @@ import type { Claimed, Job } from "./models.js";
 import type { Queue } from "./queue.js";
 import { randomHex } from "./random.js";
 import { Attempts, now } from "./retry.js";
-import { Settled, sleep } from "./waiting.js";
+import { onAbort, Settled, sleep } from "./waiting.js";
 
 /**
  * What does a job; what its promise resolves to may be kept as the job's result (`keep_results`).
@@ -166,17 +166,15 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
 
   async #run(): Promise<number> {
     const { signal, push } = this.#options;
-    const abort = () => this.#abort();
-    signal?.addEventListener("abort", abort, { once: true });
+    const forgetAbort = onAbort(signal, () => this.#abort());
     const extending = new AbortController();
     let cut: ReturnType<typeof setTimeout> | undefined;
-    const stop = () => {
+    const forgetStop = onAbort(this.#stopping.signal, () => {
       this.#freed.resolve();
       cut = setTimeout(() => this.#cutting.abort(), LAST_CLAIM_MS);
-    };
-    this.#stopping.signal.addEventListener("abort", stop, { once: true });
+    });
     try {
-      if (signal?.aborted) abort();
+      if (signal?.aborted) this.#abort();
       await this.#open();
       const extended = this.#extendLeases(extending.signal);
       try {
@@ -190,8 +188,8 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
       // A call that `stop` or the signal cut off is no failure.
       if (error !== this.#cutting.signal.reason) throw error;
     } finally {
-      signal?.removeEventListener("abort", abort);
-      this.#stopping.signal.removeEventListener("abort", stop);
+      forgetAbort();
+      forgetStop();
       clearTimeout(cut);
     }
     if (this.#failure !== undefined) throw this.#failure.error;
@@ -281,7 +279,7 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
     // others.
     const stop = () => void this.#handsFree().then(() => this.#ended.abort());
     if (this.#isStopping || this.#remaining <= 0) return;
-    this.#stopping.signal.addEventListener("abort", stop, { once: true });
+    onAbort(this.#stopping.signal, stop);
     for await (const job of pushedJobs<D>(
       this.queue.session,
       this.queue.name,

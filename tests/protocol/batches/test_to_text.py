@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from topics.protocol.batches import to_text
 from topics.protocol.batches.header import HEADER_BYTES, checked_header
 from topics.protocol.batches.records import FEW
 from topics.protocol.batches.to_text import are_json, is_json, text_of
@@ -153,3 +154,11 @@ def test_a_value_that_is_nested_too_deeply_is_text(count: int) -> None:
 
     assert are_json([deepest] * count) == [True] * count
     assert are_json([deepest, deeper, b"[1", deeper + b"1"]) == [True, False, False, False]
+
+
+def test_values_that_no_decoder_follows_deeper_are_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the decoder has followed no more than a thousand levels, there are no more. (§12)"""
+    monkeypatch.setattr(to_text, "may_be_deeper", lambda: False)
+    assert are_json([b"[" * 900 + b"]" * 900, b"[", None]) == [True, False, False]

@@ -127,6 +127,14 @@ def deep(levels: int) -> bytes:
     return b'["[[\\"[",' + b'{"a":' * (levels - 1) + b"1" + b"}" * (levels - 1) + b"]"
 
 
+@pytest.mark.parametrize("more", [b"", b'"\\\\",', b'"%b",' % (b"[" * (70 << 10))], ids=len)
+def test_levels_of_any_text_are_counted_alike(more: bytes) -> None:
+    """A short one, one with an escape, and a long one. (§0.3)"""
+    for levels, is_more in ((1000, False), (1001, True)):
+        text = b"[" * levels + more + b'"[[[]"' + b"]" * levels
+        assert is_too_deep(text) is is_more
+
+
 def test_a_value_has_at_most_a_thousand_levels() -> None:
     """One more is too deep; brackets in texts, and arrays side by side, are no levels. (§0.3)"""
     assert not is_too_deep(deep(1000))

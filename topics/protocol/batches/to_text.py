@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from topics.nesting import deep
+from topics.nesting import deep, may_be_deeper
 from topics.protocol.batches.header import Header
 from topics.protocol.batches.records import Fields, headers_of, listed
 from topics.protocol.model.outline import is_too_deep
@@ -139,7 +139,7 @@ def _formed(value: bytes | None) -> tuple[bytes, bytes]:
 
 def are_json(values: Sequence[bytes | None]) -> list[bool]:
     """Whether each is a JSON text that an append takes as `data`."""
-    found = list(map(_may_be_json, values))
+    found = [bool(value) and value[0] in _FIRST for value in values]  # type: ignore[index]
     likely = [at for at, is_likely in enumerate(found) if is_likely]
     for first in range(0, len(likely), _TRIED_TOGETHER):
         part = likely[first : first + _TRIED_TOGETHER]
@@ -147,11 +147,9 @@ def are_json(values: Sequence[bytes | None]) -> list[bool]:
         if not _all_json(texts):
             for at, text in zip(part, texts, strict=True):
                 found[at] = is_json(text)
+    if may_be_deeper():
+        return [each and not is_too_deep(values[at]) for at, each in enumerate(found)]  # type: ignore[arg-type]
     return found
-
-
-def _may_be_json(value: bytes | None) -> bool:
-    return bool(value) and value[0] in _FIRST and not is_too_deep(value)  # type: ignore[index,arg-type]
 
 
 def _all_json(values: list[bytes]) -> bool:

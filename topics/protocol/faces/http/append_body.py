@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from topics.nesting import DEPTH_MAX, deep
+from topics.nesting import DEPTH_MAX, deep, may_be_deeper
 from topics.protocol.faces.http.checks import check_lengths, require_partition
 from topics.protocol.faces.http.decoding import (
     LARGE_BODY_BYTES,
@@ -144,7 +144,7 @@ def append_of(
             jobs = requests_of(records, limits)
     if longest > limits.max_record_bytes:
         _require_sizes(datas, metas, limits)
-    if longest > 2 * DEPTH_MAX:
+    if longest > 2 * DEPTH_MAX and may_be_deeper():
         _require_depths(datas, metas)
     key = asked.idempotency_key if asked.idempotency_key is not None else header_key
     if key is not None and len(key) > KEY_CHARS_MAX:
