@@ -216,6 +216,7 @@ def test_what_is_told_of_retries(do: Any) -> None:
     [
         ("http://a.test,http://b.test:4001", [A, B]),
         ("http://a.test , HTTPS://b.test/x", [A, "https://b.test/x"]),
+        ("http://a.test,http://b.test:4001, ", [A, B]),
         ([A, B], [A, B]),
         ((A,), [A]),
         ("http://u:p,w@a.test", ["http://u:p,w@a.test"]),
@@ -224,6 +225,13 @@ def test_what_is_told_of_retries(do: Any) -> None:
 def test_urls(given: Any, urls: list[str]) -> None:
     """A list, or a text with commas between; a comma within a URL is its own."""
     assert [target.url.rstrip("/") for target in targets(given)] == urls
+
+
+@pytest.mark.parametrize("given", ["http://a.test:4000,b.test:4000", "a.test,b.test", ","])
+def test_a_list_of_hosts_is_told_what_it_lacks(given: str) -> None:
+    """As other systems take it: of several URLs, each has its scheme here."""
+    with pytest.raises(ValueError, match="of several URLs each has its http:// or https://"):
+        targets(given)
 
 
 def test_urls_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

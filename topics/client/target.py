@@ -168,15 +168,21 @@ def parse_targets(
     """
     if url is None:
         url = os.environ.get("TOPICS_URL") or LOCAL_URL
-    urls = _NEXT_URL.split(url) if isinstance(url, str) else list(url)
+    # A list that a program wrote may have a comma behind its last URL, too.
+    urls = _NEXT_URL.split(url.rstrip(", ")) if isinstance(url, str) else list(url)
     if not urls:
         raise ValueError("a client needs the URL of a server")
-    return [
-        parse_target(
-            each.strip(), api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
-        )
-        for each in urls
-    ]
+    try:
+        return [
+            parse_target(
+                each.strip(), api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
+            )
+            for each in urls
+        ]
+    except ValueError as error:
+        if isinstance(url, str) and "," in url:
+            raise ValueError(f"{error}; of several URLs each has its http:// or https://") from None
+        raise
 
 
 def parse_target(
