@@ -17,7 +17,7 @@ from docs.pages import PAGES, blocks
 from docs.test_pages import follow, tour
 
 ROOT: Final = Path(__file__).parent.parent
-INSTALL_S: Final = 600
+INSTALL_S: Final = 1800
 """How long packages may take to install."""
 
 pytestmark = [

@@ -17,7 +17,7 @@ from signal import SIGINT
 from types import TracebackType
 from typing import Final, Self
 
-PATIENCE_S: Final = 600.0
+PATIENCE_S: Final = 1800.0
 """How long a command may take; some install packages."""
 INTERRUPT_S: Final = 5.0
 """Between two interrupts of a command that goes on: a second one soon after the first deadlocks taskiq's worker."""
