@@ -19,7 +19,7 @@ from topics.protocol.model.records import Buffer
 from topics.store.files import File
 from topics.visible import without_password
 
-PATH: Final = "/v0/store"
+PATH: Final = "/v0/cluster/store"
 SIZE: Final = "x-topics-size"
 FILE: Final = "x-topics-file"
 """Headers of a piece: the size of its file, and which file it is."""

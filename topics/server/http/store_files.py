@@ -4,8 +4,8 @@ Owns who may read them, and the answers.  Nothing is decided here about what a s
 a consistent one of files that go on changing (`topics.backup`).  Nothing is held between two requests, so a
 reader that stays away costs nothing, and an erased file is gone.
 
-    GET /v0/store                          {"files": [[name, bytes], ...], "now_s": ...}
-    GET /v0/store/NAME?offset=..&size=..   the bytes there, at most `PIECE_BYTES_MAX`
+    GET /v0/cluster/store                          {"files": [[name, bytes], ...], "now_s": ...}
+    GET /v0/cluster/store/NAME?offset=..&size=..   the bytes there, at most `PIECE_BYTES_MAX`
 
 Readers are nodes of the same cluster, by its token, and keys with the scopes `admin` and `read` for all names:
 the files hold every topic's records.
@@ -28,7 +28,7 @@ from topics.server.http.interface import Answer
 from topics.server.http.responder import JSON, Responder
 from topics.server.service.later import later
 
-PATH: Final = b"/v0/store"
+PATH: Final = b"/v0/cluster/store"
 SIZE: Final = b"x-topics-size"
 FILE: Final = b"x-topics-file"
 WHOLE: Final = b"x-topics-whole"
