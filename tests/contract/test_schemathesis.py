@@ -35,6 +35,10 @@ NOT_REQUESTS: Final = {
 BEYOND: Final[Mapping[str, str]] = {
     r"the cursor is not one of ours": "a cursor is opaque, and only the server makes one",
     r"not the id of a frame, nor a session's cursor": "the same",
+    r"expected the id of a client": "the same",
+    r"is no cron expression": "a grammar of its own",
+    r"tz is the time zone of cron": "rules between fields",
+    r"topics knows no config": "the names of Kafka's configs, which are many",
     r"\d+ lease_ids for \d+ seqs": "two arrays of the same length",
     r"expected \[\"tag\"": "the first two items of an array of three",
     r"Glob .* does not end in \*": "the last item of such an array",

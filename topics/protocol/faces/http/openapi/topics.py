@@ -76,7 +76,9 @@ _CONFIG: Final[Fields] = defaults(
         "backoff": says(
             "Queues: how long a job rests after a nack without `delay_ms`, and after its lease ran out."
         ),
-        "result_ttl_ms": says("How long what became of a job is kept; an hour where it is absent."),
+        "result_ttl_ms": says(
+            "How long what became of a job is kept; an hour where it is absent.", minimum=1
+        ),
         "keep_done": says("Of how many jobs that ended it is kept; of 1000 where it is absent."),
     },
 )
