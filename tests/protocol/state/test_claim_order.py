@@ -5,8 +5,9 @@ What a queue gives over all of it is held against a naive queue in `sim/test_ord
 
 import pytest
 
-from topics.protocol.state import claim_order
+from topics.protocol.state import claim_source
 
+from ..harness import Harness
 from .queued import backlog, queue, sealed
 
 
@@ -33,7 +34,7 @@ def test_a_group_that_got_an_order_late_waits_for_what_is_in_flight() -> None:
 
 def test_jobs_that_are_gone_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """One by one, and many at once."""
-    monkeypatch.setattr(claim_order, "_SKIPPED", 4)
+    monkeypatch.setattr(claim_source, "SKIPPED", 4)
     engine = queue(*[{"tag": "a" if n % 20 else "b", "priority": 1} for n in range(60)], {})
     engine.delete("q", match="a")
     assert engine.claimed(max=2) == [1, 21]
@@ -53,7 +54,7 @@ def test_what_does_not_fit_into_an_answer_is_given_next(
     kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of each kind: fresh, delayed before, delivered before, of a group."""
-    monkeypatch.setattr(claim_order, "_SKIPPED", kept)
+    monkeypatch.setattr(claim_source, "SKIPPED", kept)
     large = "x" * 700_000
     many = [{"data": large, "priority": 1} for _ in range(14)]
     engine = queue()
@@ -147,7 +148,7 @@ def test_a_delete_of_all_finds_the_heads_of_groups() -> None:
 
 def test_more_is_given_back_than_there_are_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was taken before is in front again, in its order."""
-    monkeypatch.setattr(claim_order, "_SKIPPED", 1)
+    monkeypatch.setattr(claim_source, "SKIPPED", 1)
     engine = queue()
     large = "x" * 900_000
     engine.append(*[{"data": large, "priority": 1} for _ in range(14)], name="q")
@@ -195,13 +196,6 @@ def test_a_delete_of_many_jobs_finds_the_heads_of_few_groups() -> None:
     assert engine.claimed(max=9) == [41, 42, 43]
 
 
-def test_what_waits_is_not_counted_anew_while_nothing_changes() -> None:
-    engine = queue({"group": "a"}, {"group": "a"}, order="group")
-    order = backlog(engine).order
-    assert engine.claimed(max=9) == [1]
-    assert [order.blocked(), order.blocked()] == [1, 1]
-
-
 def test_a_job_that_falls_due_after_many_is_claimed_after_them() -> None:
     """Whether its place is found alone or together with those of others. (131)"""
     engine = queue(*[{"delay_ms": 1000} for _ in range(40)], {"delay_ms": 2000}, {"delay_ms": 3000})
@@ -211,3 +205,46 @@ def test_a_job_that_falls_due_after_many_is_claimed_after_them() -> None:
     assert engine.state("q")["queue"]["ready"] == 38
     engine.now_ms += 1000
     assert engine.claimed(max=99) == [*range(4, 43)]
+
+
+def blocked(engine: Harness) -> int:
+    return int(engine.state("q")["queue"].get("blocked", 0))
+
+
+@pytest.mark.parametrize("config", [{"order": "group"}, {"group_max_in_flight": 1}])
+def test_jobs_that_wait_for_their_group_are_counted(config: dict[str, object]) -> None:
+    """After an append, a claim, an ack, deletes of few, of many and of scattered jobs, a delay and its end. (133)"""
+    jobs = [{"group": f"g{n % 3}", "tag": "ab"[n % 2]} for n in range(300)]
+    engine = queue(*jobs, **config)
+    seen = [blocked(engine)]
+    assert engine.claimed(max=2) == [1, 2]
+    seen.append(blocked(engine))
+    engine.ack(1)
+    seen.append(blocked(engine))
+    engine.nack(2, delay_ms=1000)
+    seen.append(blocked(engine))
+    engine.delete("q", before_seq=11)
+    seen.append(blocked(engine))
+    engine.delete("q", before_seq=101)
+    seen.append(blocked(engine))
+    engine.delete("q", match="a")
+    seen.append(blocked(engine))
+    engine.append({"data": 0, "group": "g1", "delay_ms": 1000}, name="q")
+    seen.append(blocked(engine))
+    engine.now_ms += 1000
+    seen.append(blocked(engine))
+    engine.put("q", type="queue", cap_records=2, **config)
+    seen.append(blocked(engine))
+    rests = 296 if "order" in config else 295
+    assert seen == [297, 297, 296, rests, 287, 197, 97, 97, 98, 0]
+
+
+def test_a_turn_is_not_lost_by_what_leaves_a_lane() -> None:
+    """Groups in turn, of which one loses its first job again and again. (133)"""
+    jobs = [{"group": "b", "tag": f"t{n}"} for n in range(150)]
+    engine = queue({"group": "a"}, *jobs, {"group": "a"}, fair=True)
+    for n in range(148):
+        assert engine.claimed(max=1) == [1 + n % 2]
+        engine.nack(1 + n % 2)
+        engine.delete("q", match=f"t{n}") if n else None
+    assert len(backlog(engine).order._lanes[0]) <= 72  # type: ignore[attr-defined]
